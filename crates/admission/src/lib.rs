@@ -1,0 +1,1 @@
+//! Mutate, then validate.

@@ -1,0 +1,1 @@
+//! The Kubernetes object model: kinds, metadata, selectors, quantities, Status errors.

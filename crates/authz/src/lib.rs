@@ -1,0 +1,1 @@
+//! May they: the ordered chain of authorizers.

@@ -1,0 +1,2 @@
+//! The one binary, portcullis.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Harness and black-box suites against a running server.

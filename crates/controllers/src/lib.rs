@@ -1,0 +1,1 @@
+//! Reconcile loops that make a lone server usable.

@@ -1,0 +1,1 @@
+//! What each kind is: table, schemas, defaults, validation, patches, printing.

@@ -1,0 +1,1 @@
+//! TLS, HTTP, the request pipeline, handlers, metrics, configuration.

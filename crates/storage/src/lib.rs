@@ -1,0 +1,1 @@
+//! The revisioned key space: trait, memory, embedded, watch.

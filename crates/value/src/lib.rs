@@ -1,0 +1,1 @@
+//! The object tree everything reads, with strict JSON and YAML readers.

@@ -1,0 +1,2 @@
+//! Set-up, test, bench, code generation, tidy checks.
+fn main() {}
