@@ -1,1 +1,20 @@
-//! The object tree everything reads, with strict JSON and YAML readers.
+//! The object tree everything reads.
+//!
+//! One decoded object is one [`Value`]: maps are vectors sorted by key, strings are cheap to clone, and integers, unsigned
+//! integers and floats stay apart. The readers ([`json`], [`yaml`]) report duplicate keys with their paths; the one writer
+//! ([`write`]) is canonical: keys sorted, bytes as Go's encoder writes them.
+
+pub mod json;
+mod map;
+mod path;
+mod tree;
+pub mod write;
+pub mod yaml;
+
+pub use map::Map;
+pub use path::{Path, Segment};
+pub use smol_str::{SmolStr as Str, format_smolstr};
+pub use tree::Value;
+
+#[cfg(test)]
+mod tests;

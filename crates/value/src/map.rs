@@ -1,0 +1,165 @@
+//! [`Map`]: a vector of entries sorted by key.
+//!
+//! Objects have few keys, are read far more often than changed, and are written out in key order: a sorted vector serves all
+//! three better than a tree or a hash table.
+
+use crate::{Str, Value};
+
+/// A map from strings to values, sorted by key (bytewise, as Go's encoder sorts).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Map {
+    // INVARIANT: strictly ascending by key.
+    entries: Vec<(Str, Value)>,
+}
+
+impl Map {
+    /// An empty map.
+    pub const fn new() -> Self {
+        Map { entries: Vec::new() }
+    }
+
+    /// An empty map with room for `capacity` entries.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Map { entries: Vec::with_capacity(capacity) }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.entries.binary_search_by(|(k, _)| k.as_str().cmp(key))
+    }
+
+    /// The value at `key`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        // Few keys: comparing lengths first makes a scan cheaper than a binary search over strings.
+        if self.entries.len() <= 8 {
+            return self.entries.iter().find(|(k, _)| k.as_str() == key).map(|(_, v)| v);
+        }
+        let at = self.find(key).ok()?;
+        self.entries.get(at).map(|(_, v)| v)
+    }
+
+    /// The key as stored and the value at `key`.
+    pub fn get_entry(&self, key: &str) -> Option<(&Str, &Value)> {
+        let at = self.find(key).ok()?;
+        self.entries.get(at).map(|(k, v)| (k, v))
+    }
+
+    /// The mutable value at `key`.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        let at = self.find(key).ok()?;
+        self.entries.get_mut(at).map(|(_, v)| v)
+    }
+
+    /// Whether there is an entry at `key`.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Puts `value` at `key` and returns what was there.
+    pub fn insert(&mut self, key: impl Into<Str> + AsRef<str>, value: impl Into<Value>) -> Option<Value> {
+        // Readers of canonical bytes insert in order: the end is the common place.
+        if self.entries.last().is_none_or(|(last, _)| last.as_str() < key.as_ref()) {
+            self.entries.push((key.into(), value.into()));
+            return None;
+        }
+        match self.find(key.as_ref()) {
+            Ok(at) => self.entries.get_mut(at).map(|(_, old)| std::mem::replace(old, value.into())),
+            Err(at) => {
+                self.entries.insert(at, (key.into(), value.into()));
+                None
+            }
+        }
+    }
+
+    /// The value at `key`, made by `make` first if there is none.
+    pub fn entry_or_insert_with(&mut self, key: &str, make: impl FnOnce() -> Value) -> &mut Value {
+        let at = match self.find(key) {
+            Ok(at) => at,
+            Err(at) => {
+                self.entries.insert(at, (key.into(), make()));
+                at
+            }
+        };
+        #[expect(clippy::indexing_slicing, reason = "`at` was found or inserted just above")]
+        &mut self.entries[at].1
+    }
+
+    /// Removes and returns the value at `key`.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        let at = self.find(key).ok()?;
+        Some(self.entries.remove(at).1)
+    }
+
+    /// Keeps the entries for which `keep` says so.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Str, &mut Value) -> bool) {
+        self.entries.retain_mut(|(k, v)| keep(k, v));
+    }
+
+    /// All entries in key order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Value)> + DoubleEndedIterator + Clone {
+        self.entries.iter().map(|(k, v)| (k, v))
+    }
+
+    /// All entries in key order, with mutable values.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&Str, &mut Value)> {
+        self.entries.iter_mut().map(|(k, v)| (&*k, v))
+    }
+
+    /// All keys in order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Str> + DoubleEndedIterator + Clone {
+        self.entries.iter().map(|(k, _)| k)
+    }
+
+    /// All values in key order.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &Value> + DoubleEndedIterator + Clone {
+        self.entries.iter().map(|(_, v)| v)
+    }
+
+    /// The entry at a position in key order.
+    pub fn entry_at(&self, position: usize) -> Option<(&Str, &Value)> {
+        self.entries.get(position).map(|(k, v)| (k, v))
+    }
+
+    /// A map from entries in any order. The last entry of a key wins; the keys that occurred more than once are returned,
+    /// each as often as it was repeated.
+    pub fn from_entries(mut entries: Vec<(Str, Value)>) -> (Self, Vec<Str>) {
+        let mut repeated = Vec::new();
+        if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b)); // stable: of equal keys the last stays last
+            entries.dedup_by(|later, kept| {
+                let same = later.0 == kept.0;
+                if same {
+                    repeated.push(later.0.clone());
+                    std::mem::swap(later, kept);
+                }
+                same
+            });
+        }
+        entries.shrink_to_fit();
+        (Map { entries }, repeated)
+    }
+}
+
+impl FromIterator<(Str, Value)> for Map {
+    fn from_iter<I: IntoIterator<Item = (Str, Value)>>(entries: I) -> Self {
+        Map::from_entries(entries.into_iter().collect()).0
+    }
+}
+
+impl IntoIterator for Map {
+    type Item = (Str, Value);
+    type IntoIter = std::vec::IntoIter<(Str, Value)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter()
+    }
+}

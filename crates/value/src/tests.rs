@@ -1,0 +1,66 @@
+use crate::{Value, json, write};
+
+#[track_caller]
+fn check(input: &str, canonical: &str) {
+    let value = json::parse(input.as_bytes()).unwrap();
+    assert_eq!(write::to_string(&value), canonical);
+}
+
+#[track_caller]
+fn refuse(input: &str, message: &str) {
+    assert_eq!(json::parse(input.as_bytes()).unwrap_err().message, message);
+}
+
+#[test]
+fn keys_are_sorted_and_white_space_is_dropped() {
+    check(r#" {"b": 1, "a": [true, null, "x"] } "#, r#"{"a":[true,null,"x"],"b":1}"#);
+}
+
+#[test]
+fn numbers_are_written_as_go_writes_them() {
+    check("[0,-1,9223372036854775807]", "[0,-1,9223372036854775807]");
+    check("[1.0,1.5,1e21,1e20,1e-7,-0.0]", "[1,1.5,1e+21,100000000000000000000,1e-7,-0]");
+    check("9223372036854775808", "9223372036854776000");
+}
+
+#[test]
+fn strings_round_trip_with_gos_escapes() {
+    check(r#""a\u003cb\n\u00e9\ud83d\ude00\ud800""#, "\"a\\u003cb\\né😀\u{fffd}\"");
+    check("\"\u{2028}\"", r#""\u2028""#);
+}
+
+#[test]
+fn errors_are_in_gos_words() {
+    refuse("", "unexpected end of JSON input");
+    refuse("{", "unexpected end of JSON input");
+    refuse("{a", "invalid character 'a' looking for beginning of object key string");
+    refuse(r#"{"a" 1}"#, "invalid character '1' after object key");
+    refuse(r#"{"a":1 "b"}"#, "invalid character '\"' after object key:value pair");
+    refuse("[1 2]", "invalid character '2' after array element");
+    refuse("tru ", "invalid character ' ' in literal true (expecting 'e')");
+    refuse("{} x", "invalid character 'x' after top-level value");
+    refuse("\"\n\"", r"invalid character '\n' in string literal");
+    refuse("1.x", "invalid character 'x' after decimal point in numeric literal");
+    refuse(&"[".repeat(1000), "exceeded max depth");
+}
+
+#[test]
+fn repeated_keys_are_reported_by_path_and_the_last_wins() {
+    let read = json::read(br#"{"a":1,"spec":{"c":[{"n":1,"n":2}]},"a":3}"#).unwrap();
+    assert_eq!(read.duplicates, ["spec.c[0].n", "a"]);
+    assert_eq!(write::to_string(&read.value), r#"{"a":3,"spec":{"c":[{"n":2}]}}"#);
+}
+
+#[test]
+fn nested_values_are_set_and_removed_by_path() {
+    let mut v = Value::Null;
+    v.set_at(&["metadata", "name"], "x");
+    assert_eq!(v.str_at(&["metadata", "name"]), Some("x"));
+    assert_eq!(v.remove_at(&["metadata", "name"]), Some("x".into()));
+    assert_eq!(v.remove_at(&["metadata", "name"]), None);
+}
+
+#[test]
+fn a_value_is_small() {
+    assert!(size_of::<Value>() <= 32, "{}", size_of::<Value>());
+}

@@ -1,0 +1,251 @@
+//! [`Value`]: null, booleans, the three kinds of numbers, strings, lists and maps.
+
+use crate::{Map, Str};
+
+/// A decoded object, or any part of one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Value {
+    /// JSON `null`.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// An integer that fits `i64`; every integer a reader produces is one.
+    Int(i64),
+    /// An unsigned integer. Readers never produce it (Go's decoder does not either); CEL and typed callers do.
+    UInt(u64),
+    /// Any other number.
+    Float(f64),
+    /// A string, cheap to clone.
+    String(Str),
+    /// An ordered list.
+    List(Vec<Value>),
+    /// A map sorted by key.
+    Map(Map),
+}
+
+impl Value {
+    /// The value at `key`, if this is a map that has it.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.as_map()?.get(key)
+    }
+
+    /// The mutable value at `key`, if this is a map that has it.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.as_map_mut()?.get_mut(key)
+    }
+
+    /// The value below nested maps, following `keys` from the outside in.
+    pub fn at(&self, keys: &[&str]) -> Option<&Value> {
+        keys.iter().try_fold(self, |value, key| value.get(key))
+    }
+
+    /// As [`Value::at`], for changing it.
+    pub fn at_mut(&mut self, keys: &[&str]) -> Option<&mut Value> {
+        keys.iter().try_fold(self, |value, key| value.get_mut(key))
+    }
+
+    /// The string below nested maps, if there is one.
+    pub fn str_at(&self, keys: &[&str]) -> Option<&str> {
+        self.at(keys)?.as_str()
+    }
+
+    /// The list below nested maps; empty when absent or not a list.
+    pub fn list_at(&self, keys: &[&str]) -> &[Value] {
+        self.at(keys).and_then(Value::as_list).unwrap_or_default()
+    }
+
+    /// The integer below nested maps, if there is one.
+    pub fn int_at(&self, keys: &[&str]) -> Option<i64> {
+        self.at(keys)?.as_int()
+    }
+
+    /// The boolean below nested maps, if there is one.
+    pub fn bool_at(&self, keys: &[&str]) -> Option<bool> {
+        self.at(keys)?.as_bool()
+    }
+
+    /// Sets the value below nested maps, creating the maps on the way; whatever is not a map on the way is replaced.
+    pub fn set_at(&mut self, keys: &[&str], value: impl Into<Value>) {
+        let Some((last, way)) = keys.split_last() else {
+            *self = value.into();
+            return;
+        };
+        let mut here = self;
+        for key in way {
+            here = here.make_map().entry_or_insert_with(key, || Value::Map(Map::new()));
+        }
+        here.make_map().insert(*last, value.into());
+    }
+
+    /// Removes and returns the value below nested maps.
+    pub fn remove_at(&mut self, keys: &[&str]) -> Option<Value> {
+        let (last, way) = keys.split_last()?;
+        self.at_mut(way)?.as_map_mut()?.remove(last)
+    }
+
+    /// This value as a map, replacing it with an empty one if it is anything else.
+    pub fn make_map(&mut self) -> &mut Map {
+        if !matches!(self, Value::Map(_)) {
+            *self = Value::Map(Map::new());
+        }
+        match self {
+            Value::Map(map) => map,
+            #[expect(clippy::unreachable, reason = "the line above made it a map")]
+            _ => unreachable!(),
+        }
+    }
+
+    /// The boolean, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// The integer, if it is one that fits `i64`.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Value::Int(i) => Some(*i),
+            Value::UInt(u) => i64::try_from(*u).ok(),
+            _ => None,
+        }
+    }
+
+    /// The string, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The list, if it is one.
+    pub fn as_list(&self) -> Option<&[Value]> {
+        match self {
+            Value::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The list for changing, if it is one.
+    pub fn as_list_mut(&mut self) -> Option<&mut Vec<Value>> {
+        match self {
+            Value::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The map, if it is one.
+    pub fn as_map(&self) -> Option<&Map> {
+        match self {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// The map for changing, if it is one.
+    pub fn as_map_mut(&mut self) -> Option<&mut Map> {
+        match self {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// JSON's name for the type, in the words of Go's decoder (`null`, `bool`, `number`, `string`, `array`, `object`).
+    pub fn json_type(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
+            Value::String(_) => "string",
+            Value::List(_) => "array",
+            Value::Map(_) => "object",
+        }
+    }
+
+    /// A map with these entries; a later entry replaces an earlier one with the same key.
+    pub fn map<K: Into<Str>, V: Into<Value>>(entries: impl IntoIterator<Item = (K, V)>) -> Value {
+        Value::Map(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+
+    /// A list with these items.
+    pub fn list<V: Into<Value>>(items: impl IntoIterator<Item = V>) -> Value {
+        Value::List(items.into_iter().map(Into::into).collect())
+    }
+
+    /// How deeply maps and lists nest below (and including) this value.
+    pub fn depth(&self) -> usize {
+        match self {
+            Value::List(list) => 1 + list.iter().map(Value::depth).max().unwrap_or(0),
+            Value::Map(map) => 1 + map.values().map(Value::depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(b: bool) -> Self {
+        Value::Bool(b)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(i: i64) -> Self {
+        Value::Int(i)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(i: i32) -> Self {
+        Value::Int(i64::from(i))
+    }
+}
+
+impl From<u16> for Value {
+    fn from(i: u16) -> Self {
+        Value::Int(i64::from(i))
+    }
+}
+
+impl From<f64> for Value {
+    fn from(f: f64) -> Self {
+        Value::Float(f)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(s: &str) -> Self {
+        Value::String(s.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(s: String) -> Self {
+        Value::String(s.into())
+    }
+}
+
+impl From<Str> for Value {
+    fn from(s: Str) -> Self {
+        Value::String(s)
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(list: Vec<Value>) -> Self {
+        Value::List(list)
+    }
+}
+
+impl From<Map> for Value {
+    fn from(map: Map) -> Self {
+        Value::Map(map)
+    }
+}
