@@ -1,1 +1,14 @@
-//! The Kubernetes object model: kinds, metadata, selectors, quantities, Status errors.
+//! The Kubernetes object model: kinds, metadata, selectors, quantities, `Status` errors.
+
+pub mod field;
+pub mod gvk;
+pub mod meta;
+pub mod names;
+pub mod quantity;
+pub mod selector;
+mod status;
+pub mod time;
+
+pub use field::{FieldError, FieldErrors};
+pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
+pub use status::{Cause, Details, Reason, Status};

@@ -1,0 +1,137 @@
+//! Groups, versions, kinds and resources, printed as Kubernetes prints them.
+
+use std::fmt;
+
+use value::Str;
+
+/// An API group and version: `v1`, `apps/v1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupVersion {
+    /// The group; empty for the core group.
+    pub group: Str,
+    /// The version.
+    pub version: Str,
+}
+
+impl GroupVersion {
+    /// A group and version.
+    pub fn new(group: impl Into<Str>, version: impl Into<Str>) -> Self {
+        GroupVersion { group: group.into(), version: version.into() }
+    }
+
+    /// Reads `v1` or `group/version`; more than one slash is refused in Kubernetes' words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            None => Ok(GroupVersion::new("", text)),
+            Some((_, rest)) if rest.contains('/') => Err(format!("unexpected GroupVersion string: {text}")),
+            Some((group, version)) => Ok(GroupVersion::new(group, version)),
+        }
+    }
+
+    /// This group and version with a kind.
+    pub fn kind(&self, kind: impl Into<Str>) -> GroupVersionKind {
+        GroupVersionKind { group: self.group.clone(), version: self.version.clone(), kind: kind.into() }
+    }
+}
+
+impl fmt::Display for GroupVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.version)
+        } else {
+            write!(f, "{}/{}", self.group, self.version)
+        }
+    }
+}
+
+/// A kind of object in a group and version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupVersionKind {
+    /// The group; empty for the core group.
+    pub group: Str,
+    /// The version.
+    pub version: Str,
+    /// The kind.
+    pub kind: Str,
+}
+
+impl GroupVersionKind {
+    /// A kind in a group and version.
+    pub fn new(group: impl Into<Str>, version: impl Into<Str>, kind: impl Into<Str>) -> Self {
+        GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() }
+    }
+
+    /// Without the kind.
+    pub fn group_version(&self) -> GroupVersion {
+        GroupVersion { group: self.group.clone(), version: self.version.clone() }
+    }
+
+    /// Without the version.
+    pub fn group_kind(&self) -> GroupKind {
+        GroupKind { group: self.group.clone(), kind: self.kind.clone() }
+    }
+
+    /// The text of an object's `apiVersion` field.
+    pub fn api_version(&self) -> String {
+        self.group_version().to_string()
+    }
+}
+
+/// As Go prints it: `apps/v1, Kind=Deployment`.
+impl fmt::Display for GroupVersionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
+    }
+}
+
+/// A kind in a group, printed `Deployment.apps` (core kinds bare).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKind {
+    /// The group; empty for the core group.
+    pub group: Str,
+    /// The kind.
+    pub kind: Str,
+}
+
+impl GroupKind {
+    /// A kind in a group.
+    pub fn new(group: impl Into<Str>, kind: impl Into<Str>) -> Self {
+        GroupKind { group: group.into(), kind: kind.into() }
+    }
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.kind)
+        } else {
+            write!(f, "{}.{}", self.kind, self.group)
+        }
+    }
+}
+
+/// A resource in a group, printed `deployments.apps` (core resources bare).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupResource {
+    /// The group; empty for the core group.
+    pub group: Str,
+    /// The plural name.
+    pub resource: Str,
+}
+
+impl GroupResource {
+    /// A resource in a group.
+    pub fn new(group: impl Into<Str>, resource: impl Into<Str>) -> Self {
+        GroupResource { group: group.into(), resource: resource.into() }
+    }
+}
+
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.resource)
+        } else {
+            write!(f, "{}.{}", self.resource, self.group)
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! [`Status`]: every refusal a client sees, with Kubernetes' code, reason, message and details.
+
+use value::{Map, Str, Value};
+
+use crate::field::{FieldError, aggregate, quote};
+use crate::{GroupKind, GroupResource};
+
+/// The machine-readable reason of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reason {
+    /// None given.
+    #[default]
+    Unknown,
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 404.
+    NotFound,
+    /// 409, the name is taken.
+    AlreadyExists,
+    /// 409, the object changed meanwhile.
+    Conflict,
+    /// 410.
+    Gone,
+    /// 422.
+    Invalid,
+    /// 500 with a hint when to try again.
+    ServerTimeout,
+    /// 504.
+    Timeout,
+    /// 429.
+    TooManyRequests,
+    /// 400.
+    BadRequest,
+    /// 405.
+    MethodNotAllowed,
+    /// 406.
+    NotAcceptable,
+    /// 413.
+    RequestEntityTooLarge,
+    /// 415.
+    UnsupportedMediaType,
+    /// 500.
+    InternalError,
+    /// 410, a revision that is no longer kept.
+    Expired,
+    /// 503.
+    ServiceUnavailable,
+    /// 507.
+    StorageError,
+}
+
+impl Reason {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Unknown => "",
+            Reason::Unauthorized => "Unauthorized",
+            Reason::Forbidden => "Forbidden",
+            Reason::NotFound => "NotFound",
+            Reason::AlreadyExists => "AlreadyExists",
+            Reason::Conflict => "Conflict",
+            Reason::Gone => "Gone",
+            Reason::Invalid => "Invalid",
+            Reason::ServerTimeout => "ServerTimeout",
+            Reason::Timeout => "Timeout",
+            Reason::TooManyRequests => "TooManyRequests",
+            Reason::BadRequest => "BadRequest",
+            Reason::MethodNotAllowed => "MethodNotAllowed",
+            Reason::NotAcceptable => "NotAcceptable",
+            Reason::RequestEntityTooLarge => "RequestEntityTooLarge",
+            Reason::UnsupportedMediaType => "UnsupportedMediaType",
+            Reason::InternalError => "InternalError",
+            Reason::Expired => "Expired",
+            Reason::ServiceUnavailable => "ServiceUnavailable",
+            Reason::StorageError => "StorageError",
+        }
+    }
+}
+
+/// One of several reasons for a refusal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cause {
+    /// A machine-readable word, as `FieldValueInvalid`.
+    pub reason: Str,
+    /// The words.
+    pub message: String,
+    /// The field it is about.
+    pub field: String,
+}
+
+/// What a refusal is about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// The object's name.
+    pub name: String,
+    /// The group.
+    pub group: Str,
+    /// The kind or, in most errors, the resource.
+    pub kind: Str,
+    /// The object's uid.
+    pub uid: String,
+    /// All causes.
+    pub causes: Vec<Cause>,
+    /// When to try again; 0 says nothing.
+    pub retry_after_seconds: u32,
+}
+
+/// A refusal (or, rarely, a success) as `meta/v1` `Status`. Boxed inside, so that `Result<_, Status>` stays small.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status(Box<Body>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Body {
+    code: u16,
+    reason: Str,
+    message: String,
+    details: Option<Details>,
+    success: bool,
+}
+
+impl Status {
+    /// A refusal.
+    pub fn failure(code: u16, reason: Reason, message: impl Into<String>) -> Self {
+        Status(Box::new(Body {
+            code,
+            reason: Str::new_static(reason.as_str()),
+            message: message.into(),
+            details: None,
+            success: false,
+        }))
+    }
+
+    /// `status: Success`, as deletes of whole objects answer.
+    pub fn success(details: Details) -> Self {
+        Status(Box::new(Body {
+            code: 200,
+            reason: Str::default(),
+            message: String::new(),
+            details: Some(details),
+            success: true,
+        }))
+    }
+
+    /// This status with details.
+    #[must_use]
+    pub fn with_details(mut self, details: Details) -> Self {
+        self.0.details = Some(details);
+        self
+    }
+
+    /// This status with another code.
+    #[must_use]
+    pub fn with_code(mut self, code: u16) -> Self {
+        self.0.code = code;
+        self
+    }
+
+    /// This status with a reason that need not be one of [`Reason`] (a webhook may invent its own).
+    #[must_use]
+    pub fn with_reason(mut self, reason: impl Into<Str>) -> Self {
+        self.0.reason = reason.into();
+        self
+    }
+
+    /// The HTTP status code.
+    pub fn code(&self) -> u16 {
+        self.0.code
+    }
+
+    /// The machine-readable reason.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
+    /// The message.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The details, if there are any.
+    pub fn details(&self) -> Option<&Details> {
+        self.0.details.as_ref()
+    }
+
+    fn of(resource: &GroupResource, name: &str) -> Details {
+        Details {
+            name: name.to_owned(),
+            group: resource.group.clone(),
+            kind: resource.resource.clone(),
+            ..Details::default()
+        }
+    }
+
+    /// 404: no such object.
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        Self::failure(404, Reason::NotFound, format!("{resource} {} not found", quote(name)))
+            .with_details(Self::of(resource, name))
+    }
+
+    /// 404: no such path, as kube-apiserver answers for resources it does not know.
+    pub fn no_such_resource() -> Self {
+        Self::failure(404, Reason::NotFound, "the server could not find the requested resource")
+            .with_details(Details::default())
+    }
+
+    /// 409: the name is taken.
+    pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
+        Self::failure(409, Reason::AlreadyExists, format!("{resource} {} already exists", quote(name)))
+            .with_details(Self::of(resource, name))
+    }
+
+    /// 409: no unique name could be generated.
+    pub fn generate_name_conflict(resource: &GroupResource, name: &str) -> Self {
+        let message = format!(
+            "{resource} {} already exists, the server was not able to generate a unique name for the object",
+            quote(name)
+        );
+        let details = Details { retry_after_seconds: 1, ..Self::of(resource, name) };
+        Self::failure(409, Reason::AlreadyExists, message).with_details(details)
+    }
+
+    /// 409: the object is not as the caller expected.
+    pub fn conflict(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
+        Self::failure(409, Reason::Conflict, message).with_details(Self::of(resource, name))
+    }
+
+    /// 401: says nothing about why.
+    pub fn unauthorized() -> Self {
+        Self::failure(401, Reason::Unauthorized, "Unauthorized")
+    }
+
+    /// 403: refused for `why`.
+    pub fn forbidden(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
+        let message = if resource.group.is_empty() && resource.resource.is_empty() {
+            format!("forbidden: {why}")
+        } else if name.is_empty() {
+            format!("{resource} is forbidden: {why}")
+        } else {
+            format!("{resource} {} is forbidden: {why}", quote(name))
+        };
+        Self::failure(403, Reason::Forbidden, message).with_details(Self::of(resource, name))
+    }
+
+    /// 422: fields are wrong.
+    pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
+        let causes = errors
+            .iter()
+            .map(|e| Cause {
+                reason: Str::new_static(e.kind.cause()),
+                message: e.body(),
+                field: e.field.clone(),
+            })
+            .collect();
+        let message = if errors.is_empty() {
+            format!("{kind} {} is invalid", quote(name))
+        } else {
+            format!("{kind} {} is invalid: {}", quote(name), aggregate(errors))
+        };
+        Self::failure(422, Reason::Invalid, message).with_details(Details {
+            name: name.to_owned(),
+            group: kind.group.clone(),
+            kind: kind.kind.clone(),
+            causes,
+            ..Details::default()
+        })
+    }
+
+    /// 400.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::failure(400, Reason::BadRequest, message)
+    }
+
+    /// 405.
+    pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
+        let message =
+            format!("{action} is not supported on resources of kind {}", quote(&resource.to_string()));
+        Self::failure(405, Reason::MethodNotAllowed, message).with_details(Self::of(resource, ""))
+    }
+
+    /// 405 as kube-apiserver's router says it for a method that a path does not take.
+    pub fn method_not_allowed() -> Self {
+        Self::failure(
+            405,
+            Reason::MethodNotAllowed,
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(Details::default())
+    }
+
+    /// 406: nothing the client accepts can be served; `available` are the types that can.
+    pub fn not_acceptable(available: &[&str]) -> Self {
+        let message = format!("only the following media types are accepted: {}", available.join(", "));
+        Self::failure(406, Reason::NotAcceptable, message)
+    }
+
+    /// 410: the revision is no longer kept.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::failure(410, Reason::Expired, message)
+    }
+
+    /// 413.
+    pub fn too_large(message: impl std::fmt::Display) -> Self {
+        Self::failure(413, Reason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
+    }
+
+    /// 415: the body's type cannot be read; `available` are the types that can.
+    pub fn unsupported_media_type(available: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            available.join(", ")
+        );
+        Self::failure(415, Reason::UnsupportedMediaType, message)
+    }
+
+    /// 429.
+    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
+        Self::failure(429, Reason::TooManyRequests, message)
+            .with_details(Details { retry_after_seconds, ..Details::default() })
+    }
+
+    /// 500.
+    pub fn internal(why: impl std::fmt::Display) -> Self {
+        let why = why.to_string();
+        Self::failure(500, Reason::InternalError, format!("Internal error occurred: {why}")).with_details(
+            Details { causes: vec![Cause { message: why, ..Cause::default() }], ..Details::default() },
+        )
+    }
+
+    /// 503.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::failure(503, Reason::ServiceUnavailable, message)
+    }
+
+    /// 504.
+    pub fn timeout(message: impl std::fmt::Display, retry_after_seconds: u32) -> Self {
+        Self::failure(504, Reason::Timeout, format!("Timeout: {message}"))
+            .with_details(Details { retry_after_seconds, ..Details::default() })
+    }
+
+    /// The object on the wire.
+    pub fn to_value(&self) -> Value {
+        let Body { code, reason, message, details, success } = &*self.0;
+        let mut out = Map::new();
+        out.insert("apiVersion", "v1");
+        if !success {
+            out.insert("code", i64::from(*code));
+        }
+        if let Some(details) = details {
+            out.insert("details", details.to_value());
+        }
+        out.insert("kind", "Status");
+        if !message.is_empty() {
+            out.insert("message", message.as_str());
+        }
+        out.insert("metadata", Map::new());
+        if !reason.is_empty() {
+            out.insert("reason", reason.clone());
+        }
+        out.insert("status", if *success { "Success" } else { "Failure" });
+        Value::Map(out)
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Status {}
+
+impl Details {
+    fn to_value(&self) -> Value {
+        let mut out = Map::new();
+        if !self.causes.is_empty() {
+            out.insert("causes", Value::List(self.causes.iter().map(Cause::to_value).collect()));
+        }
+        for (key, text) in
+            [("group", self.group.as_str()), ("kind", &self.kind), ("name", &self.name), ("uid", &self.uid)]
+        {
+            if !text.is_empty() {
+                out.insert(key, text);
+            }
+        }
+        if self.retry_after_seconds > 0 {
+            out.insert("retryAfterSeconds", i64::from(self.retry_after_seconds));
+        }
+        Value::Map(out)
+    }
+}
+
+impl Cause {
+    fn to_value(&self) -> Value {
+        let mut out = Map::new();
+        for (key, text) in
+            [("field", self.field.as_str()), ("message", &self.message), ("reason", &self.reason)]
+        {
+            if !text.is_empty() {
+                out.insert(key, text);
+            }
+        }
+        Value::Map(out)
+    }
+}
