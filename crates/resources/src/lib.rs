@@ -1,1 +1,4 @@
 //! What each kind is: table, schemas, defaults, validation, patches, printing.
+
+pub mod defaults;
+pub mod validation;

@@ -4,6 +4,8 @@
 //! meaning, not shape; a rule that meets an unexpected shape skips it and never panics. `Rules` of a kind run after
 //! the metadata rules that all kinds share.
 
+pub mod fields;
+
 use api::{FieldErrors, GroupKind};
 use value::Value;
 
