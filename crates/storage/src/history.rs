@@ -1,0 +1,58 @@
+//! The last events, in revision order, bounded by count and by bytes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::Event;
+
+#[derive(Debug)]
+pub(crate) struct History {
+    /// INVARIANT: revisions ascend, and every event after `forgotten` is here.
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+    max_events: usize,
+    max_bytes: usize,
+    forgotten: u64,
+}
+
+impl History {
+    pub(crate) fn new(max_events: usize, max_bytes: usize) -> History {
+        History { events: VecDeque::new(), bytes: 0, max_events, max_bytes, forgotten: 0 }
+    }
+
+    /// The revision up to which events are no longer known. A watch can begin at it, but not before it.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Adds the newest event; events that no longer fit go to `dropped`, to be freed with no lock held.
+    pub(crate) fn push(&mut self, event: Arc<Event>, dropped: &mut Vec<Arc<Event>>) {
+        self.bytes = self.bytes.saturating_add(event.cost());
+        self.events.push_back(event);
+        while self.events.len() > self.max_events || self.bytes > self.max_bytes {
+            let Some(oldest) = self.events.pop_front() else { break };
+            self.drop_event(oldest, dropped);
+        }
+    }
+
+    /// Forgets everything up to and including `revision`.
+    pub(crate) fn forget(&mut self, revision: u64, dropped: &mut Vec<Arc<Event>>) {
+        while self.events.front().is_some_and(|event| event.revision <= revision) {
+            let Some(oldest) = self.events.pop_front() else { break };
+            self.drop_event(oldest, dropped);
+        }
+        self.forgotten = self.forgotten.max(revision);
+    }
+
+    /// The events from `revision` on, oldest first.
+    pub(crate) fn from(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
+        let start = self.events.partition_point(|event| event.revision < revision);
+        self.events.range(start..)
+    }
+
+    fn drop_event(&mut self, event: Arc<Event>, dropped: &mut Vec<Arc<Event>>) {
+        self.bytes = self.bytes.saturating_sub(event.cost());
+        self.forgotten = event.revision;
+        dropped.push(event);
+    }
+}

@@ -1,0 +1,72 @@
+//! Keys are paths: `/registry/<group>/<resource>/[<namespace>/]<name>`.
+//!
+//! A *scope* is what lists and watches are asked for: a directory (it ends with `/`) or one key (it does not).
+
+/// How many path segments name a shard of the working set: `/registry/<group>/<resource>/`.
+const SHARD_SEGMENTS: usize = 3;
+
+/// Whether `key` can name a record: `/`-rooted, not a directory, no empty segment, no control character.
+pub(crate) fn is_key(key: &str) -> bool {
+    is_scope(key) && !key.ends_with('/')
+}
+
+/// Whether `scope` can be listed or watched: a key, or a directory.
+pub(crate) fn is_scope(scope: &str) -> bool {
+    scope.starts_with('/') && !scope.contains("//") && !scope.chars().any(char::is_control)
+}
+
+/// Whether `scope` covers `key`.
+pub(crate) fn covers(scope: &str, key: &str) -> bool {
+    if scope.ends_with('/') { key.starts_with(scope) } else { key == scope }
+}
+
+/// The directory whose table holds `key`: its first three segments, or fewer if it has no more.
+pub(crate) fn shard(key: &str) -> &str {
+    let end = key.match_indices('/').take(SHARD_SEGMENTS + 1).last();
+    end.and_then(|(slash, _)| key.get(..=slash)).unwrap_or(key)
+}
+
+/// Whether every key that `scope` covers is in one shard.
+pub(crate) fn is_within_shard(scope: &str) -> bool {
+    !scope.ends_with('/') || scope.matches('/').count() > SHARD_SEGMENTS
+}
+
+/// Every scope that covers `key`: each directory above it, then the key itself.
+pub(crate) fn scopes(key: &str) -> impl Iterator<Item = &str> {
+    key.match_indices('/').filter_map(|(slash, _)| key.get(..=slash)).chain(std::iter::once(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{covers, is_key, is_scope, is_within_shard, scopes, shard};
+
+    #[test]
+    fn a_key_is_a_path_that_is_no_directory() {
+        assert!(is_key("/registry/core/configmaps/default/a"));
+        for wrong in ["", "registry/a", "/registry/a/", "/registry//a", "/registry/a\0", "/"] {
+            assert!(!is_key(wrong), "{wrong:?}");
+        }
+        assert!(is_scope("/") && is_scope("/registry/core/") && !is_scope("registry"));
+    }
+
+    #[test]
+    fn a_shard_is_the_resource() {
+        assert_eq!(shard("/registry/core/configmaps/default/a"), "/registry/core/configmaps/");
+        assert_eq!(shard("/registry/core/nodes/a"), "/registry/core/nodes/");
+        assert_eq!(shard("/registry/a"), "/registry/");
+        assert!(is_within_shard("/registry/core/nodes/") && is_within_shard("/a/b"));
+        assert!(!is_within_shard("/registry/core/"));
+    }
+
+    #[test]
+    fn scopes_of_a_key_are_its_directories_and_itself() {
+        let all: Vec<_> = scopes("/registry/core/nodes/a").collect();
+        assert_eq!(
+            all,
+            ["/", "/registry/", "/registry/core/", "/registry/core/nodes/", "/registry/core/nodes/a"]
+        );
+        assert!(all.iter().all(|scope| covers(scope, "/registry/core/nodes/a")));
+        assert!(!covers("/registry/core/nodes/a", "/registry/core/nodes/ab"));
+        assert!(!covers("/registry/core/node/", "/registry/core/nodes/a"));
+    }
+}

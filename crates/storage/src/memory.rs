@@ -1,0 +1,62 @@
+//! A backend that keeps nothing: for tests and for servers that live inside another process.
+
+use std::future::ready;
+use std::sync::{Mutex, PoisonError};
+
+use crate::backend::{Backend, Batch, BoxFuture, Decision, Feed, Range, RangePage, Unavailable};
+use crate::error::{OpenError, ReadError};
+use crate::record::Write;
+
+/// The memory backend. What the store's own history no longer knows is compacted.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// The lock is what makes it a single writer.
+    feed: Mutex<Option<Feed>>,
+}
+
+impl Memory {
+    /// An empty one.
+    pub fn new() -> Memory {
+        Memory::default()
+    }
+
+    fn decide(&self, write: Write) -> Result<Decision, Unavailable> {
+        let guard = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
+        let feed = guard.as_ref().ok_or_else(|| Unavailable("the store is closed".to_owned()))?;
+        let Some((done, _)) = Batch::new(feed).decide(write) else {
+            return Ok(Decision::Refused { at: feed.revision() });
+        };
+        let applied = feed.apply(vec![done]);
+        let event = applied.events().first().cloned().flatten();
+        event.map(Decision::Committed).ok_or_else(|| Unavailable("the change was not taken".to_owned()))
+    }
+}
+
+impl Backend for Memory {
+    fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
+        feed.load(1, 0, Vec::new());
+        *self.feed.lock().unwrap_or_else(PoisonError::into_inner) = Some(feed);
+        Box::pin(ready(Ok(())))
+    }
+
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Decision, Unavailable>> {
+        Box::pin(ready(self.decide(write)))
+    }
+
+    fn range(&self, _: Range) -> BoxFuture<'_, Result<RangePage, ReadError>> {
+        let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let oldest = feed.map_or(0, |feed| feed.0.oldest_event());
+        Box::pin(ready(Err(ReadError::Compacted { oldest })))
+    }
+
+    fn compact(&self, _: u64) {}
+
+    fn health(&self) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        *self.feed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Box::pin(ready(()))
+    }
+}

@@ -1,0 +1,324 @@
+//! The store: reads from memory, writes through the backend, watches from the history.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::backend::{Backend, Decision, Feed, Range, RangePage, Unavailable};
+use crate::error::{CommitError, OpenError, ReadError, WatchError};
+use crate::key;
+use crate::record::{Change, Entry, Event, Write};
+use crate::table::Entries;
+use crate::watch::Watch;
+use crate::working_set::{At, WorkingSet};
+
+/// How a store is bounded.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many events are kept for watches and for lists at older revisions.
+    pub history_events: usize,
+    /// How many bytes they may hold.
+    pub history_bytes: usize,
+    /// How long an old revision is kept.
+    pub retain_for: Duration,
+    /// How many old revisions are kept at most.
+    pub retain_revisions: u64,
+    /// The longest key.
+    pub max_key: usize,
+    /// The largest record, body and facts together.
+    pub max_record: usize,
+    /// Where the time comes from.
+    pub clock: Clock,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            history_events: 100_000,
+            history_bytes: 64 << 20,
+            retain_for: Duration::from_mins(5),
+            retain_revisions: 200_000,
+            max_key: 1024,
+            max_record: 4 << 20,
+            clock: Clock::system(),
+        }
+    }
+}
+
+/// A monotonic clock: the time since some moment that stays the same.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
+
+impl Clock {
+    /// A clock that calls this.
+    pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Clock {
+        Clock(Arc::new(now))
+    }
+
+    /// The machine's clock.
+    pub fn system() -> Clock {
+        let start = Instant::now();
+        Clock::new(move || start.elapsed())
+    }
+}
+
+impl Deref for Clock {
+    type Target = dyn Fn() -> Duration + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+/// What to list.
+#[derive(Debug, Clone, Copy)]
+pub struct List<'a> {
+    /// A directory, which ends with `/`, or one key, which does not.
+    pub scope: &'a str,
+    /// As of which revision.
+    pub at: ListAt,
+    /// Only keys after this one.
+    pub after: Option<&'a str>,
+    /// At most this many; 0 is all.
+    pub limit: usize,
+}
+
+impl<'a> List<'a> {
+    /// Everything in `scope`, as of now.
+    pub fn all(scope: &'a str) -> List<'a> {
+        List { scope, at: ListAt::Latest, after: None, limit: 0 }
+    }
+}
+
+/// As of when to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListAt {
+    /// Now.
+    Latest,
+    /// At exactly this revision.
+    Exact(u64),
+}
+
+/// A part of the key space at one revision.
+#[derive(Debug, Clone)]
+pub struct ListPage {
+    /// The entries in key order.
+    pub entries: Entries,
+    /// The revision at which this is what there is.
+    pub revision: u64,
+    /// The key after which to go on, if there is more.
+    pub more: Option<Arc<str>>,
+    /// How many entries there are after these.
+    pub remaining: u64,
+}
+
+/// Where a watch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchFrom {
+    /// With the first event after this revision.
+    Revision(u64),
+    /// With the next event.
+    Now,
+}
+
+/// What a write did.
+#[derive(Debug, Clone)]
+pub struct Committed {
+    /// The revision of the write.
+    pub revision: u64,
+    /// The new entry; for a deletion the last state, carrying the revision of the deletion.
+    pub entry: Arc<Entry>,
+    /// The event that watchers are told.
+    pub event: Arc<Event>,
+}
+
+/// A revisioned key space. Clones share it.
+#[derive(Clone)]
+pub struct Store {
+    set: Arc<WorkingSet>,
+    backend: Arc<dyn Backend>,
+    max_key: usize,
+    max_record: usize,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens a backend and loads what it has.
+    pub async fn open(backend: impl Backend, options: Options) -> Result<Store, OpenError> {
+        let set = Arc::new(WorkingSet::new(&options));
+        let backend: Arc<dyn Backend> = Arc::new(backend);
+        backend.start(Feed(Arc::clone(&set))).await?;
+        Ok(Store { set, backend, max_key: options.max_key, max_record: options.max_record })
+    }
+
+    /// The current revision.
+    pub fn revision(&self) -> u64 {
+        self.set.revision()
+    }
+
+    /// Waits until reads see every write that was acknowledged, by whichever server, before this call. With a backend
+    /// that nobody else writes to, that is already so.
+    pub async fn fresh(&self) -> Result<u64, ReadError> {
+        if let Some(latest) = self.backend.latest() {
+            let latest = latest.await.map_err(|Unavailable(reason)| ReadError::Unavailable(reason))?;
+            self.set.reached(latest).await;
+        }
+        Ok(self.revision())
+    }
+
+    /// Waits until the store has reached `revision` and its watchers have been told. The caller bounds the time.
+    pub async fn reached(&self, revision: u64) {
+        self.set.reached(revision).await;
+    }
+
+    /// What a key holds.
+    pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
+        self.set.get(key)
+    }
+
+    /// Everything in `scope` now.
+    pub fn snapshot(&self, scope: &str) -> ListPage {
+        let (entries, revision) = self.set.select(scope, None);
+        ListPage { entries, revision, more: None, remaining: 0 }
+    }
+
+    /// Lists a part of the key space at one revision.
+    pub async fn list(&self, list: List<'_>) -> Result<ListPage, ReadError> {
+        let limit = if list.limit == 0 { usize::MAX } else { list.limit };
+        let (mut entries, revision) = match list.at {
+            ListAt::Latest => self.set.select(list.scope, list.after),
+            ListAt::Exact(revision) => match self.set.select_at(list.scope, revision, list.after) {
+                At::Known(entries) => (entries, revision),
+                At::Compacted(oldest) => return Err(ReadError::Compacted { oldest }),
+                At::Future(current) => return Err(ReadError::Future { current }),
+                At::Unknown => return self.range(list, revision, limit).await,
+            },
+        };
+        let remaining = entries.truncate(limit) as u64;
+        Ok(ListPage::new(entries, revision, remaining))
+    }
+
+    /// How many keys `scope` covers now.
+    pub fn count(&self, scope: &str) -> usize {
+        self.set.select(scope, None).0.len()
+    }
+
+    /// How many keys there are in each directory of three segments, `/registry/<group>/<resource>/`.
+    pub fn counts(&self) -> Vec<(String, usize)> {
+        self.set.counts()
+    }
+
+    /// Does one compare-and-swap. When it is answered, the write is durable and reads see it.
+    ///
+    /// Once this has been polled, the write may happen even if the future is dropped.
+    pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
+        self.check(&write)?;
+        let key = Arc::clone(&write.key);
+        let decision = self.backend.commit(write).await;
+        if let Some(revision) = self.set.due() {
+            self.backend.compact(revision);
+        }
+        match decision {
+            Ok(Decision::Committed(event)) => {
+                Ok(Committed { revision: event.revision, entry: Arc::clone(&event.entry), event })
+            }
+            Ok(Decision::Refused { .. }) => Err(CommitError::Conflict { current: self.get(&key) }),
+            Err(Unavailable(reason)) => Err(CommitError::Unavailable(reason)),
+        }
+    }
+
+    /// Watches what `scope` covers.
+    pub fn watch(&self, scope: &str, from: WatchFrom) -> Result<Watch, WatchError> {
+        let (oldest, current) = self.set.span();
+        let revision = match from {
+            WatchFrom::Now => current,
+            WatchFrom::Revision(revision) if revision < oldest => {
+                return Err(WatchError::Compacted { oldest });
+            }
+            WatchFrom::Revision(revision) if revision > current => {
+                return Err(WatchError::Future { current });
+            }
+            WatchFrom::Revision(revision) => revision,
+        };
+        Ok(Watch::new(Arc::clone(&self.set), scope, revision))
+    }
+
+    /// Everything in `scope` now, and a watch of what happens to it from then on.
+    pub fn list_and_watch(&self, scope: &str) -> (ListPage, Watch) {
+        let page = self.snapshot(scope);
+        let watch = Watch::new(Arc::clone(&self.set), scope, page.revision);
+        (page, watch)
+    }
+
+    /// How many watches there are.
+    pub fn watches(&self) -> usize {
+        self.set.watchers.count()
+    }
+
+    /// Gives up everything before `revision`. (The store does so by itself as time goes by.)
+    pub fn compact(&self, revision: u64) {
+        let compacted = self.set.compact(revision);
+        self.backend.compact(compacted);
+    }
+
+    /// Whether writes can be expected to succeed.
+    pub fn health(&self) -> Result<(), String> {
+        self.backend.health().map_err(|Unavailable(reason)| reason)
+    }
+
+    /// Finishes the writes under way, ends the watches and releases the backend. Reads go on.
+    pub async fn close(&self) {
+        self.backend.close().await;
+        self.set.watchers.close();
+    }
+
+    async fn range(&self, list: List<'_>, revision: u64, limit: usize) -> Result<ListPage, ReadError> {
+        let range =
+            Range { scope: list.scope.to_owned(), revision, after: list.after.map(ToOwned::to_owned), limit };
+        let RangePage { records, remaining } = self.backend.range(range).await?;
+        let entries = records
+            .into_iter()
+            .map(|stored| Arc::new(Entry::new(stored.key, stored.revision, stored.created, &stored.record)))
+            .collect();
+        Ok(ListPage::new(Entries::from_vec(entries), revision, remaining))
+    }
+
+    fn check(&self, write: &Write) -> Result<(), CommitError> {
+        if !key::is_key(&write.key) {
+            return Err(CommitError::Invalid(format!("`{}` is not a key", write.key)));
+        }
+        let within = |what, size, limit| {
+            if size > limit { Err(CommitError::TooLarge { what, size, limit }) } else { Ok(()) }
+        };
+        within("key", write.key.len(), self.max_key)?;
+        if let Change::Put(record) = &write.change {
+            if !record.is_valid() {
+                return Err(CommitError::Invalid(
+                    "the place for the revision is outside of the body".to_owned(),
+                ));
+            }
+            within("record", record.size(), self.max_record)?;
+        }
+        Ok(())
+    }
+}
+
+impl ListPage {
+    fn new(entries: Entries, revision: u64, remaining: u64) -> ListPage {
+        let last = if remaining > 0 { entries.last() } else { None };
+        let more = last.map(|last| Arc::clone(&last.key));
+        ListPage { entries, revision, more, remaining }
+    }
+}

@@ -1,0 +1,250 @@
+//! Entries in key order, in chunks that a reader can keep while the writer goes on.
+//!
+//! A list takes the chunks it needs (a handful of reference counts for thousands of entries) and walks them with no
+//! lock held. A write changes one chunk, and copies it first only if a reader still has it.
+
+use std::sync::Arc;
+
+use crate::Entry;
+
+/// A chunk is split past this many entries. Copying one this long takes about a microsecond.
+const CHUNK: usize = 256;
+/// Neighbours that together have no more entries than this are joined.
+const JOIN: usize = 128;
+
+type Chunk = Arc<Vec<Arc<Entry>>>;
+
+/// An ordered map of entries by their key.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    /// INVARIANT: no chunk is empty; keys ascend strictly within and across chunks.
+    chunks: Vec<Chunk>,
+    len: usize,
+}
+
+impl Table {
+    /// Builds a table of entries that are already in strict key order.
+    pub(crate) fn from_sorted(entries: Vec<Arc<Entry>>) -> Table {
+        let len = entries.len();
+        let mut chunks = Vec::with_capacity(len.div_ceil(CHUNK));
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            chunks.push(Arc::new(entries.by_ref().take(CHUNK).collect()));
+        }
+        Table { chunks, len }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry>> {
+        let chunk = self.chunks.get(self.chunk_of(key))?;
+        let at = chunk.binary_search_by(|entry| (*entry.key).cmp(key)).ok()?;
+        chunk.get(at)
+    }
+
+    /// Puts an entry in its place and gives back the one that was there.
+    pub(crate) fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        let place = self.chunk_of(&entry.key);
+        let Some(chunk) = self.chunks.get_mut(place) else {
+            self.chunks.push(Arc::new(vec![entry]));
+            self.len += 1;
+            return None;
+        };
+        let chunk = Arc::make_mut(chunk);
+        match chunk.binary_search_by(|other| other.key.cmp(&entry.key)) {
+            Ok(at) => chunk.get_mut(at).map(|old| std::mem::replace(old, entry)),
+            Err(at) => {
+                chunk.insert(at, entry);
+                self.len += 1;
+                if chunk.len() > CHUNK {
+                    // Appending in key order is common: then the left part stays full.
+                    let keep = if at + 1 == chunk.len() { CHUNK } else { CHUNK / 2 };
+                    let right = chunk.split_off(keep);
+                    self.chunks.insert(place + 1, Arc::new(right));
+                }
+                None
+            }
+        }
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Entry>> {
+        let place = self.chunk_of(key);
+        let chunk = self.chunks.get_mut(place)?;
+        let at = chunk.binary_search_by(|entry| (*entry.key).cmp(key)).ok()?;
+        let chunk = Arc::make_mut(chunk);
+        let removed = chunk.remove(at);
+        self.len -= 1;
+        if chunk.is_empty() {
+            self.chunks.remove(place);
+        } else {
+            self.join(place);
+        }
+        Some(removed)
+    }
+
+    /// Every entry that `scope` covers and whose key comes after `after`.
+    pub(crate) fn select(&self, scope: &str, after: Option<&str>) -> Entries {
+        if !scope.ends_with('/') {
+            let found = self.get(scope).filter(|entry| after.is_none_or(|after| *entry.key > *after));
+            return found.map(|entry| Entries::from_vec(vec![Arc::clone(entry)])).unwrap_or_default();
+        }
+        let is_before = |entry: &Arc<Entry>| match after {
+            Some(after) if after >= scope => *entry.key <= *after,
+            _ => *entry.key < *scope,
+        };
+        let is_within = |entry: &Arc<Entry>| is_before(entry) || entry.key.starts_with(scope);
+        let mut selected = Entries::default();
+        let first = self.chunks.partition_point(|chunk| chunk.last().is_some_and(is_before));
+        for chunk in self.chunks.iter().skip(first) {
+            let start = chunk.partition_point(is_before);
+            let end = chunk.partition_point(is_within);
+            selected.push(chunk, start, end);
+            if end < chunk.len() {
+                break;
+            }
+        }
+        selected
+    }
+
+    /// The chunk that holds `key`, or would.
+    fn chunk_of(&self, key: &str) -> usize {
+        let after =
+            self.chunks.partition_point(|chunk| chunk.first().is_some_and(|first| *first.key <= *key));
+        after.saturating_sub(1)
+    }
+
+    /// Joins the chunk at `place` with its right neighbour if both are short.
+    fn join(&mut self, place: usize) {
+        let length = |place: usize| self.chunks.get(place).map(|chunk| chunk.len());
+        let (Some(left), Some(right)) = (length(place), length(place + 1)) else { return };
+        if left + right <= JOIN {
+            let right = self.chunks.remove(place + 1);
+            if let Some(left) = self.chunks.get_mut(place) {
+                Arc::make_mut(left).extend(right.iter().cloned());
+            }
+        }
+    }
+}
+
+/// Entries in key order, as they were at one revision.
+#[derive(Debug, Clone, Default)]
+pub struct Entries {
+    parts: Vec<Part>,
+    len: usize,
+}
+
+/// A chunk, and which of its entries are meant.
+#[derive(Debug, Clone)]
+struct Part {
+    chunk: Chunk,
+    start: usize,
+    end: usize,
+}
+
+impl Part {
+    fn slice(&self) -> &[Arc<Entry>] {
+        self.chunk.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+impl Entries {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The entries in key order.
+    pub fn iter(&self) -> EntriesIter<'_> {
+        let mut parts = self.parts.iter();
+        let current = parts.next().map(Part::slice).unwrap_or_default().iter();
+        EntriesIter { parts, current, left: self.len }
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> Option<&Arc<Entry>> {
+        self.parts.last()?.slice().last()
+    }
+
+    pub(crate) fn from_vec(entries: Vec<Arc<Entry>>) -> Entries {
+        let mut all = Entries::default();
+        let len = entries.len();
+        all.push(&Arc::new(entries), 0, len);
+        all
+    }
+
+    /// Keeps the first `limit` entries and says how many were cut off.
+    pub(crate) fn truncate(&mut self, limit: usize) -> usize {
+        let cut = self.len.saturating_sub(limit);
+        let mut surplus = cut;
+        while let Some(last) = self.parts.last_mut() {
+            let length = last.end - last.start;
+            if surplus < length {
+                last.end -= surplus;
+                break;
+            }
+            surplus -= length;
+            self.parts.pop();
+        }
+        self.len -= cut;
+        cut
+    }
+
+    fn push(&mut self, chunk: &Chunk, start: usize, end: usize) {
+        if start < end {
+            self.parts.push(Part { chunk: Arc::clone(chunk), start, end });
+            self.len += end - start;
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Entries {
+    type Item = &'a Arc<Entry>;
+    type IntoIter = EntriesIter<'a>;
+
+    fn into_iter(self) -> EntriesIter<'a> {
+        self.iter()
+    }
+}
+
+/// Walks [`Entries`] in key order.
+#[derive(Debug, Clone)]
+pub struct EntriesIter<'a> {
+    parts: std::slice::Iter<'a, Part>,
+    current: std::slice::Iter<'a, Arc<Entry>>,
+    left: usize,
+}
+
+impl<'a> Iterator for EntriesIter<'a> {
+    type Item = &'a Arc<Entry>;
+
+    fn next(&mut self) -> Option<&'a Arc<Entry>> {
+        loop {
+            if let Some(entry) = self.current.next() {
+                self.left = self.left.saturating_sub(1);
+                return Some(entry);
+            }
+            self.current = self.parts.next()?.slice().iter();
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for EntriesIter<'_> {}
+
+#[cfg(test)]
+mod tests;

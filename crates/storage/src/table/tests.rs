@@ -1,0 +1,88 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{CHUNK, Entries, Table};
+use crate::{Entry, Record};
+
+fn entry(key: &str, revision: u64) -> Arc<Entry> {
+    let record = Record { body: Bytes::new(), revision_at: 0, facts: Bytes::new() };
+    Arc::new(Entry::new(key.into(), revision, revision, &record))
+}
+
+fn keys(entries: &Entries) -> Vec<&str> {
+    entries.iter().map(|entry| &*entry.key).collect()
+}
+
+#[test]
+fn it_behaves_as_a_sorted_map() {
+    let mut table = Table::default();
+    let mut model = BTreeMap::new();
+    let mut seed = 7_u64;
+    for revision in 0..20_000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let number = (seed >> 33) % 1500;
+        let key = format!("/r/g/things/n{}/{number:04}", number % 3);
+        if (seed >> 20) % 5 < if revision < 12_000 { 3 } else { 1 } {
+            let old = table.insert(entry(&key, revision)).map(|old| old.revision);
+            assert_eq!(old, model.insert(key, revision));
+        } else {
+            assert_eq!(table.remove(&key).map(|old| old.revision), model.remove(&key));
+        }
+        assert_eq!(table.len(), model.len());
+    }
+    let all = table.select("/r/g/things/", None);
+    assert_eq!(keys(&all), model.keys().collect::<Vec<_>>());
+    assert_eq!(all.len(), model.len());
+    assert!(table.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK));
+    for (key, revision) in &model {
+        assert_eq!(table.get(key).map(|entry| entry.revision), Some(*revision));
+    }
+    for scope in ["/r/g/things/n0/", "/r/g/things/n1/", "/r/g/things/n9/", "/r/"] {
+        for after in [None, Some("/r/g/things/n1/0700"), Some("/a"), Some("/z")] {
+            let expected: Vec<_> = model
+                .keys()
+                .filter(|key| key.starts_with(scope) && after.is_none_or(|after| key.as_str() > after))
+                .collect();
+            assert_eq!(keys(&table.select(scope, after)), expected, "{scope} after {after:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_keeps_what_it_took() {
+    let mut table = Table::from_sorted((0..1000).map(|n| entry(&format!("/r/g/t/{n:04}"), 1)).collect());
+    let before = table.select("/r/g/t/", None);
+    for n in 0..1000 {
+        if n % 2 == 0 {
+            table.remove(&format!("/r/g/t/{n:04}"));
+        } else {
+            table.insert(entry(&format!("/r/g/t/{n:04}"), 2));
+        }
+    }
+    assert_eq!(before.len(), 1000);
+    assert!(before.iter().all(|entry| entry.revision == 1));
+    assert_eq!(before.iter().count(), 1000);
+    assert!(table.select("/r/g/t/", None).iter().all(|entry| entry.revision == 2));
+    assert_eq!(table.len(), 500);
+}
+
+#[test]
+fn truncation_says_what_it_cut() {
+    let table = Table::from_sorted((0..1000).map(|n| entry(&format!("/r/g/t/{n:04}"), 1)).collect());
+    for limit in [0, 1, 255, 256, 257, 999, 1000, 2000] {
+        let mut page = table.select("/r/g/t/", None);
+        assert_eq!(page.truncate(limit), 1000_usize.saturating_sub(limit));
+        assert_eq!(page.len(), limit.min(1000));
+        assert_eq!(page.iter().count(), page.len());
+    }
+}
+
+#[test]
+fn one_key_selects_only_itself() {
+    let table = Table::from_sorted(vec![entry("/r/g/t/a", 1), entry("/r/g/t/ab", 1)]);
+    assert_eq!(keys(&table.select("/r/g/t/a", None)), ["/r/g/t/a"]);
+    assert!(table.select("/r/g/t/a", Some("/r/g/t/a")).is_empty());
+    assert!(table.select("/r/g/t/b", None).is_empty());
+}

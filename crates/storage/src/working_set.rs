@@ -1,0 +1,420 @@
+//! Everything that is live, the last events, and who watches them: one consistent picture in memory.
+//!
+//! One lock guards the picture. Readers hold it for the time it takes to copy a few references, the feeding backend for
+//! the time it takes to move prepared entries into their tables.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::backend::{Done, Stored};
+use crate::history::History;
+use crate::key;
+use crate::record::{Change, Entry, Event, Kind};
+use crate::store::{Clock, Options};
+use crate::table::{Entries, Table};
+use crate::watch::Watchers;
+
+/// How many changes are moved in per time the lock is taken.
+const MOVE: usize = 64;
+/// How many steps of time the retention period is divided into.
+const STEPS: u32 = 16;
+
+/// The revisions of a live key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// The revision of the last change.
+    pub revision: u64,
+    /// The revision that created the key.
+    pub created: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct WorkingSet {
+    state: RwLock<State>,
+    pub(crate) watchers: Watchers,
+    /// The revision up to which watchers have been told.
+    announced: watch::Sender<u64>,
+    /// A revision that the backend should be asked to compact to; zero if none.
+    due: AtomicU64,
+    clock: Clock,
+    retain_for: Duration,
+    retain_revisions: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    revision: u64,
+    /// Lists before this revision are refused.
+    compacted: u64,
+    shards: BTreeMap<Box<str>, Shard>,
+    history: History,
+    /// Which revision was current at which time.
+    marks: VecDeque<(Duration, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    table: Table,
+    /// The revision of the last change.
+    changed: u64,
+}
+
+/// What a list at a revision found.
+pub(crate) enum At {
+    /// The entries.
+    Known(Entries),
+    /// The backend must be asked.
+    Unknown,
+    /// The revision is given up; this is the oldest one kept.
+    Compacted(u64),
+    /// The revision does not exist yet; this is the current one.
+    Future(u64),
+}
+
+impl WorkingSet {
+    pub(crate) fn new(options: &Options) -> WorkingSet {
+        let state = State {
+            revision: 0,
+            compacted: 0,
+            shards: BTreeMap::new(),
+            history: History::new(options.history_events, options.history_bytes),
+            marks: VecDeque::new(),
+        };
+        WorkingSet {
+            state: RwLock::new(state),
+            watchers: Watchers::default(),
+            announced: watch::Sender::new(0),
+            due: AtomicU64::new(0),
+            clock: options.clock.clone(),
+            retain_for: options.retain_for,
+            retain_revisions: options.retain_revisions,
+        }
+    }
+
+    pub(crate) fn load(&self, revision: u64, compacted: u64, records: Vec<Stored>) {
+        let mut entries: Vec<_> = records
+            .into_iter()
+            .map(|stored| Arc::new(Entry::new(stored.key, stored.revision, stored.created, &stored.record)))
+            .collect();
+        entries.sort_unstable_by(|a, b| {
+            key::shard(&a.key).cmp(key::shard(&b.key)).then_with(|| a.key.cmp(&b.key))
+        });
+        let mut shards = BTreeMap::new();
+        let mut entries = entries.into_iter().peekable();
+        while let Some(first) = entries.peek() {
+            let name: Box<str> = key::shard(&first.key).into();
+            let mut members = Vec::new();
+            while let Some(entry) = entries.next_if(|entry| key::shard(&entry.key) == &*name) {
+                members.push(entry);
+            }
+            shards.insert(name, Shard { table: Table::from_sorted(members), changed: revision });
+        }
+        let mut state = self.write();
+        state.revision = revision;
+        state.compacted = compacted;
+        state.shards = shards;
+        // How the state came to be is not known, except that an empty store was always empty.
+        state.history.forget(if revision <= 1 { 0 } else { revision }, &mut Vec::new());
+        state.marks.push_back(((self.clock)(), revision));
+        drop(state);
+        self.announced.send_replace(revision);
+    }
+
+    pub(crate) fn apply(&self, changes: Vec<Done>) -> Applied<'_> {
+        let mut events = Vec::with_capacity(changes.len());
+        let mut dropped = Vec::new();
+        let mut changes = changes.into_iter();
+        loop {
+            // Splicing copies bodies, so it is done before the lock is taken.
+            let prepared: Vec<_> = changes.by_ref().take(MOVE).map(Prepared::new).collect();
+            if prepared.is_empty() {
+                break;
+            }
+            let mut state = self.write();
+            for change in prepared {
+                events.push(state.take(change, &mut dropped));
+            }
+        }
+        self.retire(&mut dropped);
+        Applied { set: self, events }
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.read().revision
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<Entry>> {
+        self.read().shards.get(key::shard(key))?.table.get(key).cloned()
+    }
+
+    pub(crate) fn version(&self, key: &str) -> Option<Version> {
+        let state = self.read();
+        let entry = state.shards.get(key::shard(key))?.table.get(key)?;
+        Some(Version { revision: entry.revision, created: entry.created })
+    }
+
+    /// What `scope` covers now, and the revision that is.
+    pub(crate) fn select(&self, scope: &str, after: Option<&str>) -> (Entries, u64) {
+        let state = self.read();
+        (state.select(scope, after), state.revision)
+    }
+
+    /// What `scope` covered at `revision`.
+    pub(crate) fn select_at(&self, scope: &str, revision: u64, after: Option<&str>) -> At {
+        let state = self.read();
+        if revision > state.revision {
+            return At::Future(state.revision);
+        }
+        if revision < state.compacted {
+            return At::Compacted(state.compacted);
+        }
+        if state.changed(scope) <= revision {
+            return At::Known(state.select(scope, after));
+        }
+        if revision < state.history.forgotten() {
+            return At::Unknown;
+        }
+        // Undo what happened since: the oldest event after `revision` knows what the key was at it.
+        let mut then = BTreeMap::new();
+        for event in state.history.from(revision + 1).rev() {
+            let key = &event.entry.key;
+            if key::covers(scope, key) && after.is_none_or(|after| **key > *after) {
+                then.insert(Arc::clone(key), event.previous.clone());
+            }
+        }
+        let now = state.select(scope, after);
+        drop(state);
+        let mut entries = Vec::with_capacity(now.len());
+        let mut then = then.into_iter().peekable();
+        for entry in &now {
+            while let Some((_, old)) = then.next_if(|(key, _)| *key < entry.key) {
+                entries.extend(old);
+            }
+            match then.next_if(|(key, _)| *key == entry.key) {
+                Some((_, old)) => entries.extend(old),
+                None => entries.push(Arc::clone(entry)),
+            }
+        }
+        entries.extend(then.filter_map(|(_, old)| old));
+        At::Known(Entries::from_vec(entries))
+    }
+
+    /// How many keys each shard has.
+    pub(crate) fn counts(&self) -> Vec<(String, usize)> {
+        let state = self.read();
+        state.shards.iter().map(|(name, shard)| (name.to_string(), shard.table.len())).collect()
+    }
+
+    /// The event of a revision, if it is still known.
+    pub(crate) fn event(&self, revision: u64) -> Option<Arc<Event>> {
+        let state = self.read();
+        let event = state.history.from(revision).next()?;
+        (event.revision == revision).then(|| Arc::clone(event))
+    }
+
+    /// The oldest revision at which a watch can begin.
+    pub(crate) fn oldest_event(&self) -> u64 {
+        self.read().history.forgotten()
+    }
+
+    /// The oldest and the newest revision at which a watch can begin.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        let state = self.read();
+        (state.history.forgotten(), state.revision)
+    }
+
+    /// Looks for events that `scope` covers from revision `from` on: at most `wanted` of them among at most `looked_at`
+    /// events. Gives the revision up to which it has looked and whether that is the newest; `None` if events from there
+    /// on are no longer known.
+    pub(crate) fn collect(
+        &self,
+        scope: &str,
+        from: u64,
+        (wanted, looked_at): (usize, usize),
+        found: &mut VecDeque<Arc<Event>>,
+    ) -> Option<(u64, bool)> {
+        let state = self.read();
+        if from <= state.history.forgotten() {
+            return None;
+        }
+        let mut until = from.saturating_sub(1);
+        for (looked, event) in state.history.from(from).enumerate() {
+            if found.len() >= wanted || looked >= looked_at {
+                return Some((until, false));
+            }
+            if key::covers(scope, &event.entry.key) {
+                found.push_back(Arc::clone(event));
+            }
+            until = event.revision;
+        }
+        Some((until.max(state.revision), true))
+    }
+
+    /// Gives up everything before `revision`.
+    pub(crate) fn compact(&self, revision: u64) -> u64 {
+        let mut dropped = Vec::new();
+        let mut state = self.write();
+        let revision = revision.min(state.revision);
+        state.compact(revision, &mut dropped);
+        let compacted = state.compacted;
+        drop(state);
+        compacted
+    }
+
+    /// A revision that the backend is to be asked to compact to.
+    pub(crate) fn due(&self) -> Option<u64> {
+        if self.due.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(self.due.swap(0, Ordering::Relaxed)).filter(|due| *due > 0)
+    }
+
+    /// Waits until `revision` has been taken in and announced.
+    pub(crate) async fn reached(&self, revision: u64) {
+        let mut announced = self.announced.subscribe();
+        // INVARIANT: the sender lives as long as `self`, so waiting cannot fail.
+        let _ = announced.wait_for(|announced| *announced >= revision).await;
+    }
+
+    /// The revision up to which watchers have been told.
+    pub(crate) fn announced(&self) -> u64 {
+        *self.announced.borrow()
+    }
+
+    /// Gives up what is older than the retention period, or more than there should be.
+    fn retire(&self, dropped: &mut Vec<Arc<Event>>) {
+        let now = (self.clock)();
+        let mut state = self.write();
+        let newest = state.marks.back().map(|(time, _)| *time);
+        let mut floor = state.compacted;
+        while let Some((_, revision)) =
+            state.marks.pop_front_if(|(time, _)| now.saturating_sub(*time) >= self.retain_for)
+        {
+            floor = floor.max(revision);
+        }
+        if newest.is_none_or(|newest| now.saturating_sub(newest) >= self.retain_for / STEPS) {
+            let revision = state.revision;
+            state.marks.push_back((now, revision));
+        }
+        // By count it goes a step at a time, so that the backend is not asked with every write.
+        let step = self.retain_revisions / u64::from(STEPS);
+        let surplus = state.revision.saturating_sub(self.retain_revisions);
+        if surplus > state.compacted.saturating_add(step) {
+            floor = floor.max(surplus);
+        }
+        if floor > state.compacted {
+            state.compact(floor, dropped);
+            self.due.store(floor, Ordering::Relaxed);
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes one change in. `None` if there was nothing to delete.
+    fn take(&mut self, change: Prepared, dropped: &mut Vec<Arc<Event>>) -> Option<Arc<Event>> {
+        let (name, revision) = match &change {
+            Prepared::Put(entry) => (key::shard(&entry.key), entry.revision),
+            Prepared::Delete { key, revision } => (key::shard(key), *revision),
+        };
+        if !self.shards.contains_key(name) {
+            self.shards.insert(name.into(), Shard::default());
+        }
+        let shard = self.shards.get_mut(name)?;
+        shard.changed = revision;
+        self.revision = self.revision.max(revision);
+        let event = match change {
+            Prepared::Put(entry) => {
+                let previous = shard.table.insert(Arc::clone(&entry));
+                let kind = if previous.is_some() { Kind::Modified } else { Kind::Created };
+                Event::new(kind, entry, previous)
+            }
+            Prepared::Delete { key, revision } => {
+                let previous = shard.table.remove(&key)?;
+                Event::new(Kind::Deleted, Arc::new(previous.deleted(revision)), Some(previous))
+            }
+        };
+        let event = Arc::new(event);
+        self.history.push(Arc::clone(&event), dropped);
+        Some(event)
+    }
+
+    fn compact(&mut self, revision: u64, dropped: &mut Vec<Arc<Event>>) {
+        self.compacted = self.compacted.max(revision);
+        self.history.forget(revision, dropped);
+    }
+
+    fn select(&self, scope: &str, after: Option<&str>) -> Entries {
+        if key::is_within_shard(scope) {
+            let shard = self.shards.get(key::shard(scope));
+            return shard.map(|shard| shard.table.select(scope, after)).unwrap_or_default();
+        }
+        // A scope above the shards is asked for rarely; shards with short names may interleave.
+        let mut all: Vec<Arc<Entry>> = Vec::new();
+        for shard in self.shards.values() {
+            all.extend(shard.table.select(scope, after).iter().cloned());
+        }
+        all.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        Entries::from_vec(all)
+    }
+
+    /// The revision of the last change to anything that may be in `scope`.
+    fn changed(&self, scope: &str) -> u64 {
+        if key::is_within_shard(scope) {
+            return self.shards.get(key::shard(scope)).map_or(0, |shard| shard.changed);
+        }
+        self.shards.values().map(|shard| shard.changed).max().unwrap_or(0)
+    }
+}
+
+/// A change whose bytes are ready.
+enum Prepared {
+    Put(Arc<Entry>),
+    Delete { key: Arc<str>, revision: u64 },
+}
+
+impl Prepared {
+    fn new(done: Done) -> Prepared {
+        let Done { key, revision, created, change } = done;
+        match change {
+            Change::Put(record) => Prepared::Put(Arc::new(Entry::new(key, revision, created, &record))),
+            Change::Delete => Prepared::Delete { key, revision },
+        }
+    }
+}
+
+/// Changes that reads see already. Watchers are told when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it tells the watchers, which comes after the writers have been answered"]
+pub struct Applied<'s> {
+    set: &'s WorkingSet,
+    events: Vec<Option<Arc<Event>>>,
+}
+
+impl Applied<'_> {
+    /// One event for each change; `None` where there was nothing to delete.
+    pub fn events(&self) -> &[Option<Arc<Event>>] {
+        &self.events
+    }
+}
+
+impl Drop for Applied<'_> {
+    fn drop(&mut self) {
+        let last = self.events.iter().flatten().last().map(|event| event.revision);
+        self.set.watchers.tell(self.events.iter().flatten());
+        if let Some(last) = last {
+            self.set.announced.send_replace(last);
+        }
+    }
+}
