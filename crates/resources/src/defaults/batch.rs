@@ -1,0 +1,56 @@
+//! Defaults of the group batch.
+
+use value::{Map, Value};
+
+use super::{fields::Fill, pod::template};
+
+const BACKOFF_LIMIT: i64 = 6;
+
+/// Job.
+pub fn job(object: &mut Value) {
+    let labels = object.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_map).cloned();
+    if let Some(labels) = labels.filter(|labels| !labels.is_empty())
+        && object.at(&["metadata", "labels"]).and_then(Value::as_map).is_none_or(Map::is_empty)
+    {
+        object.set_at(&["metadata", "labels"], labels);
+    }
+    let Some(object) = object.as_map_mut() else { return };
+    let spec = object.child_made("spec");
+    let is_set = |field| spec.get(field).is_some_and(|value: &Value| !value.is_null());
+    let (counts, limits_each, fails_by_policy) = (
+        is_set("completions") || is_set("parallelism"),
+        is_set("backoffLimitPerIndex"),
+        is_set("podFailurePolicy"),
+    );
+    if !counts {
+        spec.insert("completions", 1);
+    }
+    spec.fill("parallelism", 1);
+    spec.fill("backoffLimit", if limits_each { i64::from(i32::MAX) } else { BACKOFF_LIMIT });
+    spec.fill("completionMode", "NonIndexed");
+    spec.fill("suspend", false);
+    spec.fill("podReplacementPolicy", if fails_by_policy { "Failed" } else { "TerminatingOrFailed" });
+    spec.fill("manualSelector", false);
+    job_template_spec(spec);
+}
+
+/// CronJob.
+pub fn cron_job(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    let spec = object.child_made("spec");
+    spec.fill_zero("concurrencyPolicy", "Allow");
+    spec.fill("suspend", false);
+    spec.fill("successfulJobsHistoryLimit", 3);
+    spec.fill("failedJobsHistoryLimit", 1);
+    job_template_spec(spec.child_made("jobTemplate").child_made("spec"));
+}
+
+/// What a job and the template of a CronJob's jobs share.
+fn job_template_spec(spec: &mut Map) {
+    if let Some(policy) = spec.child("podFailurePolicy") {
+        for pattern in policy.children("rules").flat_map(|rule| rule.children("onPodConditions")) {
+            pattern.fill_zero("status", "True");
+        }
+    }
+    template(spec.child_made("template"));
+}
