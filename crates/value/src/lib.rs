@@ -7,6 +7,7 @@
 pub mod json;
 mod map;
 mod path;
+pub mod quantity;
 mod tree;
 pub mod write;
 pub mod yaml;

@@ -1,0 +1,188 @@
+use super::{Format, Quantity, QuantityError};
+
+/// Text, print, integer, value, thousandths, plus 1500m, minus 2Ki: all as Kubernetes computes them.
+type Row = (&'static str, &'static str, Option<i64>, i64, i64, &'static str, &'static str);
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    ("0", "0", Some(0), 0, 0, "1500m", "-2Ki"),
+    ("00", "0", Some(0), 0, 0, "1500m", "-2Ki"),
+    ("-0", "0", Some(0), 0, 0, "1500m", "-2Ki"),
+    ("1", "1", Some(1), 1, 1000, "2500m", "-2047"),
+    ("+1", "+1", Some(1), 1, 1000, "2500m", "-2047"),
+    ("01", "01", Some(1), 1, 1000, "2500m", "-2047"),
+    ("1.500", "1.500", None, 2, 1500, "3", "-2046500m"),
+    ("1.5", "1500m", None, 2, 1500, "3", "-2046500m"),
+    ("1.000", "1", None, 1, 1000, "2500m", "-2047"),
+    ("1000", "1k", Some(1000), 1000, 1_000_000, "1001500m", "-1048"),
+    ("1000m", "1", None, 1, 1000, "2500m", "-2047"),
+    ("100m", "100m", None, 1, 100, "1600m", "-2047900m"),
+    ("0.1", "100m", None, 1, 100, "1600m", "-2047900m"),
+    ("0.5", "500m", None, 1, 500, "2", "-2047500m"),
+    (".5", "500m", None, 1, 500, "2", "-2047500m"),
+    ("5.", "5.", Some(5), 5, 5000, "6500m", "-2043"),
+    (".", "0", Some(0), 0, 0, "1500m", "-2Ki"),
+    ("-", "0", Some(0), 0, 0, "1500m", "-2Ki"),
+    ("m", "0", None, 0, 0, "1500m", "-2Ki"),
+    ("Ki", "0", Some(0), 0, 0, "1500m", "-2Ki"),
+    ("1Ki", "1Ki", Some(1024), 1024, 1_024_000, "1025500m", "-1Ki"),
+    ("512Mi", "512Mi", Some(536_870_912), 536_870_912, 536_870_912_000, "536870913500m", "524286Ki"),
+    ("+1Ki", "+1Ki", Some(1024), 1024, 1_024_000, "1025500m", "-1Ki"),
+    ("01Ki", "01Ki", Some(1024), 1024, 1_024_000, "1025500m", "-1Ki"),
+    ("1024Ki", "1Mi", Some(1_048_576), 1_048_576, 1_048_576_000, "1048577500m", "1022Ki"),
+    ("1.5Gi", "1536Mi", None, 1_610_612_736, 1_610_612_736_000, "1610612737500m", "1572862Ki"),
+    ("1.5Ki", "1536", None, 1536, 1_536_000, "1537500m", "-512"),
+    ("0.1Gi", "107374182400m", None, 107_374_183, 107_374_182_400, "107374183900m", "107372134400m"),
+    ("0.0001Ki", "102400u", None, 1, 103, "1602400u", "-2047897600u"),
+    ("1e3", "1e3", Some(1000), 1000, 1_000_000, "1001500e-3", "-1048"),
+    ("1E3", "1E3", Some(1000), 1000, 1_000_000, "1001500e-3", "-1048"),
+    ("1e+3", "1e+3", Some(1000), 1000, 1_000_000, "1001500e-3", "-1048"),
+    ("1e-3", "1e-3", None, 1, 1, "1501e-3", "-2047999e-3"),
+    ("1.5e3", "1500", Some(1500), 1500, 1_500_000, "1501500e-3", "-548"),
+    ("12e6", "12e6", Some(12_000_000), 12_000_000, 12_000_000_000, "12000001500e-3", "11997952"),
+    ("1n", "1n", None, 1, 1, "1500000001n", "-2047999999999n"),
+    ("1u", "1u", None, 1, 1, "1500001u", "-2047999999u"),
+    ("0.5n", "1n", None, 1, 1, "1500000001n", "-2047999999999n"),
+    ("1.1n", "2n", None, 1, 1, "1500000002n", "-2047999999998n"),
+    ("1e-10", "1e-9", None, 1, 1, "1500000001e-9", "-2047999999999e-9"),
+    ("1e-400", "1e-9", None, 1, 1, "1500000001e-9", "-2047999999999e-9"),
+    ("0.000000001", "1n", None, 1, 1, "1500000001n", "-2047999999999n"),
+    ("0.0000000011", "2n", None, 1, 1, "1500000002n", "-2047999999998n"),
+    ("1234567.1234567891", "1234567123456790n", None, 1_234_568, 1_234_567_124, "1234568623456790n", "1232519123456790n"),
+    ("1Pi", "1Pi", None, 1_125_899_906_842_624, 1_125_899_906_842_624_000, "1125899906842625500m", "1099511627774Ki"),
+    ("1023", "1023", Some(1023), 1023, 1_023_000, "1024500m", "-1025"),
+    ("1024", "1024", Some(1024), 1024, 1_024_000, "1025500m", "-1024"),
+    ("2048", "2048", Some(2048), 2048, 2_048_000, "2049500m", "0"),
+    ("1Ti", "1Ti", Some(1_099_511_627_776), 1_099_511_627_776, 1_099_511_627_776_000, "1099511627777500m", "1073741822Ki"),
+    ("50M", "50M", Some(50_000_000), 50_000_000, 50_000_000_000, "50000001500m", "49997952"),
+    ("50000k", "50M", Some(50_000_000), 50_000_000, 50_000_000_000, "50000001500m", "49997952"),
+    ("1001k", "1001k", Some(1_001_000), 1_001_000, 1_001_000_000, "1001001500m", "998952"),
+    ("0.001k", "1", Some(1), 1, 1000, "2500m", "-2047"),
+    ("3G", "3G", Some(3_000_000_000), 3_000_000_000, 3_000_000_000_000, "3000000001500m", "2999997952"),
+    ("100T", "100T", Some(100_000_000_000_000), 100_000_000_000_000, 100_000_000_000_000_000, "100000000000001500m", "99999999997952"),
+    ("4Mi", "4Mi", Some(4_194_304), 4_194_304, 4_194_304_000, "4194305500m", "4094Ki"),
+    ("1536Mi", "1536Mi", Some(1_610_612_736), 1_610_612_736, 1_610_612_736_000, "1610612737500m", "1572862Ki"),
+    ("1m", "1m", None, 1, 1, "1501m", "-2047999m"),
+    ("1000000n", "1m", None, 1, 1, "1501m", "-2047999m"),
+];
+
+/// Amounts whose integer forms overflow in Kubernetes (ours stop at the bounds): text, print, plus 1500m, minus 2Ki.
+#[rustfmt::skip]
+const LARGE: &[(&str, &str, &str, &str)] = &[
+    ("8Ei", "9223372036854775807", "9223372036854775808500m", "9223372036854773759"),
+    ("9Ei", "9223372036854775807", "9223372036854775808500m", "9223372036854773759"),
+    ("-9Ei", "-9223372036854775807", "-9223372036854775805500m", "-9223372036854777855"),
+    ("7Ei", "7Ei", "8070450532247928833500m", "7881299347898366Ki"),
+    ("1E", "1E", "1000000000000000001500m", "999999999999997952"),
+    ("-0.5n", "-1n", "1499999999n", "-2048000000001n"),
+    ("12345678901234567890", "12345678901234567890", "12345678901234567891500m", "12345678901234565842"),
+    ("123456789012345678", "123456789012345678", "123456789012345679500m", "123456789012343630"),
+    ("1234567890123456789", "1234567890123456789", "1234567890123456790500m", "1234567890123454741"),
+    ("100000000000000000000", "100E", "100000000000000000001500m", "99999999999999997952"),
+    ("999999Ti", "999999Ti", "1099510528264372225500m", "1073740750258174Ki"),
+    ("10E", "10E", "10000000000000000001500m", "9999999999999997952"),
+    ("1.1Ei", "1268213655067531673600m", "1268213655067531675100m", "1268213655067529625600m"),
+    ("9223372036854775807", "9223372036854775807", "9223372036854775808500m", "9223372036854773759"),
+    ("-9223372036854775808", "-9223372036854775808", "-9223372036854775806500m", "-9223372036854777856"),
+];
+
+fn parse(text: &str) -> Quantity {
+    Quantity::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+#[test]
+fn quantities_print_and_convert_as_kubernetes_does() {
+    for (text, print, integer, value, milli, plus, minus) in ROWS {
+        let q = parse(text);
+        assert_eq!(q.to_string(), *print, "{text}");
+        assert_eq!(q.as_i64(), *integer, "{text}");
+        assert_eq!(q.value(), *value, "{text}");
+        assert_eq!(q.milli_value(), *milli, "{text}");
+        assert_eq!(q.add(&parse("1500m")).to_string(), *plus, "{text}");
+        assert_eq!(q.sub(&parse("2Ki")).to_string(), *minus, "{text}");
+    }
+}
+
+#[test]
+fn amounts_past_i64_print_and_add_exactly() {
+    for (text, print, plus, minus) in LARGE {
+        let q = parse(text);
+        assert_eq!(q.to_string(), *print, "{text}");
+        assert_eq!(q.add(&parse("1500m")).to_string(), *plus, "{text}");
+        assert_eq!(q.sub(&parse("2Ki")).to_string(), *minus, "{text}");
+    }
+    assert_eq!(parse("12345678901234567890").value(), i64::MAX);
+    assert_eq!(parse("-10E").milli_value(), i64::MIN);
+}
+
+#[test]
+fn malformed_texts_are_refused_in_kubernetes_words() {
+    for (text, error) in [
+        ("Ei", QuantityError::Numeric),
+        ("1e", QuantityError::Suffix),
+        ("1ee3", QuantityError::Suffix),
+        ("1K", QuantityError::Suffix),
+        ("1i", QuantityError::Suffix),
+        ("1.1.M", QuantityError::Format),
+        ("1+1.0M", QuantityError::Format),
+        ("aoeu", QuantityError::Format),
+        (".5i", QuantityError::Suffix),
+        ("-3.01e-", QuantityError::Suffix),
+        (" 1", QuantityError::Format),
+        ("1 ", QuantityError::Format),
+        ("", QuantityError::Format),
+        ("1é", QuantityError::Format),
+        ("１", QuantityError::Format),
+    ] {
+        assert_eq!(Quantity::parse(text).err(), Some(error), "{text}");
+    }
+    assert_eq!(QuantityError::Suffix.to_string(), "unable to parse quantity's suffix");
+}
+
+#[test]
+fn order_is_that_of_the_amounts() {
+    let ascending =
+        ["-1e300", "-1Ki", "-1", "-1n", "0", "1n", "999m", "1", "1000", "1Ki", "1E", "9Ei", "1e40", "1e300"];
+    for (i, a) in ascending.iter().enumerate() {
+        for (j, b) in ascending.iter().enumerate() {
+            assert_eq!(parse(a).cmp(&parse(b)), i.cmp(&j), "{a} {b}");
+        }
+    }
+    assert_eq!(parse("1Ki"), parse("1024"));
+    assert_eq!(parse("0.5"), parse("500m"));
+    assert_ne!(parse("1k"), parse("1Ki"));
+}
+
+#[test]
+fn absurd_sizes_neither_fail_nor_take_long() {
+    let digits = "9".repeat(10_000);
+    for text in [
+        digits.clone(),
+        format!("0.{digits}"),
+        format!("{digits}Ei"),
+        format!("1e{}", i64::MAX),
+        format!("1e{}", i64::MIN),
+    ] {
+        let q = parse(&text);
+        let _ =
+            (q.to_string(), q.value(), q.add(&parse("1n")), q.sub(&parse("1e99")), q.mul(i64::MIN), q.neg());
+    }
+}
+
+#[test]
+fn floats_are_the_nearest() {
+    for (text, float) in
+        [("1.5", 1.5), ("100m", 0.1), ("1Ki", 1024.0), ("0.1Gi", 107_374_182.4), ("1e300", 1e300)]
+    {
+        assert!((parse(text).as_approximate_f64() - float).abs() <= float * f64::EPSILON, "{text}");
+    }
+}
+
+#[test]
+fn products_keep_the_format() {
+    assert_eq!(parse("1Gi").mul(3).unwrap().to_string(), "3Gi");
+    assert_eq!(parse("250m").mul(4).unwrap().to_string(), "1");
+    assert_eq!(Quantity::new(5, Format::BinarySi).to_string(), "5");
+    assert_eq!(Quantity::from_milli(5, Format::DecimalSi).to_string(), "5m");
+    assert_eq!(Quantity::parse_json(" 5 ").unwrap(), Quantity::new(5, Format::DecimalSi));
+}
