@@ -2,3 +2,5 @@
 
 pub mod defaults;
 pub mod validation;
+
+pub mod schema;
