@@ -273,9 +273,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes from `start` to here as text; bytes that are not UTF-8 become U+FFFD, as in Go.
+    /// The bytes from `start` to here as text.
     fn utf8(&self, start: usize) -> Cow<'a, str> {
-        String::from_utf8_lossy(self.bytes.get(start..self.at).unwrap_or_default())
+        lossy(self.bytes.get(start..self.at).unwrap_or_default())
     }
 
     fn escape(&mut self) -> Result<char, Error> {
@@ -325,6 +325,19 @@ impl<'a> Reader<'a> {
         self.at = back;
         char::REPLACEMENT_CHARACTER
     }
+}
+
+/// The bytes as text; each byte that is not part of UTF-8 becomes U+FFFD, as in Go.
+pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text)
 }
 
 /// A byte as Go quotes it in error messages.

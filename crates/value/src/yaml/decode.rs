@@ -1,0 +1,356 @@
+//! From nodes to the tree: aliases and merge keys are followed, keys become strings, repeated keys are noted.
+
+use std::collections::HashSet;
+
+use super::nodes::{Id, Kind, Nodes, Text, too_deep};
+use super::resolve::{self, Scalar};
+use super::{Error, Position, problem};
+use crate::json::MAX_DEPTH;
+use crate::{Map, Str, Value, json, write};
+
+/// The most repeated keys that are reported.
+const MAX_DUPLICATES: usize = 100;
+
+/// The most text that may come from following aliases.
+const MAX_ALIASED_BYTES: usize = 4 << 20;
+
+/// What a document holds.
+pub(super) struct Decoded {
+    pub(super) value: Value,
+    /// Dotted paths of repeated keys.
+    pub(super) duplicates: Vec<String>,
+    /// What Kubernetes' strict reader says of repeated keys.
+    pub(super) strict: Option<String>,
+}
+
+pub(super) fn document(nodes: &Nodes<'_>) -> Result<Decoded, Error> {
+    let mut decoder = Decoder {
+        nodes,
+        steps: 1, // the document counts as one
+        aliased_steps: 0,
+        aliased_bytes: 0,
+        aliases: Vec::new(),
+        depth: 0,
+        duplicates: Vec::new(),
+        repeated: Vec::new(),
+    };
+    let value = decoder.value(nodes.root)?;
+    let strict = if decoder.repeated.is_empty() {
+        None
+    } else {
+        Some(format!("yaml: unmarshal errors:\n  {}", decoder.repeated.join("\n  ")))
+    };
+    Ok(Decoded { value, duplicates: decoder.duplicates, strict })
+}
+
+/// A mapping's entries as they are collected; the last one of a key wins.
+#[derive(Default)]
+struct Entries {
+    entries: Vec<(Str, Value)>,
+    /// The keys, once there are too many to look through.
+    keys: HashSet<Str>,
+}
+
+/// From here on a set finds repeated keys faster than a scan.
+const MANY: usize = 16;
+
+impl Entries {
+    fn contains(&self, key: &Str) -> bool {
+        if self.keys.is_empty() {
+            self.entries.iter().any(|(known, _)| known == key)
+        } else {
+            self.keys.contains(key)
+        }
+    }
+
+    fn push(&mut self, key: Str, value: Value) {
+        if !self.keys.is_empty() {
+            self.keys.insert(key.clone());
+        }
+        self.entries.push((key, value));
+        if self.keys.is_empty() && self.entries.len() == MANY {
+            self.keys = self.entries.iter().map(|(key, _)| key.clone()).collect();
+        }
+    }
+}
+
+struct Decoder<'n, 'a> {
+    nodes: &'n Nodes<'a>,
+    /// How many nodes were decoded, and how many of them by following an alias.
+    steps: usize,
+    aliased_steps: usize,
+    aliased_bytes: usize,
+    /// The aliases being followed.
+    aliases: Vec<Id>,
+    depth: usize,
+    duplicates: Vec<String>,
+    repeated: Vec<String>,
+}
+
+impl<'n, 'a> Decoder<'n, 'a> {
+    fn error(position: Position, message: impl AsRef<str>) -> Error {
+        Error::new(format!("yaml: {}", message.as_ref()), position)
+    }
+
+    fn node(&self, id: Id) -> Result<(&'n Kind<'a>, Position), Error> {
+        match self.nodes.get(id) {
+            Some(node) => Ok((&node.kind, node.position)),
+            None => Err(Self::error(Position::START, "unknown node")),
+        }
+    }
+
+    /// Counts a node. Following aliases may make up nearly all of a small document, and little of a large one.
+    fn step(&mut self, position: Position) -> Result<(), Error> {
+        self.steps += 1;
+        if !self.aliases.is_empty() {
+            self.aliased_steps += 1;
+        }
+        if self.aliased_steps > 100 && self.steps > 1000 {
+            #[expect(clippy::cast_precision_loss, reason = "both are far below 2^52")]
+            let (aliased, steps) = (self.aliased_steps as f64, self.steps as f64);
+            if aliased / steps > allowed_alias_ratio(steps) {
+                return Err(excessive(position));
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, id: Id) -> Result<Value, Error> {
+        let (kind, position) = self.node(id)?;
+        self.step(position)?;
+        match kind {
+            Kind::Scalar(text) => {
+                let scalar = self.scalar(text, position)?;
+                scalar_value(scalar).map_err(|message| Error::new(message, position))
+            }
+            Kind::Alias(target) => self.follow(id, position, |decoder| decoder.value(*target)),
+            Kind::List(items) => {
+                self.enter(position)?;
+                let mut list = Vec::with_capacity(items.len());
+                for (index, item) in items.iter().enumerate() {
+                    let known = self.duplicates.len();
+                    list.push(self.value(*item)?);
+                    self.prefix(known, &format!("[{index}]"));
+                }
+                self.depth -= 1;
+                Ok(Value::List(list))
+            }
+            Kind::Map(_) => {
+                let mut entries = Entries::default();
+                self.mapping(id, &mut entries)?;
+                Ok(Value::Map(Map::from_entries(entries.entries).0))
+            }
+        }
+    }
+
+    fn enter(&mut self, position: Position) -> Result<(), Error> {
+        if self.depth == MAX_DEPTH {
+            return Err(too_deep(position));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn follow<T>(
+        &mut self,
+        alias: Id,
+        position: Position,
+        inner: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.aliases.contains(&alias) {
+            let name = problem::alias_name(self.nodes.text, position);
+            return Err(Self::error(position, format!("anchor '{name}' value contains itself")));
+        }
+        if self.aliases.len() == MAX_DEPTH {
+            return Err(too_deep(position));
+        }
+        self.aliases.push(alias);
+        let result = inner(self);
+        self.aliases.pop();
+        result
+    }
+
+    /// Adds a mapping's entries to `entries`.
+    fn mapping(&mut self, id: Id, entries: &mut Entries) -> Result<(), Error> {
+        let (kind, position) = self.node(id)?;
+        let Kind::Map(pairs) = kind else {
+            return Err(wants_map(position));
+        };
+        self.enter(position)?;
+        for (key_id, value_id) in pairs {
+            let (key_kind, key_position) = self.node(*key_id)?;
+            if is_merge(key_kind) {
+                self.merge(*value_id, entries)?;
+                continue;
+            }
+            let key = self.key(*key_id)?;
+            let known = self.duplicates.len();
+            let value = self.value(*value_id)?;
+            let name = match key_name(&key) {
+                Ok(name) => name,
+                Err((kind, shown)) => {
+                    let value = problem::go_syntax(&value);
+                    let message =
+                        format!("unsupported map key of type: {kind}, key: {shown}, value: {value}");
+                    return Err(Error::new(message, key_position));
+                }
+            };
+            if self.duplicates.len() > known {
+                self.prefix(known, &name);
+            }
+            if entries.contains(&name) {
+                self.repeated(&key, &name, *value_id);
+            }
+            entries.push(name, value);
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// A merge key's value: a map, or a list of maps of which the first has precedence.
+    fn merge(&mut self, id: Id, entries: &mut Entries) -> Result<(), Error> {
+        let (kind, position) = self.node(id)?;
+        match kind {
+            Kind::List(items) => items.iter().rev().try_for_each(|item| self.merge_map(*item, entries)),
+            Kind::Scalar(_) => Err(wants_map(position)),
+            Kind::Map(_) | Kind::Alias(_) => self.merge_map(id, entries),
+        }
+    }
+
+    fn merge_map(&mut self, id: Id, entries: &mut Entries) -> Result<(), Error> {
+        let (kind, position) = self.node(id)?;
+        self.step(position)?;
+        match kind {
+            Kind::Alias(target) => self.follow(id, position, |decoder| {
+                decoder.step(position)?;
+                decoder.mapping(*target, entries)
+            }),
+            _ => self.mapping(id, entries),
+        }
+    }
+
+    fn key(&mut self, id: Id) -> Result<Scalar<'n>, Error> {
+        let (kind, position) = self.node(id)?;
+        match kind {
+            Kind::Scalar(text) => {
+                self.step(position)?;
+                self.scalar(text, position)
+            }
+            Kind::Alias(target) => {
+                self.step(position)?;
+                self.follow(id, position, |decoder| decoder.key(*target))
+            }
+            Kind::List(_) | Kind::Map(_) => {
+                let value = self.value(id)?;
+                Err(Self::error(position, format!("invalid map key: {}", problem::go_syntax(&value))))
+            }
+        }
+    }
+
+    fn scalar(&mut self, text: &'n Text<'a>, position: Position) -> Result<Scalar<'n>, Error> {
+        if !self.aliases.is_empty() {
+            self.aliased_bytes += text.text.len();
+            if self.aliased_bytes > MAX_ALIASED_BYTES {
+                return Err(excessive(position));
+            }
+        }
+        let borrowed = std::borrow::Cow::Borrowed(&*text.text);
+        match &text.tag {
+            None if text.plain => Ok(resolve::plain(borrowed)),
+            None => Ok(Scalar::Text(borrowed)),
+            Some(tag) => resolve::tagged(tag, borrowed).map_err(|message| Self::error(position, message)),
+        }
+    }
+
+    fn repeated(&mut self, key: &Scalar<'_>, name: &Str, value: Id) {
+        if self.duplicates.len() < MAX_DUPLICATES {
+            self.duplicates.push(name.to_string());
+        }
+        if self.repeated.len() < MAX_DUPLICATES {
+            let line = self.nodes.get(value).map_or(0, |node| node.position.line);
+            let key = match key {
+                Scalar::Text(text) => problem::go_quoted(text),
+                _ => name.to_string(),
+            };
+            self.repeated.push(format!("line {line}: key {key} already set in map"));
+        }
+    }
+
+    /// Completes the paths of duplicates found inside a child, which only knows its own part of them.
+    fn prefix(&mut self, known: usize, part: &str) {
+        for path in self.duplicates.iter_mut().skip(known) {
+            let dot = if path.starts_with('[') { "" } else { "." };
+            *path = format!("{part}{dot}{path}");
+        }
+    }
+}
+
+/// Whether this key is `<<`, written plain or tagged as a merge key.
+pub(super) fn is_merge(kind: &Kind<'_>) -> bool {
+    match kind {
+        Kind::Scalar(text) if text.text == "<<" => {
+            text.plain || text.tag.as_deref() == Some("tag:yaml.org,2002:merge")
+        }
+        _ => false,
+    }
+}
+
+/// The name a scalar has as a key of a JSON object, or its Go type and how Go shows it if it cannot be one.
+pub(super) fn key_name(key: &Scalar<'_>) -> Result<Str, (&'static str, String)> {
+    Ok(match key {
+        Scalar::Text(text) => Str::new(text),
+        Scalar::Bool(b) => Str::new_static(if *b { "true" } else { "false" }),
+        Scalar::Int(i) => Str::from(i.to_string()),
+        #[expect(clippy::cast_possible_truncation, reason = "keys are printed with the precision of 32 bits")]
+        Scalar::Float(f) => Str::from(resolve::go_float(&format!("{:e}", *f as f32))),
+        Scalar::Null => return Err(("%!s(<nil>)", "<nil>".to_owned())),
+        Scalar::UInt(u) => return Err(("uint64", format!("{u:#x}"))),
+    })
+}
+
+/// The value that a scalar is after it went through JSON, where numbers have no type.
+fn scalar_value(scalar: Scalar<'_>) -> Result<Value, String> {
+    Ok(match scalar {
+        Scalar::Null => Value::Null,
+        Scalar::Bool(b) => Value::Bool(b),
+        Scalar::Int(i) => Value::Int(i),
+        #[expect(clippy::cast_precision_loss, reason = "integers above i64 are floats in JSON")]
+        Scalar::UInt(u) => Value::Float(u as f64),
+        Scalar::Float(f) if f.is_finite() => {
+            json::parse(write::float(f).as_bytes()).unwrap_or(Value::Float(f))
+        }
+        Scalar::Float(f) => {
+            let word = if f.is_nan() {
+                "NaN"
+            } else if f > 0.0 {
+                "+Inf"
+            } else {
+                "-Inf"
+            };
+            return Err(format!("json: unsupported value: {word}"));
+        }
+        Scalar::Text(text) => Value::String(Str::new(text)),
+    })
+}
+
+fn wants_map(position: Position) -> Error {
+    let message = "yaml: map merge requires map or sequence of maps as the value";
+    Error::new(message.to_owned(), position)
+}
+
+fn excessive(position: Position) -> Error {
+    Error::new("yaml: document contains excessive aliasing".to_owned(), position)
+}
+
+/// Up to 99 % of the first 400,000 steps, down to 10 % of 4,000,000.
+fn allowed_alias_ratio(steps: f64) -> f64 {
+    const LOW: f64 = 400_000.0;
+    const HIGH: f64 = 4_000_000.0;
+    if steps <= LOW {
+        0.99
+    } else if steps >= HIGH {
+        0.10
+    } else {
+        0.99 - 0.89 * ((steps - LOW) / (HIGH - LOW))
+    }
+}

@@ -1,0 +1,341 @@
+//! What a scalar means: YAML 1.1 as Kubernetes reads it.
+//!
+//! The same rules decide when the writer has to quote a string, so that what is written is read back as it was.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+
+use crate::json;
+
+/// A scalar after resolution.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Scalar<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// An integer above `i64::MAX`.
+    UInt(u64),
+    Float(f64),
+    Text(Cow<'a, str>),
+}
+
+impl Scalar<'_> {
+    fn kind(&self) -> &'static str {
+        match self {
+            Scalar::Null => "null",
+            Scalar::Bool(_) => "bool",
+            Scalar::Int(_) | Scalar::UInt(_) => "int",
+            Scalar::Float(_) => "float",
+            Scalar::Text(_) => "str",
+        }
+    }
+}
+
+const CORE: &str = "tag:yaml.org,2002:";
+
+/// Resolves a plain scalar that has no tag.
+pub(super) fn plain(text: Cow<'_, str>) -> Scalar<'_> {
+    meaning(&text).unwrap_or(Scalar::Text(text))
+}
+
+/// What `text` means if not itself.
+fn meaning(text: &str) -> Option<Scalar<'static>> {
+    match text.as_bytes().first() {
+        None => Some(Scalar::Null),
+        Some(b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~') => word(text),
+        Some(b'.') => dotted(text),
+        Some(b'+' | b'-' | b'0'..=b'9') => signed_infinity(text).or_else(|| number(text)),
+        Some(_) => None,
+    }
+}
+
+/// Resolves a scalar with a tag (in its long form). The error is the reader's message.
+pub(super) fn tagged<'a>(tag: &str, text: Cow<'a, str>) -> Result<Scalar<'a>, String> {
+    let kind = match tag.strip_prefix(CORE) {
+        Some(kind @ ("bool" | "int" | "float" | "null" | "timestamp")) => kind,
+        Some("binary") => return binary(&text).map(|text| Scalar::Text(Cow::Owned(text))),
+        _ => return Ok(Scalar::Text(text)), // `!!str`, `!mine` and the like: the text stands for itself
+    };
+    let found = match (kind, meaning(&text)) {
+        #[expect(clippy::cast_precision_loss, reason = "the tag asks for a float")]
+        ("float", Some(Scalar::Int(i))) => return Ok(Scalar::Float(i as f64)),
+        ("timestamp", None) if is_timestamp(&text) => return Ok(Scalar::Text(text)),
+        (_, None) => "str",
+        (_, Some(scalar)) if scalar.kind() == kind => return Ok(scalar),
+        (_, Some(scalar)) => scalar.kind(),
+    };
+    Err(format!("cannot decode !!{found} `{text}` as a !!{kind}"))
+}
+
+/// Whether `text`, written plain, would be read as something else than this string.
+pub(super) fn needs_quotes(text: &str) -> bool {
+    meaning(text).is_some() || is_timestamp(text) || is_base60(text)
+}
+
+fn word(text: &str) -> Option<Scalar<'static>> {
+    Some(match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            Scalar::Bool(true)
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            Scalar::Bool(false)
+        }
+        "~" | "null" | "Null" | "NULL" => Scalar::Null,
+        _ => return None,
+    })
+}
+
+fn dotted(text: &str) -> Option<Scalar<'static>> {
+    match text {
+        ".nan" | ".NaN" | ".NAN" => Some(Scalar::Float(f64::NAN)),
+        ".inf" | ".Inf" | ".INF" => Some(Scalar::Float(f64::INFINITY)),
+        _ if text.contains('_') => separated(text),
+        _ => finite(text),
+    }
+}
+
+/// A float whose digits underscores separate.
+fn separated(text: &str) -> Option<Scalar<'static>> {
+    let is_digit = |b: Option<&u8>| b.is_some_and(u8::is_ascii_digit);
+    let bytes = text.as_bytes();
+    let between =
+        |at: usize| is_digit(at.checked_sub(1).and_then(|at| bytes.get(at))) && is_digit(bytes.get(at + 1));
+    if bytes.iter().enumerate().all(|(at, b)| *b != b'_' || between(at)) {
+        finite(&text.replace('_', ""))
+    } else {
+        None
+    }
+}
+
+fn signed_infinity(text: &str) -> Option<Scalar<'static>> {
+    match text {
+        "+.inf" | "+.Inf" | "+.INF" => Some(Scalar::Float(f64::INFINITY)),
+        "-.inf" | "-.Inf" | "-.INF" => Some(Scalar::Float(f64::NEG_INFINITY)),
+        _ => None,
+    }
+}
+
+fn number(text: &str) -> Option<Scalar<'static>> {
+    let plain: Cow<'_, str> =
+        if text.contains('_') { Cow::Owned(text.replace('_', "")) } else { Cow::Borrowed(text) };
+    integer(&plain)
+        .or_else(|| if is_decimal(&plain) { finite(&plain) } else { None })
+        .or_else(|| signed_binary(&plain))
+}
+
+/// An integer with Go's base prefixes: `0b`, `0o`, `0x`, and a leading `0` for octal.
+fn integer(text: &str) -> Option<Scalar<'static>> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => ("-", text.strip_prefix('-')?),
+        b'+' => ("+", text.strip_prefix('+')?),
+        _ => ("", text),
+    };
+    let (radix, digits) = based(digits)?;
+    let magnitude = match digits {
+        "" => 0,
+        digits if !digits.bytes().all(|b| b.is_ascii_alphanumeric()) => return None,
+        digits => u64::from_str_radix(digits, radix).ok()?,
+    };
+    match (sign, i64::try_from(magnitude)) {
+        ("-", Ok(i)) => Some(Scalar::Int(-i)),
+        ("-", Err(_)) if magnitude == i64::MIN.unsigned_abs() => Some(Scalar::Int(i64::MIN)),
+        (_, Ok(i)) => Some(Scalar::Int(i)),
+        ("", Err(_)) => Some(Scalar::UInt(magnitude)),
+        _ => None,
+    }
+}
+
+/// The base of unsigned digits, and the digits after its prefix. Nothing for the empty text.
+fn based(digits: &str) -> Option<(u32, &str)> {
+    let Some(rest) = digits.strip_prefix('0') else {
+        return if digits.is_empty() { None } else { Some((10, digits)) };
+    };
+    let after = |letters: [char; 2]| rest.strip_prefix(letters).filter(|digits| !digits.is_empty());
+    Some(if let Some(digits) = after(['b', 'B']) {
+        (2, digits)
+    } else if let Some(digits) = after(['o', 'O']) {
+        (8, digits)
+    } else if let Some(digits) = after(['x', 'X']) {
+        (16, digits)
+    } else {
+        (8, rest)
+    })
+}
+
+/// `0b` followed by a signed number, which goyaml takes too.
+fn signed_binary(text: &str) -> Option<Scalar<'static>> {
+    let digits = text.strip_prefix("0b")?;
+    if !digits.starts_with(['+', '-']) {
+        return None;
+    }
+    i64::from_str_radix(digits, 2).ok().map(Scalar::Int)
+}
+
+/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
+fn is_decimal(text: &str) -> bool {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let whole = digits(rest);
+    let rest = rest.get(whole..).unwrap_or_default();
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(after) => (digits(after), after.get(digits(after)..).unwrap_or_default()),
+        None => (0, rest),
+    };
+    if whole + fraction == 0 {
+        return false;
+    }
+    match rest.strip_prefix(['e', 'E']) {
+        None => rest.is_empty(),
+        Some(exponent) => {
+            let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+            !exponent.is_empty() && exponent.bytes().all(|b| b.is_ascii_digit())
+        }
+    }
+}
+
+/// A number too large for a float stays a string.
+fn finite(text: &str) -> Option<Scalar<'static>> {
+    text.parse::<f64>().ok().filter(|f| f.is_finite()).map(Scalar::Float)
+}
+
+/// A number in YAML 1.1's base 60, `190:20:30.15`. It is read as a string, but other readers take it for a number.
+fn is_base60(text: &str) -> bool {
+    let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let mut parts = rest.split(':');
+    let first = parts.next().unwrap_or_default();
+    if !first.starts_with(|c: char| c.is_ascii_digit())
+        || !first.bytes().all(|b| b.is_ascii_digit() || b == b'_')
+    {
+        return false;
+    }
+    let sixtieth = |part: &str| match part.as_bytes() {
+        [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9'] => true,
+        _ => false,
+    };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else {
+        return false;
+    };
+    let (last, fraction) = last.split_once('.').unwrap_or((last, ""));
+    middle.iter().all(|part| sixtieth(part))
+        && sixtieth(last)
+        && fraction.bytes().all(|b| b.is_ascii_digit() || b == b'_')
+}
+
+/// Whether goyaml takes `text` for a timestamp. It is read as a string all the same, but written in quotes.
+pub(super) fn is_timestamp(text: &str) -> bool {
+    timestamp(text).is_some()
+}
+
+fn timestamp(text: &str) -> Option<()> {
+    let mut at = Digits { rest: text };
+    let year = at.take(4, 4)?;
+    at.skip(&['-'])?;
+    let month = at.take(1, 2)?;
+    at.skip(&['-'])?;
+    let day = at.take(1, 2)?;
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 => 28 + u32::from(leap),
+        _ => return None,
+    };
+    if day == 0 || day > days {
+        return None;
+    }
+    if at.rest.is_empty() {
+        return Some(());
+    }
+    let zoned = at.skip(&['T', 't', ' '])? != ' ';
+    let hour = at.take(1, 2)?;
+    at.skip(&[':'])?;
+    let minute = at.take(1, 2)?;
+    at.skip(&[':'])?;
+    let second = at.take(1, 2)?;
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    if at.rest.starts_with(['.', ',']) {
+        at.skip(&['.', ','])?;
+        at.take(1, 9)?;
+    }
+    if zoned && at.skip(&['Z', '+', '-'])? != 'Z' {
+        let hours = at.take(2, 2)?;
+        at.skip(&[':'])?;
+        let minutes = at.take(2, 2)?;
+        if hours > 24 || minutes > 60 {
+            return None;
+        }
+    }
+    at.rest.is_empty().then_some(())
+}
+
+struct Digits<'a> {
+    rest: &'a str,
+}
+
+impl Digits<'_> {
+    /// Takes at least `min` and at most `max` digits.
+    fn take(&mut self, min: usize, max: usize) -> Option<u32> {
+        let count = self.rest.bytes().take(max).take_while(u8::is_ascii_digit).count();
+        if count < min {
+            return None;
+        }
+        let (digits, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        digits.parse().ok()
+    }
+
+    fn skip(&mut self, any: &[char]) -> Option<char> {
+        let first = self.rest.chars().next()?;
+        self.rest = self.rest.strip_prefix(any)?;
+        Some(first)
+    }
+}
+
+/// The text in standard base64 (line breaks allowed). Bytes that are not UTF-8 become U+FFFD, as in JSON.
+fn binary(text: &str) -> Result<String, String> {
+    let symbols: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\n' | b'\r')).collect();
+    match BASE64.decode(symbols) {
+        Ok(bytes) => Ok(json::lossy(&bytes).into_owned()),
+        Err(_) => Err("!!binary value contains invalid base64 data".to_owned()),
+    }
+}
+
+/// Go's decoder does not look at the bits after the last whole byte either.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// A float as Go's `strconv.FormatFloat(f, 'g', -1, …)` prints it, from its shortest digits (`{:e}` of the float).
+pub(super) fn go_float(shortest: &str) -> String {
+    let (sign, unsigned) = shortest.strip_prefix('-').map_or(("", shortest), |unsigned| ("-", unsigned));
+    let Some((mantissa, exponent)) = unsigned.split_once('e') else {
+        return match unsigned {
+            "inf" => format!("{sign}.inf"),
+            _ => ".nan".to_owned(),
+        };
+    };
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if !(-4..6).contains(&exponent) {
+        let mut out = format!("{sign}{mantissa}e{}", if exponent < 0 { '-' } else { '+' });
+        let _ = write!(out, "{:02}", exponent.unsigned_abs());
+        return out;
+    }
+    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
+    let point = usize::try_from(exponent + 1).unwrap_or_default();
+    if exponent < 0 {
+        let zeros = "0".repeat(usize::try_from(-exponent - 1).unwrap_or_default());
+        return format!("{sign}0.{zeros}{digits}");
+    }
+    match digits.split_at_checked(point) {
+        Some((whole, "")) => format!("{sign}{whole}"),
+        Some((whole, fraction)) => format!("{sign}{whole}.{fraction}"),
+        None => format!("{sign}{digits}{}", "0".repeat(point - digits.len())),
+    }
+}
