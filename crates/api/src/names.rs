@@ -1,1 +1,687 @@
-//! Names.
+//! Which texts are names, labels, ports, headers and addresses. Every function answers with what is wrong, in
+//! Kubernetes' words; an empty answer means that the text is fine.
+
+use std::net::IpAddr;
+
+use value::Path;
+
+use crate::field::{FieldError, FieldErrors, quote};
+
+/// The longest DNS label.
+pub const LABEL_MAX: usize = 63;
+/// The longest DNS subdomain.
+pub const SUBDOMAIN_MAX: usize = 253;
+
+const DNS1123_LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const DNS1123_SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const LABEL_KEY_WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+
+/// "may be at most this long", for texts whose length is counted in characters.
+pub fn max_len_error(max: usize) -> String {
+    format!("must be no more than {max} characters")
+}
+
+/// The words for a text that does not match `regex`.
+pub fn regex_error(words: &str, regex: &str, examples: &[&str]) -> String {
+    if examples.is_empty() {
+        return format!("{words} (regex used for validation is '{regex}')");
+    }
+    let examples: Vec<String> = examples.iter().map(|e| format!("'{e}', ")).collect();
+    format!("{words} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
+}
+
+/// The words for a number outside a range.
+pub fn inclusive_range_error(low: i64, high: i64) -> String {
+    format!("must be between {low} and {high}, inclusive")
+}
+
+/// The words for a number below a minimum.
+pub fn min_error(min: i64) -> String {
+    format!("must be greater than or equal to {min}")
+}
+
+/// The words for a text that may not be empty.
+pub const EMPTY_ERROR: &str = "must be non-empty";
+
+fn is_lower_alnum(b: u8) -> bool {
+    b.is_ascii_lowercase() || b.is_ascii_digit()
+}
+
+/// Whether `text` has only `inner` bytes and starts and ends with `outer` ones.
+fn is_bracketed(text: &str, outer: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|b| outer(*b))
+        && bytes.last().is_some_and(|b| outer(*b))
+        && bytes.iter().all(|b| inner(*b))
+}
+
+fn matches_dns1123_label(text: &str) -> bool {
+    is_bracketed(text, is_lower_alnum, |b| is_lower_alnum(b) || b == b'-')
+}
+
+fn matches_dns1123_subdomain(text: &str) -> bool {
+    text.split('.').all(matches_dns1123_label)
+}
+
+fn matches_label_key(text: &str) -> bool {
+    is_bracketed(text, |b| b.is_ascii_alphanumeric(), |b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+/// A lowercase RFC 1123 label: `my-name`.
+pub fn is_dns1123_label(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > LABEL_MAX {
+        errors.push(max_len_error(LABEL_MAX));
+    }
+    if !matches_dns1123_label(text) {
+        errors.push(if matches_dns1123_subdomain(text) {
+            "must not contain dots".to_owned()
+        } else {
+            regex_error(
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+                DNS1123_LABEL,
+                &["my-name", "123-abc"],
+            )
+        });
+    }
+    errors
+}
+
+fn subdomain(text: &str, too_long: impl Fn() -> String) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > SUBDOMAIN_MAX {
+        errors.push(too_long());
+    }
+    if !matches_dns1123_subdomain(text) {
+        errors.push(regex_error(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+            DNS1123_SUBDOMAIN,
+            &["example.com"],
+        ));
+    }
+    errors
+}
+
+/// A lowercase RFC 1123 subdomain: `example.com`.
+pub fn is_dns1123_subdomain(text: &str) -> Vec<String> {
+    subdomain(text, || max_len_error(SUBDOMAIN_MAX))
+}
+
+/// A subdomain whose letters may be of either case.
+pub fn is_dns1123_subdomain_caseless(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > SUBDOMAIN_MAX {
+        errors.push(format!("must be no more than {SUBDOMAIN_MAX} bytes"));
+    }
+    if !matches_dns1123_subdomain(&text.to_ascii_lowercase()) {
+        errors.push(regex_error(
+            "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+            DNS1123_SUBDOMAIN,
+            &["Example.com"],
+        ));
+    }
+    errors
+}
+
+/// A subdomain whose labels may contain underscores, also in front.
+pub fn is_dns1123_subdomain_with_underscore(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > SUBDOMAIN_MAX {
+        errors.push(max_len_error(SUBDOMAIN_MAX));
+    }
+    let fits = text.split('.').all(|label| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        is_bracketed(label, is_lower_alnum, |b| is_lower_alnum(b) || b == b'-' || b == b'_')
+    });
+    if !fits {
+        errors.push(regex_error(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
+            r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*",
+            &["example.com"],
+        ));
+    }
+    errors
+}
+
+/// A subdomain behind `*.`.
+pub fn is_wildcard_dns1123_subdomain(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > SUBDOMAIN_MAX {
+        errors.push(max_len_error(SUBDOMAIN_MAX));
+    }
+    if !text.strip_prefix("*.").is_some_and(matches_dns1123_subdomain) {
+        errors.push(regex_error(
+            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+            &format!(r"\*\.{DNS1123_SUBDOMAIN}"),
+            &["*.example.com"],
+        ));
+    }
+    errors
+}
+
+/// An RFC 1035 label: as RFC 1123, but it starts with a letter.
+pub fn is_dns1035_label(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > LABEL_MAX {
+        errors.push(max_len_error(LABEL_MAX));
+    }
+    if !(matches_dns1123_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
+        errors.push(regex_error(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
+            "[a-z]([-a-z0-9]*[a-z0-9])?",
+            &["my-name", "abc-123"],
+        ));
+    }
+    errors
+}
+
+/// A label key (Kubernetes also says "qualified name"): `name` or `example.com/name`.
+pub fn is_qualified_name(text: &str) -> Vec<String> {
+    const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
+    let mut errors = Vec::new();
+    let name = match text.split_once('/') {
+        None => text,
+        Some((_, rest)) if rest.contains('/') => {
+            let words = regex_error(LABEL_KEY_WORDS, LABEL_KEY, &EXAMPLES);
+            return vec![format!(
+                "a valid label key {words} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+        Some((prefix, name)) => {
+            if prefix.is_empty() {
+                errors.push(format!("prefix part {EMPTY_ERROR}"));
+            } else {
+                let wrong = subdomain(prefix, || format!("must be no more than {SUBDOMAIN_MAX} bytes"));
+                errors.extend(wrong.into_iter().map(|e| format!("prefix part {e}")));
+            }
+            name
+        }
+    };
+    if name.is_empty() {
+        errors.push(format!("name part {EMPTY_ERROR}"));
+    } else if name.len() > LABEL_MAX {
+        errors.push(format!("name part must be no more than {LABEL_MAX} bytes"));
+    }
+    if !matches_label_key(name) {
+        errors.push(format!("name part {}", regex_error(LABEL_KEY_WORDS, LABEL_KEY, &EXAMPLES)));
+    }
+    errors
+}
+
+/// A label value: empty, or as the name part of a label key.
+pub fn is_valid_label_value(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > LABEL_MAX {
+        errors.push(format!("must be no more than {LABEL_MAX} bytes"));
+    }
+    if !(text.is_empty() || matches_label_key(text)) {
+        errors.push(regex_error(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+            &format!("({LABEL_KEY})?"),
+            &["MyValue", "my_value", "12345"],
+        ));
+    }
+    errors
+}
+
+/// An identifier of the C language.
+pub fn is_c_identifier(text: &str) -> Vec<String> {
+    let fits = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if fits {
+        return Vec::new();
+    }
+    vec![regex_error(
+        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'",
+        "[A-Za-z_][A-Za-z0-9_]*",
+        &["my_name", "MY_NAME", "MyName"],
+    )]
+}
+
+/// A port number.
+pub fn is_valid_port_num(port: i64) -> Vec<String> {
+    is_in_range(port, 1, 65535)
+}
+
+/// A number within bounds.
+pub fn is_in_range(number: i64, low: i64, high: i64) -> Vec<String> {
+    if (low..=high).contains(&number) { Vec::new() } else { vec![inclusive_range_error(low, high)] }
+}
+
+/// A Unix user or group id.
+pub fn is_valid_user_id(id: i64) -> Vec<String> {
+    is_in_range(id, 0, i64::from(i32::MAX))
+}
+
+/// A port's name: `http`, `metrics-2`.
+pub fn is_valid_port_name(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > 15 {
+        errors.push(max_len_error(15));
+    }
+    if text.is_empty() || !text.bytes().all(|b| is_lower_alnum(b) || b == b'-') {
+        errors.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.bytes().any(|b| b.is_ascii_lowercase()) {
+        errors.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        errors.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        errors.push("must not begin or end with a hyphen".to_owned());
+    }
+    errors
+}
+
+/// A percentage: `25%`.
+pub fn is_valid_percent(text: &str) -> Vec<String> {
+    let number = text.strip_suffix('%').unwrap_or_default();
+    if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
+        return Vec::new();
+    }
+    vec![regex_error(
+        "a valid percent string must be a numeric string followed by an ending '%'",
+        "[0-9]+%",
+        &["1%", "93%"],
+    )]
+}
+
+/// The name of an HTTP header.
+pub fn is_http_header_name(text: &str) -> Vec<String> {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        return Vec::new();
+    }
+    vec![regex_error(
+        "a valid HTTP header must consist of alphanumeric characters or '-'",
+        "[-A-Za-z0-9]+",
+        &["X-Header-Name"],
+    )]
+}
+
+/// The name of an environment variable, in the strict form.
+pub fn is_env_var_name(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    let fits = !text.is_empty()
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+        && !text.starts_with(|c: char| c.is_ascii_digit());
+    if !fits {
+        errors.push(regex_error(
+            "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start with a digit",
+            "[-._a-zA-Z][-._a-zA-Z0-9]*",
+            &["my.env-name", "MY_ENV.NAME", "MyEnvName1"],
+        ));
+    }
+    errors.extend(parent_folder_prefix(text));
+    errors
+}
+
+/// The name of an environment variable: anything printable in ASCII but `=`.
+pub fn is_relaxed_env_var_name(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.is_empty() {
+        errors.push(format!("environment variable name {EMPTY_ERROR}"));
+    }
+    if text.bytes().any(|b| !(b' '..=b'~').contains(&b) || b == b'=') {
+        errors.push(
+            "a valid environment variable name must consist only of printable ASCII characters other than '='"
+                .to_owned(),
+        );
+    }
+    errors
+}
+
+/// A key of a ConfigMap or Secret.
+pub fn is_config_map_key(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > SUBDOMAIN_MAX {
+        errors.push(max_len_error(SUBDOMAIN_MAX));
+    }
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
+        errors.push(regex_error(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+            "[-._a-zA-Z0-9]+",
+            &["key.name", "KEY_NAME", "key-name"],
+        ));
+    }
+    errors.extend(parent_folder_prefix(text));
+    errors
+}
+
+fn parent_folder_prefix(text: &str) -> Option<String> {
+    match text {
+        "." | ".." => Some(format!("must not be '{text}'")),
+        _ if text.starts_with("..") => Some("must not start with '..'".to_owned()),
+        _ => None,
+    }
+}
+
+/// A name that can be a segment of a URL path.
+pub fn is_path_segment_name(text: &str) -> Vec<String> {
+    if text == "." || text == ".." {
+        return vec![format!("may not be '{text}'")];
+    }
+    is_path_segment_prefix(text)
+}
+
+/// A text that a path segment may start with.
+pub fn is_path_segment_prefix(text: &str) -> Vec<String> {
+    ["/", "%"]
+        .into_iter()
+        .filter(|part| text.contains(part))
+        .map(|part| format!("may not contain '{part}'"))
+        .collect()
+}
+
+/// A decimal integer as people write it.
+pub fn is_decimal_integer(text: &str) -> Vec<String> {
+    if text.is_empty() {
+        return vec![EMPTY_ERROR.to_owned()];
+    }
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let fits = text == "0"
+        || (digits.starts_with(|c: char| ('1'..='9').contains(&c))
+            && digits.bytes().all(|b| b.is_ascii_digit()));
+    if fits { Vec::new() } else { vec!["must be a valid decimal integer in canonical form".to_owned()] }
+}
+
+/// An object's name that must be a DNS subdomain. With `prefix`, a text that such a name may start with
+/// (`generateName`).
+pub fn name_is_dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
+    is_dns1123_subdomain(&without_trailing_dash(name, prefix))
+}
+
+/// An object's name that must be a DNS label.
+pub fn name_is_dns_label(name: &str, prefix: bool) -> Vec<String> {
+    is_dns1123_label(&without_trailing_dash(name, prefix))
+}
+
+/// An object's name that must be an RFC 1035 label.
+pub fn name_is_dns1035_label(name: &str, prefix: bool) -> Vec<String> {
+    is_dns1035_label(&without_trailing_dash(name, prefix))
+}
+
+/// An object's name that must be a path segment.
+pub fn name_is_path_segment(name: &str, prefix: bool) -> Vec<String> {
+    if prefix { is_path_segment_prefix(name) } else { is_path_segment_name(name) }
+}
+
+/// A prefix that ends with a dash is judged as if a letter followed: the generated part will.
+fn without_trailing_dash(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
+    match name.strip_suffix('-') {
+        // Kubernetes replaces the last two bytes by an `a`; a longer character before the dash is no letter anyway.
+        Some(stem) if prefix && stem.ends_with(|c: char| c.is_ascii()) => {
+            let mut chars = stem.chars();
+            chars.next_back();
+            format!("{}a", chars.as_str()).into()
+        }
+        _ => name.into(),
+    }
+}
+
+/// A domain of at least three segments.
+pub fn is_fully_qualified_name(path: &Path, name: &str) -> FieldErrors {
+    if name.is_empty() {
+        return vec![FieldError::required(path, "")];
+    }
+    let errors = is_dns1123_subdomain(name);
+    if !errors.is_empty() {
+        return vec![FieldError::invalid(path, name, errors.join(","))];
+    }
+    if name.split('.').count() < 3 {
+        let words = "should be a domain with at least three segments separated by dots";
+        return vec![FieldError::invalid(path, name, words)];
+    }
+    Vec::new()
+}
+
+/// A domain of at least two segments, which may end with a dot.
+pub fn is_fully_qualified_domain_name(path: &Path, name: &str) -> FieldErrors {
+    if name.is_empty() {
+        return vec![FieldError::required(path, "")];
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let errors = is_dns1123_subdomain(name);
+    if !errors.is_empty() {
+        return vec![FieldError::invalid(path, name, errors.join(","))];
+    }
+    if name.split('.').count() < 2 {
+        let words = "should be a domain with at least two segments separated by dots";
+        return vec![FieldError::invalid(path, name, words)];
+    }
+    let wrong = name.split('.').map(|label| (label, is_dns1123_label(label))).find(|(_, e)| !e.is_empty());
+    wrong.map(|(label, errors)| FieldError::invalid(path, label, errors.join(","))).into_iter().collect()
+}
+
+/// A path behind a domain: `acme.io/foo`.
+pub fn is_domain_prefixed_path(path: &Path, text: &str) -> FieldErrors {
+    if text.is_empty() {
+        return vec![FieldError::required(path, "")];
+    }
+    let Some((host, rest)) = text.split_once('/').filter(|(h, r)| !h.is_empty() && !r.is_empty()) else {
+        let words = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return vec![FieldError::invalid(path, text, words)];
+    };
+    let mut errors: FieldErrors =
+        is_dns1123_subdomain(host).into_iter().map(|e| FieldError::invalid(path, host, e)).collect();
+    if !rest.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b)) {
+        let words = regex_error("Invalid path", r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", &[]);
+        errors.push(FieldError::invalid(path, rest, words));
+    }
+    errors
+}
+
+/// A label key that has a domain: `acme.io/foo`.
+pub fn is_domain_prefixed_key(path: &Path, key: &str) -> FieldErrors {
+    if key.is_empty() {
+        return vec![FieldError::required(path, "")];
+    }
+    let errors: FieldErrors =
+        is_qualified_name(key).into_iter().map(|e| FieldError::invalid(path, key, e)).collect();
+    if errors.is_empty() && !key.contains('/') {
+        let words = "must be a domain-prefixed key (such as \"acme.io/foo\")";
+        return vec![FieldError::invalid(path, key, words)];
+    }
+    errors
+}
+
+/// An address in any form Kubernetes ever took: octets and groups may have leading zeros.
+pub fn parse_ip_sloppy(text: &str) -> Option<IpAddr> {
+    if text.bytes().all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.') {
+        return text.parse().ok().or_else(|| plain_numbers(text).parse().ok());
+    }
+    None
+}
+
+/// `text` without the leading zeros of its numbers.
+fn plain_numbers(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for part in text.split_inclusive([':', '.']) {
+        let number = part.trim_end_matches([':', '.']);
+        let trimmed = number.trim_start_matches('0');
+        plain.push_str(if trimmed.is_empty() && !number.is_empty() { "0" } else { trimmed });
+        plain.extend(part.chars().last().filter(|c| matches!(c, ':' | '.')));
+    }
+    plain
+}
+
+/// As Go prints an address: one that maps IPv4 into IPv6 prints as IPv4.
+fn go_text(ip: IpAddr) -> String {
+    ip.to_canonical().to_string()
+}
+
+fn is_mapped(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
+}
+
+/// An address in a field that predates strict checking. With `strict`, neither leading zeros nor IPv4 inside IPv6.
+pub fn is_valid_ip_for_legacy_field(text: &str, strict: bool) -> Vec<String> {
+    let Some(ip) = parse_ip_sloppy(text) else {
+        return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()];
+    };
+    if strict && text.parse::<IpAddr>().is_err() {
+        return vec!["must not have leading 0s".to_owned()];
+    }
+    if strict && is_mapped(ip) {
+        return vec!["must not be an IPv4-mapped IPv6 address".to_owned()];
+    }
+    Vec::new()
+}
+
+/// An address in canonical form.
+pub fn is_valid_ip(text: &str) -> Vec<String> {
+    let errors = is_valid_ip_for_legacy_field(text, true);
+    if !errors.is_empty() {
+        return errors;
+    }
+    match parse_ip_sloppy(text).map(go_text) {
+        Some(canonical) if canonical != text => {
+            vec![format!("must be in canonical form ({})", quote(&canonical))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The warning for an address in a form that is no longer recommended; `field` names the field.
+pub fn ip_warning(field: &str, text: &str) -> Option<String> {
+    let canonical = go_text(parse_ip_sloppy(text)?);
+    match text.parse::<IpAddr>() {
+        Ok(ip) if !is_mapped(ip) => (ip.is_ipv6() && ip.to_string() != text).then(|| {
+            format!(
+                "{field}: IPv6 address {} should be in RFC 5952 canonical format ({})",
+                quote(text),
+                quote(&ip.to_string())
+            )
+        }),
+        _ => Some(format!(
+            "{field}: non-standard IP address {} is invalid: use {}",
+            quote(text),
+            quote(&canonical)
+        )),
+    }
+}
+
+/// An address and how many of its bits are the network's, in any form Kubernetes ever took. The address keeps its host
+/// bits.
+pub fn parse_cidr_sloppy(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, bits) = text.split_once('/')?;
+    let ip = parse_ip_sloppy(address)?;
+    if bits.is_empty() || !bits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let bits: u8 = bits
+        .trim_start_matches('0')
+        .parse()
+        .or_else(|e| if bits.bytes().all(|b| b == b'0') { Ok(0) } else { Err(e) })
+        .ok()?;
+    let most = if ip.is_ipv4() { 32 } else { 128 };
+    (bits <= most).then_some((ip, bits))
+}
+
+/// The first address of a network.
+fn masked(ip: IpAddr, bits: u8) -> IpAddr {
+    match ip {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+            IpAddr::V4((u32::from(v4) & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+            IpAddr::V6((u128::from(v6) & mask).into())
+        }
+    }
+}
+
+/// As Go prints a network.
+fn network_text(ip: IpAddr, bits: u8) -> String {
+    let base = masked(ip, bits);
+    let bits = if is_mapped(base) && bits >= 96 { bits - 96 } else { bits };
+    format!("{}/{bits}", go_text(base))
+}
+
+/// A network in a field that predates strict checking.
+pub fn is_valid_cidr_for_legacy_field(text: &str, strict: bool) -> Vec<String> {
+    let Some((ip, bits)) = parse_cidr_sloppy(text) else {
+        return vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()];
+    };
+    if !strict {
+        return Vec::new();
+    }
+    let plain = text
+        .split_once('/')
+        .is_some_and(|(address, b)| address.parse::<IpAddr>().is_ok() && (b == "0" || !b.starts_with('0')));
+    let error = if !plain {
+        "must not have leading 0s in IP or prefix length"
+    } else if is_mapped(ip) {
+        "must not have an IPv4-mapped IPv6 address"
+    } else if masked(ip, bits) != ip {
+        "must not have bits set beyond the prefix length"
+    } else {
+        return Vec::new();
+    };
+    vec![error.to_owned()]
+}
+
+/// A network in canonical form.
+pub fn is_valid_cidr(text: &str) -> Vec<String> {
+    let errors = is_valid_cidr_for_legacy_field(text, true);
+    if !errors.is_empty() {
+        return errors;
+    }
+    match parse_cidr_sloppy(text).map(|(ip, bits)| network_text(ip, bits)) {
+        Some(canonical) if canonical != text => {
+            vec![format!("must be in canonical form ({})", quote(&canonical))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// An address with its network's size, in canonical form.
+pub fn is_valid_interface_address(text: &str) -> Vec<String> {
+    let Some((ip, bits)) = parse_cidr_sloppy(text) else {
+        return vec!["must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".to_owned()];
+    };
+    let bits = if is_mapped(ip) && bits > 32 { bits.saturating_sub(96) } else { bits };
+    let canonical = format!("{}/{bits}", go_text(ip));
+    if canonical == text {
+        return Vec::new();
+    }
+    vec![format!("must be in canonical form ({})", quote(&canonical))]
+}
+
+/// The warnings for a network in a form that is no longer recommended; `field` names the field.
+pub fn cidr_warnings(field: &str, text: &str) -> Vec<String> {
+    let Some((ip, bits)) = parse_cidr_sloppy(text) else { return Vec::new() };
+    let network = network_text(ip, bits);
+    let mut warnings = Vec::new();
+    if masked(ip, bits) != ip {
+        let most = if ip.is_ipv4() { 32 } else { 128 };
+        let single = format!("{}/{most}", go_text(ip));
+        warnings.push(format!(
+            "{field}: CIDR value {} is ambiguous in this context (should be {} or {}?)",
+            quote(text),
+            quote(&network),
+            quote(&single)
+        ));
+    }
+    let strict = is_valid_cidr_for_legacy_field(text, true);
+    if strict.iter().any(|e| e.contains("leading 0s") || e.contains("IPv4-mapped")) {
+        warnings.push(format!(
+            "{field}: non-standard CIDR value {} is invalid: use {}",
+            quote(text),
+            quote(&network)
+        ));
+    }
+    if warnings.is_empty() && ip.is_ipv6() && network != text {
+        warnings.push(format!(
+            "{field}: IPv6 CIDR value {} should be in RFC 5952 canonical format ({})",
+            quote(text),
+            quote(&network)
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests;
