@@ -44,7 +44,15 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
 
 /// Reads one JSON value and notes repeated keys.
 pub fn read(bytes: &[u8]) -> Result<Read, Error> {
-    let mut reader = Reader { bytes, at: 0, depth: 0, duplicates: Vec::new() };
+    let mut reader = Reader {
+        bytes,
+        text: std::str::from_utf8(bytes).ok(),
+        at: 0,
+        depth: 0,
+        entries: Vec::with_capacity(32),
+        items: Vec::with_capacity(16),
+        duplicates: Vec::new(),
+    };
     let value = reader.value()?;
     reader.space();
     match reader.peek() {
@@ -55,16 +63,24 @@ pub fn read(bytes: &[u8]) -> Result<Read, Error> {
 
 struct Reader<'a> {
     bytes: &'a [u8],
+    /// All the bytes as text, if they are UTF-8: checked once, strings are cut out of it.
+    text: Option<&'a str>,
     at: usize,
     depth: usize,
+    /// The entries of the maps that are not complete yet, the innermost last. A complete map takes its own, so that its
+    /// vector is allocated once and has the right size. The same for lists.
+    entries: Vec<(Str, Value)>,
+    items: Vec<Value>,
     duplicates: Vec<String>,
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
+    #[inline]
     fn space(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
             self.at += 1;
@@ -85,9 +101,9 @@ impl<'a> Reader<'a> {
     fn value(&mut self) -> Result<Value, Error> {
         self.space();
         match self.peek() {
-            Some(b'{') => self.nested(Self::object),
-            Some(b'[') => self.nested(Self::array),
             Some(b'"') => self.string().map(Value::String),
+            Some(b'{') => self.object(),
+            Some(b'[') => self.array(),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b't') => self.literal("true", Value::Bool(true)),
             Some(b'f') => self.literal("false", Value::Bool(false)),
@@ -96,24 +112,30 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn nested(&mut self, inner: fn(&mut Self) -> Result<Value, Error>) -> Result<Value, Error> {
+    /// Steps over the sign that opens a map or a list.
+    fn enter(&mut self) -> Result<(), Error> {
         if self.depth == MAX_DEPTH {
             return Err(Error { message: "exceeded max depth".to_owned(), offset: self.at });
         }
         self.depth += 1;
         self.at += 1;
-        let value = inner(self)?;
+        self.space();
+        Ok(())
+    }
+
+    /// Steps over the sign that closes a map or a list.
+    fn leave(&mut self) {
         self.depth -= 1;
-        Ok(value)
+        self.at += 1;
     }
 
     fn object(&mut self) -> Result<Value, Error> {
-        let mut entries: Vec<(Str, Value)> = Vec::new();
-        self.space();
+        self.enter()?;
         if self.peek() == Some(b'}') {
-            self.at += 1;
+            self.leave();
             return Ok(Value::Map(Map::new()));
         }
+        let first = self.entries.len();
         loop {
             self.space();
             if self.peek() != Some(b'"') {
@@ -127,10 +149,10 @@ impl<'a> Reader<'a> {
             self.at += 1;
             let known = self.duplicates.len();
             let value = self.value()?;
-            self.prefix_duplicates(known, |rest| {
-                if rest.starts_with('[') { format!("{key}{rest}") } else { format!("{key}.{rest}") }
-            });
-            entries.push((key, value));
+            if self.duplicates.len() > known {
+                self.prefix_duplicates(known, &key);
+            }
+            self.entries.push((key, value));
             self.space();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -138,27 +160,31 @@ impl<'a> Reader<'a> {
                 _ => return Err(self.invalid("after object key:value pair")),
             }
         }
-        self.at += 1;
+        self.leave();
+        let entries = self.entries.drain(first..).collect();
         let (map, repeated) = Map::from_entries(entries);
-        let room = MAX_DUPLICATES.saturating_sub(self.duplicates.len());
-        self.duplicates.extend(repeated.into_iter().take(room).map(|key| key.to_string()));
+        if !repeated.is_empty() {
+            let room = MAX_DUPLICATES.saturating_sub(self.duplicates.len());
+            self.duplicates.extend(repeated.into_iter().take(room).map(|key| key.to_string()));
+        }
         Ok(Value::Map(map))
     }
 
     fn array(&mut self) -> Result<Value, Error> {
-        let mut items = Vec::new();
-        self.space();
+        self.enter()?;
         if self.peek() == Some(b']') {
-            self.at += 1;
-            return Ok(Value::List(items));
+            self.leave();
+            return Ok(Value::List(Vec::new()));
         }
+        let first = self.items.len();
         loop {
             let known = self.duplicates.len();
-            let index = items.len();
-            items.push(self.value()?);
-            self.prefix_duplicates(known, |rest| {
-                if rest.starts_with('[') { format!("[{index}]{rest}") } else { format!("[{index}].{rest}") }
-            });
+            let item = self.value()?;
+            if self.duplicates.len() > known {
+                let index = self.items.len() - first;
+                self.prefix_duplicates(known, &format!("[{index}]"));
+            }
+            self.items.push(item);
             self.space();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -166,15 +192,15 @@ impl<'a> Reader<'a> {
                 _ => return Err(self.invalid("after array element")),
             }
         }
-        self.at += 1;
-        items.shrink_to_fit();
-        Ok(Value::List(items))
+        self.leave();
+        Ok(Value::List(self.items.drain(first..).collect()))
     }
 
     /// Completes the paths of duplicates found inside a child, which only knows its own part of them.
-    fn prefix_duplicates(&mut self, known: usize, prefixed: impl Fn(&str) -> String) {
+    fn prefix_duplicates(&mut self, known: usize, part: &str) {
         for path in self.duplicates.iter_mut().skip(known) {
-            *path = prefixed(path);
+            let dot = if path.starts_with('[') { "" } else { "." };
+            *path = format!("{part}{dot}{path}");
         }
     }
 
@@ -200,33 +226,46 @@ impl<'a> Reader<'a> {
 
     fn number(&mut self) -> Result<Value, Error> {
         let start = self.at;
-        if self.peek() == Some(b'-') {
+        let negative = self.peek() == Some(b'-');
+        if negative {
             self.at += 1;
         }
+        let first_digit = self.at;
         if self.peek() == Some(b'0') {
             self.at += 1;
         } else {
             self.digits("in numeric literal")?;
         }
-        let mut integer = true;
+        let whole = first_digit..self.at;
+        if let Some(b'.' | b'e' | b'E') = self.peek() {
+            return self.float(start);
+        }
+        // Up to 18 digits cannot overflow.
+        if whole.len() <= 18 {
+            let digits = self.bytes.get(whole).unwrap_or_default();
+            let magnitude = digits.iter().fold(0, |i, digit| i * 10 + i64::from(digit - b'0'));
+            return Ok(Value::Int(if negative { -magnitude } else { magnitude }));
+        }
+        match self.utf8(start).parse() {
+            Ok(i) => Ok(Value::Int(i)),
+            Err(_) => self.float(start),
+        }
+    }
+
+    /// The number that began at `start`, of which everything up to the point or the exponent was read.
+    fn float(&mut self, start: usize) -> Result<Value, Error> {
         if self.peek() == Some(b'.') {
-            integer = false;
             self.at += 1;
             self.digits("after decimal point in numeric literal")?;
         }
         if let Some(b'e' | b'E') = self.peek() {
-            integer = false;
             self.at += 1;
             if let Some(b'+' | b'-') = self.peek() {
                 self.at += 1;
             }
             self.digits("in exponent of numeric literal")?;
         }
-        let text =
-            self.bytes.get(start..self.at).and_then(|b| std::str::from_utf8(b).ok()).unwrap_or_default();
-        if integer && let Ok(i) = text.parse::<i64>() {
-            return Ok(Value::Int(i));
-        }
+        let text = self.utf8(start);
         match text.parse::<f64>() {
             Ok(f) if f.is_finite() => Ok(Value::Float(f)),
             _ => Err(Error {
@@ -236,46 +275,64 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     fn string(&mut self) -> Result<Str, Error> {
         self.at += 1;
         let start = self.at;
-        loop {
-            match self.peek() {
-                Some(b'"') => {
-                    let text = self.utf8(start);
-                    self.at += 1;
-                    return Ok(Str::from(text));
-                }
-                Some(b'\\') => break,
-                Some(0x20..) => self.at += 1,
-                _ => return Err(self.invalid("in string literal")),
-            }
+        self.skip_plain();
+        if self.peek() == Some(b'"') {
+            let text = Str::new(self.utf8(start));
+            self.at += 1;
+            return Ok(text);
         }
-        // An escape: from here on the text is built.
+        self.escaped_string(start)
+    }
+
+    /// A string that is more than plain bytes up to its quote: from here on the text is built.
+    #[cold]
+    fn escaped_string(&mut self, start: usize) -> Result<Str, Error> {
         let mut text = self.utf8(start).into_owned();
-        let mut plain = self.at;
         loop {
             match self.peek() {
                 Some(b'"') => {
-                    text.push_str(&self.utf8(plain));
                     self.at += 1;
                     return Ok(Str::from(text));
                 }
                 Some(b'\\') => {
-                    text.push_str(&self.utf8(plain));
                     self.at += 1;
                     text.push(self.escape()?);
-                    plain = self.at;
                 }
-                Some(0x20..) => self.at += 1,
                 _ => return Err(self.invalid("in string literal")),
             }
+            let plain = self.at;
+            self.skip_plain();
+            text.push_str(&self.utf8(plain));
         }
     }
 
+    /// Goes to the next quote, backslash or control character.
+    #[inline]
+    fn skip_plain(&mut self) {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let (words, tail) = rest.as_chunks::<8>();
+        for word in words {
+            let stops = plain_stops(u64::from_le_bytes(*word));
+            if stops != 0 {
+                self.at += stops.trailing_zeros() as usize / 8;
+                return;
+            }
+            self.at += 8;
+        }
+        self.at += tail.iter().take_while(|b| !matches!(b, b'"' | b'\\' | 0..0x20)).count();
+    }
+
     /// The bytes from `start` to here as text.
+    #[inline]
     fn utf8(&self, start: usize) -> Cow<'a, str> {
-        lossy(self.bytes.get(start..self.at).unwrap_or_default())
+        match self.text.and_then(|text| text.get(start..self.at)) {
+            Some(text) => Cow::Borrowed(text),
+            None => lossy(self.bytes.get(start..self.at).unwrap_or_default()),
+        }
     }
 
     fn escape(&mut self) -> Result<char, Error> {
@@ -325,6 +382,19 @@ impl<'a> Reader<'a> {
         self.at = back;
         char::REPLACEMENT_CHARACTER
     }
+}
+
+/// The top bit of the first byte, counted from the lowest, that ends plain text in a string; higher bits mean nothing.
+#[inline]
+const fn plain_stops(word: u64) -> u64 {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const TOP: u64 = 0x8080_8080_8080_8080;
+    let quote = word ^ (LOW * 0x22);
+    let backslash = word ^ (LOW * 0x5c);
+    let is_quote = quote.wrapping_sub(LOW) & !quote;
+    let is_backslash = backslash.wrapping_sub(LOW) & !backslash;
+    let is_control = word.wrapping_sub(LOW * 0x20) & !word;
+    (is_quote | is_backslash | is_control) & TOP
 }
 
 /// The bytes as text; each byte that is not part of UTF-8 becomes U+FFFD, as in Go.

@@ -1,7 +1,6 @@
 //! The canonical writer: JSON with sorted keys, no white space, and strings and numbers as Go's encoder writes them.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use crate::Value;
 
@@ -24,11 +23,12 @@ pub fn write(out: &mut Vec<u8>, value: &Value) {
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Int(i) => {
-            let _ = write!(out, "{i}");
+            if *i < 0 {
+                out.push(b'-');
+            }
+            integer(out, i.unsigned_abs());
         }
-        Value::UInt(u) => {
-            let _ = write!(out, "{u}");
-        }
+        Value::UInt(u) => integer(out, *u),
         Value::Float(f) => out.extend_from_slice(float(*f).as_bytes()),
         Value::String(s) => string(out, s),
         Value::List(list) => {
@@ -115,48 +115,86 @@ pub fn float(f: f64) -> String {
     text
 }
 
+/// Appends a number in decimal.
+fn integer(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [b'0'; 20];
+    let mut used = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        used += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
+}
+
+/// Which bytes may begin something that is not written as it is.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        #[expect(clippy::indexing_slicing, reason = "evaluated when compiled")]
+        {
+            special[b] = b < 0x20 || matches!(b, 0x22 | 0x5c | 0x3c | 0x3e | 0x26 | 0xe2);
+        }
+        b += 1;
+    }
+    special
+};
+
 /// Appends `s` as a JSON string. HTML's special characters are escaped as Go's encoder does.
 pub fn string(out: &mut Vec<u8>, s: &str) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.reserve(s.len() + 2);
     out.push(b'"');
-    let bytes = s.as_bytes();
-    let mut plain = 0;
-    let mut flush = |out: &mut Vec<u8>, upto: usize, next: usize| {
-        out.extend_from_slice(bytes.get(plain..upto).unwrap_or_default());
-        plain = next;
-    };
-    let mut i = 0;
-    while let Some(&b) = bytes.get(i) {
-        let escape: Option<&[u8]> = match b {
-            b'"' => Some(b"\\\""),
-            b'\\' => Some(b"\\\\"),
-            b'\n' => Some(b"\\n"),
-            b'\r' => Some(b"\\r"),
-            b'\t' => Some(b"\\t"),
-            0x08 => Some(b"\\b"),
-            0x0c => Some(b"\\f"),
-            b'<' => Some(b"\\u003c"),
-            b'>' => Some(b"\\u003e"),
-            b'&' => Some(b"\\u0026"),
-            _ => None,
-        };
-        if let Some(escape) = escape {
-            flush(out, i, i + 1);
-            out.extend_from_slice(escape);
-        } else if b < 0x20 {
-            flush(out, i, i + 1);
-            out.extend_from_slice(b"\\u00");
-            out.push(HEX.get(usize::from(b >> 4)).copied().unwrap_or(b'0'));
-            out.push(HEX.get(usize::from(b & 15)).copied().unwrap_or(b'0'));
-        } else if b == 0xe2 && matches!(bytes.get(i + 1..i + 3), Some([0x80, 0xa8 | 0xa9])) {
-            flush(out, i, i + 3);
-            let last = if bytes.get(i + 2) == Some(&0xa8) { b'8' } else { b'9' };
-            out.extend_from_slice(b"\\u202");
-            out.push(last);
-            i += 2;
-        }
-        i += 1;
+    let mut rest = s.as_bytes();
+    while let Some(at) =
+        rest.iter().position(|b| SPECIAL.get(usize::from(*b)).is_some_and(|special| *special))
+    {
+        let Some((plain, after)) = rest.split_at_checked(at) else { break };
+        out.extend_from_slice(plain);
+        rest = special(out, after);
     }
-    flush(out, bytes.len(), bytes.len());
+    out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+/// Appends the first character of `bytes`, which is special, and returns the rest.
+fn special<'b>(out: &mut Vec<u8>, bytes: &'b [u8]) -> &'b [u8] {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let Some((first, rest)) = bytes.split_first() else { return bytes };
+    let escape: &[u8] = match first {
+        b'"' => b"\\\"",
+        b'\\' => b"\\\\",
+        b'\n' => b"\\n",
+        b'\r' => b"\\r",
+        b'\t' => b"\\t",
+        0x08 => b"\\b",
+        0x0c => b"\\f",
+        b'<' => b"\\u003c",
+        b'>' => b"\\u003e",
+        b'&' => b"\\u0026",
+        0xe2 => match rest {
+            [0x80, 0xa8, rest @ ..] => {
+                out.extend_from_slice(b"\\u2028");
+                return rest;
+            }
+            [0x80, 0xa9, rest @ ..] => {
+                out.extend_from_slice(b"\\u2029");
+                return rest;
+            }
+            _ => b"\xe2",
+        },
+        control => {
+            out.extend_from_slice(b"\\u00");
+            out.extend(
+                [control >> 4, control & 15]
+                    .map(|digit| HEX.get(usize::from(digit)).copied().unwrap_or(b'0')),
+            );
+            return rest;
+        }
+    };
+    out.extend_from_slice(escape);
+    rest
 }

@@ -72,7 +72,7 @@ pub(super) fn tagged<'a>(tag: &str, text: Cow<'a, str>) -> Result<Scalar<'a>, St
 
 /// Whether `text`, written plain, would be read as something else than this string.
 pub(super) fn needs_quotes(text: &str) -> bool {
-    meaning(text).is_some() || is_timestamp(text) || is_base60(text)
+    meaning(text).is_some() || text == "<<" || is_timestamp(text) || is_base60(text)
 }
 
 fn word(text: &str) -> Option<Scalar<'static>> {
