@@ -1,1 +1,34 @@
-//! Selector.
+//! Label and field selectors, and the compact facts about an object that they are matched against.
+
+mod facts;
+mod fields;
+mod labels;
+mod parse;
+
+pub use facts::{Facts, FactsRef};
+pub use fields::{FieldRequirement, FieldSelector, escape_value};
+pub use labels::{Labels, Operator, Requirement, Selector, format_label_selector, validate_label_selector};
+
+/// What a LIST or WATCH selects: both selectors at once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// By label.
+    pub labels: Selector,
+    /// By field.
+    pub fields: FieldSelector,
+}
+
+impl Selection {
+    /// Whether everything is selected.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// Whether the object with these facts is selected.
+    pub fn matches(&self, facts: FactsRef<'_>) -> bool {
+        self.labels.matches(&facts) && self.fields.matches(|field| facts.field(field))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! [`Facts`]: an object's labels and selectable fields in a few bytes, so that selectors need not decode the object.
+//!
+//! The bytes: the length of the label part (four bytes, little-endian), the labels, the fields. One entry is the length
+//! of its key, the length of its value (each as a little-endian base-128 number), the key, the value.
+
+use value::Value;
+
+use super::labels::Labels;
+
+/// Writes facts.
+#[derive(Debug)]
+pub struct Facts;
+
+impl Facts {
+    /// The facts about an object with these labels and field values. Labels come in any order; of fields only those
+    /// with a value need to be given, since an absent field reads as the empty text.
+    pub fn encode<'a>(
+        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
+        fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Vec<u8> {
+        let mut out = vec![0; 4];
+        for (key, value) in labels {
+            entry(&mut out, key, value);
+        }
+        let length = u32::try_from(out.len() - 4).unwrap_or(u32::MAX);
+        for (place, byte) in out.iter_mut().zip(length.to_le_bytes()) {
+            *place = byte;
+        }
+        for (key, value) in fields {
+            entry(&mut out, key, value);
+        }
+        out.shrink_to_fit();
+        out
+    }
+
+    /// As [`Facts::encode`], with the labels of `object`.
+    pub fn of<'a>(object: &'a Value, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+        let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
+        let labels = labels.into_iter().flat_map(value::Map::iter);
+        Self::encode(labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))), fields)
+    }
+}
+
+fn entry(out: &mut Vec<u8>, key: &str, value: &str) {
+    number(out, key.len());
+    number(out, value.len());
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(value.as_bytes());
+}
+
+fn number(out: &mut Vec<u8>, mut n: usize) {
+    loop {
+        let low = u8::try_from(n & 0x7f).unwrap_or(0);
+        n >>= 7;
+        if n == 0 {
+            out.push(low);
+            return;
+        }
+        out.push(low | 0x80);
+    }
+}
+
+/// Reads facts without copying. Bytes that [`Facts::encode`] did not write read as fewer facts, never as a failure.
+#[derive(Clone, Copy, Debug)]
+pub struct FactsRef<'a> {
+    labels: &'a [u8],
+    fields: &'a [u8],
+}
+
+impl<'a> FactsRef<'a> {
+    /// Facts in these bytes.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let (head, rest) = bytes.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
+        let length = usize::try_from(u32::from_le_bytes(*head)).unwrap_or(usize::MAX);
+        let (labels, fields) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+        FactsRef { labels, fields }
+    }
+
+    /// The value of a label.
+    pub fn label(self, key: &str) -> Option<&'a str> {
+        Entries(self.labels).value(key)
+    }
+
+    /// The value of a field; empty if it has none.
+    pub fn field(self, key: &str) -> &'a str {
+        Entries(self.fields).value(key).unwrap_or_default()
+    }
+
+    /// All labels.
+    pub fn labels(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        Entries(self.labels).texts()
+    }
+
+    /// All fields that were given a value.
+    pub fn fields(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        Entries(self.fields).texts()
+    }
+}
+
+impl Labels for FactsRef<'_> {
+    fn label(&self, key: &str) -> Option<&str> {
+        FactsRef::label(*self, key)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Entries<'a>(&'a [u8]);
+
+impl<'a> Entries<'a> {
+    fn value(mut self, key: &str) -> Option<&'a str> {
+        let (_, value) = self.find(|(k, _)| *k == key.as_bytes())?;
+        std::str::from_utf8(value).ok()
+    }
+
+    fn texts(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.into_iter()
+            .filter_map(|(k, v)| Some((std::str::from_utf8(k).ok()?, std::str::from_utf8(v).ok()?)))
+    }
+
+    fn number(&mut self) -> Option<usize> {
+        let mut n = 0;
+        for shift in [0, 7, 14, 21, 28] {
+            let (first, rest) = self.0.split_first()?;
+            self.0 = rest;
+            n |= usize::from(first & 0x7f) << shift;
+            if first & 0x80 == 0 {
+                return Some(n);
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, value) = (self.number()?, self.number()?);
+        let (key, rest) = self.0.split_at_checked(key)?;
+        let (value, rest) = rest.split_at_checked(value)?;
+        self.0 = rest;
+        Some((key, value))
+    }
+}

@@ -1,0 +1,142 @@
+//! [`FieldSelector`]: `metadata.name=x,status.phase!=Running`.
+
+use std::fmt;
+
+use value::Str;
+
+/// One field that must, or must not, have a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldRequirement {
+    /// The field's path.
+    pub field: Str,
+    /// Whether the field must have the value; otherwise it must not.
+    pub equals: bool,
+    /// The value.
+    pub value: Str,
+}
+
+/// A conjunction of requirements on fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    requirements: Vec<FieldRequirement>,
+}
+
+impl FieldSelector {
+    /// Selects everything.
+    pub const fn everything() -> Self {
+        FieldSelector { requirements: Vec::new() }
+    }
+
+    /// Selects objects whose `field` is `value`.
+    pub fn equals(field: impl Into<Str>, value: impl Into<Str>) -> Self {
+        let requirement = FieldRequirement { field: field.into(), equals: true, value: value.into() };
+        FieldSelector { requirements: vec![requirement] }
+    }
+
+    /// Reads the text of the query parameter.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut terms = split_terms(text);
+        terms.sort_unstable();
+        let mut requirements = Vec::new();
+        for term in terms.into_iter().filter(|t| !t.is_empty()) {
+            let Some((field, equals, value)) = split_term(term) else {
+                return Err(format!("invalid selector: '{text}'; can't understand '{term}'"));
+            };
+            let value = unescape_value(value)?;
+            requirements.push(FieldRequirement { field: field.into(), equals, value: value.into() });
+        }
+        Ok(FieldSelector { requirements })
+    }
+
+    /// Whether everything is selected.
+    pub fn is_everything(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// All requirements, sorted by their texts.
+    pub fn requirements(&self) -> &[FieldRequirement] {
+        &self.requirements
+    }
+
+    /// The requirements for changing: a server may rename a field or refuse it.
+    pub fn requirements_mut(&mut self) -> &mut Vec<FieldRequirement> {
+        &mut self.requirements
+    }
+
+    /// The one value `field` must have, if the selector says so.
+    pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
+        self.requirements.iter().find(|r| r.equals && r.field == field).map(|r| r.value.as_str())
+    }
+
+    /// Whether an object is selected; `get` gives a field's value, empty if it has none.
+    pub fn matches<'a>(&self, get: impl Fn(&str) -> &'a str) -> bool {
+        self.requirements.iter().all(|r| (get(&r.field) == r.value) == r.equals)
+    }
+}
+
+impl fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, r) in self.requirements.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            let operator = if r.equals { "=" } else { "!=" };
+            write!(f, "{comma}{}{operator}{}", r.field, escape_value(&r.value))?;
+        }
+        Ok(())
+    }
+}
+
+/// Splits at commas that no backslash precedes.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut escaped = false;
+    text.split(|c| {
+        let splits = c == ',' && !escaped;
+        escaped = c == '\\' && !escaped;
+        splits
+    })
+    .collect()
+}
+
+/// Field, whether it must be equal, and the escaped value. The first operator counts.
+fn split_term(term: &str) -> Option<(&str, bool, &str)> {
+    let (at, _) = term.char_indices().find(|(i, c)| {
+        *c == '=' || (*c == '!' && term.get(i + 1..).is_some_and(|rest| rest.starts_with('=')))
+    })?;
+    let (field, rest) = term.split_at(at);
+    if let Some(value) = rest.strip_prefix("!=") {
+        return Some((field, false, value));
+    }
+    let value = rest.strip_prefix("==").or_else(|| rest.strip_prefix('='))?;
+    Some((field, true, value))
+}
+
+/// A value as it must be written in a field selector.
+pub fn escape_value(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for c in value.chars() {
+        if matches!(c, '\\' | ',' | '=') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+fn unescape_value(text: &str) -> Result<String, String> {
+    let invalid = |what: &str| format!("invalid field selector: invalid escape sequence: {what}");
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => out.push(escaped),
+                Some(other) => return Err(invalid(&format!("\\{other}"))),
+                None => return Err(invalid("\\")),
+            },
+            ',' | '=' => {
+                return Err(format!("invalid field selector: unescaped character in value: {}", c as u32));
+            }
+            _ => out.push(c),
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,338 @@
+//! [`Selector`]: requirements on labels, from a query (`a in (b,c),!d`) or from a `LabelSelector` object.
+
+use std::fmt;
+
+use value::{Map, Path, Str, Value};
+
+use crate::field::{FieldError, FieldErrors, aggregate, quote};
+use crate::names::{is_qualified_name, is_valid_label_value};
+
+/// Something that has labels.
+pub trait Labels {
+    /// The value of the label `key`, if there is one.
+    fn label(&self, key: &str) -> Option<&str>;
+}
+
+impl Labels for Map {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.get(key)?.as_str()
+    }
+}
+
+impl Labels for [(&str, &str)] {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(k, _)| *k == key).map(|(_, v)| *v)
+    }
+}
+
+impl<L: Labels + ?Sized> Labels for Option<&L> {
+    fn label(&self, key: &str) -> Option<&str> {
+        (*self)?.label(key)
+    }
+}
+
+/// How a label's value relates to the values of a requirement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `in`: is one of them.
+    In,
+    /// `notin`: is none of them, or there is no such label.
+    NotIn,
+    /// `=`.
+    Equals,
+    /// `==`.
+    DoubleEquals,
+    /// `!=`: is not it, or there is no such label.
+    NotEquals,
+    /// `>`, as integers.
+    GreaterThan,
+    /// `<`, as integers.
+    LessThan,
+    /// There is such a label.
+    Exists,
+    /// There is no such label.
+    DoesNotExist,
+}
+
+/// One requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    key: Str,
+    operator: Operator,
+    values: Vec<Str>,
+}
+
+impl Requirement {
+    /// A requirement whose key and values have been checked. The errors name fields below the root.
+    pub fn new(key: impl Into<Str>, operator: Operator, values: Vec<Str>) -> Result<Self, FieldErrors> {
+        let key = key.into();
+        let mut errors = FieldErrors::new();
+        errors.extend(key_error(&key, &Path::root().field("key")));
+        let path = Path::root().field("values");
+        let listed = || if values.is_empty() { Value::Null } else { Value::list(values.iter().cloned()) };
+        let wrong = match operator {
+            Operator::In | Operator::NotIn if values.is_empty() => {
+                Some("for 'in', 'notin' operators, values set can't be empty")
+            }
+            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals if values.len() != 1 => {
+                Some("exact-match compatibility requires one single value")
+            }
+            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+                Some("values set must be empty for exists and does not exist")
+            }
+            Operator::GreaterThan | Operator::LessThan if values.len() != 1 => {
+                Some("for 'Gt', 'Lt' operators, exactly one value is required")
+            }
+            _ => None,
+        };
+        errors.extend(wrong.map(|words| FieldError::invalid(&path, listed(), words)));
+        if matches!(operator, Operator::GreaterThan | Operator::LessThan) {
+            for (i, value) in values.iter().enumerate().filter(|(_, v)| v.parse::<i64>().is_err()) {
+                let words = "for 'Gt', 'Lt' operators, the value must be an integer";
+                errors.push(FieldError::invalid(&path.index(i), value.clone(), words));
+            }
+        }
+        for (i, value) in values.iter().enumerate() {
+            let wrong = is_valid_label_value(value);
+            if !wrong.is_empty() {
+                let path = path.index(i).key(key.clone());
+                errors.push(FieldError::invalid(&path, value.clone(), wrong.join("; ")));
+            }
+        }
+        if errors.is_empty() { Ok(Requirement { key, operator, values }) } else { Err(errors) }
+    }
+
+    /// The label's key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The operator.
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// The values, in the order given.
+    pub fn values(&self) -> &[Str] {
+        &self.values
+    }
+
+    /// Whether an object with these labels meets the requirement.
+    pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
+        let value = labels.label(&self.key);
+        let listed = |value: &str| self.values.iter().any(|v| v == value);
+        match self.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(listed),
+            Operator::NotIn | Operator::NotEquals => !value.is_some_and(listed),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::GreaterThan | Operator::LessThan => {
+                let bound = self.values.first().and_then(|v| v.parse::<i64>().ok());
+                match (value.and_then(|v| v.parse::<i64>().ok()), bound) {
+                    (Some(value), Some(bound)) if self.operator == Operator::GreaterThan => value > bound,
+                    (Some(value), Some(bound)) => value < bound,
+                    _ => false,
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn key_error(key: &str, path: &Path) -> Option<FieldError> {
+    let wrong = is_qualified_name(key);
+    (!wrong.is_empty()).then(|| FieldError::invalid(path, key, wrong.join("; ")))
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        let mut values = self.values.clone();
+        values.sort_unstable();
+        let values = values.join(",");
+        match self.operator {
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Equals => write!(f, "{key}={values}"),
+            Operator::DoubleEquals => write!(f, "{key}=={values}"),
+            Operator::NotEquals => write!(f, "{key}!={values}"),
+            Operator::GreaterThan => write!(f, "{key}>{values}"),
+            Operator::LessThan => write!(f, "{key}<{values}"),
+            Operator::Exists => write!(f, "{key}"),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+        }
+    }
+}
+
+/// A conjunction of requirements on labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    requirements: Vec<Requirement>,
+    nothing: bool,
+}
+
+impl Selector {
+    /// Selects everything.
+    pub const fn everything() -> Self {
+        Selector { requirements: Vec::new(), nothing: false }
+    }
+
+    /// Selects nothing.
+    pub const fn nothing() -> Self {
+        Selector { requirements: Vec::new(), nothing: true }
+    }
+
+    /// Selects what meets all of these.
+    pub fn new(mut requirements: Vec<Requirement>) -> Self {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Selector { requirements, nothing: false }
+    }
+
+    /// Reads the text of the query parameter.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        super::parse::requirements(text).map(Selector::new)
+    }
+
+    /// Selects what has exactly these labels. Keys and values are not checked.
+    pub fn from_set(labels: &Map) -> Self {
+        let equals = |(key, value): (&Str, &Value)| {
+            let values = vec![Str::from(value.as_str().unwrap_or_default())];
+            Requirement { key: key.clone(), operator: Operator::Equals, values }
+        };
+        Selector::new(labels.iter().map(equals).collect())
+    }
+
+    /// The selector of a `LabelSelector` object. Absent selects nothing, empty selects everything.
+    pub fn from_label_selector(selector: Option<&Value>) -> Result<Self, String> {
+        let Some(selector) = selector.filter(|s| !s.is_null()) else {
+            return Ok(Selector::nothing());
+        };
+        let mut requirements = Vec::new();
+        for (key, value) in match_labels(selector) {
+            let values = vec![Str::from(value)];
+            requirements.push(Requirement::new(key.clone(), Operator::Equals, values).map_err(aggregate)?);
+        }
+        for expression in selector.list_at(&["matchExpressions"]) {
+            let operator = expression.str_at(&["operator"]).unwrap_or_default();
+            let operator = match operator {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                _ => return Err(format!("{} is not a valid label selector operator", quote(operator))),
+            };
+            let key = expression.str_at(&["key"]).unwrap_or_default();
+            let values = expression.list_at(&["values"]).iter().filter_map(Value::as_str).map(Str::from);
+            requirements.push(Requirement::new(key, operator, values.collect()).map_err(aggregate)?);
+        }
+        Ok(Selector::new(requirements))
+    }
+
+    /// Whether everything is selected.
+    pub fn is_everything(&self) -> bool {
+        self.requirements.is_empty() && !self.nothing
+    }
+
+    /// Whether surely nothing is selected.
+    pub fn is_nothing(&self) -> bool {
+        self.nothing
+    }
+
+    /// All requirements, sorted by key.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// Whether an object with these labels is selected.
+    pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
+        !self.nothing && self.requirements.iter().all(|r| r.matches(labels))
+    }
+
+    /// Whether `object` is selected by its `metadata.labels`.
+    pub fn matches_object(&self, object: &Value) -> bool {
+        self.matches(&object.at(&["metadata", "labels"]).and_then(Value::as_map))
+    }
+
+    /// The one value the label `key` must have, if the selector says so.
+    pub fn requires_exact_match(&self, key: &str) -> Option<&str> {
+        let requirement = self.requirements.iter().find(|r| r.key == key)?;
+        match (requirement.operator, requirement.values.as_slice()) {
+            (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// As Kubernetes prints it: requirements sorted by key, the values of each sorted.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, requirement) in self.requirements.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+fn match_labels(selector: &Value) -> impl Iterator<Item = (&Str, &str)> {
+    let labels = selector.get("matchLabels").and_then(Value::as_map);
+    labels.into_iter().flat_map(Map::iter).map(|(k, v)| (k, v.as_str().unwrap_or_default()))
+}
+
+/// A `LabelSelector` object as tables print it: `<none>` if it is empty, `<error>` if it is wrong.
+pub fn format_label_selector(selector: Option<&Value>) -> String {
+    match Selector::from_label_selector(selector) {
+        Err(_) => "<error>".to_owned(),
+        Ok(selector) => match selector.to_string() {
+            text if text.is_empty() => "<none>".to_owned(),
+            text => text,
+        },
+    }
+}
+
+/// What is wrong with a `LabelSelector` object. Values that are no label values are let through if
+/// `allow_invalid_values` (an update of an object that already has some).
+pub fn validate_label_selector(selector: &Value, allow_invalid_values: bool, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let name = |key: &str, path: &Path, errors: &mut FieldErrors| {
+        errors.extend(is_qualified_name(key).into_iter().map(|e| FieldError::invalid(path, key, e)));
+    };
+    let labels = path.field("matchLabels");
+    for (key, value) in match_labels(selector) {
+        name(key, &labels, &mut errors);
+        let wrong = is_valid_label_value(value).into_iter();
+        errors.extend(wrong.map(|e| FieldError::invalid(&labels, value, e)));
+    }
+    for (i, expression) in selector.list_at(&["matchExpressions"]).iter().enumerate() {
+        let path = path.field("matchExpressions").index(i);
+        let values = expression.list_at(&["values"]);
+        let operator = expression.str_at(&["operator"]).unwrap_or_default();
+        match operator {
+            "In" | "NotIn" if values.is_empty() => errors.push(FieldError::required(
+                &path.field("values"),
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            )),
+            "Exists" | "DoesNotExist" if !values.is_empty() => errors.push(FieldError::forbidden(
+                &path.field("values"),
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            )),
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => errors.push(FieldError::invalid(
+                &path.field("operator"),
+                operator,
+                "not a valid selector operator",
+            )),
+        }
+        name(expression.str_at(&["key"]).unwrap_or_default(), &path.field("key"), &mut errors);
+        if allow_invalid_values {
+            continue;
+        }
+        for (j, value) in values.iter().enumerate() {
+            let wrong = is_valid_label_value(value.as_str().unwrap_or_default()).into_iter();
+            let path = path.field("values").index(j);
+            errors.extend(wrong.map(|e| FieldError::invalid(&path, value.clone(), e)));
+        }
+    }
+    errors
+}
