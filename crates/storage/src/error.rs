@@ -19,6 +19,14 @@ pub enum OpenError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Others can read or write the folder.
+    #[error("the data folder `{}` has mode {mode:04o} and is open to others; run `chmod 700` on it", path.display())]
+    TooOpen {
+        /// The folder.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The file is of a format that this build does not know.
     #[error(
         "`{}` has store format {found}, and this build knows format {known} only; use the version of Portcullis that wrote it",

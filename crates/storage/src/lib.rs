@@ -10,7 +10,7 @@
 //! Revisions are numbered as etcd numbers them: an empty store is at revision 1 and the first write gets revision 2.
 
 pub mod backend;
-
+pub mod embedded;
 mod error;
 mod history;
 mod key;
@@ -22,7 +22,7 @@ mod watch;
 mod working_set;
 
 pub use backend::Backend;
-
+pub use embedded::Embedded;
 pub use error::{CommitError, OpenError, ReadError, WatchError};
 pub use memory::Memory;
 pub use record::{Change, Entry, Event, Expect, Kind, Record, Write};

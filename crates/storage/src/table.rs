@@ -38,10 +38,6 @@ impl Table {
         self.len
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry>> {
         let chunk = self.chunks.get(self.chunk_of(key))?;
         let at = chunk.binary_search_by(|entry| (*entry.key).cmp(key)).ok()?;

@@ -85,8 +85,8 @@ impl Watchers {
         self.lock().count
     }
 
-    fn add(&self, scope: &str, pending: u64) -> (u64, Arc<Ticket>) {
-        let ticket = Arc::new(Ticket { pending: AtomicU64::new(pending), wake: Notify::new() });
+    fn add(&self, scope: &str) -> (u64, Arc<Ticket>) {
+        let ticket = Arc::new(Ticket { pending: AtomicU64::new(NOTHING), wake: Notify::new() });
         let mut scopes = self.lock();
         let id = scopes.next;
         scopes.next += 1;
@@ -133,8 +133,8 @@ pub struct Watch {
 impl Watch {
     /// Watches what happens in `scope` after `revision`, which the caller has checked to be known.
     pub(crate) fn new(set: Arc<WorkingSet>, scope: &str, revision: u64) -> Watch {
-        let (id, ticket) = set.watchers.add(scope, revision + 1);
-        Watch {
+        let (id, ticket) = set.watchers.add(scope);
+        let mut watch = Watch {
             set,
             scope: scope.into(),
             id,
@@ -142,7 +142,15 @@ impl Watch {
             taken: VecDeque::new(),
             looked: revision,
             handed_out: revision,
+        };
+        // From here on it is told. What it was not told before is looked up now, so that a watcher for whom there is
+        // nothing is not behind.
+        if watch.set.revision() > revision {
+            watch.ticket.pending.store(revision + 1, Ordering::Release);
+            // Should it have fallen behind already, the first call says so.
+            let _ = watch.look();
         }
+        watch
     }
 
     /// The next event. Dropping the future loses nothing.

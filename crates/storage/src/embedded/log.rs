@@ -1,0 +1,355 @@
+//! The file: a table of rows by revision, and a table that says what the file is.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::{
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
+    TableDefinition, TableError, TableHandle,
+};
+
+use crate::backend::{Done, Feed, Range, RangePage, Stored};
+use crate::error::{OpenError, ReadError};
+use crate::key;
+use crate::record::Change;
+use crate::table::Entries;
+
+use super::FORMAT;
+use super::disk::Medium;
+use super::row::{self, Row};
+
+const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
+const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
+/// In `META`: the magic and the version of the format.
+const IS: &str = "format";
+const MAGIC: &[u8] = b"portcullis store";
+/// In `META`: the revision up to which rows that were replaced are given up.
+const COMPACTED: &str = "compacted";
+/// How many rows are replayed into the feed at a time.
+const REPLAY: usize = 1024;
+
+/// The open file.
+pub(super) struct Log {
+    database: Database,
+}
+
+/// A row that another has replaced, or that says of a deletion: it can go when `at` is compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Replaced {
+    pub(super) at: u64,
+    pub(super) row: u64,
+}
+
+/// What one transaction changes.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) append: Vec<(u64, Vec<u8>)>,
+    pub(super) remove: Vec<u64>,
+    pub(super) compacted: Option<u64>,
+}
+
+impl Log {
+    /// Opens the file and checks that it is ours; a new one is made ours.
+    pub(super) fn open(medium: &mut Medium) -> Result<Log, OpenError> {
+        let path = medium.path();
+        let opened = guarded(|| {
+            let log = Log { database: medium.open()? };
+            log.identify()?;
+            Ok(log)
+        });
+        let log = opened.map_err(|fault| fault.opening(&path))?;
+        medium.settle().map_err(|source| OpenError::Folder { path, source })?;
+        Ok(log)
+    }
+
+    /// Replays the file into the feed. Gives the compacted revision and what has been replaced since.
+    pub(super) fn load(&self, feed: &Feed, path: &Path) -> Result<(u64, VecDeque<Replaced>), OpenError> {
+        guarded(|| self.replay(feed)).map_err(|fault| fault.opening(path))
+    }
+
+    /// Does one transaction. When it returns, it is durable.
+    pub(super) fn commit(&self, changes: &Changes) -> Result<(), Fault> {
+        guarded(|| {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut log = transaction.open_table(LOG)?;
+                for revision in &changes.remove {
+                    log.remove(revision)?;
+                }
+                for (revision, row) in &changes.append {
+                    log.insert(revision, row.as_slice())?;
+                }
+            }
+            if let Some(compacted) = changes.compacted {
+                transaction.open_table(META)?.insert(COMPACTED, compacted.to_le_bytes().as_slice())?;
+            }
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// Removes what comes after `revision`: writes that were reported as failed. Gives the last revision left.
+    pub(super) fn cut(&self, revision: u64) -> Result<u64, Fault> {
+        let last = guarded(|| {
+            let reading = self.database.begin_read()?;
+            let last = reading.open_table(LOG)?.last()?.map_or(0, |(last, _)| last.value());
+            Ok(last.max(compacted(&reading)?))
+        })?;
+        if last > revision {
+            self.commit(&Changes { remove: (revision + 1..=last).collect(), ..Changes::default() })?;
+        }
+        Ok(last.min(revision))
+    }
+
+    /// Writes everything that is live anew, trusting nothing that is in the file.
+    pub(super) fn rewrite(&self, live: &Entries, revision: u64) -> Result<(), Fault> {
+        guarded(|| {
+            let transaction = self.database.begin_write()?;
+            transaction.delete_table(LOG)?;
+            transaction.delete_table(META)?;
+            {
+                let mut log = transaction.open_table(LOG)?;
+                for entry in live {
+                    let change = Change::Put(entry.record());
+                    let (revision, created) = (entry.revision, entry.created);
+                    let done = Done { key: Arc::clone(&entry.key), revision, created, change };
+                    let row = row::encode(&done, 0).ok_or_else(|| damaged("a row is too long"))?;
+                    log.insert(revision, row.as_slice())?;
+                }
+                let mut meta = transaction.open_table(META)?;
+                meta.insert(IS, identity().as_slice())?;
+                meta.insert(COMPACTED, revision.to_le_bytes().as_slice())?;
+            }
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// A view of the file that later transactions do not change.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, ReadError> {
+        let reading = guarded(|| Ok(self.database.begin_read()?));
+        reading.map(Snapshot).map_err(|fault| ReadError::Unavailable(fault.message))
+    }
+
+    fn identify(&self) -> Result<(), Error> {
+        let reading = self.database.begin_read()?;
+        match reading.open_table(META) {
+            Ok(meta) => {
+                let found = meta.get(IS)?.ok_or(Error::Foreign("it has no format".to_owned()))?;
+                let version = found.value().strip_prefix(MAGIC).and_then(|version| version.try_into().ok());
+                let version = version.ok_or(Error::Foreign("its format is of something else".to_owned()))?;
+                let version = u32::from_le_bytes(version);
+                if version == FORMAT { Ok(()) } else { Err(Error::Format(version)) }
+            }
+            Err(TableError::TableDoesNotExist(_)) => {
+                if let Some(table) = reading.list_tables()?.next() {
+                    return Err(Error::Foreign(format!("it is a database with a table `{}`", table.name())));
+                }
+                let transaction = self.database.begin_write()?;
+                transaction.open_table(META)?.insert(IS, identity().as_slice())?;
+                transaction.open_table(LOG)?;
+                Ok(transaction.commit()?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn replay(&self, feed: &Feed) -> Result<(u64, VecDeque<Replaced>), Error> {
+        let reading = self.database.begin_read()?;
+        let log = reading.open_table(LOG)?;
+        let compacted = compacted(&reading)?;
+        let mut trail = VecDeque::new();
+        let mut base: HashMap<Arc<str>, Stored> = HashMap::new();
+        let mut newer = None;
+        let mut rows = log.range::<u64>(..)?;
+        let mut count = 0_u64;
+        for row in rows.by_ref() {
+            let Row { done, previous } = read(row)?;
+            count += 1;
+            if done.revision > compacted {
+                newer = Some(Row { done, previous });
+                break;
+            }
+            // A crash may have left rows here that were being removed.
+            let replaced = base.remove(&done.key).map(|old| old.revision);
+            remember(&mut trail, &done, replaced);
+            let Done { key, revision, created, change } = done;
+            if let Change::Put(record) = change {
+                base.insert(Arc::clone(&key), Stored { key, revision, created, record });
+            }
+        }
+        feed.load(compacted.max(1), compacted, base.into_values().collect());
+        let mut pending: Vec<Done> = Vec::new();
+        let mut touched: HashMap<Arc<str>, u64> = HashMap::new();
+        let rest = newer.into_iter().map(Ok).chain(rows.map(|row| {
+            count += 1;
+            read(row)
+        }));
+        for row in rest {
+            let Row { done, previous } = row?;
+            let live = match touched.get(&done.key) {
+                Some(revision) => *revision,
+                None => feed.version(&done.key).map_or(0, |version| version.revision),
+            };
+            if live != previous {
+                let detail =
+                    format!("revision {} follows revision {previous}, which is not there", done.revision);
+                return Err(damaged(&detail));
+            }
+            remember(&mut trail, &done, Some(previous).filter(|previous| *previous > 0));
+            let revision = if done.change == Change::Delete { 0 } else { done.revision };
+            touched.insert(Arc::clone(&done.key), revision);
+            pending.push(done);
+            if pending.len() >= REPLAY {
+                touched.clear();
+                drop(feed.apply(std::mem::take(&mut pending)));
+            }
+        }
+        drop(feed.apply(pending));
+        if count != log.len()? {
+            return Err(damaged("rows are missing"));
+        }
+        Ok((compacted, trail))
+    }
+}
+
+/// A view of the file at one moment.
+pub(super) struct Snapshot(ReadTransaction);
+
+impl Snapshot {
+    /// Reads a part of the key space at a revision, by replaying the file up to it.
+    pub(super) fn range(&self, range: &Range) -> Result<RangePage, ReadError> {
+        let found = guarded(|| {
+            let oldest = compacted(&self.0)?;
+            if range.revision < oldest {
+                return Ok(Err(ReadError::Compacted { oldest }));
+            }
+            let mut live = BTreeMap::new();
+            for row in self.0.open_table(LOG)?.range(..=range.revision)? {
+                let Done { key, revision, created, change } = read(row)?.done;
+                let is_wanted = range.after.as_deref().is_none_or(|after| *key > *after);
+                if !is_wanted || !key::covers(&range.scope, &key) {
+                    continue;
+                }
+                match change {
+                    Change::Put(record) => {
+                        live.insert(Arc::clone(&key), Stored { key, revision, created, record });
+                    }
+                    Change::Delete => drop(live.remove(&key)),
+                }
+            }
+            let remaining = live.len().saturating_sub(range.limit) as u64;
+            Ok(Ok(RangePage { records: live.into_values().take(range.limit).collect(), remaining }))
+        });
+        found.map_err(|fault| ReadError::Unavailable(fault.message))?
+    }
+}
+
+/// What a row makes removable, once its revision is compacted.
+pub(super) fn remember(trail: &mut VecDeque<Replaced>, done: &Done, replaced: Option<u64>) {
+    let at = done.revision;
+    trail.extend(replaced.map(|row| Replaced { at, row }));
+    if done.change == Change::Delete {
+        trail.push_back(Replaced { at, row: at });
+    }
+}
+
+type Guard<T> = redb::AccessGuard<'static, T>;
+
+fn read(row: Result<(Guard<u64>, Guard<&[u8]>), StorageError>) -> Result<Row, Error> {
+    let (revision, bytes) = row?;
+    let revision = revision.value();
+    row::decode(revision, bytes.value())
+        .ok_or_else(|| damaged(&format!("the row of revision {revision} is not whole")))
+}
+
+fn compacted(reading: &ReadTransaction) -> Result<u64, Error> {
+    let meta = reading.open_table(META)?;
+    let Some(bytes) = meta.get(COMPACTED)? else { return Ok(0) };
+    let bytes = bytes.value().try_into().map_err(|_| damaged("the compacted revision is not a number"))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn identity() -> Vec<u8> {
+    [MAGIC, &FORMAT.to_le_bytes()].concat()
+}
+
+fn damaged(detail: &str) -> Error {
+    Error::Damaged(detail.to_owned())
+}
+
+/// What can go wrong with the file.
+enum Error {
+    Redb(redb::Error),
+    Damaged(String),
+    Foreign(String),
+    Format(u32),
+}
+
+impl<E: Into<redb::Error>> From<E> for Error {
+    fn from(error: E) -> Error {
+        Error::Redb(error.into())
+    }
+}
+
+/// Something went wrong with the file; it must be reopened before it is used again.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) message: String,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Io(io::Error),
+    Damaged,
+    Foreign,
+    Format(u32),
+    Locked,
+}
+
+impl Fault {
+    fn opening(self, path: &Path) -> OpenError {
+        let path = path.to_owned();
+        let detail = self.message;
+        match self.what {
+            What::Io(source) => OpenError::Folder { path, source },
+            What::Damaged => OpenError::Damaged { path, detail },
+            What::Foreign => OpenError::NotAStore { path, detail },
+            What::Format(found) => OpenError::Format { path, found, known: FORMAT },
+            What::Locked => OpenError::Locked(path),
+        }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        let (message, what) = match error {
+            Error::Damaged(detail) => (detail, What::Damaged),
+            Error::Foreign(detail) => (detail, What::Foreign),
+            Error::Format(version) => (format!("format {version}"), What::Format(version)),
+            Error::Redb(error) => {
+                let message = error.to_string();
+                let what = match error {
+                    // redb says so of a file without its magic, and a file that ends early is a damaged one.
+                    redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => What::Foreign,
+                    redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => What::Damaged,
+                    redb::Error::Io(error) => What::Io(error),
+                    redb::Error::DatabaseAlreadyOpen => What::Locked,
+                    _ => What::Damaged,
+                };
+                (message, what)
+            }
+        };
+        Fault { message, what }
+    }
+}
+
+/// redb trusts what it reads, so a damaged page can make it panic. That is a fault like any other.
+fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Fault> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(Fault::from),
+        Err(_) => Err(damaged("its pages do not fit together").into()),
+    }
+}

@@ -1,0 +1,195 @@
+//! The embedded backend: one file, one process, one writer.
+//!
+//! The file is a log: a redb table from revision to change. What is live is what the log says when it is replayed, and
+//! that is how it is loaded; so a write appends one row at the end of one tree. Rows that later ones have replaced are
+//! kept for reads at older revisions and removed by compaction.
+//!
+//! A thread of its own takes writes from a queue. Those that wait while one transaction is being synced make up the
+//! next one, and each is answered after the sync of its transaction and not before.
+//!
+//! A commit costs one sync. redb's *quick repair* would cost a second one on every commit and save, after a crash only,
+//! one pass over the file; loading makes such a pass anyway, so it is not used.
+
+mod disk;
+mod folder;
+mod log;
+mod row;
+mod writer;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+use redb::StorageBackend;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::backend::{Backend, BoxFuture, Decision, Feed, Range, RangePage, Unavailable};
+use crate::error::{OpenError, ReadError};
+use crate::record::Write;
+
+use self::disk::Medium;
+use self::log::Log;
+use self::writer::{Job, Writer};
+
+/// The version of the file format that this build reads and writes.
+pub const FORMAT: u32 = 1;
+
+/// How many writes may wait for the writer; more than that wait to be taken into the queue.
+const QUEUE: usize = 1024;
+
+/// The embedded backend.
+pub struct Embedded {
+    /// What [`Backend::start`] opens, until it does.
+    medium: Mutex<Option<Medium>>,
+    path: PathBuf,
+    running: Mutex<Option<Running>>,
+    shared: Arc<Shared>,
+}
+
+/// What the writer's thread shares with those who ask it.
+#[derive(Default)]
+struct Shared {
+    /// The open file; `None` before it is opened, after it is closed, and while it cannot be reopened.
+    log: RwLock<Option<Log>>,
+    /// The revision that compaction was asked for.
+    compact: AtomicU64,
+    /// Why writes fail at present.
+    trouble: Mutex<Option<String>>,
+}
+
+struct Running {
+    queue: mpsc::Sender<Job>,
+    thread: JoinHandle<()>,
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Embedded {
+    /// A store in this folder, which is created if need be.
+    pub fn at(folder: impl AsRef<Path>) -> Embedded {
+        let folder = folder.as_ref();
+        Embedded::new(Medium::folder(folder), folder.to_owned())
+    }
+
+    /// A store over something that is not a file: a simulated disk, for instance. `open` is called again to recover
+    /// from an I/O error.
+    pub fn over<B: StorageBackend>(open: impl Fn() -> io::Result<B> + Send + 'static) -> Embedded {
+        Embedded::new(Medium::other(open), PathBuf::from("(not a file)"))
+    }
+
+    fn new(medium: Medium, path: PathBuf) -> Embedded {
+        Embedded { medium: Mutex::new(Some(medium)), path, running: Mutex::default(), shared: Arc::default() }
+    }
+
+    fn queue(&self) -> Result<mpsc::Sender<Job>, Unavailable> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.as_ref().map(|running| running.queue.clone()).ok_or_else(closed)
+    }
+
+    fn stop(&self) -> Option<Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Backend for Embedded {
+    fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
+        Box::pin(async move {
+            let medium = self.medium.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let medium =
+                medium.ok_or_else(|| OpenError::Unavailable("it has been opened before".to_owned()))?;
+            let (queue, jobs) = mpsc::channel(QUEUE);
+            let (opened, is_open) = oneshot::channel();
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new()
+                .name("store-writer".to_owned())
+                .spawn(move || match Writer::open(medium, feed, shared) {
+                    Ok(mut writer) => {
+                        if opened.send(Ok(())).is_ok() {
+                            writer.run(jobs);
+                        }
+                    }
+                    Err(error) => drop(opened.send(Err(error))),
+                })
+                .map_err(|error| OpenError::Unavailable(format!("no thread: {error}")))?;
+            is_open.await.map_err(|_| OpenError::Unavailable("the writer has ended".to_owned()))??;
+            *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { queue, thread });
+            Ok(())
+        })
+    }
+
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Decision, Unavailable>> {
+        Box::pin(async move {
+            let (answer, decision) = oneshot::channel();
+            self.queue()?.send(Job::Commit { write, answer }).await.map_err(|_| closed())?;
+            decision.await.map_err(|_| closed())?
+        })
+    }
+
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let reading = tokio::task::spawn_blocking(move || {
+                let snapshot = {
+                    let log = shared.log.read().unwrap_or_else(PoisonError::into_inner);
+                    log.as_ref()
+                        .ok_or_else(|| ReadError::Unavailable("the store is closed".to_owned()))?
+                        .snapshot()?
+                };
+                snapshot.range(&range)
+            });
+            reading.await.map_err(|error| ReadError::Unavailable(error.to_string()))?
+        })
+    }
+
+    fn compact(&self, revision: u64) {
+        self.shared.compact.fetch_max(revision, Ordering::Relaxed);
+        if let Ok(queue) = self.queue() {
+            // If the queue is full, the next batch sees to it.
+            let _ = queue.try_send(Job::Compact);
+        }
+    }
+
+    fn health(&self) -> Result<(), Unavailable> {
+        match &*self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(trouble) => {
+                if let Ok(queue) = self.queue() {
+                    // Have it try again, even if nobody dares to write.
+                    let _ = queue.try_send(Job::Compact);
+                }
+                Err(Unavailable(trouble.clone()))
+            }
+            None => self.queue().map(drop),
+        }
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        let running = self.stop();
+        Box::pin(async move {
+            let Some(Running { queue, thread }) = running else { return };
+            drop(queue);
+            // The thread ends when the queue is empty; joining waits for at most a few syncs.
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        })
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        // Whoever opens the folder next must find it released.
+        if let Some(Running { queue, thread }) = self.stop() {
+            drop(queue);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn closed() -> Unavailable {
+    Unavailable("the store is closed".to_owned())
+}

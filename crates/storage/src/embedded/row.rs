@@ -1,0 +1,157 @@
+//! A change ⇄ the bytes of its row.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | CRC-32 of the revision and of everything that follows |
+//! | 1 | 1 = put, 2 = delete |
+//! | 8 | the revision that created the key |
+//! | 8 | the revision of the row that this one replaces, or 0 |
+//! | 2 + n | the key |
+//! | 4 | put: where the revision goes |
+//! | 4 + n | put: the facts |
+//! | n | put: the body |
+//!
+//! Numbers are little-endian.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::backend::Done;
+use crate::key;
+use crate::record::{Change, Record};
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const CHECKSUM: usize = 4;
+
+/// A row as it was read; `done.revision` is its key in the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) done: Done,
+    /// The row that this one replaces, or 0.
+    pub(super) previous: u64,
+}
+
+/// Writes a row. `None` if a part is too long to be written, which the limits on records exclude.
+pub(super) fn encode(done: &Done, previous: u64) -> Option<Vec<u8>> {
+    let record = match &done.change {
+        Change::Put(record) => Some(record),
+        Change::Delete => None,
+    };
+    let size = 64 + done.key.len() + record.map_or(0, Record::size);
+    let mut row = Vec::with_capacity(size);
+    row.extend_from_slice(&[0; CHECKSUM]);
+    row.push(if record.is_some() { PUT } else { DELETE });
+    row.extend_from_slice(&done.created.to_le_bytes());
+    row.extend_from_slice(&previous.to_le_bytes());
+    row.extend_from_slice(&u16::try_from(done.key.len()).ok()?.to_le_bytes());
+    row.extend_from_slice(done.key.as_bytes());
+    if let Some(record) = record {
+        row.extend_from_slice(&record.revision_at.to_le_bytes());
+        row.extend_from_slice(&u32::try_from(record.facts.len()).ok()?.to_le_bytes());
+        row.extend_from_slice(&record.facts);
+        row.extend_from_slice(&record.body);
+    }
+    let (checksum, rest) = row.split_first_chunk_mut::<CHECKSUM>()?;
+    *checksum = sum(done.revision, rest).to_le_bytes();
+    Some(row)
+}
+
+/// Reads a row. `None` if it is not one that [`encode`] has written.
+pub(super) fn decode(revision: u64, row: &[u8]) -> Option<Row> {
+    let (checksum, rest) = row.split_first_chunk::<CHECKSUM>()?;
+    if u32::from_le_bytes(*checksum) != sum(revision, rest) {
+        return None;
+    }
+    let mut rest = Reader(rest);
+    let [kind] = rest.array()?;
+    let created = u64::from_le_bytes(rest.array()?);
+    let previous = u64::from_le_bytes(rest.array()?);
+    let length = u16::from_le_bytes(rest.array()?);
+    let key: Arc<str> = std::str::from_utf8(rest.take(length.into())?).ok()?.into();
+    let change = match kind {
+        PUT => {
+            let revision_at = u32::from_le_bytes(rest.array()?);
+            let length = u32::from_le_bytes(rest.array()?);
+            let facts = Bytes::copy_from_slice(rest.take(usize::try_from(length).ok()?)?);
+            let record = Record { body: Bytes::copy_from_slice(rest.0), revision_at, facts };
+            if !record.is_valid() {
+                return None;
+            }
+            Change::Put(record)
+        }
+        DELETE if rest.0.is_empty() => Change::Delete,
+        _ => return None,
+    };
+    let done = Done { key, revision, created, change };
+    (key::is_key(&done.key) && created <= revision && previous < revision).then_some(Row { done, previous })
+}
+
+fn sum(revision: u64, rest: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&revision.to_le_bytes());
+    hasher.update(rest);
+    hasher.finalize()
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, decode, encode};
+    use crate::backend::Done;
+    use crate::record::{Change, Record};
+
+    fn rows() -> [Row; 2] {
+        let record = Record { body: "{}".into(), revision_at: 1, facts: "facts".into() };
+        let put = Done { key: "/r/g/t/a".into(), revision: 9, created: 3, change: Change::Put(record) };
+        let delete = Done { revision: 11, change: Change::Delete, ..put.clone() };
+        [Row { done: put, previous: 3 }, Row { done: delete, previous: 9 }]
+    }
+
+    #[test]
+    fn a_row_is_read_as_it_was_written() {
+        for row in rows() {
+            let bytes = encode(&row.done, row.previous).unwrap();
+            assert_eq!(decode(row.done.revision, &bytes), Some(row));
+        }
+    }
+
+    #[test]
+    fn any_changed_bit_and_any_cut_is_noticed() {
+        for row in rows() {
+            let bytes = encode(&row.done, row.previous).unwrap();
+            assert_eq!(decode(row.done.revision + 1, &bytes), None);
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(decode(row.done.revision, &damaged), None, "bit {bit}");
+            }
+            for length in 0..bytes.len() {
+                assert_eq!(decode(row.done.revision, &bytes[..length]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_too_long_to_be_written_is_refused() {
+        let [Row { done, .. }, _] = rows();
+        let long = Done { key: format!("/{}", "a".repeat(70_000)).into(), ..done };
+        assert_eq!(encode(&long, 0), None);
+    }
+}

@@ -1,0 +1,231 @@
+//! The thread that writes: takes what waits in the queue, makes one transaction of it, answers.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::backend::{Batch, Decision, Done, Feed, Unavailable};
+use crate::error::OpenError;
+use crate::record::{Change, Write};
+
+use super::Shared;
+use super::disk::Medium;
+use super::log::{Changes, Log, Replaced, remember};
+use super::row;
+
+/// The most writes in one transaction.
+const BATCH: usize = 512;
+/// The most bytes in one transaction, give or take one write.
+const BATCH_BYTES: usize = 8 << 20;
+/// How many replaced rows a transaction removes beside its writes: more than writes can replace, so that it keeps up.
+const REMOVE_BESIDE: usize = 64;
+/// How many it removes when there is nothing else to do.
+const REMOVE_IDLE: usize = 1024;
+
+/// What the thread is asked to do.
+pub(super) enum Job {
+    Commit {
+        write: Write,
+        answer: Answer,
+    },
+    /// See whether there is something to compact, or to recover.
+    Compact,
+}
+
+type Answer = oneshot::Sender<Result<Decision, Unavailable>>;
+
+pub(super) struct Writer {
+    medium: Medium,
+    feed: Feed,
+    shared: Arc<Shared>,
+    /// The compacted revision that is in the file.
+    compacted: u64,
+    /// Rows to be removed by and by, in the order of the revisions that replaced them.
+    trail: VecDeque<Replaced>,
+    /// The file must be reopened before it is used again.
+    is_broken: bool,
+}
+
+impl Writer {
+    pub(super) fn open(mut medium: Medium, feed: Feed, shared: Arc<Shared>) -> Result<Writer, OpenError> {
+        medium.hold()?;
+        let log = Log::open(&mut medium)?;
+        let (compacted, trail) = log.load(&feed, &medium.path())?;
+        *shared.log.write().unwrap_or_else(PoisonError::into_inner) = Some(log);
+        shared.compact.store(compacted, Ordering::Relaxed);
+        Ok(Writer { medium, feed, shared, compacted, trail, is_broken: false })
+    }
+
+    /// Works until nobody can ask for more, then closes the file.
+    pub(super) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(first) = jobs.blocking_recv() {
+            let mut batch = Vec::new();
+            let mut bytes = 0_usize;
+            let mut next = Some(first);
+            while let Some(job) = next {
+                if let Job::Commit { write, answer } = job {
+                    if let Change::Put(record) = &write.change {
+                        bytes = bytes.saturating_add(record.size());
+                    }
+                    batch.push((write, answer));
+                }
+                let is_full = batch.len() >= BATCH || bytes >= BATCH_BYTES;
+                next = if is_full { None } else { jobs.try_recv().ok() };
+            }
+            if self.is_broken {
+                self.recover();
+            }
+            if !batch.is_empty() {
+                self.commit(batch);
+            }
+            while jobs.is_empty() && self.compact() {}
+        }
+        self.close();
+    }
+
+    /// Decides the writes, makes the accepted ones durable, and only then lets anyone know.
+    fn commit(&mut self, batch: Vec<(Write, Answer)>) {
+        let mut decided = Batch::new(&self.feed);
+        let mut answers = Vec::with_capacity(batch.len());
+        let mut accepted = Vec::new();
+        let mut replaced = VecDeque::new();
+        let mut changes = Changes::default();
+        for (write, answer) in batch {
+            let Some((done, current)) = decided.decide(write) else {
+                answers.push((answer, None));
+                continue;
+            };
+            let previous = current.map(|version| version.revision);
+            let Some(row) = row::encode(&done, previous.unwrap_or(0)) else {
+                // INVARIANT: limits keep keys and facts far below what a row can hold. Should one get here, the
+                // revisions decided after it would leave a gap, so the whole batch is given up.
+                drop(answers);
+                return;
+            };
+            remember(&mut replaced, &done, previous);
+            changes.append.push((done.revision, row));
+            answers.push((answer, Some(accepted.len())));
+            accepted.push(done);
+        }
+        let at = decided.revision();
+        if !accepted.is_empty() {
+            let removed = self.plan(&mut changes, REMOVE_BESIDE.max(2 * accepted.len()));
+            if let Err(Unavailable(reason)) = self.write(&changes) {
+                for (answer, _) in answers {
+                    let _ = answer.send(Err(Unavailable(reason.clone())));
+                }
+                return;
+            }
+            self.settle(&changes, removed);
+            self.trail.extend(replaced);
+        }
+        self.answer(accepted, answers, at);
+    }
+
+    fn answer(&self, accepted: Vec<Done>, answers: Vec<(Answer, Option<usize>)>, at: u64) {
+        let applied = self.feed.apply(accepted);
+        for (answer, place) in answers {
+            let decision = match place {
+                None => Ok(Decision::Refused { at }),
+                Some(place) => match applied.events().get(place).cloned().flatten() {
+                    Some(event) => Ok(Decision::Committed(event)),
+                    None => Err(Unavailable("the change was not taken".to_owned())),
+                },
+            };
+            // Whoever asked may have gone away.
+            let _ = answer.send(decision);
+        }
+    }
+
+    /// Removes rows that are no longer needed. Says whether there was anything to do.
+    fn compact(&mut self) -> bool {
+        let mut changes = Changes::default();
+        let removed = self.plan(&mut changes, REMOVE_IDLE);
+        if self.is_broken || (removed == 0 && changes.compacted.is_none()) {
+            return false;
+        }
+        if self.write(&changes).is_err() {
+            return false;
+        }
+        self.settle(&changes, removed);
+        true
+    }
+
+    /// Adds to a transaction what compaction wants removed, at most `limit` rows; says how many.
+    fn plan(&self, changes: &mut Changes, limit: usize) -> usize {
+        let compact = self.shared.compact.load(Ordering::Relaxed);
+        changes.compacted = Some(compact).filter(|compact| *compact > self.compacted);
+        changes.remove =
+            self.trail.iter().take_while(|old| old.at <= compact).take(limit).map(|old| old.row).collect();
+        changes.remove.len()
+    }
+
+    /// Takes note of what a transaction has removed.
+    fn settle(&mut self, changes: &Changes, removed: usize) {
+        self.compacted = changes.compacted.unwrap_or(self.compacted);
+        self.trail.drain(..removed);
+        if self.trail.is_empty() {
+            self.trail.shrink_to_fit();
+        }
+    }
+
+    fn write(&mut self, changes: &Changes) -> Result<(), Unavailable> {
+        let log = self.shared.log.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(log) = log.as_ref() else {
+            return Err(self.trouble().unwrap_or_else(super::closed));
+        };
+        let result = log.commit(changes);
+        if let Err(fault) = result {
+            self.is_broken = true;
+            tracing::error!(reason = %fault.message, "the store cannot write");
+            self.set_trouble(Some(fault.message.clone()));
+            return Err(Unavailable(fault.message));
+        }
+        Ok(())
+    }
+
+    /// Reopens the file after a fault and brings it back to what has been acknowledged.
+    fn recover(&mut self) {
+        self.close();
+        match self.reopen() {
+            Ok(log) => {
+                *self.shared.log.write().unwrap_or_else(PoisonError::into_inner) = Some(log);
+                self.is_broken = false;
+                self.set_trouble(None);
+                tracing::info!("the store can write again");
+            }
+            Err(reason) => self.set_trouble(Some(reason)),
+        }
+    }
+
+    fn reopen(&mut self) -> Result<Log, String> {
+        let log = Log::open(&mut self.medium).map_err(|error| error.to_string())?;
+        let revision = self.feed.revision();
+        let left = log.cut(revision).map_err(|fault| fault.message)?;
+        // After a failed sync the system may take pages for written that are not, and then what was acknowledged is
+        // safe in memory only.
+        let is_whole = left.max(self.compacted).max(1) == revision;
+        if self.medium.has_sync_failed() || !is_whole {
+            tracing::warn!(is_whole, "writing the whole store anew after an I/O error");
+            log.rewrite(&self.feed.live(), revision).map_err(|fault| fault.message)?;
+            self.medium.forgive();
+            self.trail.clear();
+            self.compacted = revision;
+        }
+        Ok(log)
+    }
+
+    fn close(&self) {
+        *self.shared.log.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn trouble(&self) -> Option<Unavailable> {
+        self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone().map(Unavailable)
+    }
+
+    fn set_trouble(&self, trouble: Option<String>) {
+        *self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+}

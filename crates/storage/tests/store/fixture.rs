@@ -1,0 +1,110 @@
+//! What the tests share: keys, records, and how to open a store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use storage::{
+    Change, Clock, CommitError, Committed, Event, Expect, Kind, List, ListAt, Options, ReadError, Record,
+    Store, Write,
+};
+
+pub(crate) fn key(name: &str) -> Arc<str> {
+    format!("/registry/core/things/{name}").into()
+}
+
+/// `{"v":"VALUE","r":"REVISION"}`
+pub(crate) fn record(value: &str) -> Record {
+    let body = format!(r#"{{"v":"{value}","r":""}}"#);
+    Record {
+        revision_at: u32::try_from(body.len() - 2).unwrap(),
+        body: body.into(),
+        facts: value.to_owned().into(),
+    }
+}
+
+pub(crate) fn body(value: &str, revision: u64) -> String {
+    format!(r#"{{"v":"{value}","r":"{revision}"}}"#)
+}
+
+pub(crate) fn put(key: &str, expect: Expect, value: &str) -> Write {
+    Write { key: key.into(), expect, change: Change::Put(record(value)) }
+}
+
+pub(crate) fn delete(key: &str, expect: Expect) -> Write {
+    Write { key: key.into(), expect, change: Change::Delete }
+}
+
+pub(crate) async fn create(store: &Store, name: &str, value: &str) -> u64 {
+    store.commit(put(&key(name), Expect::Absent, value)).await.unwrap().revision
+}
+
+pub(crate) async fn update(store: &Store, name: &str, value: &str) -> u64 {
+    store.commit(put(&key(name), Expect::Any, value)).await.unwrap().revision
+}
+
+pub(crate) async fn remove(store: &Store, name: &str) -> u64 {
+    store.commit(delete(&key(name), Expect::Any)).await.unwrap().revision
+}
+
+/// The state of everything in `scope` at `revision`, as `name=value` pairs.
+pub(crate) async fn at(store: &Store, scope: &str, revision: u64) -> Result<Vec<String>, ReadError> {
+    let page = store.list(List { at: ListAt::Exact(revision), ..List::all(scope) }).await?;
+    assert_eq!(page.revision, revision);
+    Ok(page.entries.iter().map(|entry| show(&entry.key, &entry.facts)).collect())
+}
+
+pub(crate) async fn now(store: &Store, scope: &str) -> Vec<String> {
+    let page = store.list(List::all(scope)).await.unwrap();
+    page.entries.iter().map(|entry| show(&entry.key, &entry.facts)).collect()
+}
+
+pub(crate) fn show(key: &str, facts: &[u8]) -> String {
+    let name = key.strip_prefix("/registry/core/things/").unwrap_or(key);
+    format!("{name}={}", String::from_utf8_lossy(facts))
+}
+
+pub(crate) fn describe(event: &Event) -> String {
+    let sign = match event.kind {
+        Kind::Created => '+',
+        Kind::Modified => '~',
+        Kind::Deleted => '-',
+    };
+    format!("{sign}{}@{}", show(&event.entry.key, &event.entry.facts), event.revision)
+}
+
+pub(crate) fn conflict(result: Result<Committed, CommitError>) -> Option<u64> {
+    match result {
+        Err(CommitError::Conflict { current }) => current.map(|entry| entry.revision),
+        other => panic!("no conflict: {other:?}"),
+    }
+}
+
+/// A clock that a test moves.
+#[derive(Clone, Default)]
+pub(crate) struct Time(Arc<AtomicU64>);
+
+impl Time {
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        let time = self.0.clone();
+        let clock = Clock::new(move || Duration::from_secs(time.load(Ordering::SeqCst)));
+        Options { clock, ..Options::default() }
+    }
+}
+
+/// Random numbers that a seed decides.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides.max(1)
+    }
+}

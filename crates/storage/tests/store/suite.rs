@@ -1,0 +1,489 @@
+//! What every backend must do. A new backend adds one line at the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use storage::{
+    Backend, Change, CommitError, Expect, Kind, List, ListAt, Memory, Options, ReadError, Record, Store,
+    WatchError, WatchFrom, Write,
+};
+
+use crate::fixture::{
+    Time, at, body, conflict, create, delete, describe, key, now, put, record, remove, update,
+};
+
+const ALL: &str = "/registry/core/things/";
+
+async fn open(backend: impl Backend) -> Store {
+    Store::open(backend, Options::default()).await.unwrap()
+}
+
+async fn an_empty_store_is_at_revision_1_and_the_first_write_gets_2(backend: impl Backend) {
+    let store = open(backend).await;
+    assert_eq!(store.revision(), 1);
+    let page = store.list(List::all(ALL)).await.unwrap();
+    assert!(page.entries.is_empty() && page.more.is_none());
+    assert_eq!(page.revision, 1);
+    assert_eq!(create(&store, "a", "1").await, 2);
+    assert_eq!(store.revision(), 2);
+    assert_eq!(at(&store, ALL, 1).await.unwrap(), [""; 0]);
+}
+
+async fn a_write_happens_only_in_the_expected_state(backend: impl Backend) {
+    let store = open(backend).await;
+    let a = key("a");
+    assert_eq!(conflict(store.commit(put(&a, Expect::Revision(1), "x")).await), None);
+    let first = create(&store, "a", "1").await;
+    assert_eq!(conflict(store.commit(put(&a, Expect::Absent, "x")).await), Some(first));
+    let second = store.commit(put(&a, Expect::Revision(first), "2")).await.unwrap().revision;
+    assert_eq!(conflict(store.commit(put(&a, Expect::Revision(first), "x")).await), Some(second));
+    assert_eq!(conflict(store.commit(delete(&a, Expect::Revision(first))).await), Some(second));
+    assert_eq!(conflict(store.commit(delete(&a, Expect::Absent)).await), Some(second));
+    let entry = store.get(&a).unwrap();
+    assert_eq!((entry.created, entry.revision), (first, second));
+    store.commit(delete(&a, Expect::Revision(second))).await.unwrap();
+    assert_eq!(conflict(store.commit(delete(&a, Expect::Any)).await), None);
+    assert_eq!(conflict(store.commit(put(&a, Expect::Revision(second), "x")).await), None);
+    let again = store.commit(put(&a, Expect::Any, "3")).await.unwrap();
+    assert_eq!(again.entry.created, again.revision);
+    // Refused writes take no revision.
+    assert_eq!(again.revision, 5);
+}
+
+async fn entries_carry_their_revision_and_deletions_theirs(backend: impl Backend) {
+    let store = open(backend).await;
+    let created = store.commit(put(&key("a"), Expect::Absent, "1")).await.unwrap();
+    assert_eq!(created.entry.body, body("1", 2));
+    assert_eq!(created.entry.facts, "1");
+    assert_eq!(created.event.kind, Kind::Created);
+    assert_eq!(store.get(&key("a")).unwrap(), created.entry);
+    let deleted = store.commit(delete(&key("a"), Expect::Any)).await.unwrap();
+    assert_eq!(deleted.revision, 3);
+    assert_eq!(deleted.entry.body, body("1", 3));
+    assert_eq!(deleted.event.previous.as_deref(), Some(&*created.entry));
+    assert!(store.get(&key("a")).is_none());
+    assert_eq!(deleted.entry.record(), record("1"));
+}
+
+async fn lists_are_ordered_bounded_and_confined_to_their_scope(backend: impl Backend) {
+    let store = open(backend).await;
+    for name in ["ns1/b", "ns1/a", "ns2/a", "ns10/a", "ns1/c"] {
+        create(&store, name, "1").await;
+    }
+    store.commit(put("/registry/core/thingsandmore/x", Expect::Absent, "1")).await.unwrap();
+    store.commit(put("/registry/apps/things/x", Expect::Absent, "1")).await.unwrap();
+    assert_eq!(now(&store, ALL).await, ["ns1/a=1", "ns1/b=1", "ns1/c=1", "ns10/a=1", "ns2/a=1"]);
+    assert_eq!(now(&store, &format!("{ALL}ns1/")).await, ["ns1/a=1", "ns1/b=1", "ns1/c=1"]);
+    assert_eq!(now(&store, &key("ns1/b")).await, ["ns1/b=1"]);
+    assert_eq!(now(&store, "/registry/core/none/").await, [""; 0]);
+    assert_eq!(now(&store, "/registry/").await.len(), 7);
+    assert_eq!((store.count(ALL), store.count("/"), store.count(&key("ns1/b"))), (5, 7, 1));
+    let counts = store.counts();
+    assert!(
+        counts.contains(&(ALL.to_owned(), 5)) && counts.contains(&("/registry/apps/things/".to_owned(), 1))
+    );
+    let mut seen = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.list(List { limit: 2, after: after.as_deref(), ..List::all(ALL) }).await.unwrap();
+        seen.extend(page.entries.iter().map(|entry| entry.key.to_string()));
+        assert_eq!(page.remaining as usize, 5 - seen.len());
+        assert_eq!(page.more.is_some(), page.remaining > 0);
+        let Some(more) = page.more else { break };
+        after = Some(more);
+    }
+    assert_eq!(seen.len(), 5);
+    assert!(seen.is_sorted());
+}
+
+async fn a_list_at_a_revision_shows_what_was_there(backend: impl Backend) {
+    let store = open(backend).await;
+    let mut states = vec![(1, Vec::new())];
+    for step in ["+a", "+c", "~a", "+b", "-c", "~b", "-a", "+c", "~c", "-b", "+a"] {
+        let (action, name) = step.split_at(1);
+        let value = states.len().to_string();
+        let revision = match action {
+            "+" => create(&store, name, &value).await,
+            "~" => update(&store, name, &value).await,
+            _ => remove(&store, name).await,
+        };
+        create(&store, &format!("elsewhere/{revision}"), "x").await;
+        states.push((
+            revision,
+            now(&store, ALL).await.into_iter().filter(|item| !item.contains('/')).collect(),
+        ));
+    }
+    for (revision, state) in states {
+        let mut found = at(&store, ALL, revision).await.unwrap();
+        found.retain(|item| !item.contains('/'));
+        assert_eq!(found, state, "at {revision}");
+        for (name, scope) in [("a", key("a")), ("b", key("b"))] {
+            let expected: Vec<_> = state.iter().filter(|item| item.starts_with(name)).cloned().collect();
+            assert_eq!(at(&store, &scope, revision).await.unwrap(), expected);
+        }
+    }
+}
+
+async fn paging_is_consistent_while_others_write(backend: impl Backend) {
+    let store = open(backend).await;
+    for number in 0..100 {
+        create(&store, &format!("{number:03}"), "old").await;
+    }
+    let first = store.list(List { limit: 7, ..List::all(ALL) }).await.unwrap();
+    let mut seen: Vec<_> = first.entries.iter().cloned().collect();
+    let mut more = first.more;
+    let mut number = 0;
+    while let Some(after) = more {
+        update(&store, &format!("{:03}", 99 - number), "new").await;
+        remove(&store, &format!("{:03}", 50 - number)).await;
+        create(&store, &format!("{:03}b", number * 7), "new").await;
+        number += 1;
+        let at = ListAt::Exact(first.revision);
+        let page = store.list(List { at, after: Some(&after), limit: 7, ..List::all(ALL) }).await.unwrap();
+        assert_eq!(
+            (page.revision, page.remaining as usize),
+            (first.revision, 100 - seen.len() - page.entries.len())
+        );
+        seen.extend(page.entries.iter().cloned());
+        more = page.more;
+    }
+    assert_eq!(seen.len(), 100);
+    assert!(seen.is_sorted_by(|a, b| a.key < b.key) && seen.iter().all(|entry| entry.facts == "old"));
+}
+
+async fn compacted_and_future_revisions_are_refused(backend: impl Backend) {
+    let store = open(backend).await;
+    for value in ["1", "2", "3", "4"] {
+        update(&store, "a", value).await;
+    }
+    assert_eq!(at(&store, ALL, 6).await, Err(ReadError::Future { current: 5 }));
+    assert!(matches!(store.watch(ALL, WatchFrom::Revision(6)), Err(WatchError::Future { current: 5 })));
+    assert_eq!(at(&store, ALL, 3).await.unwrap(), ["a=2"]);
+    store.compact(4);
+    assert_eq!(at(&store, ALL, 3).await, Err(ReadError::Compacted { oldest: 4 }));
+    assert!(matches!(store.watch(ALL, WatchFrom::Revision(3)), Err(WatchError::Compacted { oldest: 4 })));
+    assert_eq!(at(&store, ALL, 4).await.unwrap(), ["a=3"]);
+    let mut watch = store.watch(ALL, WatchFrom::Revision(4)).unwrap();
+    assert_eq!(describe(&watch.next().await.unwrap()), "~a=4@5");
+    // What is to come cannot be compacted.
+    store.compact(1000);
+    assert_eq!(at(&store, ALL, 5).await.unwrap(), ["a=4"]);
+    assert_eq!(update(&store, "a", "5").await, 6);
+}
+
+async fn old_revisions_go_with_time(backend: impl Backend) {
+    let time = Time::default();
+    let store = Store::open(backend, time.options()).await.unwrap();
+    create(&store, "a", "1").await;
+    time.pass(200);
+    let middle = update(&store, "a", "2").await;
+    time.pass(200);
+    update(&store, "a", "3").await;
+    // What was replaced 200 seconds ago is still there, what was replaced 400 seconds ago is not.
+    assert_eq!(at(&store, ALL, middle).await.unwrap(), ["a=2"]);
+    time.pass(200);
+    update(&store, "a", "4").await;
+    assert!(matches!(at(&store, ALL, 2).await, Err(ReadError::Compacted { .. })));
+    assert_eq!(now(&store, ALL).await, ["a=4"]);
+}
+
+async fn old_revisions_go_with_their_number(backend: impl Backend) {
+    let options = Options { retain_revisions: 32, ..Options::default() };
+    let store = Store::open(backend, options).await.unwrap();
+    for number in 0..200 {
+        update(&store, &format!("{}", number % 3), &number.to_string()).await;
+    }
+    assert!(matches!(at(&store, ALL, 201 - 60).await, Err(ReadError::Compacted { .. })));
+    assert_eq!(at(&store, ALL, 201 - 30).await.unwrap().len(), 3);
+}
+
+async fn a_watch_tells_what_its_scope_covers(backend: impl Backend) {
+    let store = open(backend).await;
+    create(&store, "ns1/a", "1").await;
+    let mut all = store.watch(ALL, WatchFrom::Now).unwrap();
+    let mut past = store.watch(ALL, WatchFrom::Revision(1)).unwrap();
+    let mut namespace = store.watch("/registry/core/things/ns1/", WatchFrom::Now).unwrap();
+    let mut single = store.watch(&key("ns1/a"), WatchFrom::Now).unwrap();
+    let mut other = store.watch("/registry/apps/things/", WatchFrom::Now).unwrap();
+    assert_eq!(store.watches(), 5);
+    update(&store, "ns1/a", "2").await;
+    create(&store, "ns1/ab", "3").await;
+    create(&store, "ns10/a", "4").await;
+    remove(&store, "ns1/a").await;
+    let mut told = async |watch: &mut storage::Watch, count: usize| {
+        let mut told = Vec::new();
+        for _ in 0..count {
+            told.push(describe(&watch.next().await.unwrap()));
+        }
+        assert!(watch.try_next().unwrap().is_none());
+        told
+    };
+    let changes = ["~ns1/a=2@3", "+ns1/ab=3@4", "+ns10/a=4@5", "-ns1/a=2@6"];
+    assert_eq!(told(&mut all, 4).await, changes);
+    assert_eq!(told(&mut past, 5).await, [&["+ns1/a=1@2"], &changes[..]].concat());
+    assert_eq!(told(&mut namespace, 3).await, [changes[0], changes[1], changes[3]]);
+    assert_eq!(told(&mut single, 2).await, [changes[0], changes[3]]);
+    assert!(other.try_next().unwrap().is_none());
+    drop((all, past, namespace, single, other));
+    assert_eq!(store.watches(), 0);
+}
+
+async fn events_are_shared_and_know_what_was_before(backend: impl Backend) {
+    let store = open(backend).await;
+    let mut one = store.watch(ALL, WatchFrom::Now).unwrap();
+    let mut two = store.watch(ALL, WatchFrom::Now).unwrap();
+    create(&store, "a", "1").await;
+    update(&store, "a", "2").await;
+    remove(&store, "a").await;
+    let mut before = None;
+    for _ in 0..3 {
+        let event = one.next().await.unwrap();
+        assert!(Arc::ptr_eq(&event, &two.next().await.unwrap()));
+        assert_eq!(event.previous.as_ref().map(|entry| entry.revision), before);
+        assert_eq!(event.entry.revision, event.revision);
+        assert_eq!(event.entry.created, 2);
+        before = Some(event.revision);
+    }
+}
+
+async fn all_watchers_see_one_order(backend: impl Backend) {
+    let store = open(backend).await;
+    let mut watches: Vec<_> = (0..3).map(|_| store.watch(ALL, WatchFrom::Now).unwrap()).collect();
+    let mut narrow = store.watch("/registry/core/things/3/", WatchFrom::Now).unwrap();
+    let writers: Vec<_> = (0..8)
+        .map(|writer| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for number in 0..50 {
+                    update(&store, &format!("{writer}/{}", number % 5), &number.to_string()).await;
+                }
+            })
+        })
+        .collect();
+    let mut orders = Vec::new();
+    for watch in &mut watches {
+        let mut order = Vec::new();
+        for _ in 0..400 {
+            order.push(watch.next().await.unwrap().revision);
+        }
+        orders.push(order);
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert!(orders.iter().all(|order| *order == orders[0]));
+    assert_eq!(orders[0], (2..=401).collect::<Vec<_>>());
+    let mut last = 0;
+    for number in 0..50 {
+        let event = narrow.next().await.unwrap();
+        assert!(event.revision > last);
+        assert_eq!(event.entry.facts, number.to_string());
+        last = event.revision;
+    }
+}
+
+async fn a_slow_watcher_is_ended_and_the_others_are_not(backend: impl Backend) {
+    let options = Options { history_events: 100, ..Options::default() };
+    let store = Store::open(backend, options).await.unwrap();
+    let mut slow = store.watch(ALL, WatchFrom::Now).unwrap();
+    let mut elsewhere = store.watch("/registry/core/others/", WatchFrom::Now).unwrap();
+    let mut fast = store.watch(ALL, WatchFrom::Now).unwrap();
+    for number in 0..300 {
+        update(&store, "a", &number.to_string()).await;
+        assert_eq!(fast.next().await.unwrap().entry.facts, number.to_string());
+    }
+    assert_eq!(slow.next().await.unwrap_err(), WatchError::Lagged);
+    assert_eq!(slow.try_next().unwrap_err(), WatchError::Lagged);
+    // Nothing happened here that could have been missed.
+    store.commit(put("/registry/core/others/a", Expect::Absent, "1")).await.unwrap();
+    assert_eq!(elsewhere.next().await.unwrap().entry.facts, "1");
+}
+
+async fn history_is_bounded_by_bytes_too(backend: impl Backend) {
+    let options = Options { history_bytes: 100_000, ..Options::default() };
+    let store = Store::open(backend, options).await.unwrap();
+    let mut slow = store.watch(ALL, WatchFrom::Now).unwrap();
+    for _ in 0..20 {
+        update(&store, "a", &"x".repeat(10_000)).await;
+    }
+    assert_eq!(slow.next().await.unwrap_err(), WatchError::Lagged);
+}
+
+async fn a_watch_knows_how_far_it_is(backend: impl Backend) {
+    let store = open(backend).await;
+    let mut watch = store.watch("/registry/core/things/mine/", WatchFrom::Now).unwrap();
+    assert!(watch.try_next().unwrap().is_none());
+    assert_eq!(watch.progress(), 1);
+    let other = create(&store, "other/a", "1").await;
+    store.reached(other).await;
+    assert_eq!(watch.progress(), other);
+    let mine = create(&store, "mine/a", "1").await;
+    store.reached(mine).await;
+    assert_eq!(watch.progress(), 1.max(watch.progress().min(other)), "not past an event it has not told");
+    assert_eq!(watch.next().await.unwrap().revision, mine);
+    let later = update(&store, "other/a", "2").await;
+    store.reached(later).await;
+    assert!(watch.try_next().unwrap().is_none());
+    assert_eq!(watch.progress(), later);
+}
+
+async fn a_list_and_its_watch_leave_nothing_out(backend: impl Backend) {
+    let store = open(backend).await;
+    let writer = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for number in 0..300 {
+                update(&store, &format!("{}", number % 7), &number.to_string()).await;
+            }
+        }
+    });
+    for _ in 0..20 {
+        let (page, mut watch) = store.list_and_watch(ALL);
+        let mut revision = page.revision;
+        for _ in 0..5 {
+            if store.revision() >= 301 {
+                break;
+            }
+            let event = watch.next().await.unwrap();
+            assert_eq!(event.revision, revision + 1);
+            revision += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    writer.await.unwrap();
+    assert_eq!(store.revision(), 301);
+}
+
+async fn concurrent_increments_are_all_counted(backend: impl Backend) {
+    let store = open(backend).await;
+    create(&store, "counter", "0").await;
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for _ in 0..25 {
+                    loop {
+                        let entry = store.get(&key("counter")).unwrap();
+                        let value: u64 = std::str::from_utf8(&entry.facts).unwrap().parse().unwrap();
+                        let write =
+                            put(&key("counter"), Expect::Revision(entry.revision), &(value + 1).to_string());
+                        match store.commit(write).await {
+                            Ok(_) => break,
+                            Err(CommitError::Conflict { current: Some(_) }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(store.get(&key("counter")).unwrap().facts, "200");
+    assert_eq!(store.revision(), 202);
+}
+
+async fn limits_are_kept(backend: impl Backend) {
+    let options = Options { max_key: 40, max_record: 100, ..Options::default() };
+    let store = Store::open(backend, options).await.unwrap();
+    let fits = Record { body: vec![b'x'; 90].into(), revision_at: 90, facts: vec![b'f'; 10].into() };
+    let write = |key: &str, record: Record| Write {
+        key: key.into(),
+        expect: Expect::Any,
+        change: Change::Put(record),
+    };
+    let long = format!("/r/g/t/{}", "k".repeat(33));
+    store.commit(write(&long, fits.clone())).await.unwrap();
+    let refused = store.commit(write(&format!("{long}k"), fits.clone())).await;
+    assert!(matches!(refused, Err(CommitError::TooLarge { what: "key", size: 41, limit: 40 })));
+    let large = Record { facts: vec![b'f'; 11].into(), ..fits.clone() };
+    let refused = store.commit(write("/r/g/t/a", large)).await;
+    assert!(matches!(refused, Err(CommitError::TooLarge { what: "record", size: 101, limit: 100 })));
+    let outside = Record { revision_at: 91, ..fits.clone() };
+    assert!(matches!(store.commit(write("/r/g/t/a", outside)).await, Err(CommitError::Invalid(_))));
+    for wrong in ["", "a", "/r/g/t/", "/r//t", "/r/g/t/\n"] {
+        let refused = store.commit(write(wrong, fits.clone())).await;
+        assert!(matches!(refused, Err(CommitError::Invalid(_))), "{wrong:?}");
+    }
+    assert_eq!(store.revision(), 2);
+}
+
+async fn a_closed_store_refuses_writes_and_ends_watches(backend: impl Backend) {
+    let store = open(backend).await;
+    let mut watch = store.watch(ALL, WatchFrom::Now).unwrap();
+    create(&store, "a", "1").await;
+    assert!(store.health().is_ok());
+    store.close().await;
+    assert_eq!(watch.next().await.unwrap().entry.facts, "1");
+    assert_eq!(watch.next().await.unwrap_err(), WatchError::Closed);
+    let refused = store.commit(put(&key("b"), Expect::Any, "1")).await;
+    assert!(matches!(refused, Err(CommitError::Unavailable(_))));
+    assert_eq!(store.get(&key("a")).unwrap().facts, "1");
+}
+
+async fn a_watch_wakes_from_waiting(backend: impl Backend) {
+    let store = open(backend).await;
+    let mut watch = store.watch(ALL, WatchFrom::Now).unwrap();
+    let waiting = tokio::spawn(async move { watch.next().await.unwrap().revision });
+    tokio::task::yield_now().await;
+    create(&store, "a", "1").await;
+    let told = tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
+    assert_eq!(told, 2);
+    assert_eq!(store.fresh().await, Ok(2));
+}
+
+/// Runs the suite for one backend: the second argument gives what must outlive the store, and the backend.
+macro_rules! suite {
+    ($name:ident, $make:expr, $($case:ident),* $(,)?) => {
+        mod $name {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let (_kept, backend) = $make;
+                    super::$case(backend).await;
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! every_backend {
+    ($($name:ident: $make:expr;)*) => {
+        $(suite!(
+            $name, $make,
+            an_empty_store_is_at_revision_1_and_the_first_write_gets_2,
+            a_write_happens_only_in_the_expected_state,
+            entries_carry_their_revision_and_deletions_theirs,
+            lists_are_ordered_bounded_and_confined_to_their_scope,
+            a_list_at_a_revision_shows_what_was_there,
+            paging_is_consistent_while_others_write,
+            compacted_and_future_revisions_are_refused,
+            old_revisions_go_with_time,
+            old_revisions_go_with_their_number,
+            a_watch_tells_what_its_scope_covers,
+            events_are_shared_and_know_what_was_before,
+            all_watchers_see_one_order,
+            a_slow_watcher_is_ended_and_the_others_are_not,
+            history_is_bounded_by_bytes_too,
+            a_watch_knows_how_far_it_is,
+            a_list_and_its_watch_leave_nothing_out,
+            concurrent_increments_are_all_counted,
+            limits_are_kept,
+            a_closed_store_refuses_writes_and_ends_watches,
+            a_watch_wakes_from_waiting,
+        );)*
+    };
+}
+
+fn embedded() -> (tempfile::TempDir, storage::Embedded) {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = storage::Embedded::at(folder.path().join("store"));
+    (folder, backend)
+}
+
+every_backend! {
+    memory: ((), Memory::new());
+    embedded: embedded();
+}
