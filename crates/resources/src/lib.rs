@@ -3,4 +3,6 @@
 pub mod defaults;
 pub mod validation;
 
+pub mod discovery;
 pub mod schema;
+pub mod table;

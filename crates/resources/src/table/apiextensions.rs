@@ -1,0 +1,17 @@
+//! `apiextensions.k8s.io`.
+
+use super::{Generation, Resource, Storage, Subresource};
+
+pub(super) const RESOURCES: &[Resource] = &[Resource {
+    group: "apiextensions.k8s.io",
+    kind: "CustomResourceDefinition",
+    plural: "customresourcedefinitions",
+    singular: "customresourcedefinition",
+    short_names: &["crd", "crds"],
+    categories: &["api-extensions"],
+    storage: Storage::Own("v1beta1"),
+    subresources: &[Subresource::status("CustomResourceDefinition")],
+    generation: Generation::Fields(&["spec"]),
+    unconditional_update: false,
+    ..Resource::CLUSTER
+}];

@@ -1,0 +1,17 @@
+//! `autoscaling`. (`Scale` is here too, but only as a subresource of others.)
+
+use super::{Generation, Resource, Storage, Subresource, Version};
+
+pub(super) const RESOURCES: &[Resource] = &[Resource {
+    group: "autoscaling",
+    versions: &[Version::new("v2"), Version::new("v1")],
+    kind: "HorizontalPodAutoscaler",
+    plural: "horizontalpodautoscalers",
+    singular: "horizontalpodautoscaler",
+    short_names: &["hpa"],
+    categories: &["all"],
+    subresources: &[Subresource::status("HorizontalPodAutoscaler")],
+    storage: Storage::Own("v2"),
+    generation: Generation::Fields(&["spec"]),
+    ..Resource::NAMESPACED
+}];

@@ -1,0 +1,33 @@
+//! `batch`.
+
+use super::{Field, Fields, Generation, Resource, Subresource};
+
+pub(super) const RESOURCES: &[Resource] = &[
+    Resource {
+        kind: "CronJob",
+        plural: "cronjobs",
+        singular: "cronjob",
+        short_names: &["cj"],
+        subresources: &[Subresource::status("CronJob")],
+        ..WORKLOAD
+    },
+    Resource {
+        kind: "Job",
+        plural: "jobs",
+        singular: "job",
+        subresources: &[Subresource::status("Job")],
+        fields: Fields::These(&[
+            Field::NAME,
+            Field::NAMESPACE,
+            Field { default: "0", ..Field::new("status.successful", &[&["status", "succeeded"]]) },
+        ]),
+        ..WORKLOAD
+    },
+];
+
+const WORKLOAD: Resource = Resource {
+    group: "batch",
+    categories: &["all"],
+    generation: Generation::Fields(&["spec"]),
+    ..Resource::NAMESPACED
+};

@@ -1,0 +1,48 @@
+//! `certificates.k8s.io`.
+
+use super::{Field, Fields, NameRule, Resource, Scope, Storage, Subresource, verbs};
+
+pub(super) const RESOURCES: &[Resource] = &[
+    Resource {
+        kind: "CertificateSigningRequest",
+        plural: "certificatesigningrequests",
+        singular: "certificatesigningrequest",
+        short_names: &["csr"],
+        subresources: &[
+            Subresource::new("approval", "CertificateSigningRequest", verbs::GET_PATCH_UPDATE),
+            Subresource::status("CertificateSigningRequest"),
+        ],
+        fields: Fields::These(&[Field::NAME, SIGNER]),
+        name: NameRule::Any,
+        ..CLUSTER
+    },
+    Resource {
+        kind: "ClusterTrustBundle",
+        plural: "clustertrustbundles",
+        singular: "clustertrustbundle",
+        storage: Storage::Own("v1beta1"),
+        fields: Fields::These(&[Field::NAME, SIGNER]),
+        unconditional_update: false,
+        name: NameRule::ClusterTrustBundle,
+        ..CLUSTER
+    },
+    Resource {
+        kind: "PodCertificateRequest",
+        plural: "podcertificaterequests",
+        singular: "podcertificaterequest",
+        scope: Scope::Namespaced,
+        storage: Storage::Own("v1beta1"),
+        subresources: &[Subresource::status("PodCertificateRequest")],
+        fields: Fields::These(&[
+            Field::NAME,
+            SIGNER,
+            Field::new("spec.podName", &[&["spec", "podName"]]),
+            Field::new("spec.nodeName", &[&["spec", "nodeName"]]),
+        ]),
+        unconditional_update: false,
+        ..CLUSTER
+    },
+];
+
+const CLUSTER: Resource = Resource { group: "certificates.k8s.io", ..Resource::CLUSTER };
+const SIGNER: Field = Field::new("spec.signerName", &[&["spec", "signerName"]]);

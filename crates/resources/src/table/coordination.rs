@@ -1,0 +1,13 @@
+//! `coordination.k8s.io`.
+
+use super::Resource;
+
+pub(super) const RESOURCES: &[Resource] = &[Resource {
+    group: "coordination.k8s.io",
+    kind: "Lease",
+    plural: "leases",
+    singular: "lease",
+    create_on_update: true,
+    unconditional_update: false,
+    ..Resource::NAMESPACED
+}];

@@ -1,0 +1,28 @@
+//! `events.k8s.io`: the core group's events in another shape.
+
+use super::{Field, Fields, Resource, Storage};
+
+pub(super) const RESOURCES: &[Resource] = &[Resource {
+    group: "events.k8s.io",
+    kind: "Event",
+    plural: "events",
+    singular: "event",
+    short_names: &["ev"],
+    storage: Storage::With("", "v1"),
+    create_on_update: true,
+    fields: Fields::These(&[
+        Field::NAME,
+        Field::NAMESPACE,
+        Field::new("reason", &[&["reason"]]),
+        Field::new("regarding.kind", &[&["regarding", "kind"]]),
+        Field::new("regarding.namespace", &[&["regarding", "namespace"]]),
+        Field::new("regarding.name", &[&["regarding", "name"]]),
+        Field::new("regarding.uid", &[&["regarding", "uid"]]),
+        Field::new("regarding.apiVersion", &[&["regarding", "apiVersion"]]),
+        Field::new("regarding.resourceVersion", &[&["regarding", "resourceVersion"]]),
+        Field::new("regarding.fieldPath", &[&["regarding", "fieldPath"]]),
+        Field::new("reportingController", &[&["reportingController"]]),
+        Field::new("type", &[&["type"]]),
+    ]),
+    ..Resource::NAMESPACED
+}];

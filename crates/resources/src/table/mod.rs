@@ -1,0 +1,101 @@
+//! The resource table: every kind Kubernetes 1.37 serves at a stable version, and the beta versions this product serves on request.
+//!
+//! [`GROUPS`] is the whole of it, in the order discovery lists the groups; each group has its own file with one row per kind. Adding
+//! a kind is one row there (and its schema in the generated table). Nothing is registered anywhere else.
+
+mod admissionregistration;
+mod apiextensions;
+mod apiregistration;
+mod apps;
+mod authentication;
+mod authorization;
+mod autoscaling;
+mod batch;
+mod certificates;
+mod coordination;
+mod core;
+mod discovery;
+mod events;
+mod flowcontrol;
+mod networking;
+mod node;
+mod policy;
+mod rbac;
+mod resource;
+mod row;
+mod scheduling;
+mod served;
+mod storage;
+mod storagemigration;
+#[cfg(test)]
+mod tests;
+
+pub use row::{
+    Field, Fields, Generation, NameRule, Resource, Scope, Storage, Subresource, Verb, Version, verbs,
+};
+pub use served::Served;
+
+/// A group with its versions and kinds.
+#[derive(Debug)]
+pub struct Group {
+    /// The name; empty for the core group.
+    pub name: &'static str,
+    /// Its versions, the preferred one first.
+    pub versions: &'static [&'static str],
+    /// Its kinds, sorted by plural name.
+    pub resources: &'static [Resource],
+}
+
+/// Every group, in the order discovery lists them.
+pub static GROUPS: &[Group] = &[
+    Group { name: "", versions: &["v1"], resources: core::RESOURCES },
+    Group { name: "apiregistration.k8s.io", versions: &["v1"], resources: apiregistration::RESOURCES },
+    Group { name: "apps", versions: &["v1"], resources: apps::RESOURCES },
+    Group { name: "events.k8s.io", versions: &["v1"], resources: events::RESOURCES },
+    Group { name: "authentication.k8s.io", versions: &["v1"], resources: authentication::RESOURCES },
+    Group { name: "authorization.k8s.io", versions: &["v1"], resources: authorization::RESOURCES },
+    Group { name: "autoscaling", versions: &["v2", "v1"], resources: autoscaling::RESOURCES },
+    Group { name: "batch", versions: &["v1"], resources: batch::RESOURCES },
+    Group { name: "certificates.k8s.io", versions: &["v1"], resources: certificates::RESOURCES },
+    Group { name: "networking.k8s.io", versions: &["v1"], resources: networking::RESOURCES },
+    Group { name: "policy", versions: &["v1"], resources: policy::RESOURCES },
+    Group { name: "rbac.authorization.k8s.io", versions: &["v1"], resources: rbac::RESOURCES },
+    Group { name: "storage.k8s.io", versions: &["v1"], resources: storage::RESOURCES },
+    Group {
+        name: "admissionregistration.k8s.io",
+        versions: &["v1", "v1beta1"],
+        resources: admissionregistration::RESOURCES,
+    },
+    Group { name: "apiextensions.k8s.io", versions: &["v1"], resources: apiextensions::RESOURCES },
+    Group { name: "scheduling.k8s.io", versions: &["v1"], resources: scheduling::RESOURCES },
+    Group { name: "coordination.k8s.io", versions: &["v1"], resources: coordination::RESOURCES },
+    Group { name: "node.k8s.io", versions: &["v1"], resources: node::RESOURCES },
+    Group { name: "discovery.k8s.io", versions: &["v1"], resources: discovery::RESOURCES },
+    Group {
+        name: "resource.k8s.io",
+        versions: &["v1", "v1beta2", "v1beta1"],
+        resources: resource::RESOURCES,
+    },
+    Group { name: "flowcontrol.apiserver.k8s.io", versions: &["v1"], resources: flowcontrol::RESOURCES },
+    Group { name: "storagemigration.k8s.io", versions: &["v1"], resources: storagemigration::RESOURCES },
+];
+
+/// Every row, in the order of [`GROUPS`].
+pub fn all() -> impl Iterator<Item = &'static Resource> {
+    GROUPS.iter().flat_map(|group| group.resources)
+}
+
+/// The group called `name`.
+pub fn group(name: &str) -> Option<&'static Group> {
+    GROUPS.iter().find(|group| group.name == name)
+}
+
+/// The row of a resource by its plural name, if it has that version (whether or not that is served: see [`Served`]).
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    self::group(group)?.resources.iter().find(|row| row.plural == plural && row.version(version).is_some())
+}
+
+/// The row of a kind, if it has that version.
+pub fn find_kind(group: &str, version: &str, kind: &str) -> Option<&'static Resource> {
+    self::group(group)?.resources.iter().find(|row| row.kind == kind && row.version(version).is_some())
+}

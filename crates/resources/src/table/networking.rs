@@ -1,0 +1,48 @@
+//! `networking.k8s.io`.
+
+use super::{Generation, NameRule, Resource, Subresource};
+
+pub(super) const RESOURCES: &[Resource] = &[
+    Resource {
+        kind: "IngressClass",
+        plural: "ingressclasses",
+        singular: "ingressclass",
+        generation: Generation::Fields(&["spec"]),
+        ..CLUSTER
+    },
+    Resource {
+        kind: "Ingress",
+        plural: "ingresses",
+        singular: "ingress",
+        short_names: &["ing"],
+        subresources: &[Subresource::status("Ingress")],
+        generation: Generation::Fields(&["spec"]),
+        ..NAMESPACED
+    },
+    Resource {
+        kind: "IPAddress",
+        plural: "ipaddresses",
+        singular: "ipaddress",
+        short_names: &["ip"],
+        name: NameRule::IpAddress,
+        ..CLUSTER
+    },
+    Resource {
+        kind: "NetworkPolicy",
+        plural: "networkpolicies",
+        singular: "networkpolicy",
+        short_names: &["netpol"],
+        generation: Generation::Fields(&["spec"]),
+        ..NAMESPACED
+    },
+    Resource {
+        kind: "ServiceCIDR",
+        plural: "servicecidrs",
+        singular: "servicecidr",
+        subresources: &[Subresource::status("ServiceCIDR")],
+        ..CLUSTER
+    },
+];
+
+const NAMESPACED: Resource = Resource { group: "networking.k8s.io", ..Resource::NAMESPACED };
+const CLUSTER: Resource = Resource { group: "networking.k8s.io", ..Resource::CLUSTER };

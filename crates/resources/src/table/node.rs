@@ -1,0 +1,13 @@
+//! `node.k8s.io`.
+
+use super::Resource;
+
+pub(super) const RESOURCES: &[Resource] = &[Resource {
+    group: "node.k8s.io",
+    kind: "RuntimeClass",
+    plural: "runtimeclasses",
+    singular: "runtimeclass",
+    create_on_update: true,
+    unconditional_update: false,
+    ..Resource::CLUSTER
+}];

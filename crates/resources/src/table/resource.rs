@@ -1,0 +1,98 @@
+//! `resource.k8s.io`: devices, claims on them and the slices that offer them.
+
+use super::{Field, Fields, Generation, Resource, Scope, Storage, Subresource, Version};
+
+pub(super) const RESOURCES: &[Resource] = &[
+    Resource {
+        kind: "DeviceClass",
+        plural: "deviceclasses",
+        singular: "deviceclass",
+        versions: &[
+            Version::new("v1"),
+            Version::deprecated(
+                "v1beta2",
+                "resource.k8s.io/v1beta2 DeviceClass is deprecated in v1.36+, unavailable in v1.39+",
+            ),
+            Version::deprecated(
+                "v1beta1",
+                "resource.k8s.io/v1beta1 DeviceClass is deprecated in v1.35+, unavailable in v1.38+",
+            ),
+        ],
+        generation: Generation::Fields(&["spec"]),
+        ..CLUSTER
+    },
+    Resource {
+        kind: "DeviceTaintRule",
+        plural: "devicetaintrules",
+        singular: "devicetaintrule",
+        versions: &[Version::new("v1"), Version::new("v1beta2")],
+        storage: Storage::Own("v1beta2"),
+        subresources: &[Subresource::status("DeviceTaintRule")],
+        unconditional_update: false,
+        generation: Generation::Fields(&["spec"]),
+        ..CLUSTER
+    },
+    Resource {
+        kind: "ResourceClaim",
+        plural: "resourceclaims",
+        singular: "resourceclaim",
+        versions: &[
+            Version::new("v1"),
+            Version::deprecated(
+                "v1beta2",
+                "resource.k8s.io/v1beta2 ResourceClaim is deprecated in v1.36+, unavailable in v1.39+",
+            ),
+            Version::deprecated(
+                "v1beta1",
+                "resource.k8s.io/v1beta1 ResourceClaim is deprecated in v1.35+, unavailable in v1.38+",
+            ),
+        ],
+        scope: Scope::Namespaced,
+        subresources: &[Subresource::status("ResourceClaim")],
+        ..CLUSTER
+    },
+    Resource {
+        kind: "ResourceClaimTemplate",
+        plural: "resourceclaimtemplates",
+        singular: "resourceclaimtemplate",
+        versions: &[
+            Version::new("v1"),
+            Version::deprecated(
+                "v1beta2",
+                "resource.k8s.io/v1beta2 ResourceClaimTemplate is deprecated in v1.36+, unavailable in v1.39+",
+            ),
+            Version::deprecated(
+                "v1beta1",
+                "resource.k8s.io/v1beta1 ResourceClaimTemplate is deprecated in v1.35+, unavailable in v1.38+",
+            ),
+        ],
+        scope: Scope::Namespaced,
+        ..CLUSTER
+    },
+    Resource {
+        kind: "ResourceSlice",
+        plural: "resourceslices",
+        singular: "resourceslice",
+        versions: &[
+            Version::new("v1"),
+            Version::deprecated(
+                "v1beta2",
+                "resource.k8s.io/v1beta2 ResourceSlice is deprecated in v1.36+, unavailable in v1.39+",
+            ),
+            Version::deprecated(
+                "v1beta1",
+                "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in v1.38+",
+            ),
+        ],
+        fields: Fields::These(&[
+            Field::NAME,
+            Field::new("spec.nodeName", &[&["spec", "nodeName"]]),
+            Field::new("spec.driver", &[&["spec", "driver"]]),
+            Field::new("spec.pool.name", &[&["spec", "pool", "name"]]),
+        ]),
+        generation: Generation::Fields(&["spec"]),
+        ..CLUSTER
+    },
+];
+
+const CLUSTER: Resource = Resource { group: "resource.k8s.io", ..Resource::CLUSTER };

@@ -1,0 +1,13 @@
+//! `scheduling.k8s.io`.
+
+use super::{Generation, Resource};
+
+pub(super) const RESOURCES: &[Resource] = &[Resource {
+    group: "scheduling.k8s.io",
+    kind: "PriorityClass",
+    plural: "priorityclasses",
+    singular: "priorityclass",
+    short_names: &["pc"],
+    generation: Generation::Constant,
+    ..Resource::CLUSTER
+}];

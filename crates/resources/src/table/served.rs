@@ -1,0 +1,63 @@
+//! Which versions are served: the stable ones, and what `--runtime-config` says.
+
+use std::collections::BTreeMap;
+
+use super::{GROUPS, Resource};
+
+/// The versions a server serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// What was said about a group and version.
+    said: BTreeMap<(String, String), bool>,
+    /// What was said about all beta versions.
+    beta: Option<bool>,
+    /// What was said about all stable versions.
+    stable: Option<bool>,
+}
+
+impl Served {
+    /// Reads the value of `--runtime-config`: `GROUP/VERSION=true`, `api/all`, `api/beta`, `api/ga`, separated by commas.
+    pub fn parse(config: &str) -> Result<Served, String> {
+        let mut served = Served::default();
+        for part in config.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, "true"));
+            let on = match value {
+                "true" | "1" | "t" | "T" | "TRUE" | "True" | "" => true,
+                "false" | "0" | "f" | "F" | "FALSE" | "False" => false,
+                _ => return Err(format!("runtime-config invalid value {name}={value}")),
+            };
+            match name {
+                "api/all" => (served.beta, served.stable) = (Some(on), Some(on)),
+                "api/beta" => served.beta = Some(on),
+                "api/ga" => served.stable = Some(on),
+                // There are no alpha versions here.
+                "api/alpha" => {}
+                _ => {
+                    let (group, version) = name.split_once('/').unwrap_or(("", name));
+                    let group = if group == "api" { "" } else { group };
+                    if !GROUPS.iter().any(|known| known.name == group) {
+                        return Err(format!("unknown api groups {group}"));
+                    }
+                    served.said.insert((group.to_owned(), version.to_owned()), on);
+                }
+            }
+        }
+        Ok(served)
+    }
+
+    /// Whether a version of a group is served.
+    pub fn is_served(&self, group: &str, version: &str) -> bool {
+        if !self.said.is_empty()
+            && let Some(on) = self.said.get(&(group.to_owned(), version.to_owned()))
+        {
+            return *on;
+        }
+        if version.contains("beta") { self.beta.unwrap_or(false) } else { self.stable.unwrap_or(true) }
+    }
+
+    /// The versions of a row that are served, the preferred one first.
+    pub fn versions<'a>(&'a self, row: &Resource) -> impl Iterator<Item = &'static str> + use<'a> {
+        let group = row.group;
+        row.versions.iter().map(|version| version.name).filter(move |version| self.is_served(group, version))
+    }
+}

@@ -1,0 +1,156 @@
+use std::fmt::Write;
+
+use super::{Fields, GROUPS, Resource, Served, Storage, Verb, all, find, find_kind, verbs};
+use crate::discovery::storage_hash;
+
+fn verbs_word(verbs: &[Verb]) -> String {
+    if verbs == verbs::ALL {
+        "all".to_owned()
+    } else if verbs == verbs::GET_PATCH_UPDATE {
+        "sub".to_owned()
+    } else {
+        verbs.iter().map(|verb| verb.as_str()).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// The rows of one version in the form of `data/discovery.txt`.
+fn listing(rows: &[Resource], version: &str, out: &mut String) {
+    for row in rows.iter().filter(|row| row.version(version).is_some()) {
+        let scope = if row.is_namespaced() { "namespaced" } else { "cluster" };
+        write!(out, "{} {} {} {scope} {}", row.plural, row.singular, row.kind, verbs_word(row.verbs))
+            .unwrap();
+        if !row.short_names.is_empty() {
+            write!(out, " short={}", row.short_names.join(",")).unwrap();
+        }
+        if !row.categories.is_empty() {
+            write!(out, " in={}", row.categories.join(",")).unwrap();
+        }
+        if let Some(hash) = storage_hash(row) {
+            write!(out, " hash={hash}").unwrap();
+        }
+        out.push('\n');
+        for sub in row.subresources {
+            let kind = match sub.group_version {
+                Some((group, version)) => format!("{group}/{version}/{}", sub.kind),
+                None => sub.kind.to_owned(),
+            };
+            writeln!(out, "{}/{} - {kind} {scope} {}", row.plural, sub.name, verbs_word(sub.verbs)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_table_is_what_kubernetes_lists() {
+    let mut ours = String::new();
+    for group in GROUPS {
+        for version in group.versions {
+            let prefix = if group.name.is_empty() { String::new() } else { format!("{}/", group.name) };
+            writeln!(ours, "# {prefix}{version}").unwrap();
+            listing(group.resources, version, &mut ours);
+        }
+    }
+    let theirs = include_str!("../../data/discovery.txt");
+    let theirs: Vec<&str> = theirs.lines().skip(2).collect();
+    for (ours, theirs) in ours.lines().zip(&theirs) {
+        assert_eq!(ours, *theirs);
+    }
+    assert_eq!(ours.lines().count(), theirs.len());
+}
+
+#[test]
+fn every_row_has_a_schema_in_every_version_and_its_list_too() {
+    for row in all() {
+        for version in row.versions {
+            let schema = row.schema(version.name).unwrap_or_else(|| panic!("{} {}", row.kind, version.name));
+            assert_eq!(schema.struct_name(), row.kind);
+            if row.allows(Verb::List) {
+                let list = crate::schema::of(row.group, version.name, &format!("{}List", row.kind));
+                assert!(list.is_some(), "{}List", row.kind);
+            }
+        }
+        for sub in row.subresources.iter().filter(|sub| !sub.connect) {
+            let (group, version) = sub.group_version.unwrap_or((row.group, "v1"));
+            let found = crate::schema::of(group, version, sub.kind)
+                .or_else(|| crate::schema::of(group, row.versions[0].name, sub.kind));
+            assert!(found.is_some(), "{}/{}", row.plural, sub.name);
+        }
+    }
+}
+
+#[test]
+fn rows_belong_to_their_group_and_are_sorted() {
+    for group in GROUPS {
+        assert!(group.resources.iter().all(|row| row.group == group.name), "{}", group.name);
+        assert!(group.resources.is_sorted_by(|a, b| a.plural < b.plural), "{}", group.name);
+        for row in group.resources {
+            assert!(row.subresources.is_sorted_by(|a, b| a.name < b.name), "{}", row.plural);
+            assert!(row.verbs.is_sorted(), "{}", row.plural);
+            assert!(
+                row.versions.iter().all(|version| group.versions.contains(&version.name)),
+                "{}",
+                row.plural
+            );
+            let has_status_field = row.schema(row.versions[0].name).unwrap().field("status").is_some();
+            assert!(has_status_field || !row.has_status(), "{}", row.plural);
+        }
+    }
+}
+
+#[test]
+fn selectable_fields_lead_to_fields_of_the_schema() {
+    for row in all() {
+        let Fields::These(fields) = row.fields else { continue };
+        for field in fields {
+            for path in field.paths {
+                let mut schema = row.schema(row.versions[0].name).unwrap();
+                for step in *path {
+                    schema = schema.element().unwrap_or(schema);
+                    schema = schema.field(step).unwrap_or_else(|| panic!("{} {}", row.kind, field.label));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_found_by_plural_and_by_kind() {
+    assert_eq!(find("", "v1", "pods").unwrap().kind, "Pod");
+    assert_eq!(find_kind("apps", "v1", "Deployment").unwrap().plural, "deployments");
+    assert_eq!(find("autoscaling", "v1", "horizontalpodautoscalers").unwrap().storage, Storage::Own("v2"));
+    assert!(find("", "v2", "pods").is_none());
+    assert!(find("resource.k8s.io", "v1beta1", "devicetaintrules").is_none());
+    assert!(find("example.com", "v1", "pods").is_none());
+}
+
+#[test]
+fn unknown_field_selectors_are_refused_in_kubernetes_words() {
+    let pods = find("", "v1", "pods").unwrap();
+    assert_eq!(pods.field("v1", "spec.nodeName").unwrap().paths, [["spec", "nodeName"]]);
+    assert_eq!(pods.field("v1", "spec.x").unwrap_err(), "field label not supported: spec.x");
+    let maps = find("", "v1", "configmaps").unwrap();
+    assert_eq!(
+        maps.field("v1", "data").unwrap_err(),
+        r#""data" is not a known field selector: only "metadata.name", "metadata.namespace""#
+    );
+    let slices = find("resource.k8s.io", "v1", "resourceslices").unwrap();
+    assert_eq!(
+        slices.field("v1beta2", "x").unwrap_err(),
+        "field label not supported for resource.k8s.io/v1beta2, Kind=ResourceSlice: x"
+    );
+}
+
+#[test]
+fn beta_versions_are_served_only_when_asked_for() {
+    let served = Served::default();
+    assert!(served.is_served("", "v1") && !served.is_served("resource.k8s.io", "v1beta1"));
+    let served = Served::parse("resource.k8s.io/v1beta1=true,apps/v1=false").unwrap();
+    assert!(
+        served.is_served("resource.k8s.io", "v1beta1") && !served.is_served("resource.k8s.io", "v1beta2")
+    );
+    assert!(!served.is_served("apps", "v1") && served.is_served("batch", "v1"));
+    let served = Served::parse("api/beta=true").unwrap();
+    assert!(served.is_served("admissionregistration.k8s.io", "v1beta1"));
+    let claims = find("resource.k8s.io", "v1", "resourceclaims").unwrap();
+    assert_eq!(served.versions(claims).collect::<Vec<_>>(), ["v1", "v1beta2", "v1beta1"]);
+    assert!(Served::parse("apps/v1=maybe").is_err() && Served::parse("nothing.example/v1").is_err());
+}
