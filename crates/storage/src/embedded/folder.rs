@@ -82,7 +82,8 @@ fn check_private(path: &Path) -> Result<(), OpenError> {
     use std::os::unix::fs::PermissionsExt;
     let metadata = path.metadata().map_err(|source| OpenError::Folder { path: path.to_owned(), source })?;
     let mode = metadata.permissions().mode() & 0o7777;
-    if mode & 0o077 == 0 { Ok(()) } else { Err(OpenError::TooOpen { path: path.to_owned(), mode }) }
+    let others = mode & 0o077;
+    if others == 0 { Ok(()) } else { Err(OpenError::TooOpen { path: path.to_owned(), mode }) }
 }
 
 #[cfg(not(unix))]
