@@ -1,1 +1,23 @@
 //! May they: the ordered chain of authorizers.
+//!
+//! A [`Chain`] takes a caller and what it asks for ([`Attributes`]) and answers allow, deny or no opinion. The first allow or
+//! deny of a step ends it; `system:masters` is allowed before the first. Only the chain makes a [`Permit`], and a handler
+//! wants one: what has not been authorized does not compile.
+//!
+//! Reviews ask the same chain about somebody else ([`Chain::decide`]) and get an [`Answer`], never a permit.
+//!
+//! No I/O and no clock in here: stored roles arrive as objects, time as a value.
+
+mod attributes;
+mod chain;
+mod decision;
+mod forbidden;
+pub mod rbac;
+
+pub use attributes::{Attributes, Operator, Requirement, Selector};
+pub use chain::{Authorizer, Chain, DuplicateName, Step};
+pub use decision::{Answer, Decision, Permit, Reason, Refusal};
+pub use forbidden::forbidden;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! [`Authenticator`]: one ordered list of ways to recognise a caller.
+
+use std::time::SystemTime;
+
+use value::Str;
+
+use crate::bearer::{self, Bearer};
+use crate::caller::{Caller, Via};
+use crate::front_proxy::FrontProxy;
+use crate::headers::Headers;
+use crate::static_tokens::StaticTokens;
+use crate::x509::ClientCertificate;
+
+/// What a request brings to prove who is calling.
+#[derive(Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The certificate the connection proved, verified against the clients' authority.
+    pub certificate: Option<&'a ClientCertificate>,
+    /// The certificate the connection proved, verified against the front proxies' authority.
+    pub proxy_certificate: Option<&'a ClientCertificate>,
+    /// The headers.
+    pub headers: &'a dyn Headers,
+    /// The path asked for: anonymous access may be limited to some.
+    pub path: &'a str,
+    /// The time of the request.
+    pub now: SystemTime,
+}
+
+/// Why evidence was not believed. For the log alone: the client hears 401 and nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The certificate cannot stand for a client.
+    #[error("x509: {0}")]
+    Certificate(&'static str),
+    /// The certificate is not one of the allowed proxies'.
+    #[error("x509: subject with cn={0} is not in the allowed list")]
+    ProxyName(Str),
+    /// Nobody knows the token.
+    #[error("invalid bearer token")]
+    InvalidToken,
+    /// A token that was understood is not good.
+    #[error("{0}")]
+    Token(String),
+    /// More than one token in the WebSocket subprotocols.
+    #[error("multiple base64.bearer.authorization tokens specified")]
+    SeveralProtocolTokens,
+    /// A WebSocket subprotocol that is not base64 of text.
+    #[error("invalid base64.bearer.authorization token encoding")]
+    ProtocolTokenEncoding,
+    /// No subprotocol besides the token's.
+    #[error("missing additional subprotocol")]
+    NoOtherProtocol,
+    /// Several of these.
+    #[error("{}", api::field::aggregate(.0))]
+    Several(Vec<Error>),
+}
+
+/// What came of trying to recognise a caller.
+#[derive(Debug)]
+pub struct Attempt {
+    /// A caller; or `None`, nobody tried to say who they are and anonymous callers are not admitted; or evidence that was not
+    /// believed. Both of the last are 401.
+    pub result: Result<Option<Caller>, Error>,
+    /// Warnings for the client.
+    pub warnings: Vec<Str>,
+    /// Annotations for the audit event.
+    pub annotations: Vec<(&'static str, String)>,
+}
+
+/// Whether requests without credentials are admitted, as `system:anonymous`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Anonymous {
+    /// No.
+    #[default]
+    Off,
+    /// Yes.
+    On,
+    /// Only to these paths.
+    Paths(Vec<Str>),
+}
+
+/// All ways to recognise a caller, tried from top to bottom. The first that recognises somebody decides; evidence that is not
+/// believed stops nobody after it, but ends anonymous access.
+#[derive(Debug, Default)]
+pub struct Authenticator {
+    /// Headers of a front proxy.
+    pub front_proxy: Option<FrontProxy>,
+    /// Client certificates, if there is an authority for them.
+    pub client_certificates: bool,
+    /// The static token file.
+    pub static_tokens: Option<StaticTokens>,
+    /// Requests without credentials.
+    pub anonymous: Anonymous,
+}
+
+impl Authenticator {
+    /// Recognises the caller of a request.
+    #[expect(clippy::unused_async, reason = "tokens bound to stored objects need to look them up")]
+    pub async fn authenticate(&self, evidence: &Evidence<'_>) -> Attempt {
+        let mut attempt = Attempt { result: Ok(None), warnings: Vec::new(), annotations: Vec::new() };
+        let mut errors = Vec::new();
+
+        if let (Some(proxy), Some(certificate)) = (&self.front_proxy, evidence.proxy_certificate) {
+            let user =
+                certificate.check_time(evidence.now).and_then(|()| proxy.user(certificate, evidence.headers));
+            match user {
+                Ok(Some(user)) => return attempt.with(Caller::authenticated(user, Via::FrontProxy)),
+                Ok(None) => {}
+                Err(error) => errors.push(error),
+            }
+        }
+        if self.client_certificates
+            && let Some(certificate) = evidence.certificate
+        {
+            match certificate.user(evidence.now) {
+                Ok(Some(user)) => return attempt.with(Caller::authenticated(user, Via::ClientCertificate)),
+                Ok(None) => {}
+                Err(error) => errors.push(error),
+            }
+        }
+        if self.takes_tokens() {
+            match bearer::from_header(evidence.headers.first("authorization")) {
+                Bearer::None => {}
+                Bearer::Ignored(why) => attempt.warnings.push(Str::new_static(why)),
+                Bearer::Token(token) => match self.caller_of_token(token) {
+                    Ok(caller) => return attempt.with(caller),
+                    Err(error) => errors.push(error),
+                },
+            }
+            let found = bearer::from_websocket(evidence.headers)
+                .and_then(|token| token.map(|token| self.caller_of_token(&token)).transpose());
+            match found {
+                Ok(Some(caller)) => return attempt.with(caller),
+                Ok(None) => {}
+                Err(error) => errors.push(error),
+            }
+        }
+
+        attempt.result = match errors.len() {
+            0 => Ok(self.anonymous.admits(evidence.path).then(Caller::anonymous)),
+            1 => Err(errors.swap_remove(0)),
+            _ => Err(Error::Several(errors)),
+        };
+        attempt
+    }
+
+    fn takes_tokens(&self) -> bool {
+        self.static_tokens.is_some()
+    }
+
+    fn caller_of_token(&self, token: &str) -> Result<Caller, Error> {
+        self.static_tokens.as_ref().and_then(|tokens| tokens.caller(token)).ok_or(Error::InvalidToken)
+    }
+}
+
+impl Anonymous {
+    fn admits(&self, path: &str) -> bool {
+        match self {
+            Anonymous::Off => false,
+            Anonymous::On => true,
+            Anonymous::Paths(paths) => paths.iter().any(|p| p == path),
+        }
+    }
+}
+
+impl Attempt {
+    fn with(mut self, caller: Caller) -> Self {
+        self.result = Ok(Some(caller));
+        self
+    }
+}

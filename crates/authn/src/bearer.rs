@@ -1,0 +1,82 @@
+//! Where a bearer token stands in a request: the `Authorization` header, or a WebSocket subprotocol for browsers, which cannot
+//! set that header.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::authenticator::Error;
+use crate::headers::{Headers, all};
+
+/// What the client hears when there is more than one space before its token.
+const EXTRA_SPACE: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
+/// What begins the subprotocol that carries a token.
+const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// What the `Authorization` header says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Bearer<'a> {
+    /// Nothing about bearer tokens.
+    None,
+    /// Nothing, and the client should know why.
+    Ignored(&'static str),
+    /// A token.
+    Token(&'a str),
+}
+
+/// Reads the `Authorization` header.
+pub(crate) fn from_header(header: Option<&str>) -> Bearer<'_> {
+    let mut parts = header.unwrap_or_default().trim().splitn(3, ' ');
+    let scheme = parts.next().unwrap_or_default();
+    match (parts.next(), parts.next()) {
+        _ if !scheme.eq_ignore_ascii_case("bearer") => Bearer::None,
+        (None, _) | (Some(""), None) => Bearer::None,
+        (Some(""), Some(_)) => Bearer::Ignored(EXTRA_SPACE),
+        (Some(token), _) => Bearer::Token(token),
+    }
+}
+
+/// Reads the token from the WebSocket subprotocols, if the request asks to become a WebSocket.
+pub(crate) fn from_websocket(headers: &dyn Headers) -> Result<Option<String>, Error> {
+    if !is_websocket(headers) {
+        return Ok(None);
+    }
+    let mut token = None;
+    let mut others = 0;
+    for line in all(headers, "sec-websocket-protocol") {
+        for protocol in line.split(',').map(str::trim) {
+            let Some(encoded) = protocol.strip_prefix(PROTOCOL_PREFIX) else {
+                others += 1;
+                continue;
+            };
+            if token.is_some() {
+                return Err(Error::SeveralProtocolTokens);
+            }
+            let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Error::ProtocolTokenEncoding)?;
+            token = Some(String::from_utf8(bytes).map_err(|_| Error::ProtocolTokenEncoding)?);
+        }
+    }
+    match token {
+        None => Ok(None),
+        Some(token) if token.is_empty() => Ok(None),
+        // The token's own protocol is never echoed, so there must be another one to agree on.
+        Some(_) if others == 0 => Err(Error::NoOtherProtocol),
+        Some(token) => Ok(Some(token)),
+    }
+}
+
+/// The subprotocols of a `Sec-WebSocket-Protocol` header without the one that carries a token.
+pub fn protocols_without_token(header: &str) -> String {
+    let kept: Vec<&str> =
+        header.split(',').map(str::trim).filter(|p| !p.starts_with(PROTOCOL_PREFIX)).collect();
+    kept.join(",")
+}
+
+fn is_websocket(headers: &dyn Headers) -> bool {
+    let upgrade = headers.first("upgrade").is_some_and(|v| v.eq_ignore_ascii_case("websocket"));
+    let connection = headers
+        .first("connection")
+        .is_some_and(|v| v.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade")));
+    upgrade && connection
+}

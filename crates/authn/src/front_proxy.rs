@@ -1,0 +1,67 @@
+//! Front proxy: a proxy that proved itself by certificate says in headers who is calling.
+
+use std::collections::BTreeMap;
+
+use value::Str;
+
+use crate::authenticator::Error;
+use crate::headers::{Headers, all, extra_key};
+use crate::user::User;
+use crate::x509::ClientCertificate;
+
+/// Which proxies to believe, and which headers (`--requestheader-*`).
+#[derive(Clone, Debug, Default)]
+pub struct FrontProxy {
+    /// Common names a proxy's certificate may have; empty allows all.
+    pub allowed_names: Vec<Str>,
+    /// Headers that may carry the name; the first with a value counts.
+    pub username_headers: Vec<Str>,
+    /// Headers that may carry the uid; the first with a value counts.
+    pub uid_headers: Vec<Str>,
+    /// Headers that carry groups; all count.
+    pub group_headers: Vec<Str>,
+    /// Beginnings of headers that carry extra attributes.
+    pub extra_header_prefixes: Vec<Str>,
+}
+
+impl FrontProxy {
+    /// The user the proxy names, if it names one. `certificate` was verified by TLS against the proxies' own authority.
+    pub(crate) fn user(
+        &self,
+        certificate: &ClientCertificate,
+        headers: &dyn Headers,
+    ) -> Result<Option<User>, Error> {
+        if !self.allowed_names.is_empty() && !self.allowed_names.contains(certificate.common_name()) {
+            return Err(Error::ProxyName(certificate.common_name().clone()));
+        }
+        let first = |names: &[Str]| {
+            names.iter().filter_map(|name| headers.first(name)).find(|v| !v.is_empty()).map(Str::from)
+        };
+        let Some(name) = first(&self.username_headers) else { return Ok(None) };
+        let groups = self
+            .group_headers
+            .iter()
+            .flat_map(|name| all(headers, name))
+            .filter(|group| !group.is_empty())
+            .map(Str::from)
+            .collect();
+        let mut extra: BTreeMap<Str, Vec<Str>> = BTreeMap::new();
+        for prefix in &self.extra_header_prefixes {
+            headers.each(&mut |name, value| {
+                if let Some(key) = extra_key(name, prefix) {
+                    extra.entry(key.into()).or_default().push(value.into());
+                }
+            });
+        }
+        Ok(Some(User { name, uid: first(&self.uid_headers).unwrap_or_default(), groups, extra }))
+    }
+
+    /// Whether a header is one of those that carry an identity; they are removed once the caller is known.
+    pub fn is_identity_header(&self, name: &str) -> bool {
+        let same = |list: &[Str]| list.iter().any(|h| h.eq_ignore_ascii_case(name));
+        same(&self.username_headers)
+            || same(&self.uid_headers)
+            || same(&self.group_headers)
+            || self.extra_header_prefixes.iter().any(|prefix| extra_key(name, prefix).is_some())
+    }
+}

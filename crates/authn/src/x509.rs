@@ -1,0 +1,135 @@
+//! Client certificates: the common name is the user, organizations are its groups.
+//!
+//! TLS has verified the chain, and that whoever connected holds the key. What is read here, once per connection, is what the
+//! certificate says about its holder; what is checked again for every request is that it has not expired meanwhile.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use value::{Str, format_smolstr};
+use x509_parser::asn1_rs::{Any, Tag, oid};
+use x509_parser::der_parser::Oid;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::authenticator::Error;
+use crate::user::{User, names};
+
+/// A part of a distinguished name that carries the user's uid, under the number Kubernetes was given.
+const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
+const COMMON_NAME: Oid<'static> = oid!(2.5.4.3);
+const ORGANIZATION: Oid<'static> = oid!(2.5.4.10);
+
+/// What a verified client certificate says about its holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    user: User,
+    not_before: SystemTime,
+    not_after: SystemTime,
+}
+
+impl ClientCertificate {
+    /// Reads the leaf certificate that TLS has verified. A certificate that names other uses than client authentication is
+    /// refused, as Go's verification refuses it; one that names no use at all may be used for this one.
+    pub fn from_der(der: &[u8]) -> Result<Self, Error> {
+        let (_, certificate) =
+            X509Certificate::from_der(der).map_err(|_| Error::Certificate("malformed certificate"))?;
+        let usage = certificate
+            .extended_key_usage()
+            .map_err(|_| Error::Certificate("malformed extended key usage"))?;
+        if usage.is_some_and(|usage| !usage.value.client_auth && !usage.value.any) {
+            return Err(Error::Certificate("certificate specifies an incompatible key usage"));
+        }
+
+        let mut user = User::default();
+        let mut uids: Vec<Str> = Vec::new();
+        for attribute in certificate.subject().iter_attributes() {
+            let kind = attribute.attr_type();
+            if kind == &COMMON_NAME {
+                user.name = text(attribute.attr_value())?;
+            } else if kind == &ORGANIZATION {
+                user.groups.push(text(attribute.attr_value())?);
+            } else if kind == &UID {
+                uids.push(text(attribute.attr_value())?);
+            }
+        }
+        match uids.as_slice() {
+            [] => {}
+            [uid] if !uid.is_empty() => user.uid = uid.clone(),
+            [_] => return Err(Error::Certificate("UID cannot be an empty string")),
+            _ => return Err(Error::Certificate("expected 1 UID, but found multiple")),
+        }
+        let fingerprint = digest(&SHA256, der);
+        user.extra = BTreeMap::from([(
+            Str::new_static(names::CREDENTIAL_ID),
+            vec![format_smolstr!("X509SHA256={}", Hex(fingerprint.as_ref()))],
+        )]);
+        let validity = certificate.validity();
+        Ok(ClientCertificate {
+            user,
+            not_before: unix(validity.not_before.timestamp()),
+            not_after: unix(validity.not_after.timestamp()),
+        })
+    }
+
+    /// The common name; empty where there is none.
+    pub fn common_name(&self) -> &Str {
+        &self.user.name
+    }
+
+    /// The last moment the certificate may be used.
+    pub fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// The user, unless the certificate names none.
+    pub(crate) fn user(&self, now: SystemTime) -> Result<Option<User>, Error> {
+        self.check_time(now)?;
+        Ok((!self.user.name.is_empty()).then(|| self.user.clone()))
+    }
+
+    pub(crate) fn check_time(&self, now: SystemTime) -> Result<(), Error> {
+        if now < self.not_before || now > self.not_after {
+            return Err(Error::Certificate("certificate has expired or is not yet valid"));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes in lower-case hexadecimal.
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+fn unix(seconds: i64) -> SystemTime {
+    match u64::try_from(seconds) {
+        Ok(after) => UNIX_EPOCH + Duration::from_secs(after),
+        Err(_) => UNIX_EPOCH,
+    }
+}
+
+/// The string types Go reads in a name; any other is refused.
+fn text(value: &Any<'_>) -> Result<Str, Error> {
+    let bytes: &[u8] = value.data;
+    match value.tag() {
+        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String | Tag::NumericString => {
+            std::str::from_utf8(bytes).map(Str::from).ok()
+        }
+        Tag::TeletexString => Some(bytes.iter().map(|b| char::from(*b)).collect()),
+        Tag::BmpString => {
+            let units = bytes.chunks(2).map(|pair| match pair {
+                [high, low] => Some(u16::from_be_bytes([*high, *low])),
+                _ => None,
+            });
+            let units: Option<Vec<u16>> = units.collect();
+            units.and_then(|units| String::from_utf16(&units).ok()).map(Str::from)
+        }
+        _ => None,
+    }
+    .ok_or(Error::Certificate("unable to parse a name into a string"))
+}

@@ -1,0 +1,115 @@
+//! [`Attributes`]: what a request asks to do, to what.
+
+use value::Str;
+
+/// What is asked, without who asks. Of the strings, those that do not apply are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Attributes {
+    /// `get`, `list`, `create`, …, or an HTTP method in lower case for paths that are no resource.
+    pub verb: Str,
+    /// The API group; empty for the core group.
+    pub group: Str,
+    /// The API version.
+    pub version: Str,
+    /// The resource's plural name.
+    pub resource: Str,
+    /// The subresource.
+    pub subresource: Str,
+    /// The namespace; empty for cluster-scoped objects and for all namespaces.
+    pub namespace: Str,
+    /// The object's name; empty where the request is about none in particular.
+    pub name: Str,
+    /// The path of the URL.
+    pub path: Str,
+    /// Whether this is about a resource; otherwise only `verb` and `path` count.
+    pub is_resource: bool,
+    /// The field selector of a list, watch or deletecollection.
+    pub fields: Selector,
+    /// The label selector of a list, watch or deletecollection.
+    pub labels: Selector,
+}
+
+/// A selector as authorizers see it: all requirements must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Selector {
+    /// The requirements; empty selects everything.
+    pub requirements: Vec<Requirement>,
+    /// Why the selector could not be read, if so: authorizers then treat it as absent, which only widens the request.
+    pub error: Option<Str>,
+}
+
+/// One requirement of a selector.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Requirement {
+    /// The label or field.
+    pub key: Str,
+    /// How its value relates to `values`.
+    pub operator: Operator,
+    /// The values.
+    pub values: Vec<Str>,
+}
+
+/// How a value relates to the values of a [`Requirement`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// It is one of them.
+    In,
+    /// It is none of them, or absent.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is absent.
+    DoesNotExist,
+}
+
+impl Operator {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operator::In => "In",
+            Operator::NotIn => "NotIn",
+            Operator::Exists => "Exists",
+            Operator::DoesNotExist => "DoesNotExist",
+        }
+    }
+}
+
+impl Attributes {
+    /// A request about a resource.
+    pub fn resource(verb: impl Into<Str>, group: impl Into<Str>, resource: impl Into<Str>) -> Self {
+        Attributes {
+            verb: verb.into(),
+            group: group.into(),
+            version: Str::new_static("*"),
+            resource: resource.into(),
+            is_resource: true,
+            ..Attributes::default()
+        }
+    }
+
+    /// A request for a path that is no resource.
+    pub fn path(verb: impl Into<Str>, path: impl Into<Str>) -> Self {
+        Attributes { verb: verb.into(), path: path.into(), ..Attributes::default() }
+    }
+
+    /// In a namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: impl Into<Str>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// About one object.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Str>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// About a subresource.
+    #[must_use]
+    pub fn subresource(mut self, subresource: impl Into<Str>) -> Self {
+        self.subresource = subresource.into();
+        self
+    }
+}

@@ -1,0 +1,123 @@
+//! [`Chain`]: the ordered list of authorizers, and the only place that makes a [`Permit`].
+
+use std::sync::Arc;
+
+use authn::{Caller, User, names};
+use value::{Str, format_smolstr};
+
+use crate::attributes::Attributes;
+use crate::decision::{Answer, Decision, Permit, Reason, Refusal};
+use crate::rbac;
+
+/// All kinds of authorizers.
+#[derive(Clone, Debug)]
+pub enum Authorizer {
+    /// Allows everything.
+    AlwaysAllow,
+    /// Has no opinion on anything, with a reason: what nobody else allows is refused with it.
+    AlwaysDeny,
+    /// Roles and bindings among the stored objects.
+    Rbac(Arc<rbac::Index>),
+}
+
+/// One authorizer of a chain, under its name.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The name, unique in the chain: `rbac`, or as the configuration says.
+    pub name: Str,
+    /// The authorizer.
+    pub authorizer: Authorizer,
+}
+
+/// Two steps of a chain have the same name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("duplicate authorizer name `{0}`")]
+pub struct DuplicateName(pub Str);
+
+/// The authorizers in the order they are asked.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    steps: Vec<Step>,
+}
+
+impl Chain {
+    /// A chain of these steps.
+    pub fn new(steps: Vec<Step>) -> Result<Self, DuplicateName> {
+        for (i, step) in steps.iter().enumerate() {
+            if steps.iter().take(i).any(|earlier| earlier.name == step.name) {
+                return Err(DuplicateName(step.name.clone()));
+            }
+        }
+        Ok(Chain { steps })
+    }
+
+    /// The steps, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Asks whether a caller may do what it asks.
+    pub async fn authorize(&self, caller: &Caller, attributes: Attributes) -> Result<Permit, Refusal> {
+        let answer = self.decide(caller.user(), &attributes).await;
+        match answer.decision {
+            Decision::Allow => Ok(Permit::new(caller.clone(), attributes, answer.reason)),
+            // An error on the way denies: `Refusal::of` turns it into a 500, never into a permit.
+            Decision::Deny | Decision::NoOpinion => Err(Refusal::of(caller.user(), &attributes, answer)),
+        }
+    }
+
+    /// Asks whether somebody may do something: the first allow or deny decides. When no step has an opinion, the answer
+    /// carries every step's reason and error.
+    pub async fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
+        if user.is_in(names::MASTERS) {
+            return Answer::allow(Reason::None);
+        }
+        let mut reasons: Vec<Str> = Vec::new();
+        let mut errors: Vec<String> = Vec::new();
+        for step in &self.steps {
+            let answer = step.authorizer.decide(user, attributes).await;
+            if answer.decision != Decision::NoOpinion {
+                return answer;
+            }
+            if !answer.reason.is_empty() {
+                reasons.push(format_smolstr!("{}: {}", step.name, answer.reason));
+            }
+            errors.extend(answer.error);
+        }
+        let error = (!errors.is_empty()).then(|| api::field::aggregate(&errors));
+        Answer { error, ..Answer::no_opinion(reasons.join("\n")) }
+    }
+
+    /// Everything somebody may do in a namespace, as far as the steps can list it.
+    pub fn rules_for(&self, user: &User, namespace: &str) -> rbac::Rules {
+        let mut all = rbac::Rules::default();
+        let mut errors: Vec<String> = Vec::new();
+        for step in &self.steps {
+            let mut rules = step.authorizer.rules_for(user, namespace);
+            all.rules.append(&mut rules.rules);
+            all.incomplete |= rules.incomplete;
+            errors.extend(rules.error);
+        }
+        all.error = (!errors.is_empty()).then(|| api::field::aggregate(&errors));
+        all
+    }
+}
+
+impl Authorizer {
+    #[expect(clippy::unused_async, reason = "webhooks are asked here")]
+    async fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
+        match self {
+            Authorizer::AlwaysAllow => Answer::allow(Reason::None),
+            Authorizer::AlwaysDeny => Answer::no_opinion("Everything is forbidden."),
+            Authorizer::Rbac(index) => index.decide(user, attributes),
+        }
+    }
+
+    fn rules_for(&self, user: &User, namespace: &str) -> rbac::Rules {
+        match self {
+            Authorizer::AlwaysAllow => rbac::Rules { rules: rbac::everything(), ..rbac::Rules::default() },
+            Authorizer::AlwaysDeny => rbac::Rules::default(),
+            Authorizer::Rbac(index) => index.rules_for(user, namespace),
+        }
+    }
+}

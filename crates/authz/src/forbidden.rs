@@ -1,0 +1,33 @@
+//! The words of a 403.
+
+use api::field::quote;
+use api::{GroupResource, Status};
+
+use crate::attributes::Attributes;
+
+/// The answer to a user who may not do something, for a reason that may be empty.
+pub fn forbidden(user: &str, attributes: &Attributes, reason: &str) -> Status {
+    let Attributes { verb, group, resource, subresource, namespace, name, path, is_resource, .. } =
+        attributes;
+    let user = quote(user);
+    let what = if *is_resource {
+        let full =
+            if subresource.is_empty() { resource.to_string() } else { format!("{resource}/{subresource}") };
+        let place = if namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace {}", quote(namespace))
+        };
+        format!("User {user} cannot {verb} resource {} in API group {} {place}", quote(&full), quote(group))
+    } else {
+        format!("User {user} cannot {verb} path {}", quote(path))
+    };
+    let what = without_markup(&what);
+    let why = if reason.is_empty() { what } else { format!("{what}: {reason}") };
+    Status::forbidden(&GroupResource::new(group.clone(), resource.clone()), name, why)
+}
+
+/// A message that a browser takes for HTML must not carry the client's own tags back to it.
+pub(crate) fn without_markup(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,49 @@
+//! Aggregated cluster roles: their rules are the union of the rules of all cluster roles their selectors choose.
+
+use api::meta;
+use value::Value;
+
+use crate::rbac::rule::Rule;
+
+/// The rules an aggregated role is to have, or nothing if it does not aggregate or has them already. `roles` are all cluster
+/// roles, by name: the order of the union is theirs, once per selector.
+pub fn rules(role: &Value, roles: &[&Value]) -> Option<Vec<Rule>> {
+    let selectors = role.at(&["aggregationRule"])?.list_at(&["clusterRoleSelectors"]);
+    let own = meta::name(role);
+    let mut union: Vec<Rule> = Vec::new();
+    for selector in selectors {
+        for other in roles {
+            if meta::name(other) == own || !selects(selector, other) {
+                continue;
+            }
+            for rule in Rule::all_of(other) {
+                if !union.contains(&rule) {
+                    union.push(rule);
+                }
+            }
+        }
+    }
+    (union != Rule::all_of(role)).then_some(union)
+}
+
+/// Whether a label selector chooses an object. An unreadable requirement chooses nothing.
+fn selects(selector: &Value, object: &Value) -> bool {
+    let label = |key: &str| meta::labels(object).find(|(k, _)| *k == key).map(|(_, v)| v);
+    let pairs = selector.at(&["matchLabels"]).and_then(Value::as_map);
+    let labels = pairs.is_none_or(|pairs| pairs.iter().all(|(k, v)| label(k) == v.as_str()));
+    labels
+        && selector.list_at(&["matchExpressions"]).iter().all(|requirement| {
+            let value = label(requirement.str_at(&["key"]).unwrap_or_default());
+            let listed = || {
+                let values = requirement.list_at(&["values"]);
+                value.is_some_and(|value| values.iter().any(|v| v.as_str() == Some(value)))
+            };
+            match requirement.str_at(&["operator"]).unwrap_or_default() {
+                "In" => listed(),
+                "NotIn" => !listed(),
+                "Exists" => value.is_some(),
+                "DoesNotExist" => value.is_none(),
+                _ => false,
+            }
+        })
+}

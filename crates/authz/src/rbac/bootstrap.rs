@@ -1,0 +1,34 @@
+//! The roles and bindings every cluster begins with, those of Kubernetes 1.37.
+//!
+//! Each family is a table of its own; [`objects`] makes the stored objects of them. [`super::reconcile`] says what to do where
+//! some exist already.
+
+mod cluster_bindings;
+#[rustfmt::skip] // One rule per line, however long, reads better than one word per line.
+mod components;
+#[rustfmt::skip] // As above.
+mod controllers;
+#[rustfmt::skip] // As above.
+mod namespaced;
+#[rustfmt::skip] // As above.
+mod people;
+mod table;
+
+use value::Value;
+
+/// The annotation that, as `"false"`, keeps a role or binding from being brought up to date.
+pub const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+/// All of them, in the order they are to be created: cluster roles, cluster role bindings, roles, role bindings.
+pub fn objects() -> Vec<Value> {
+    let cluster_roles = || people::ROLES.iter().chain(components::ROLES).chain(controllers::ROLES);
+    let mut objects: Vec<Value> = cluster_roles().map(|role| role.object("")).collect();
+    objects.extend(cluster_bindings::BINDINGS.iter().map(|bind| bind.object("")));
+    objects.extend(cluster_roles().filter_map(table::Role::own_binding));
+    objects.extend(namespaced::ROLES.iter().map(|(namespace, role)| role.object(namespace)));
+    objects.extend(namespaced::BINDINGS.iter().map(|(namespace, bind)| bind.object(namespace)));
+    objects
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Who may hand out which rules.
+//!
+//! Nobody gives what they do not have: writing a role needs all of its rules (or `escalate` on it), binding one needs all of the
+//! role's rules (or `bind` on it). Rules are compared piece by piece: one group, one resource, one verb, one name each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::field::quote;
+use authn::{User, names};
+use value::{Str, Value};
+
+use crate::attributes::Attributes;
+use crate::chain::Chain;
+use crate::decision::Decision;
+use crate::rbac::index::Index;
+use crate::rbac::rule::{Rule, everything, quoted, url_covers};
+use crate::rbac::subject::RoleRef;
+
+/// Why a role or binding may not be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Escalation {
+    /// 403, with these words after `is forbidden: `.
+    Forbidden(String),
+    /// The role to bind does not exist: 404 in these words.
+    NoSuchRole(RoleRef),
+}
+
+/// Whether a user may write a Role (in `namespace`) or ClusterRole (with none). `old` is the stored one, if there is one;
+/// a change of the metadata alone is checked all the same.
+pub async fn check_role(
+    chain: &Chain,
+    index: &Index,
+    user: &User,
+    namespace: &str,
+    name: &str,
+    old: Option<&Value>,
+    new: &Value,
+) -> Result<(), Escalation> {
+    let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
+    let escalate =
+        Attributes::resource("escalate", super::GROUP, resource).in_namespace(namespace).named(name);
+    if user.is_in(names::MASTERS) || allowed(chain, user, &escalate).await || only_lets_go(old, new) {
+        return Ok(());
+    }
+    confirm(index, user, namespace, &Rule::all_of(new)).map_err(Escalation::Forbidden)?;
+    let aggregates = |role: &Value| !role.list_at(&["aggregationRule", "clusterRoleSelectors"]).is_empty();
+    // A role that gathers others' rules may come to hold anything.
+    if (aggregates(new) || old.is_some_and(aggregates))
+        && confirm(index, user, namespace, &everything()).is_err()
+    {
+        let why = "must have cluster-admin privileges to use the aggregationRule";
+        return Err(Escalation::Forbidden(why.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether a user may write a RoleBinding (in `namespace`) or ClusterRoleBinding (with none).
+pub async fn check_binding(
+    chain: &Chain,
+    index: &Index,
+    user: &User,
+    namespace: &str,
+    old: Option<&Value>,
+    new: &Value,
+) -> Result<(), Escalation> {
+    if user.is_in(names::MASTERS) || only_lets_go(old, new) {
+        return Ok(());
+    }
+    let role = RoleRef::of(new);
+    let resource = match role.kind.as_str() {
+        "ClusterRole" => Some("clusterroles"),
+        "Role" => Some("roles"),
+        _ => None,
+    };
+    if let Some(resource) = resource {
+        let group = new.str_at(&["roleRef", "apiGroup"]).unwrap_or_default();
+        let bind =
+            Attributes::resource("bind", group, resource).in_namespace(namespace).named(role.name.clone());
+        if allowed(chain, user, &bind).await {
+            return Ok(());
+        }
+    }
+    let rules = index.role_rules(&role, namespace).map_err(|_| Escalation::NoSuchRole(role))?;
+    confirm(index, user, namespace, &rules).map_err(Escalation::Forbidden)
+}
+
+async fn allowed(chain: &Chain, user: &User, attributes: &Attributes) -> bool {
+    chain.decide(user, attributes).await.decision == Decision::Allow
+}
+
+/// Whether an update changes at most what the garbage collector needs: owner references and finalizers.
+fn only_lets_go(old: Option<&Value>, new: &Value) -> bool {
+    let Some(old) = old else { return false };
+    let without = |object: &Value| {
+        let mut object = object.clone();
+        for field in ["ownerReferences", "finalizers", "managedFields"] {
+            object.remove_at(&["metadata", field]);
+        }
+        object
+    };
+    without(old) == without(new)
+}
+
+/// Whether a user holds all of `rules` in a namespace (or cluster-wide, with none); the message says which are missing.
+pub fn confirm(index: &Index, user: &User, namespace: &str, rules: &[Rule]) -> Result<(), String> {
+    let own = index.rules_for(user, namespace);
+    let missing = uncovered(&own.rules, rules);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let described: BTreeSet<String> = compact(missing).iter().map(ToString::to_string).collect();
+    let described: Vec<String> = described.into_iter().collect();
+    let mut message = format!(
+        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        quote(&user.name),
+        quoted(&user.groups),
+        described.join("\n")
+    );
+    if let Some(error) = own.error {
+        message.push_str("; resolution errors: [");
+        message.push_str(&error);
+        message.push(']');
+    }
+    Err(message)
+}
+
+/// The pieces of `wanted` that no rule of `own` covers.
+pub fn uncovered(own: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
+    wanted.iter().flat_map(pieces).filter(|piece| !own.iter().any(|rule| covers(rule, piece))).collect()
+}
+
+/// A rule as rules of one verb and either one group, one resource and at most one name, or one path.
+fn pieces(rule: &Rule) -> Vec<Rule> {
+    let mut out = Vec::new();
+    let names: Vec<Vec<Str>> = if rule.resource_names.is_empty() {
+        vec![Vec::new()]
+    } else {
+        rule.resource_names.iter().map(|name| vec![name.clone()]).collect()
+    };
+    for group in &rule.groups {
+        for resource in &rule.resources {
+            for verb in &rule.verbs {
+                out.extend(names.iter().map(|names| Rule {
+                    verbs: vec![verb.clone()],
+                    groups: vec![group.clone()],
+                    resources: vec![resource.clone()],
+                    resource_names: names.clone(),
+                    urls: Vec::new(),
+                }));
+            }
+        }
+    }
+    for url in &rule.urls {
+        out.extend(rule.verbs.iter().map(|verb| Rule {
+            verbs: vec![verb.clone()],
+            urls: vec![url.clone()],
+            ..Rule::default()
+        }));
+    }
+    out
+}
+
+/// Whether a rule covers a piece of another.
+fn covers(rule: &Rule, piece: &Rule) -> bool {
+    let all = |own: &[Str], wanted: &[Str]| {
+        own.iter().any(|item| item == "*") || wanted.iter().all(|item| own.contains(item))
+    };
+    let resource = |wanted: &Str| {
+        rule.resources.contains(wanted)
+            || wanted
+                .split_once('/')
+                .is_some_and(|(_, sub)| rule.resources.iter().any(|own| own.strip_prefix("*/") == Some(sub)))
+    };
+    let names = rule.resource_names.is_empty()
+        || (!piece.resource_names.is_empty()
+            && piece.resource_names.iter().all(|name| rule.resource_names.contains(name)));
+    all(&rule.verbs, &piece.verbs)
+        && all(&rule.groups, &piece.groups)
+        && (rule.resources.iter().any(|own| own == "*") || piece.resources.iter().all(resource))
+        && piece.urls.iter().all(|url| rule.urls.iter().any(|own| url_covers(own, url)))
+        && names
+}
+
+/// Pieces that differ in their verb alone, put together.
+fn compact(pieces: Vec<Rule>) -> Vec<Rule> {
+    let mut out = Vec::new();
+    let mut by_target: BTreeMap<Rule, Vec<Str>> = BTreeMap::new();
+    for mut piece in pieces {
+        if piece.urls.is_empty() {
+            let verbs = std::mem::take(&mut piece.verbs);
+            by_target.entry(piece).or_default().extend(verbs);
+        } else {
+            out.push(piece);
+        }
+    }
+    out.extend(by_target.into_iter().map(|(target, verbs)| Rule { verbs, ..target }));
+    out
+}

@@ -1,0 +1,335 @@
+//! The chain, escalation, aggregation and reconciliation. What single rules allow is on the spec pages.
+
+use std::sync::Arc;
+
+use authn::{Caller, InternalIdentity, User};
+use expect_test::expect;
+use value::Value;
+
+use crate::rbac::escalation::{Escalation, check_binding, check_role, confirm};
+use crate::rbac::reconcile::{Action, action};
+use crate::rbac::{Index, Kind, Rule, aggregation, everything};
+use crate::*;
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+fn yaml(text: &str) -> Vec<Value> {
+    value::yaml::documents(text.as_bytes()).unwrap().into_iter().map(|d| d.value).collect()
+}
+
+fn one(text: &str) -> Value {
+    value::yaml::read(text.as_bytes()).unwrap().value
+}
+
+fn index(text: &str) -> Arc<Index> {
+    Arc::new(Index::from_objects(&yaml(text)))
+}
+
+fn chain(steps: Vec<(&str, Authorizer)>) -> Chain {
+    let steps = steps.into_iter().map(|(name, authorizer)| Step { name: name.into(), authorizer });
+    Chain::new(steps.collect()).unwrap()
+}
+
+fn pods() -> Attributes {
+    Attributes::resource("list", "", "pods")
+}
+
+#[test]
+fn the_first_allow_ends_the_chain_and_always_deny_is_no_opinion() {
+    let user = User::named("alice");
+    let both = chain(vec![("no", Authorizer::AlwaysDeny), ("yes", Authorizer::AlwaysAllow)]);
+    assert_eq!(run(both.decide(&user, &pods())), Answer::allow(Reason::None));
+    let no = chain(vec![("no", Authorizer::AlwaysDeny), ("no2", Authorizer::AlwaysDeny)]);
+    let answer = run(no.decide(&user, &pods()));
+    assert_eq!(answer.decision, Decision::NoOpinion);
+    assert_eq!(answer.reason.to_string(), "no: Everything is forbidden.\nno2: Everything is forbidden.");
+}
+
+#[test]
+fn masters_are_allowed_before_the_first_step() {
+    let no = chain(vec![("no", Authorizer::AlwaysDeny)]);
+    let server = Caller::internal(InternalIdentity::ApiServer);
+    let permit = run(no.authorize(&server, pods())).unwrap();
+    assert_eq!(permit.caller(), &server);
+    assert_eq!(permit.attributes(), &pods());
+    let scheduler = Caller::internal(InternalIdentity::Scheduler);
+    let Err(Refusal::Denied { status, reason }) = run(no.authorize(&scheduler, pods())) else { panic!() };
+    assert_eq!(status.code(), 403);
+    assert_eq!(reason, "no: Everything is forbidden.");
+    expect![[r#"pods is forbidden: User "system:kube-scheduler" cannot list resource "pods" in API group "" at the cluster scope: no: Everything is forbidden."#]]
+        .assert_eq(status.message());
+}
+
+#[test]
+fn an_empty_chain_allows_nobody() {
+    let nobody = chain(vec![]);
+    assert_eq!(run(nobody.decide(&User::named("alice"), &pods())).decision, Decision::NoOpinion);
+}
+
+#[test]
+fn two_steps_cannot_have_one_name() {
+    let step = || Step { name: "x".into(), authorizer: Authorizer::AlwaysDeny };
+    assert_eq!(Chain::new(vec![step(), step()]).unwrap_err(), DuplicateName("x".into()));
+}
+
+const TEAM: &str = "
+kind: ClusterRole
+metadata: {name: reader}
+rules:
+- {apiGroups: [''], resources: [pods, '*/scale'], verbs: [get, list]}
+- {apiGroups: [''], resources: [configmaps], resourceNames: [a], verbs: ['*']}
+- {nonResourceURLs: [/logs*], verbs: [get]}
+---
+kind: ClusterRole
+metadata: {name: binder}
+rules:
+- {apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], resourceNames: [admin], verbs: [bind, escalate]}
+---
+kind: ClusterRole
+metadata: {name: admin}
+rules:
+- {apiGroups: ['*'], resources: ['*'], verbs: ['*']}
+- {nonResourceURLs: ['*'], verbs: ['*']}
+---
+kind: ClusterRoleBinding
+metadata: {name: readers}
+subjects: [{kind: User, name: alice}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+---
+kind: ClusterRoleBinding
+metadata: {name: binders}
+subjects: [{kind: User, name: bob}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: binder}
+---
+kind: ClusterRoleBinding
+metadata: {name: admins}
+subjects: [{kind: User, name: root}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+";
+
+fn team() -> (Arc<Index>, Chain) {
+    let index = index(TEAM);
+    let chain = chain(vec![("rbac", Authorizer::Rbac(index.clone()))]);
+    (index, chain)
+}
+
+#[test]
+fn rules_are_covered_piece_by_piece() {
+    let (index, _) = team();
+    let alice = User::named("alice").in_groups(["devs", "system:authenticated"]);
+    let holds = |rules: &str| {
+        let role = one(&format!("{{kind: ClusterRole, rules: {rules}}}"));
+        confirm(&index, &alice, "", &Rule::all_of(&role))
+    };
+    for held in [
+        "[{apiGroups: [''], resources: [pods], verbs: [get]}]",
+        "[{apiGroups: [''], resources: [pods, deployments/scale], verbs: [list, get]}]",
+        "[{apiGroups: [''], resources: [pods], resourceNames: [x], verbs: [get]}]",
+        "[{apiGroups: [''], resources: [configmaps], resourceNames: [a], verbs: [delete]}]",
+        "[{nonResourceURLs: [/logs/x, /logs*], verbs: [get]}]",
+        "[]",
+    ] {
+        assert_eq!(holds(held), Ok(()), "{held}");
+    }
+    for missing in [
+        "[{apiGroups: [''], resources: [pods], verbs: ['*']}]",
+        "[{apiGroups: ['*'], resources: [pods], verbs: [get]}]",
+        "[{apiGroups: [''], resources: [configmaps], verbs: [get]}]",
+        "[{apiGroups: [''], resources: [configmaps], resourceNames: [a, b], verbs: [get]}]",
+        "[{nonResourceURLs: [/metrics], verbs: [get]}]",
+        "[{nonResourceURLs: [/logs], verbs: [post]}]",
+    ] {
+        assert!(holds(missing).is_err(), "{missing}");
+    }
+    expect![[r#"
+        user "alice" (groups=["devs" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:
+        {APIGroups:[""], Resources:["pods"], ResourceNames:["x"], Verbs:["delete"]}
+        {APIGroups:[""], Resources:["pods/log"], Verbs:["get" "list"]}
+        {NonResourceURLs:["/metrics"], Verbs:["get"]}"#]]
+    .assert_eq(
+        &holds(
+            "[{apiGroups: [''], resources: [pods/log], verbs: [get, list]}, {apiGroups: [''], resources: [pods], resourceNames: [x], verbs: [delete]}, {nonResourceURLs: [/metrics], verbs: [get]}]",
+        )
+        .unwrap_err(),
+    );
+}
+
+#[test]
+fn a_role_is_written_by_who_holds_its_rules_or_may_escalate() {
+    let (index, chain) = team();
+    let pods = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}");
+    let secrets =
+        one("{metadata: {name: admin}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}");
+    let check = |user: &User, name: &str, new: &Value| {
+        run(check_role(&chain, &index, user, "", name, None, new)).is_ok()
+    };
+    assert!(check(&User::named("alice"), "r", &pods));
+    assert!(!check(&User::named("alice"), "admin", &secrets));
+    assert!(check(&User::named("bob"), "admin", &secrets), "escalate on this name");
+    assert!(!check(&User::named("bob"), "r", &secrets), "escalate on another name");
+    assert!(check(&User::named("x").in_groups(["system:masters"]), "r", &secrets));
+}
+
+#[test]
+fn only_full_authority_may_aggregate() {
+    let (index, chain) = team();
+    let gathers =
+        one("{metadata: {name: r}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}");
+    let check = |user: &str, old: Option<&Value>, new: &Value| {
+        run(check_role(&chain, &index, &User::named(user), "", "r", old, new))
+    };
+    assert_eq!(
+        check("alice", None, &gathers),
+        Err(Escalation::Forbidden(
+            "must have cluster-admin privileges to use the aggregationRule".to_owned()
+        ))
+    );
+    assert_eq!(check("root", None, &gathers), Ok(()));
+    let plain = one("{metadata: {name: r}}");
+    assert!(check("alice", Some(&gathers), &plain).is_err(), "taking the aggregation away is a change of it");
+    assert_eq!(check("alice", None, &plain), Ok(()));
+}
+
+#[test]
+fn a_binding_is_written_by_who_holds_the_role_or_may_bind_it() {
+    let (index, chain) = team();
+    let to = |role: &str| {
+        one(&format!(
+            "{{metadata: {{name: b}}, roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {role}}}}}"
+        ))
+    };
+    let check = |user: &str, old: Option<&Value>, new: &Value| {
+        run(check_binding(&chain, &index, &User::named(user), "", old, new))
+    };
+    assert_eq!(check("alice", None, &to("reader")), Ok(()));
+    assert!(matches!(check("alice", None, &to("admin")), Err(Escalation::Forbidden(_))));
+    assert_eq!(check("bob", None, &to("admin")), Ok(()));
+    assert!(
+        matches!(check("bob", None, &to("reader")), Err(Escalation::Forbidden(_))),
+        "bind on another role"
+    );
+    assert!(matches!(check("alice", None, &to("gone")), Err(Escalation::NoSuchRole(_))));
+    // The garbage collector may take an owner away from any binding.
+    let mut owned = to("admin");
+    owned.set_at(&["metadata", "ownerReferences"], Value::list([Value::map([("uid", "1")])]));
+    assert_eq!(check("alice", Some(&owned), &to("admin")), Ok(()));
+    let mut labelled = to("admin");
+    labelled.set_at(&["metadata", "labels", "a"], "b");
+    assert!(check("alice", Some(&labelled), &to("admin")).is_err(), "metadata alone is checked too");
+}
+
+#[test]
+fn rules_are_listed_once_per_binding_with_what_is_missing() {
+    let index = index(TEAM);
+    let alice = User::named("alice");
+    assert_eq!(index.rules_for(&alice, "").rules.len(), 3);
+    let more = one(
+        "{kind: RoleBinding, metadata: {name: b, namespace: prod}, subjects: [{kind: User, name: alice}], roleRef: {kind: Role, name: gone}}",
+    );
+    index.apply(Kind::RoleBinding, None, Some(&more));
+    assert_eq!(index.rules_for(&alice, "").error, None);
+    let rules = index.rules_for(&alice, "prod");
+    assert_eq!(rules.rules.len(), 3);
+    assert_eq!(rules.error.unwrap(), r#"role.rbac.authorization.k8s.io "gone" not found"#);
+    let chain = chain(vec![("allow", Authorizer::AlwaysAllow), ("rbac", Authorizer::Rbac(index))]);
+    assert_eq!(chain.rules_for(&alice, "").rules[..2], everything());
+}
+
+#[test]
+fn a_deleted_binding_or_role_no_longer_counts() {
+    let objects = yaml(TEAM);
+    let index = Index::from_objects(&objects);
+    let alice = User::named("alice");
+    assert_eq!(index.decide(&alice, &pods()).decision, Decision::Allow);
+    let role = &objects[0];
+    index.apply(Kind::ClusterRole, Some(role), None);
+    assert_eq!(
+        index.decide(&alice, &pods()).reason.to_string(),
+        r#"RBAC: clusterrole.rbac.authorization.k8s.io "reader" not found"#
+    );
+    index.apply(Kind::ClusterRole, None, Some(role));
+    assert_eq!(index.decide(&alice, &pods()).decision, Decision::Allow);
+    index.apply(Kind::ClusterRoleBinding, Some(&objects[3]), None);
+    assert_eq!(index.decide(&alice, &pods()), Answer { reason: Reason::None, ..Answer::no_opinion("") });
+}
+
+#[test]
+fn one_role_bound_twice_stays_when_one_binding_goes() {
+    let objects = yaml(TEAM);
+    let index = Index::from_objects(&objects);
+    let mut second = objects[3].clone();
+    second.set_at(&["metadata", "name"], "again");
+    index.apply(Kind::ClusterRoleBinding, None, Some(&second));
+    index.apply(Kind::ClusterRoleBinding, Some(&objects[3]), None);
+    let reason = index.decide(&User::named("alice"), &pods()).reason.to_string();
+    assert_eq!(
+        reason,
+        r#"RBAC: allowed by ClusterRoleBinding "again" of ClusterRole "reader" to User "alice""#
+    );
+}
+
+#[test]
+fn an_aggregated_role_is_the_union_of_the_chosen_ones() {
+    let roles = yaml(
+        "
+kind: ClusterRole
+metadata: {name: all}
+aggregationRule: {clusterRoleSelectors: [{matchLabels: {team: a}}, {matchExpressions: [{key: tier, operator: In, values: [x]}]}]}
+---
+kind: ClusterRole
+metadata: {name: one, labels: {team: a, tier: x}}
+rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]
+---
+kind: ClusterRole
+metadata: {name: two, labels: {tier: x}}
+rules: [{apiGroups: [''], resources: [pods], verbs: [list]}]
+---
+kind: ClusterRole
+metadata: {name: other, labels: {team: b}}
+rules: [{apiGroups: [''], resources: [secrets], verbs: [list]}]
+",
+    );
+    let all: Vec<&Value> = roles.iter().collect();
+    let union = aggregation::rules(&roles[0], &all).unwrap();
+    let verbs: Vec<&str> = union.iter().map(|rule| rule.verbs[0].as_str()).collect();
+    assert_eq!(verbs, ["get", "list"]);
+    let mut done = roles[0].clone();
+    done.set_at(&["rules"], Value::List(union.iter().map(Rule::to_value).collect()));
+    assert_eq!(aggregation::rules(&done, &all), None, "nothing to do a second time");
+    assert_eq!(aggregation::rules(&roles[1], &all), None, "it does not aggregate");
+}
+
+#[test]
+fn what_a_cluster_begins_with_is_created_extended_or_left_alone() {
+    let expected = one(
+        "{kind: ClusterRole, metadata: {name: r, labels: {a: b}}, rules: [{apiGroups: [''], resources: [pods], verbs: [get, list]}]}",
+    );
+    assert_eq!(action(&expected, None), Action::Create(expected.clone()));
+    assert_eq!(action(&expected, Some(&expected)), Action::Keep);
+    let narrow = one(
+        "{kind: ClusterRole, metadata: {name: r, labels: {a: mine}}, aggregationRule: {}, rules: [{apiGroups: [''], resources: [pods, secrets], verbs: [get]}]}",
+    );
+    let Action::Update(updated) = action(&expected, Some(&narrow)) else { panic!() };
+    expect![[r#"{"kind":"ClusterRole","metadata":{"labels":{"a":"mine"},"name":"r"},"rules":[{"apiGroups":[""],"resources":["pods","secrets"],"verbs":["get"]},{"apiGroups":[""],"resources":["pods"],"verbs":["list"]}]}"#]]
+        .assert_eq(&value::write::to_string(&updated));
+    let mut left_alone = narrow;
+    left_alone.set_at(&["metadata", "annotations", "rbac.authorization.kubernetes.io/autoupdate"], "false");
+    assert_eq!(action(&expected, Some(&left_alone)), Action::Keep);
+}
+
+#[test]
+fn a_binding_gets_its_missing_subjects_or_is_made_anew() {
+    let expected = one(
+        "{metadata: {name: b}, roleRef: {name: r}, subjects: [{kind: User, name: a}, {kind: User, name: b}]}",
+    );
+    let fewer = one(
+        "{metadata: {name: b}, roleRef: {name: r}, subjects: [{kind: User, name: b}, {kind: User, name: c}]}",
+    );
+    let Action::Update(updated) = action(&expected, Some(&fewer)) else { panic!() };
+    let names: Vec<_> = updated.list_at(&["subjects"]).iter().map(|s| s.str_at(&["name"]).unwrap()).collect();
+    assert_eq!(names, ["b", "c", "a"]);
+    let other = one("{metadata: {name: b}, roleRef: {name: other}}");
+    assert_eq!(action(&expected, Some(&other)), Action::Recreate(expected));
+}
