@@ -52,13 +52,29 @@ pub fn read(bytes: &[u8]) -> Result<Read, Error> {
         entries: Vec::with_capacity(32),
         items: Vec::with_capacity(16),
         duplicates: Vec::new(),
+        error: None,
     };
-    let value = reader.value()?;
-    reader.space();
-    match reader.peek() {
-        None => Ok(Read { value, duplicates: reader.duplicates }),
-        Some(_) => Err(reader.invalid("after top-level value")),
+    match reader.whole() {
+        Ok(value) => Ok(Read { value, duplicates: reader.duplicates }),
+        Err(Failed) => Err(reader.error.unwrap_or_else(|| Error {
+            message: "unexpected end of JSON input".to_owned(),
+            offset: reader.at,
+        })),
     }
+}
+
+/// Reading failed; the reader knows why.
+#[derive(Clone, Copy, Debug)]
+struct Failed;
+
+/// Where a value goes. Values are not returned but put where they belong: copying them is what reading spends most of its
+/// time on.
+#[derive(Clone, Copy)]
+enum Slot {
+    /// To the key read last.
+    Entry,
+    /// To the items of the innermost list.
+    Item,
 }
 
 struct Reader<'a> {
@@ -67,14 +83,24 @@ struct Reader<'a> {
     text: Option<&'a str>,
     at: usize,
     depth: usize,
-    /// The entries of the maps that are not complete yet, the innermost last. A complete map takes its own, so that its
-    /// vector is allocated once and has the right size. The same for lists.
+    /// The entries of the maps that are not complete yet, the innermost last; the last of all waits for its value. A complete
+    /// map takes its own, so that its vector is allocated once and has the right size. The same for lists.
     entries: Vec<(Str, Value)>,
     items: Vec<Value>,
     duplicates: Vec<String>,
+    error: Option<Error>,
 }
 
 impl<'a> Reader<'a> {
+    fn whole(&mut self) -> Result<Value, Failed> {
+        self.value(Slot::Item)?;
+        self.space();
+        match self.peek() {
+            None => Ok(self.items.pop().unwrap_or_default()),
+            Some(_) => Err(self.invalid("after top-level value")),
+        }
+    }
+
     #[inline]
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
@@ -87,35 +113,59 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The error for the byte (or the end) at the current place.
-    fn invalid(&self, context: &str) -> Error {
+    #[cold]
+    fn fail(&mut self, message: String, offset: usize) -> Failed {
+        self.error = Some(Error { message, offset });
+        Failed
+    }
+
+    /// Fails because of the byte (or the end) at the current place.
+    #[cold]
+    fn invalid(&mut self, context: &str) -> Failed {
         let message = match self.peek() {
             None => "unexpected end of JSON input".to_owned(),
             Some(b'\'') => format!(r"invalid character '\'' {context}"),
             Some(b'"') => format!("invalid character '\"' {context}"),
             Some(b) => format!("invalid character {} {context}", quoted(b)),
         };
-        Error { message, offset: self.at }
+        self.fail(message, self.at)
     }
 
-    fn value(&mut self) -> Result<Value, Error> {
-        self.space();
-        match self.peek() {
-            Some(b'"') => self.string().map(Value::String),
-            Some(b'{') => self.object(),
-            Some(b'[') => self.array(),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.literal("true", Value::Bool(true)),
-            Some(b'f') => self.literal("false", Value::Bool(false)),
-            Some(b'n') => self.literal("null", Value::Null),
-            _ => Err(self.invalid("looking for beginning of value")),
+    #[inline]
+    fn put(&mut self, value: Value, slot: Slot) {
+        match slot {
+            Slot::Item => self.items.push(value),
+            Slot::Entry => {
+                if let Some(entry) = self.entries.last_mut() {
+                    entry.1 = value;
+                }
+            }
         }
     }
 
+    fn value(&mut self, slot: Slot) -> Result<(), Failed> {
+        self.space();
+        let value = match self.peek() {
+            Some(b'"') => match self.plain_string() {
+                Some(text) => Value::String(Str::new(text)),
+                None => Value::String(self.string()?),
+            },
+            Some(b'{') => return self.object(slot),
+            Some(b'[') => return self.array(slot),
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b't') => self.literal("true", Value::Bool(true))?,
+            Some(b'f') => self.literal("false", Value::Bool(false))?,
+            Some(b'n') => self.literal("null", Value::Null)?,
+            _ => return Err(self.invalid("looking for beginning of value")),
+        };
+        self.put(value, slot);
+        Ok(())
+    }
+
     /// Steps over the sign that opens a map or a list.
-    fn enter(&mut self) -> Result<(), Error> {
+    fn enter(&mut self) -> Result<(), Failed> {
         if self.depth == MAX_DEPTH {
-            return Err(Error { message: "exceeded max depth".to_owned(), offset: self.at });
+            return Err(self.fail("exceeded max depth".to_owned(), self.at));
         }
         self.depth += 1;
         self.at += 1;
@@ -129,11 +179,12 @@ impl<'a> Reader<'a> {
         self.at += 1;
     }
 
-    fn object(&mut self) -> Result<Value, Error> {
+    fn object(&mut self, slot: Slot) -> Result<(), Failed> {
         self.enter()?;
         if self.peek() == Some(b'}') {
             self.leave();
-            return Ok(Value::Map(Map::new()));
+            self.put(Value::Map(Map::new()), slot);
+            return Ok(());
         }
         let first = self.entries.len();
         loop {
@@ -141,18 +192,23 @@ impl<'a> Reader<'a> {
             if self.peek() != Some(b'"') {
                 return Err(self.invalid("looking for beginning of object key string"));
             }
-            let key = self.string()?;
+            let key = match self.plain_string() {
+                Some(text) => Str::new(text),
+                None => self.string()?,
+            };
+            self.entries.push((key, Value::Null));
             self.space();
             if self.peek() != Some(b':') {
                 return Err(self.invalid("after object key"));
             }
             self.at += 1;
             let known = self.duplicates.len();
-            let value = self.value()?;
-            if self.duplicates.len() > known {
-                self.prefix_duplicates(known, &key);
+            self.value(Slot::Entry)?;
+            if self.duplicates.len() > known
+                && let Some((key, _)) = self.entries.last()
+            {
+                prefix(&mut self.duplicates, known, key);
             }
-            self.entries.push((key, value));
             self.space();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -161,30 +217,31 @@ impl<'a> Reader<'a> {
             }
         }
         self.leave();
-        let entries = self.entries.drain(first..).collect();
+        let entries = self.entries.split_off(first);
         let (map, repeated) = Map::from_entries(entries);
         if !repeated.is_empty() {
             let room = MAX_DUPLICATES.saturating_sub(self.duplicates.len());
             self.duplicates.extend(repeated.into_iter().take(room).map(|key| key.to_string()));
         }
-        Ok(Value::Map(map))
+        self.put(Value::Map(map), slot);
+        Ok(())
     }
 
-    fn array(&mut self) -> Result<Value, Error> {
+    fn array(&mut self, slot: Slot) -> Result<(), Failed> {
         self.enter()?;
         if self.peek() == Some(b']') {
             self.leave();
-            return Ok(Value::List(Vec::new()));
+            self.put(Value::List(Vec::new()), slot);
+            return Ok(());
         }
         let first = self.items.len();
         loop {
             let known = self.duplicates.len();
-            let item = self.value()?;
+            self.value(Slot::Item)?;
             if self.duplicates.len() > known {
-                let index = self.items.len() - first;
-                self.prefix_duplicates(known, &format!("[{index}]"));
+                let index = self.items.len() - first - 1;
+                prefix(&mut self.duplicates, known, &format!("[{index}]"));
             }
-            self.items.push(item);
             self.space();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -193,18 +250,13 @@ impl<'a> Reader<'a> {
             }
         }
         self.leave();
-        Ok(Value::List(self.items.drain(first..).collect()))
+        let mut items = self.items.split_off(first);
+        items.shrink_to_fit();
+        self.put(Value::List(items), slot);
+        Ok(())
     }
 
-    /// Completes the paths of duplicates found inside a child, which only knows its own part of them.
-    fn prefix_duplicates(&mut self, known: usize, part: &str) {
-        for path in self.duplicates.iter_mut().skip(known) {
-            let dot = if path.starts_with('[') { "" } else { "." };
-            *path = format!("{part}{dot}{path}");
-        }
-    }
-
-    fn literal(&mut self, word: &'static str, value: Value) -> Result<Value, Error> {
+    fn literal(&mut self, word: &'static str, value: Value) -> Result<Value, Failed> {
         for expected in word.bytes() {
             if self.peek() != Some(expected) {
                 return Err(self.invalid(&format!("in literal {word} (expecting {})", quoted(expected))));
@@ -214,7 +266,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    fn digits(&mut self, context: &str) -> Result<(), Error> {
+    fn digits(&mut self, context: &str) -> Result<(), Failed> {
         if !matches!(self.peek(), Some(b'0'..=b'9')) {
             return Err(self.invalid(context));
         }
@@ -224,7 +276,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<Value, Error> {
+    fn number(&mut self) -> Result<Value, Failed> {
         let start = self.at;
         let negative = self.peek() == Some(b'-');
         if negative {
@@ -253,7 +305,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The number that began at `start`, of which everything up to the point or the exponent was read.
-    fn float(&mut self, start: usize) -> Result<Value, Error> {
+    fn float(&mut self, start: usize) -> Result<Value, Failed> {
         if self.peek() == Some(b'.') {
             self.at += 1;
             self.digits("after decimal point in numeric literal")?;
@@ -268,31 +320,35 @@ impl<'a> Reader<'a> {
         let text = self.utf8(start);
         match text.parse::<f64>() {
             Ok(f) if f.is_finite() => Ok(Value::Float(f)),
-            _ => Err(Error {
-                message: format!("json: cannot unmarshal number {text} into Go value of type float64"),
-                offset: start,
-            }),
+            _ => {
+                let message = format!("json: cannot unmarshal number {text} into Go value of type float64");
+                Err(self.fail(message, start))
+            }
         }
     }
 
+    /// The string here, if it is the bytes between its quotes; else nothing is read.
     #[inline]
-    fn string(&mut self) -> Result<Str, Error> {
+    fn plain_string(&mut self) -> Option<&'a str> {
+        let (text, back) = (self.text?, self.at);
         self.at += 1;
-        let start = self.at;
         self.skip_plain();
         if self.peek() == Some(b'"') {
-            let text = Str::new(self.utf8(start));
             self.at += 1;
-            return Ok(text);
+            return text.get(back + 1..self.at - 1);
         }
-        self.escaped_string(start)
+        self.at = back;
+        None
     }
 
-    /// A string that is more than plain bytes up to its quote: from here on the text is built.
-    #[cold]
-    fn escaped_string(&mut self, start: usize) -> Result<Str, Error> {
-        let mut text = self.utf8(start).into_owned();
+    /// Any string.
+    fn string(&mut self) -> Result<Str, Failed> {
+        self.at += 1;
+        let mut text = String::new();
         loop {
+            let plain = self.at;
+            self.skip_plain();
+            text.push_str(&self.utf8(plain));
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -304,9 +360,6 @@ impl<'a> Reader<'a> {
                 }
                 _ => return Err(self.invalid("in string literal")),
             }
-            let plain = self.at;
-            self.skip_plain();
-            text.push_str(&self.utf8(plain));
         }
     }
 
@@ -335,7 +388,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn escape(&mut self) -> Result<char, Error> {
+    fn escape(&mut self) -> Result<char, Failed> {
         let c = match self.peek() {
             Some(b @ (b'"' | b'\\' | b'/')) => char::from(b),
             Some(b'b') => '\u{8}',
@@ -354,7 +407,7 @@ impl<'a> Reader<'a> {
         Ok(c)
     }
 
-    fn hex4(&mut self) -> Result<u32, Error> {
+    fn hex4(&mut self) -> Result<u32, Failed> {
         let mut code = 0;
         for _ in 0..4 {
             match self.peek().and_then(|b| char::from(b).to_digit(16)) {
@@ -381,6 +434,14 @@ impl<'a> Reader<'a> {
         }
         self.at = back;
         char::REPLACEMENT_CHARACTER
+    }
+}
+
+/// Completes the paths of duplicates found inside a child, which only knows its own part of them.
+fn prefix(duplicates: &mut [String], known: usize, part: &str) {
+    for path in duplicates.iter_mut().skip(known) {
+        let dot = if path.starts_with('[') { "" } else { "." };
+        *path = format!("{part}{dot}{path}");
     }
 }
 
