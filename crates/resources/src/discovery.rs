@@ -167,12 +167,15 @@ pub fn resources(served: &Served, custom: &[Entry<'_>], group: &str, version: &s
             list.push(Value::Map(resource));
         }
     }
-    Some(Value::map([
-        ("kind", Value::from("APIResourceList")),
-        ("apiVersion", Value::from("v1")),
-        ("groupVersion", Value::from(group_version(group, version))),
-        ("resources", Value::List(list)),
-    ]))
+    let mut document = Map::new();
+    document.insert("kind", "APIResourceList");
+    // The core group's document has never had an apiVersion.
+    if !group.is_empty() {
+        document.insert("apiVersion", "v1");
+    }
+    document.insert("groupVersion", group_version(group, version));
+    document.insert("resources", Value::List(list));
+    Some(Value::Map(document))
 }
 
 /// `/api` in the aggregated form.

@@ -3,6 +3,8 @@
 pub mod defaults;
 pub mod validation;
 
+pub mod decode;
 pub mod discovery;
+pub mod patch;
 pub mod schema;
 pub mod table;

@@ -1,0 +1,347 @@
+//! A tree as a client sent it → the tree a typed decoder would have made of it.
+//!
+//! Kubernetes decodes a body into Go structs and writes those back out. Clients see the effects: values of the wrong type are
+//! refused in the words of Go's decoder, unknown fields vanish (and are named in strict errors), `null`, `false`, `0`, `""` and empty
+//! lists vanish where the field is plain and `omitempty`, quantities and times come back in their canonical form.
+//! [`normalise`] does that in one walk along the schema. What Go writes even when it is absent (`resources: {}`, `containers:
+//! null`) is added by [`fill`], at the end, so that defaults and validation in between see absent fields as absent.
+
+mod base64_go;
+mod fill;
+mod path;
+#[cfg(test)]
+mod tests;
+
+use api::field::quote;
+use api::time::Timestamp;
+use value::quantity::Quantity;
+use value::{Map, Str, Value, write};
+
+use crate::schema::{self, Format, Kind, Object, Omit, Property, Schema, SchemaOr};
+
+pub use fill::fill;
+use path::{Stack, Step};
+
+/// How many strict errors are reported.
+const MAX_STRICT_ERRORS: usize = 100;
+
+/// What [`normalise`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The first value of the wrong type, in the words of Go's decoder. The tree is not to be used then.
+    pub type_error: Option<String>,
+    /// The paths of fields that the schema does not have; they are dropped.
+    pub unknown: Vec<String>,
+}
+
+/// Checks the types of `value` against the schema, drops what the schema does not know and what is empty, and brings quantities and
+/// times into their canonical form.
+pub fn normalise(value: &mut Value, schema: &Schema) -> Outcome {
+    let mut walk = Walk {
+        stack: Stack::default(),
+        error: None,
+        fatal: false,
+        unknown: Vec::new(),
+        lenient: 0,
+        keeps_empty: ["apiextensions.", "apiregistration."]
+            .iter()
+            .any(|group| schema.name.starts_with(group)),
+    };
+    walk.value(value, schema);
+    Outcome { type_error: walk.error, unknown: walk.unknown }
+}
+
+/// The strict errors for unknown and repeated fields, as Kubernetes prints each of them.
+pub fn strict_errors(unknown: &[String], duplicates: &[String]) -> Vec<String> {
+    let unknown = unknown.iter().map(|path| format!("unknown field {}", quote(path)));
+    let duplicates = duplicates.iter().map(|path| format!("duplicate field {}", quote(path)));
+    let mut errors: Vec<String> = Vec::new();
+    for error in unknown.chain(duplicates) {
+        if errors.len() < MAX_STRICT_ERRORS && !errors.contains(&error) {
+            errors.push(error);
+        }
+    }
+    errors
+}
+
+/// Of the paths of repeated keys that a reader found, those that a typed decoder meets: it does not look into unknown fields and
+/// raw JSON.
+pub fn met_duplicates(schema: &Schema, duplicates: Vec<String>) -> Vec<String> {
+    duplicates.into_iter().filter(|path| path::is_met(schema, path)).collect()
+}
+
+struct Walk<'a> {
+    stack: Stack<'a>,
+    error: Option<String>,
+    /// An error of a type's own decoder was met: Go stops there, and it is the one reported.
+    fatal: bool,
+    unknown: Vec<String>,
+    /// Inside a type's own decoder nothing is reported as unknown.
+    lenient: u32,
+    /// The group is stored as JSON, which keeps empty lists that protobuf loses.
+    keeps_empty: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// A value that is not null.
+    fn value(&mut self, value: &mut Value, schema: &'a Schema) {
+        if self.fatal {
+            return;
+        }
+        match (&schema.kind, &mut *value) {
+            (Kind::Object(object), Value::Map(map)) => self.object(map, object, schema),
+            (Kind::Map(map_of), Value::Map(map)) => {
+                let values = map_of.values.get();
+                let mut entries = std::mem::take(map);
+                for (key, value) in entries.iter_mut() {
+                    if is_leaf(values) {
+                        self.element(value, values);
+                    } else {
+                        self.stack.push(Step::Key(key.clone()));
+                        self.element(value, values);
+                        self.stack.pop();
+                    }
+                }
+                *map = entries;
+            }
+            (Kind::List(list), Value::List(items)) => {
+                let schema = list.items.get();
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.stack.push(Step::Index(index));
+                    self.element(item, schema);
+                    self.stack.pop();
+                }
+            }
+            (Kind::String(Format::Plain), Value::String(_))
+            | (Kind::Bool, Value::Bool(_))
+            | (Kind::Int64, Value::Int(_))
+            | (Kind::Float, Value::Int(_) | Value::UInt(_) | Value::Float(_))
+            | (Kind::Any, _) => {}
+            (Kind::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => {}
+            (Kind::Int32 | Kind::Int64, Value::Int(_) | Value::UInt(_) | Value::Float(_)) => {
+                let text = format!("number {}", literal(value));
+                self.type_error(&text, &schema.go_type());
+            }
+            (Kind::String(Format::Bytes), Value::String(text)) => match base64_go::canonical(text) {
+                Ok(None) => {}
+                Ok(Some(canonical)) => *text = canonical.into(),
+                Err(at) => self.save(|| format!("illegal base64 data at input byte {at}")),
+            },
+            (Kind::String(Format::Bytes), Value::List(items)) => {
+                // Go takes a list of numbers for bytes, too.
+                match items.iter().map(byte).collect::<Result<Vec<u8>, _>>() {
+                    Ok(bytes) => *value = base64_go::encode(&bytes).into(),
+                    Err(found) => self.type_error(&found, "uint8"),
+                }
+            }
+            (Kind::String(Format::Time | Format::MicroTime), _) => self.time(value, schema),
+            (Kind::String(Format::IntOrString), _) => self.int_or_string(value),
+            (Kind::String(Format::Quantity), _) => self.quantity(value),
+            (Kind::SchemaOr(or), _) => self.schema_or(value, *or),
+            (_, value) => self.type_error(value.json_type(), &schema.go_type()),
+        }
+    }
+
+    /// An item of a list or a value of a map: null is the zero of its type.
+    fn element(&mut self, value: &mut Value, schema: &'a Schema) {
+        if !value.is_null() {
+            return self.value(value, schema);
+        }
+        *value = match &schema.kind {
+            Kind::Object(_) => Value::Map(Map::new()),
+            Kind::String(Format::Plain | Format::Bytes) => Value::String(Str::new_static("")),
+            Kind::String(Format::Quantity) => Value::String(Str::new_static("0")),
+            Kind::String(Format::IntOrString) | Kind::Int32 | Kind::Int64 => Value::Int(0),
+            Kind::Float => Value::Float(0.0),
+            Kind::Bool => Value::Bool(false),
+            Kind::SchemaOr(SchemaOr::Bool) => {
+                return self.abort("boolean or JSON schema expected".to_owned());
+            }
+            Kind::String(Format::Time | Format::MicroTime)
+            | Kind::Map(_)
+            | Kind::List(_)
+            | Kind::Any
+            | Kind::SchemaOr(_) => Value::Null,
+        };
+    }
+
+    fn object(&mut self, map: &mut Map, object: &'a Object, schema: &'a Schema) {
+        // Both are sorted, so one pass over the two of them finds every field.
+        let mut properties = object.properties.iter().peekable();
+        map.retain(|key, value| {
+            if self.fatal {
+                return true;
+            }
+            while properties.next_if(|property| property.name < *key).is_some() {}
+            let Some(property) = properties.next_if(|property| property.name == *key) else {
+                if self.lenient == 0 && self.unknown.len() < MAX_STRICT_ERRORS {
+                    self.unknown.push(self.stack.strict_path(key));
+                }
+                return false;
+            };
+            if value.is_null() {
+                return false;
+            }
+            self.stack.push(Step::Field(property, schema));
+            self.value(value, property.schema.get());
+            self.stack.pop();
+            !self.vanishes(value, property)
+        });
+    }
+
+    /// Whether a typed round trip leaves the field out.
+    fn vanishes(&self, value: &Value, property: &Property) -> bool {
+        match value {
+            Value::Null => !property.pointer,
+            Value::List(list) => list.is_empty() && (property.omit == Omit::Empty || !self.keeps_empty),
+            // An empty struct stays: behind a pointer it means something, otherwise it is written anyway.
+            Value::Map(map) => {
+                map.is_empty()
+                    && property.omit == Omit::Empty
+                    && matches!(property.schema.get().kind, Kind::Map(_))
+            }
+            _ if property.pointer || property.omit != Omit::Empty => false,
+            Value::Bool(set) => !set,
+            Value::Int(number) => *number == 0,
+            Value::UInt(number) => *number == 0,
+            Value::Float(number) => *number == 0.0,
+            Value::String(text) => text.is_empty(),
+        }
+    }
+
+    fn time(&mut self, value: &mut Value, schema: &Schema) {
+        let Value::String(text) = value else {
+            let name = value.json_type();
+            return self.abort_type(name, "string");
+        };
+        let micro = matches!(schema.kind, Kind::String(Format::MicroTime));
+        let parsed = if micro { Timestamp::parse_micro(text) } else { Timestamp::parse(text) };
+        match parsed {
+            Err(error) => self.abort(error),
+            Ok(time) if time.is_zero() => *value = Value::Null,
+            Ok(time) => {
+                let canonical = if micro { time.micro_time() } else { time.time() };
+                if *text != canonical {
+                    *text = canonical.into();
+                }
+            }
+        }
+    }
+
+    fn int_or_string(&mut self, value: &mut Value) {
+        match value {
+            Value::String(_) => {}
+            Value::Int(number) if i32::try_from(*number).is_ok() => {}
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
+                let text = format!("number {}", literal(value));
+                self.abort_type(&text, "int32");
+            }
+            other => {
+                let name = other.json_type();
+                self.abort_type(name, "int32");
+            }
+        }
+    }
+
+    fn quantity(&mut self, value: &mut Value) {
+        let written;
+        let text = match &*value {
+            Value::String(text) => text.as_str(),
+            other => {
+                written = literal(other);
+                &written
+            }
+        };
+        match Quantity::parse_json(text) {
+            Err(error) => self.abort(error.to_string()),
+            Ok(quantity) => {
+                let canonical = quantity.to_string();
+                if !matches!(value, Value::String(text) if *text == canonical) {
+                    *value = canonical.into();
+                }
+            }
+        }
+    }
+
+    fn schema_or(&mut self, value: &mut Value, or: SchemaOr) {
+        let Some(props) = schema::named("apiextensions.v1.JSONSchemaProps") else { return };
+        self.lenient += 1;
+        match (or, &mut *value) {
+            (_, Value::Map(_)) => self.value(value, props),
+            (SchemaOr::Bool, Value::Bool(_)) => {}
+            (SchemaOr::Bool, _) => self.abort("boolean or JSON schema expected".to_owned()),
+            (SchemaOr::Array, Value::List(items)) if !items.is_empty() => {
+                for item in items {
+                    self.element(item, props);
+                }
+            }
+            (SchemaOr::Strings, Value::List(items)) if !items.is_empty() => {
+                for item in items {
+                    match item {
+                        Value::String(_) => {}
+                        Value::Null => *item = Value::String(Str::new_static("")),
+                        other => {
+                            let name = other.json_type();
+                            self.abort_type(name, "string");
+                        }
+                    }
+                }
+            }
+            // Anything else is dropped without a word.
+            (SchemaOr::Array | SchemaOr::Strings, _) => *value = Value::Null,
+        }
+        self.lenient -= 1;
+        // Whatever goes wrong inside a type's own decoder ends the decoding.
+        self.fatal |=
+            self.lenient == 0 && self.error.is_some() && matches!(value, Value::Map(_) | Value::List(_));
+    }
+
+    /// A value of the wrong type; Go remembers the first and goes on.
+    fn type_error(&mut self, found: &str, go_type: &str) {
+        if self.error.is_none() {
+            self.error = Some(self.stack.type_error(found, go_type));
+        }
+    }
+
+    fn save(&mut self, error: impl FnOnce() -> String) {
+        if self.error.is_none() {
+            self.error = Some(error());
+        }
+    }
+
+    /// An error of a type's own decoder; Go stops, and forgets what it remembered.
+    fn abort(&mut self, error: String) {
+        if !self.fatal {
+            self.fatal = true;
+            self.error = Some(error);
+        }
+    }
+
+    fn abort_type(&mut self, found: &str, go_type: &str) {
+        let error = self.stack.type_error(found, go_type);
+        self.abort(error);
+    }
+}
+
+/// Whether values of this schema contain no others.
+fn is_leaf(schema: &Schema) -> bool {
+    matches!(schema.kind, Kind::String(_) | Kind::Int32 | Kind::Int64 | Kind::Float | Kind::Bool | Kind::Any)
+}
+
+/// A byte in a list of numbers, or what Go would say it found.
+fn byte(value: &Value) -> Result<u8, String> {
+    match value {
+        Value::Null => Ok(0),
+        Value::Int(number) => u8::try_from(*number).map_err(|_| format!("number {number}")),
+        Value::UInt(_) | Value::Float(_) => Err(format!("number {}", literal(value))),
+        other => Err(other.json_type().to_owned()),
+    }
+}
+
+/// A number as its literal most likely was. The tree no longer knows; floats without a fraction were written with one, or too large.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => format!("{number:.1}"),
+        _ => write::to_string(value),
+    }
+}
