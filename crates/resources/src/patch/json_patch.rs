@@ -1,0 +1,363 @@
+//! JSON Patch (RFC 6902) as kube-apiserver's library applies it: replacing or copying a missing field sets it, negative
+//! positions count from the end of a list, and what copies add together is bounded.
+
+use api::Status;
+use api::field::quote;
+use value::{Map, Str, Value, json, write};
+
+/// The most operations a patch may have.
+pub const MAX_OPERATIONS: usize = 10_000;
+/// The most bytes that copies of one patch may add.
+pub const MAX_COPIED: usize = 3 * 1024 * 1024;
+
+/// One operation, its fields as they were sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation(Map);
+
+/// Reads operations. The error is in the words of Go's decoder, for a 400.
+pub fn decode(patch: Value) -> Result<Vec<Operation>, String> {
+    let list = match patch {
+        Value::Null => Vec::new(),
+        Value::List(list) => list,
+        other => {
+            let kind = other.json_type();
+            return Err(format!("json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch"));
+        }
+    };
+    let operation = |item: Value| match item {
+        Value::Map(map) => Ok(Operation(map)),
+        Value::Null => Ok(Operation(Map::new())),
+        other => Err(format!(
+            "json: cannot unmarshal {} into Go value of type jsonpatch.Operation",
+            other.json_type()
+        )),
+    };
+    list.into_iter().map(operation).collect()
+}
+
+/// 413 if there are too many operations.
+pub fn bound(operations: &[Operation]) -> Result<(), Status> {
+    if operations.len() <= MAX_OPERATIONS {
+        return Ok(());
+    }
+    Err(Status::too_large(format!(
+        "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+        operations.len()
+    )))
+}
+
+/// Reads operations as strict field validation does: fails on wrong types, and answers with the unknown fields.
+pub fn check(patch: &Value) -> Result<Vec<String>, String> {
+    let list = match patch {
+        Value::Null => &[][..],
+        Value::List(list) => list,
+        other => {
+            let kind = other.json_type();
+            return Err(format!(
+                "json: cannot unmarshal {kind} into Go value of type []handlers.jsonPatchOp"
+            ));
+        }
+    };
+    let mut unknown = Vec::new();
+    for (i, item) in list.iter().enumerate() {
+        let map = match item {
+            Value::Null => continue,
+            Value::Map(map) => map,
+            other => {
+                let kind = other.json_type();
+                return Err(format!(
+                    "json: cannot unmarshal {kind} into Go value of type handlers.jsonPatchOp"
+                ));
+            }
+        };
+        for (key, value) in map.iter() {
+            match (key.as_str(), value) {
+                ("value", _) | ("op" | "path" | "from", Value::String(_) | Value::Null) => {}
+                ("op" | "path" | "from", other) => {
+                    return Err(format!(
+                        "json: cannot unmarshal {} into Go struct field jsonPatchOp.{key} of type string",
+                        other.json_type()
+                    ));
+                }
+                _ => unknown.push(format!("unknown field {}", quote(&format!("[{i}].{key}")))),
+            }
+        }
+    }
+    Ok(unknown)
+}
+
+/// Applies operations in order; the first that fails ends it, with the library's words.
+pub fn apply(mut document: Value, operations: &[Operation]) -> Result<Value, String> {
+    let mut copied = 0;
+    for operation in operations {
+        match operation.kind() {
+            "add" => operation.add(&mut document)?,
+            "remove" => operation.remove(&mut document)?,
+            "replace" => operation.replace(&mut document)?,
+            "move" => operation.relocate(&mut document)?,
+            "test" => operation.test(&document)?,
+            "copy" => operation.copy(&mut document, &mut copied)?,
+            other => return Err(format!("Unexpected kind: {other}")),
+        }
+    }
+    Ok(document)
+}
+
+impl Operation {
+    fn kind(&self) -> &str {
+        self.0.get("op").and_then(Value::as_str).unwrap_or("unknown")
+    }
+
+    fn text(&self, field: &str, missing: &str) -> Result<&str, String> {
+        match self.0.get(field) {
+            Some(Value::String(text)) => Ok(text),
+            None | Some(Value::Null) => Err(format!("{missing}: missing value")),
+            Some(other) => {
+                Err(format!("json: cannot unmarshal {} into Go value of type string", other.json_type()))
+            }
+        }
+    }
+
+    fn path(&self) -> Result<&str, String> {
+        self.text("path", "operation missing path field")
+    }
+
+    fn from(&self) -> Result<&str, String> {
+        self.text("from", "operation, missing from field")
+    }
+
+    /// The value; absent is `null`.
+    fn value(&self) -> Value {
+        self.0.get("value").cloned().unwrap_or_default()
+    }
+
+    fn add(&self, document: &mut Value) -> Result<(), String> {
+        let path = self.path().map_err(|_| "add operation failed to decode path: missing value")?;
+        let (container, key) = find(document, path).ok_or_else(|| {
+            format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
+        })?;
+        insert(container, path, &key, self.value())
+            .map_err(|e| format!("error in add for path: '{path}': {e}"))
+    }
+
+    fn remove(&self, document: &mut Value) -> Result<(), String> {
+        let path = self.path().map_err(|_| "remove operation failed to decode path: missing value")?;
+        let (container, key) = find(document, path).ok_or_else(|| {
+            format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
+        })?;
+        take(container, &key).map(drop).map_err(|e| format!("error in remove for path: '{path}': {e}"))
+    }
+
+    fn replace(&self, document: &mut Value) -> Result<(), String> {
+        let path = self.path().map_err(|e| format!("replace operation failed to decode path: {e}"))?;
+        if path.is_empty() {
+            let value = self.value();
+            if !matches!(value, Value::Map(_) | Value::List(_)) {
+                return Err("replace operation value must be object or array: %!w(<nil>)".to_owned());
+            }
+            *document = value;
+            return Ok(());
+        }
+        let (container, key) = find(document, path).ok_or_else(|| {
+            format!("replace operation does not apply: doc is missing path: {path}: missing value")
+        })?;
+        match container {
+            Value::List(list) => {
+                let slot = position(&key, list.len()).ok().and_then(|at| list.get_mut(at));
+                let slot = slot.ok_or_else(|| {
+                    format!("replace operation does not apply: doc is missing key: {path}: missing value")
+                })?;
+                let value = self.value();
+                deep_enough(path, &value)?;
+                *slot = value;
+                Ok(())
+            }
+            container => insert(container, path, &key, self.value())
+                .map_err(|e| format!("error in remove for path: '{path}': {e}")),
+        }
+    }
+
+    fn relocate(&self, document: &mut Value) -> Result<(), String> {
+        let from = self.from().map_err(|e| format!("move operation failed to decode from: {e}"))?;
+        let (container, key) = find(document, from).ok_or_else(|| {
+            format!("move operation does not apply: doc is missing from path: {from}: missing value")
+        })?;
+        let value = take(container, &key).map_err(|e| format!("error in move for path: '{key}': {e}"))?;
+        let path = self.path().map_err(|e| format!("move operation failed to decode path: {e}"))?;
+        let (container, key) = find(document, path).ok_or_else(|| {
+            format!("move operation does not apply: doc is missing destination path: {path}: missing value")
+        })?;
+        insert(container, path, &key, value).map_err(|e| format!("error in move for path: '{path}': {e}"))
+    }
+
+    fn test(&self, document: &Value) -> Result<(), String> {
+        let path = self.path().map_err(|e| format!("test operation failed to decode path: {e}"))?;
+        let expected = self.0.get("value").unwrap_or(&Value::Null);
+        let actual = if path.is_empty() {
+            document
+        } else {
+            let (container, key) = look(document, path).ok_or_else(|| {
+                format!("test operation does not apply: is missing path: {path}: missing value")
+            })?;
+            get(container, &key).map_err(|e| format!("error in test for path: '{path}': {e}"))?
+        };
+        if actual == expected { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
+    }
+
+    fn copy(&self, document: &mut Value, copied: &mut usize) -> Result<(), String> {
+        let from = self.from().map_err(|e| format!("copy operation failed to decode from: {e}"))?;
+        let (container, key) = look(document, from).ok_or_else(|| {
+            format!("copy operation does not apply: doc is missing from path: {from}: missing value")
+        })?;
+        let value =
+            get(container, &key).map_err(|e| format!("error in copy for from: '{from}': {e}"))?.clone();
+        let path = self.path().map_err(|_| "copy operation failed to decode path: missing value")?;
+        let (container, key) = find(document, path).ok_or_else(|| {
+            format!("copy operation does not apply: doc is missing destination path: {path}: missing value")
+        })?;
+        if !value.is_null() {
+            *copied += write::to_vec(&value).len();
+        }
+        if *copied > MAX_COPIED {
+            return Err(format!(
+                "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
+            ));
+        }
+        insert(container, path, &key, value).map_err(|e| format!("error while adding value during copy: {e}"))
+    }
+}
+
+/// The keys on the way to a path's last one, and the last one. What precedes the first slash does not count.
+fn split(path: &str) -> Option<(impl Iterator<Item = Str>, Str)> {
+    let (_, rest) = path.split_once('/')?;
+    let (way, last) = rest.rsplit_once('/').map_or((None, rest), |(way, last)| (Some(way), last));
+    Some((way.into_iter().flat_map(|way| way.split('/')).map(unescape), unescape(last)))
+}
+
+/// `~1` stands for `/` and `~0` for `~`.
+fn unescape(key: &str) -> Str {
+    if !key.contains('~') {
+        return key.into();
+    }
+    let mut out = String::with_capacity(key.len());
+    let mut parts = key.split('~');
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        match (part.strip_prefix('1'), part.strip_prefix('0')) {
+            (Some(rest), _) => {
+                out.push('/');
+                out.push_str(rest);
+            }
+            (_, Some(rest)) => {
+                out.push('~');
+                out.push_str(rest);
+            }
+            _ => {
+                out.push('~');
+                out.push_str(part);
+            }
+        }
+    }
+    out.into()
+}
+
+/// The map or list that holds a path's last key.
+fn find<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, Str)> {
+    let (way, final_key) = split(path)?;
+    let mut here = document;
+    for key in way {
+        here = match here {
+            Value::Map(map) => map.get_mut(&key)?,
+            Value::List(list) => {
+                let at = position(&key, list.len()).ok()?;
+                list.get_mut(at)?
+            }
+            _ => return None,
+        };
+    }
+    matches!(here, Value::Map(_) | Value::List(_)).then_some((here, final_key))
+}
+
+/// As [`find`], without changing anything.
+fn look<'a>(document: &'a Value, path: &str) -> Option<(&'a Value, Str)> {
+    let (way, last) = split(path)?;
+    let mut here = document;
+    for key in way {
+        here = get(here, &key).ok()?;
+    }
+    matches!(here, Value::Map(_) | Value::List(_)).then_some((here, last))
+}
+
+/// The value at a key; `null` if a map has none.
+fn get<'a>(container: &'a Value, key: &str) -> Result<&'a Value, String> {
+    match container {
+        Value::List(list) => {
+            let at = position(key, list.len())?;
+            list.get(at).ok_or_else(|| invalid_index(key))
+        }
+        container => Ok(container.get(key).unwrap_or(&Value::Null)),
+    }
+}
+
+fn take(container: &mut Value, key: &str) -> Result<Value, String> {
+    match container {
+        Value::List(list) => {
+            let at = position(key, list.len())?;
+            Ok(list.remove(at))
+        }
+        container => container
+            .as_map_mut()
+            .and_then(|map| map.remove(key))
+            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value")),
+    }
+}
+
+fn insert(container: &mut Value, path: &str, key: &str, value: Value) -> Result<(), String> {
+    deep_enough(path, &value)?;
+    match container {
+        Value::List(list) if key == "-" => list.push(value),
+        Value::List(list) => {
+            number(key).map_err(|e| format!("value was not a proper array index: '{key}': {e}"))?;
+            let at = position(key, list.len() + 1)?;
+            list.insert(at, value);
+        }
+        container => {
+            container.make_map().insert(key, value);
+        }
+    }
+    Ok(())
+}
+
+/// Keeps trees as shallow as those that are read: without it, copies of copies nest without end.
+fn deep_enough(path: &str, value: &Value) -> Result<(), String> {
+    if path.matches('/').count() + value.depth() > json::MAX_DEPTH {
+        return Err("exceeded max depth".to_owned());
+    }
+    Ok(())
+}
+
+fn number(key: &str) -> Result<i64, String> {
+    key.parse().map_err(|e: std::num::ParseIntError| {
+        let why = match e.kind() {
+            std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        format!("strconv.Atoi: parsing {}: {why}", quote(key))
+    })
+}
+
+/// The position in a list of `length` items that a key names.
+fn position(key: &str, length: usize) -> Result<usize, String> {
+    let index = number(key)?;
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    let at = if index < 0 { index.saturating_add(length) } else { index };
+    if at < 0 || at >= length {
+        return Err(invalid_index(key));
+    }
+    usize::try_from(at).map_err(|_| invalid_index(key))
+}
+
+fn invalid_index(key: &str) -> String {
+    let index = key.parse::<i64>().unwrap_or_default();
+    format!("Unable to access invalid index: {index}: invalid index referenced")
+}

@@ -1,0 +1,59 @@
+//! JSON Merge Patch (RFC 7386) as kube-apiserver's library applies it: nulls inside new lists are dropped from their
+//! objects too.
+
+use value::Value;
+
+/// Merges `patch` into `current`. `null` is no patch, nor is a scalar; a list replaces the whole (and then fails to
+/// decode).
+pub fn apply(current: Value, patch: Value) -> Result<Value, String> {
+    match (current, patch) {
+        (mut current @ Value::Map(_), patch @ Value::Map(_)) => {
+            merge(&mut current, patch);
+            Ok(current)
+        }
+        (_, mut patch @ (Value::Map(_) | Value::List(_))) => {
+            prune(&mut patch);
+            Ok(patch)
+        }
+        _ => Err("Invalid JSON Patch".to_owned()),
+    }
+}
+
+fn merge(current: &mut Value, mut patch: Value) {
+    match (current, patch) {
+        (Value::Map(current), Value::Map(patch)) => {
+            for (key, mut value) in patch {
+                if value.is_null() {
+                    current.remove(&key);
+                    continue;
+                }
+                match current.get_mut(&key) {
+                    Some(old) if !old.is_null() => merge(old, value),
+                    _ => {
+                        prune(&mut value);
+                        current.insert(key, value);
+                    }
+                }
+            }
+        }
+        // The library leaves nulls in what replaces an object.
+        (current @ Value::Map(_), other) => *current = other,
+        (current, other) => {
+            patch = other;
+            prune(&mut patch);
+            *current = patch;
+        }
+    }
+}
+
+/// Drops null fields, everywhere below.
+fn prune(value: &mut Value) {
+    match value {
+        Value::Map(map) => map.retain(|_, item| {
+            prune(item);
+            !item.is_null()
+        }),
+        Value::List(list) => list.iter_mut().for_each(prune),
+        _ => {}
+    }
+}

@@ -1,0 +1,277 @@
+//! Merging lists: which items match, and in which order the result stands.
+
+use value::{Map, Str, Value};
+
+use super::{
+    DIRECTIVE, Error, MergeSchema, Rule, SET_ELEMENT_ORDER, directive_field, merge, merge_list_field,
+    without_directives,
+};
+use crate::patch::go_text::{go_text, go_type};
+
+/// Merges the lists that `$setElementOrder` directives are about, and takes them out of the patch.
+pub(super) fn merge_ordered<S: MergeSchema>(
+    original: &mut Map,
+    patch: &mut Map,
+    schema: S,
+) -> Result<(), Error> {
+    let directives: Vec<Str> = patch.keys().filter(|k| k.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
+    for directive in directives {
+        let order = list(patch.remove(&directive).unwrap_or_default())?;
+        let field = directive_field(&directive, SET_ELEMENT_ORDER)?;
+        let live = original.get(&field).cloned().map(list).transpose()?;
+        let change = patch.get(&field).cloned().map(list).transpose()?;
+        let rule = schema.list_field(&field).map_err(Error::Other)?;
+        check_order(change.as_deref().unwrap_or_default(), &order, rule.merge_key.as_deref())?;
+        let mut server = live.clone().unwrap_or_default();
+        let changes = change.clone().unwrap_or_default();
+        let merged = match (live, change) {
+            (Some(live), None) => live,
+            (None, Some(change)) => change.into_iter().filter_map(without_directives).collect(),
+            (Some(live), Some(change)) => {
+                let merged = merge_list_field(live, change, &rule, false)?;
+                server = merged.live.unwrap_or(server);
+                merged.list
+            }
+            (None, None) => continue,
+        };
+        let key = rule.merge_key.as_deref();
+        let (named, rest) = partition(merged, &order, key)?;
+        let objects = element_type(&[&server, &changes])? == "map[string]interface {}";
+        let ordered = interleave(named, rest, &order, &server, key.filter(|_| objects))?;
+        original.insert(field.clone(), ordered);
+        patch.remove(&field);
+    }
+    Ok(())
+}
+
+/// A merged list.
+pub(super) struct Merged {
+    pub(super) list: Vec<Value>,
+    /// The order of the live list as Kubernetes sees it afterwards, if that changed: it merges in place, so that new
+    /// items stand where deleted ones made room at the end.
+    pub(super) live: Option<Vec<Value>>,
+}
+
+impl From<Vec<Value>> for Merged {
+    fn from(list: Vec<Value>) -> Self {
+        Merged { list, live: None }
+    }
+}
+
+/// Merges two lists whose field merges (or one of items to delete).
+pub(super) fn merge_lists<S: MergeSchema>(
+    original: Vec<Value>,
+    patch: Vec<Value>,
+    rule: &Rule<S>,
+    deletes: bool,
+) -> Result<Merged, Error> {
+    if original.is_empty() && patch.is_empty() {
+        return Ok(original.into());
+    }
+    if element_type(&[&original, &patch])? != "map[string]interface {}" {
+        if deletes {
+            let kept: Vec<Value> = original.into_iter().filter(|item| !patch.contains(item)).collect();
+            return Ok(kept.into());
+        }
+        let mut merged: Vec<Value> = Vec::with_capacity(original.len() + patch.len());
+        for item in original.iter().chain(&patch) {
+            if !merged.contains(item) {
+                merged.push(item.clone());
+            }
+        }
+        let (named, rest) = partition(merged, &patch, rule.merge_key.as_deref())?;
+        return interleave(named, rest, &patch, &original, None).map(Merged::from);
+    }
+    let Some(key) = rule.merge_key.as_deref() else {
+        let word = rule.schema.kind_word();
+        return Err(Error::Other(format!("cannot merge lists without merge key for {word}")));
+    };
+    let length = original.len();
+    let (original, patch) = directives(original, patch, key)?;
+    let mut merged = original.clone();
+    for item in &patch {
+        let item = object(item)?;
+        let id = item.get(key).ok_or_else(|| Error::no_merge_key(item, key))?;
+        match find(&merged, key, id)? {
+            Some(at) => {
+                if let Some(slot) = merged.get_mut(at)
+                    && let Value::Map(old) = std::mem::take(slot)
+                {
+                    *slot = Value::Map(merge(old, item.clone(), rule.schema)?);
+                }
+            }
+            None => merged.push(Value::Map(item.clone())),
+        }
+    }
+    let live = (original.len() < length).then(|| merged.iter().take(length).cloned().collect());
+    let (named, rest) = partition(merged, &patch, Some(key))?;
+    Ok(Merged { list: interleave(named, rest, &patch, &original, Some(key))?, live })
+}
+
+/// Obeys the items of a patch that are directives, and returns the lists without them.
+fn directives(
+    mut original: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), Error> {
+    let mut plain = Vec::with_capacity(patch.len());
+    let mut replace = false;
+    for item in patch {
+        let map = object(&item)?;
+        let Some(directive) = map.get(DIRECTIVE) else {
+            plain.push(item);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                let id = map.get(key).ok_or_else(|| Error::no_merge_key(map, key))?;
+                while let Some(at) = find(&original, key, id)? {
+                    original.remove(at);
+                }
+            }
+            Some("replace") => replace = true,
+            Some("merge") => {
+                return Err(Error::Other("merging lists cannot yet be specified in the patch".to_owned()));
+            }
+            _ => return Err(Error::bad_directive(directive, map)),
+        }
+    }
+    Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
+}
+
+/// The items of a patch, but for deletions, must occur in the order directive, in its order.
+fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Error> {
+    if order.is_empty() || patch.is_empty() {
+        return Ok(());
+    }
+    let mut remaining = order.iter();
+    for item in patch {
+        if let Some(key) = key {
+            if object(item)?.contains_key(DIRECTIVE) {
+                continue;
+            }
+            let wanted = id(item, key)?;
+            let mut found = false;
+            for candidate in remaining.by_ref() {
+                if id(candidate, key)? == wanted {
+                    found = true;
+                    break;
+                }
+            }
+            if found {
+                continue;
+            }
+        } else if remaining.by_ref().any(|candidate| candidate == item) {
+            continue;
+        }
+        let (patch, order) = (Value::List(patch.to_vec()), Value::List(order.to_vec()));
+        return Err(Error::Other(format!(
+            "The order in patch list:\n{}\n doesn't match {SET_ELEMENT_ORDER} list:\n{}\n",
+            go_text(&patch),
+            go_text(&order)
+        )));
+    }
+    Ok(())
+}
+
+/// Splits items into those that `list` has too and the others.
+fn partition(
+    items: Vec<Value>,
+    list: &[Value],
+    key: Option<&str>,
+) -> Result<(Vec<Value>, Vec<Value>), Error> {
+    let (mut named, mut rest) = (Vec::new(), Vec::new());
+    for item in items {
+        let found = match key {
+            None => list.contains(&item),
+            Some(key) => find(list, key, id(&item, key)?)?.is_some(),
+        };
+        if found { named.push(item) } else { rest.push(item) }
+    }
+    Ok((named, rest))
+}
+
+/// Sorts `named` as `order` has them and `rest` as the live list has them, and weaves the two: an item of the live list
+/// goes before the first named one that follows it there.
+fn interleave(
+    mut named: Vec<Value>,
+    mut rest: Vec<Value>,
+    order: &[Value],
+    live: &[Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>, Error> {
+    if let Some(key) = key {
+        for item in named.iter().chain(order).chain(&rest).chain(live) {
+            id(item, key)?;
+        }
+    }
+    let place = |list: &[Value], item: &Value| {
+        let same = |other: &Value| match key {
+            Some(key) => other.get(key) == item.get(key),
+            None => other == item,
+        };
+        list.iter().position(same)
+    };
+    named.sort_by_cached_key(|item| place(order, item).unwrap_or(usize::MAX));
+    rest.sort_by_cached_key(|item| place(live, item).unwrap_or(usize::MAX));
+    let mut out = Vec::with_capacity(named.len() + rest.len());
+    let mut rest = rest.into_iter().peekable();
+    for item in named {
+        let limit = place(live, &item);
+        while let (Some(next), Some(limit)) = (rest.peek(), limit)
+            && place(live, next).is_some_and(|at| at < limit)
+        {
+            out.extend(rest.next());
+        }
+        out.push(item);
+    }
+    out.extend(rest);
+    Ok(out)
+}
+
+/// The one type of all items, which may not be that of a list.
+fn element_type(lists: &[&[Value]]) -> Result<&'static str, Error> {
+    let mut items = lists.iter().flat_map(|list| list.iter());
+    let Some(first) = items.next() else {
+        return Err(Error::Other("no elements in any of the given slices".to_owned()));
+    };
+    if matches!(first, Value::List(_)) {
+        return Err(Error::LIST_OF_LISTS);
+    }
+    let expected = go_type(first);
+    if items.all(|item| go_type(item) == expected) {
+        return Ok(expected);
+    }
+    let lists: Vec<Value> = lists.iter().map(|list| Value::List(list.to_vec())).collect();
+    Err(Error::Other(format!("list element types are not identical: {}", go_text(&Value::List(lists)))))
+}
+
+fn list(value: Value) -> Result<Vec<Value>, Error> {
+    match value {
+        Value::List(list) => Ok(list),
+        other => Err(Error::wrong_type(&Value::List(Vec::new()), &other)),
+    }
+}
+
+fn object(value: &Value) -> Result<&Map, Error> {
+    value.as_map().ok_or_else(|| Error::wrong_type(&Value::Map(Map::new()), value))
+}
+
+/// An item's value of the merge key.
+fn id<'a>(item: &'a Value, key: &str) -> Result<&'a Value, Error> {
+    let map = object(item)?;
+    map.get(key).ok_or_else(|| Error::no_merge_key(map, key))
+}
+
+/// Where in a list the item with this value of the merge key stands.
+fn find(list: &[Value], key: &str, id: &Value) -> Result<Option<usize>, Error> {
+    for (at, item) in list.iter().enumerate() {
+        let Value::Map(map) = item else {
+            return Err(Error::Other(format!("value for key {at} is not a map")));
+        };
+        if map.get(key) == Some(id) {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}
