@@ -12,7 +12,10 @@ pub(crate) fn is_key(key: &str) -> bool {
 
 /// Whether `scope` can be listed or watched: a key, or a directory.
 pub(crate) fn is_scope(scope: &str) -> bool {
-    scope.starts_with('/') && !scope.contains("//") && !scope.chars().any(char::is_control)
+    let bytes = scope.as_bytes();
+    bytes.first() == Some(&b'/')
+        && !bytes.windows(2).any(|pair| pair == b"//")
+        && !bytes.iter().any(u8::is_ascii_control)
 }
 
 /// Whether `scope` covers `key`.
@@ -22,18 +25,20 @@ pub(crate) fn covers(scope: &str, key: &str) -> bool {
 
 /// The directory whose table holds `key`: its first three segments, or fewer if it has no more.
 pub(crate) fn shard(key: &str) -> &str {
-    let end = key.match_indices('/').take(SHARD_SEGMENTS + 1).last();
+    let slashes = key.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+    let end = slashes.take(SHARD_SEGMENTS + 1).last();
     end.and_then(|(slash, _)| key.get(..=slash)).unwrap_or(key)
 }
 
 /// Whether every key that `scope` covers is in one shard.
 pub(crate) fn is_within_shard(scope: &str) -> bool {
-    !scope.ends_with('/') || scope.matches('/').count() > SHARD_SEGMENTS
+    !scope.ends_with('/') || scope.bytes().filter(|byte| *byte == b'/').count() > SHARD_SEGMENTS
 }
 
 /// Every scope that covers `key`: each directory above it, then the key itself.
 pub(crate) fn scopes(key: &str) -> impl Iterator<Item = &str> {
-    key.match_indices('/').filter_map(|(slash, _)| key.get(..=slash)).chain(std::iter::once(key))
+    let slashes = key.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+    slashes.filter_map(|(slash, _)| key.get(..=slash)).chain(std::iter::once(key))
 }
 
 #[cfg(test)]

@@ -99,8 +99,11 @@ impl Table {
         let mut selected = Entries::default();
         let first = self.chunks.partition_point(|chunk| chunk.last().is_some_and(is_before));
         for chunk in self.chunks.iter().skip(first) {
-            let start = chunk.partition_point(is_before);
-            let end = chunk.partition_point(is_within);
+            // Most chunks are within from end to end.
+            let start =
+                if chunk.first().is_some_and(is_before) { chunk.partition_point(is_before) } else { 0 };
+            let is_whole = chunk.last().is_some_and(is_within);
+            let end = if is_whole { chunk.len() } else { chunk.partition_point(is_within) };
             selected.push(chunk, start, end);
             if end < chunk.len() {
                 break;

@@ -100,19 +100,17 @@ impl WorkingSet {
             .into_iter()
             .map(|stored| Arc::new(Entry::new(stored.key, stored.revision, stored.created, &stored.record)))
             .collect();
-        entries.sort_unstable_by(|a, b| {
-            key::shard(&a.key).cmp(key::shard(&b.key)).then_with(|| a.key.cmp(&b.key))
-        });
-        let mut shards = BTreeMap::new();
-        let mut entries = entries.into_iter().peekable();
-        while let Some(first) = entries.peek() {
-            let name: Box<str> = key::shard(&first.key).into();
-            let mut members = Vec::new();
-            while let Some(entry) = entries.next_if(|entry| key::shard(&entry.key) == &*name) {
-                members.push(entry);
+        entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let mut members: BTreeMap<Box<str>, Vec<Arc<Entry>>> = BTreeMap::new();
+        for entry in entries {
+            let name = key::shard(&entry.key);
+            match members.get_mut(name) {
+                Some(members) => members.push(entry),
+                None => drop(members.insert(name.into(), vec![entry])),
             }
-            shards.insert(name, Shard { table: Table::from_sorted(members), changed: revision });
         }
+        let shard = |members| Shard { table: Table::from_sorted(members), changed: revision };
+        let shards = members.into_iter().map(|(name, members)| (name, shard(members))).collect();
         let mut state = self.write();
         state.revision = revision;
         state.compacted = compacted;

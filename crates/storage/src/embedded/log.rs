@@ -159,8 +159,7 @@ impl Log {
         let reading = self.database.begin_read()?;
         let log = reading.open_table(LOG)?;
         let compacted = compacted(&reading)?;
-        let mut trail = VecDeque::new();
-        let mut base: HashMap<Arc<str>, Stored> = HashMap::new();
+        let mut base: Vec<Done> = Vec::new();
         let mut newer = None;
         let mut rows = log.range::<u64>(..)?;
         let mut count = 0_u64;
@@ -171,15 +170,10 @@ impl Log {
                 newer = Some(Row { done, previous });
                 break;
             }
-            // A crash may have left rows here that were being removed.
-            let replaced = base.remove(&done.key).map(|old| old.revision);
-            remember(&mut trail, &done, replaced);
-            let Done { key, revision, created, change } = done;
-            if let Change::Put(record) = change {
-                base.insert(Arc::clone(&key), Stored { key, revision, created, record });
-            }
+            base.push(done);
         }
-        feed.load(compacted.max(1), compacted, base.into_values().collect());
+        let (base, mut trail) = newest(base);
+        feed.load(compacted.max(1), compacted, base);
         let mut pending: Vec<Done> = Vec::new();
         let mut touched: HashMap<Arc<str>, u64> = HashMap::new();
         let rest = newer.into_iter().map(Ok).chain(rows.map(|row| {
@@ -212,6 +206,24 @@ impl Log {
         }
         Ok((compacted, trail))
     }
+}
+
+/// The newest row of each key, unless it is a deletion; and the rows that a crash has left from an unfinished
+/// compaction.
+fn newest(mut rows: Vec<Done>) -> (Vec<Stored>, VecDeque<Replaced>) {
+    rows.sort_unstable_by(|a, b| a.key.cmp(&b.key).then(a.revision.cmp(&b.revision)));
+    let mut live: Vec<Stored> = Vec::with_capacity(rows.len());
+    let mut trail = VecDeque::new();
+    for done in rows {
+        let replaced = live.pop_if(|last| last.key == done.key).map(|last| last.revision);
+        remember(&mut trail, &done, replaced);
+        let Done { key, revision, created, change } = done;
+        if let Change::Put(record) = change {
+            live.push(Stored { key, revision, created, record });
+        }
+    }
+    trail.make_contiguous().sort_unstable_by_key(|replaced| replaced.at);
+    (live, trail)
 }
 
 /// A view of the file at one moment.
