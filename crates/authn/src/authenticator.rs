@@ -9,6 +9,7 @@ use crate::caller::{Caller, Via};
 use crate::front_proxy::FrontProxy;
 use crate::headers::Headers;
 use crate::static_tokens::StaticTokens;
+use crate::tokens::{TokenCache, Verified, Verifier};
 use crate::x509::ClientCertificate;
 
 /// What a request brings to prove who is calling.
@@ -89,13 +90,16 @@ pub struct Authenticator {
     pub client_certificates: bool,
     /// The static token file.
     pub static_tokens: Option<StaticTokens>,
+    /// Service-account tokens.
+    pub service_accounts: Option<Verifier>,
+    /// Service-account tokens that were verified a moment ago.
+    pub verified: TokenCache,
     /// Requests without credentials.
     pub anonymous: Anonymous,
 }
 
 impl Authenticator {
     /// Recognises the caller of a request.
-    #[expect(clippy::unused_async, reason = "tokens bound to stored objects need to look them up")]
     pub async fn authenticate(&self, evidence: &Evidence<'_>) -> Attempt {
         let mut attempt = Attempt { result: Ok(None), warnings: Vec::new(), annotations: Vec::new() };
         let mut errors = Vec::new();
@@ -122,16 +126,17 @@ impl Authenticator {
             match bearer::from_header(evidence.headers.first("authorization")) {
                 Bearer::None => {}
                 Bearer::Ignored(why) => attempt.warnings.push(Str::new_static(why)),
-                Bearer::Token(token) => match self.caller_of_token(token) {
-                    Ok(caller) => return attempt.with(caller),
+                Bearer::Token(token) => match self.caller_of_token(token, None, evidence.now).await {
+                    Ok(found) => return attempt.with_token(found),
                     Err(error) => errors.push(error),
                 },
             }
-            let found = bearer::from_websocket(evidence.headers)
-                .and_then(|token| token.map(|token| self.caller_of_token(&token)).transpose());
-            match found {
-                Ok(Some(caller)) => return attempt.with(caller),
+            match bearer::from_websocket(evidence.headers) {
                 Ok(None) => {}
+                Ok(Some(token)) => match self.caller_of_token(&token, None, evidence.now).await {
+                    Ok(found) => return attempt.with_token(found),
+                    Err(error) => errors.push(error),
+                },
                 Err(error) => errors.push(error),
             }
         }
@@ -144,12 +149,67 @@ impl Authenticator {
         attempt
     }
 
-    fn takes_tokens(&self) -> bool {
-        self.static_tokens.is_some()
+    /// Recognises a token by itself, as a TokenReview asks, for the wanted audiences or the server's own.
+    pub async fn review(
+        &self,
+        token: &str,
+        audiences: Option<&[Str]>,
+        now: SystemTime,
+    ) -> Result<TokenCaller, Error> {
+        self.caller_of_token(token, audiences, now).await
     }
 
-    fn caller_of_token(&self, token: &str) -> Result<Caller, Error> {
-        self.static_tokens.as_ref().and_then(|tokens| tokens.caller(token)).ok_or(Error::InvalidToken)
+    fn takes_tokens(&self) -> bool {
+        self.static_tokens.is_some() || self.service_accounts.is_some()
+    }
+
+    async fn caller_of_token(
+        &self,
+        token: &str,
+        wanted: Option<&[Str]>,
+        now: SystemTime,
+    ) -> Result<TokenCaller, Error> {
+        if let Some(caller) = self.static_tokens.as_ref().and_then(|tokens| tokens.caller(token)) {
+            // A static token is for the API server and nobody else.
+            let own = self.service_accounts.as_ref().map(Verifier::audiences).unwrap_or_default();
+            let audiences: Vec<Str> =
+                own.iter().filter(|audience| wanted.is_none_or(|w| w.contains(audience))).cloned().collect();
+            if audiences.is_empty() && !own.is_empty() {
+                return Err(Error::InvalidToken);
+            }
+            return Ok(TokenCaller { caller, audiences, warnings: Vec::new(), annotations: Vec::new() });
+        }
+        let Some(accounts) = &self.service_accounts else { return Err(Error::InvalidToken) };
+        if let Some(verified) = self.verified.get(token, wanted, now) {
+            return Ok(verified.into());
+        }
+        let verified = accounts.verify(token, wanted, now).await.map_err(Error::Token)?;
+        let verified = verified.ok_or(Error::InvalidToken)?;
+        self.verified.put(token, wanted, now, verified.clone());
+        Ok(verified.into())
+    }
+}
+
+/// Whose token something is.
+#[derive(Clone, Debug)]
+pub struct TokenCaller {
+    /// Whose.
+    pub caller: Caller,
+    /// Which of the wanted audiences the token is for.
+    pub audiences: Vec<Str>,
+    warnings: Vec<Str>,
+    annotations: Vec<(&'static str, String)>,
+}
+
+impl From<Verified> for TokenCaller {
+    fn from(verified: Verified) -> Self {
+        let Verified { user, audiences, annotations, warnings, secret: _ } = verified;
+        TokenCaller {
+            caller: Caller::authenticated(user, Via::ServiceAccountToken),
+            audiences,
+            warnings,
+            annotations,
+        }
     }
 }
 
@@ -164,6 +224,12 @@ impl Anonymous {
 }
 
 impl Attempt {
+    fn with_token(mut self, found: TokenCaller) -> Self {
+        self.warnings.extend(found.warnings);
+        self.annotations.extend(found.annotations);
+        self.with(found.caller)
+    }
+
     fn with(mut self, caller: Caller) -> Self {
         self.result = Ok(Some(caller));
         self

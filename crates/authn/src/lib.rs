@@ -13,10 +13,11 @@ mod caller;
 mod front_proxy;
 mod headers;
 mod static_tokens;
+pub mod tokens;
 mod user;
 pub mod x509;
 
-pub use authenticator::{Anonymous, Attempt, Authenticator, Error, Evidence};
+pub use authenticator::{Anonymous, Attempt, Authenticator, Error, Evidence, TokenCaller};
 pub use bearer::protocols_without_token;
 pub use caller::{Caller, InternalIdentity, Via};
 pub use front_proxy::FrontProxy;

@@ -1,0 +1,26 @@
+//! Service-account tokens: keys, issuing, verifying, and what is published about them.
+//!
+//! A token is a JWT signed by the server's key. [`Issuer`] makes one of [`Claims`]; [`Verifier`] makes a user of one, after the
+//! signature, the times, the audiences and the stored objects it is bound to ([`BoundObjects`]) have been checked;
+//! [`TokenRequest`] decides what a client may ask for; [`discovery`] is what relying parties read.
+//!
+//! INVARIANT: only this module holds a private key.
+
+mod cache;
+mod claims;
+pub mod discovery;
+mod issue;
+mod keys;
+mod legacy;
+mod request;
+mod verify;
+
+pub use cache::TokenCache;
+pub use claims::{Bound, BoundKind, Claims, Reference};
+pub use issue::Issuer;
+pub use keys::{KeyError, PublicKey, SigningKey};
+pub use request::{Grant, RequestRules, TokenRequest};
+pub use verify::{BoundObjects, Lookup, Verified, Verifier};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! What relying parties read to verify tokens themselves: the OpenID provider document and the key set.
+
+use value::{Value, write};
+
+use crate::tokens::keys::PublicKey;
+
+/// The path of the provider document.
+pub const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
+/// The path of the key set.
+pub const JWKS_PATH: &str = "/openid/v1/jwks";
+/// How long both may be kept, in seconds.
+pub const MAX_AGE: u32 = 3600;
+
+/// Why nothing can be published.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiscoveryError {
+    /// There is no issuer.
+    #[error("empty issuer URL")]
+    NoIssuer,
+    /// Not `https`.
+    #[error("issuer URL must use https scheme, got: {0}")]
+    Scheme(String),
+    /// A query.
+    #[error("issuer URL may not include a query, got: {0}")]
+    Query(String),
+    /// A fragment.
+    #[error("issuer URL may not include a fragment, got: {0}")]
+    Fragment(String),
+    /// The key set's address is not `https`.
+    #[error("jwksURI requires https scheme, parsed as: {0}")]
+    KeysScheme(String),
+    /// There are no keys.
+    #[error("no keys provided for validating keyset")]
+    NoKeys,
+}
+
+/// The provider document. The key set is at `jwks_uri`, or at its usual path on `external_address`.
+pub fn configuration(
+    issuer: &str,
+    jwks_uri: &str,
+    external_address: &str,
+    keys: &[PublicKey],
+) -> Result<Vec<u8>, DiscoveryError> {
+    if issuer.is_empty() {
+        return Err(DiscoveryError::NoIssuer);
+    }
+    let https = |url: &str| url.get(..8).is_some_and(|head| head.eq_ignore_ascii_case("https://"));
+    if !https(issuer) {
+        return Err(DiscoveryError::Scheme(issuer.to_owned()));
+    }
+    if let Some(at) = issuer.find(['?', '#']) {
+        let error = if issuer.get(at..).is_some_and(|rest| rest.starts_with('?')) {
+            DiscoveryError::Query
+        } else {
+            DiscoveryError::Fragment
+        };
+        return Err(error(issuer.to_owned()));
+    }
+    let jwks_uri = match jwks_uri {
+        "" => format!("https://{external_address}{JWKS_PATH}"),
+        uri if https(uri) => uri.to_owned(),
+        uri => return Err(DiscoveryError::KeysScheme(uri.to_owned())),
+    };
+    if keys.is_empty() {
+        return Err(DiscoveryError::NoKeys);
+    }
+    let mut algorithms: Vec<&str> = keys.iter().map(PublicKey::algorithm).collect();
+    algorithms.sort_unstable();
+    algorithms.dedup();
+    // The order of the fields is Kubernetes', whose answer relying parties may have compared byte for byte.
+    let text = |text: &str| write::to_string(&Value::from(text));
+    let list = write::to_string(&Value::list(algorithms));
+    Ok(format!(
+        r#"{{"issuer":{},"jwks_uri":{},"response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":{list}}}"#,
+        text(issuer),
+        text(&jwks_uri)
+    )
+    .into_bytes())
+}
+
+/// The key set.
+pub fn key_set(keys: &[PublicKey]) -> Vec<u8> {
+    write::to_vec(&Value::map([("keys", Value::List(keys.iter().map(PublicKey::to_jwk).collect()))]))
+}

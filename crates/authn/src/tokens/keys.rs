@@ -1,0 +1,279 @@
+//! Keys that sign and verify tokens: RSA (RS256) and the three NIST curves (ES256, ES384, ES512).
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    self, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair as _, RsaKeyPair, UnparsedPublicKey,
+    VerificationAlgorithm,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use value::{Map, Str, Value};
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+/// Why a key cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The file holds no key at all.
+    #[error("data does not contain any valid RSA or ECDSA public keys")]
+    NoPublicKey,
+    /// The file holds no private key.
+    #[error("data does not contain a valid RSA or ECDSA private key")]
+    NoPrivateKey,
+    /// Not RSA of 2048 bits or more, nor one of the three curves.
+    #[error("unknown key type, must be RSA of at least 2048 bits, or ECDSA on P-256, P-384 or P-521")]
+    Unsupported,
+    /// The system gave no randomness, or refused to sign.
+    #[error("signing failed")]
+    Signing,
+}
+
+/// How a key signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Algorithm {
+    Es256,
+    Es384,
+    Es512,
+    Rs256,
+}
+
+impl Algorithm {
+    const CURVES: [Algorithm; 3] = [Algorithm::Es256, Algorithm::Es384, Algorithm::Es512];
+
+    fn name(self) -> &'static str {
+        match self {
+            Algorithm::Es256 => "ES256",
+            Algorithm::Es384 => "ES384",
+            Algorithm::Es512 => "ES512",
+            Algorithm::Rs256 => "RS256",
+        }
+    }
+
+    fn verification(self) -> &'static dyn VerificationAlgorithm {
+        match self {
+            Algorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
+            Algorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
+            Algorithm::Es512 => &signature::ECDSA_P521_SHA512_FIXED,
+            Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+        }
+    }
+
+    fn signing(self) -> Option<&'static EcdsaSigningAlgorithm> {
+        match self {
+            Algorithm::Es256 => Some(&signature::ECDSA_P256_SHA256_FIXED_SIGNING),
+            Algorithm::Es384 => Some(&signature::ECDSA_P384_SHA384_FIXED_SIGNING),
+            Algorithm::Es512 => Some(&signature::ECDSA_P521_SHA512_FIXED_SIGNING),
+            Algorithm::Rs256 => None,
+        }
+    }
+
+    /// The curve's name in a JWK, and how many bytes a coordinate has.
+    fn curve(self) -> Option<(&'static str, usize)> {
+        match self {
+            Algorithm::Es256 => Some(("P-256", 32)),
+            Algorithm::Es384 => Some(("P-384", 48)),
+            Algorithm::Es512 => Some(("P-521", 66)),
+            Algorithm::Rs256 => None,
+        }
+    }
+}
+
+/// A key that verifies tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey {
+    id: Str,
+    algorithm: Algorithm,
+    /// What the verification wants: a point, or modulus and exponent in DER.
+    key: Vec<u8>,
+    /// The numbers a JWK shows: x and y, or n and e.
+    numbers: (Vec<u8>, Vec<u8>),
+}
+
+impl PublicKey {
+    /// All public keys of a PEM file. Private keys and certificates count as their public keys; other sections are passed over.
+    pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, KeyError> {
+        let mut keys = Vec::new();
+        for section in Pem::iter_from_buffer(pem).filter_map(Result::ok) {
+            match section.label.as_str() {
+                "PUBLIC KEY" => keys.push(Self::from_spki(&section.contents)?),
+                "CERTIFICATE" => {
+                    let certificate = section.parse_x509().map_err(|_| KeyError::Unsupported)?;
+                    keys.push(Self::from_spki(certificate.public_key().raw)?);
+                }
+                label => {
+                    if let Some(key) = SigningKey::from_section(label, &section.contents)? {
+                        keys.push(key.public);
+                    }
+                }
+            }
+        }
+        if keys.is_empty() { Err(KeyError::NoPublicKey) } else { Ok(keys) }
+    }
+
+    /// From a SubjectPublicKeyInfo.
+    fn from_spki(der: &[u8]) -> Result<Self, KeyError> {
+        let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| KeyError::Unsupported)?;
+        let raw = info.subject_public_key.data.to_vec();
+        let (algorithm, numbers) = match info.parsed().map_err(|_| KeyError::Unsupported)? {
+            public_key::PublicKey::RSA(rsa) => {
+                let numbers = (significant(rsa.modulus), significant(rsa.exponent));
+                if numbers.0.len() < 256 {
+                    return Err(KeyError::Unsupported);
+                }
+                (Algorithm::Rs256, numbers)
+            }
+            public_key::PublicKey::EC(point) => {
+                // An uncompressed point: 4, x, y. Its length tells the three curves apart.
+                let coordinates = point.data().strip_prefix(&[4]).ok_or(KeyError::Unsupported)?;
+                let (x, y) = coordinates.split_at(coordinates.len() / 2);
+                let algorithm =
+                    Algorithm::CURVES.into_iter().find(|a| a.curve().is_some_and(|c| c.1 == x.len()));
+                (algorithm.ok_or(KeyError::Unsupported)?, (x.to_vec(), y.to_vec()))
+            }
+            _ => return Err(KeyError::Unsupported),
+        };
+        let id = URL_SAFE_NO_PAD.encode(digest(&SHA256, der));
+        Ok(PublicKey { id: id.into(), algorithm, key: raw, numbers })
+    }
+
+    /// The key's id: derived from the key, so that the same key has the same id everywhere.
+    pub fn id(&self) -> &Str {
+        &self.id
+    }
+
+    /// The name of the algorithm: `RS256`, `ES256`, …
+    pub fn algorithm(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    /// Whether `signature` of `message`, made by the named algorithm, is this key's.
+    pub(super) fn verifies(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+        algorithm == self.algorithm.name()
+            && UnparsedPublicKey::new(self.algorithm.verification(), &self.key)
+                .verify(message, signature)
+                .is_ok()
+    }
+
+    /// As a JSON Web Key.
+    pub(super) fn to_jwk(&self) -> Value {
+        let encoded = |bytes: &[u8]| Value::from(URL_SAFE_NO_PAD.encode(bytes));
+        let (first, second) = (encoded(&self.numbers.0), encoded(&self.numbers.1));
+        let mut out = Map::new();
+        out.insert("alg", self.algorithm());
+        out.insert("kid", self.id.clone());
+        out.insert("use", "sig");
+        if let Some((curve, _)) = self.algorithm.curve() {
+            out.insert("crv", curve);
+            out.insert("kty", "EC");
+            out.insert("x", first);
+            out.insert("y", second);
+        } else {
+            out.insert("e", second);
+            out.insert("kty", "RSA");
+            out.insert("n", first);
+        }
+        Value::Map(out)
+    }
+}
+
+/// A number without its leading zeros.
+fn significant(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().copied().skip_while(|b| *b == 0).collect()
+}
+
+/// The key that signs tokens. It never leaves: there is no way to read it back but [`SigningKey::generate`]'s.
+pub struct SigningKey {
+    public: PublicKey,
+    pair: Pair,
+}
+
+enum Pair {
+    Ec(EcdsaKeyPair),
+    Rsa(RsaKeyPair),
+}
+
+impl SigningKey {
+    /// The first private key of a PEM file.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
+        for section in Pem::iter_from_buffer(pem).filter_map(Result::ok) {
+            if let Some(key) = Self::from_section(&section.label, &section.contents)? {
+                return Ok(key);
+            }
+        }
+        Err(KeyError::NoPrivateKey)
+    }
+
+    /// A new key on P-256, with its PEM for the one file it is kept in.
+    pub fn generate() -> Result<(Self, String), KeyError> {
+        let document =
+            EcdsaKeyPair::generate_pkcs8(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+                .map_err(|_| KeyError::Signing)?;
+        let encoded = STANDARD.encode(document.as_ref());
+        let mut pem = String::from("-----BEGIN PRIVATE KEY-----\n");
+        let mut rest = encoded.as_str();
+        while let Some((line, more)) =
+            rest.split_at_checked(64.min(rest.len())).filter(|(line, _)| !line.is_empty())
+        {
+            pem.push_str(line);
+            pem.push('\n');
+            rest = more;
+        }
+        pem.push_str("-----END PRIVATE KEY-----\n");
+        Ok((Self::from_pem(pem.as_bytes())?, pem))
+    }
+
+    fn from_section(label: &str, der: &[u8]) -> Result<Option<Self>, KeyError> {
+        let pair = match label {
+            "RSA PRIVATE KEY" => Pair::Rsa(RsaKeyPair::from_der(der).map_err(|_| KeyError::Unsupported)?),
+            "EC PRIVATE KEY" | "PRIVATE KEY" => {
+                let ec = Algorithm::CURVES
+                    .into_iter()
+                    .filter_map(Algorithm::signing)
+                    .find_map(|algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der).ok());
+                match ec {
+                    Some(pair) => Pair::Ec(pair),
+                    None => Pair::Rsa(RsaKeyPair::from_pkcs8(der).map_err(|_| KeyError::Unsupported)?),
+                }
+            }
+            _ => return Ok(None),
+        };
+        let spki: PublicKeyX509Der<'_> = match &pair {
+            Pair::Ec(pair) => pair.public_key().as_der(),
+            Pair::Rsa(pair) => pair.public_key().as_der(),
+        }
+        .map_err(|_| KeyError::Unsupported)?;
+        Ok(Some(SigningKey { public: PublicKey::from_spki(spki.as_ref())?, pair }))
+    }
+
+    /// The key that verifies what this one signs.
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        let random = SystemRandom::new();
+        match &self.pair {
+            Pair::Ec(pair) => {
+                pair.sign(&random, message).map(|s| s.as_ref().to_vec()).map_err(|_| KeyError::Signing)
+            }
+            Pair::Rsa(pair) => {
+                let mut out = vec![0; pair.public_modulus_len()];
+                pair.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut out)
+                    .map_err(|_| KeyError::Signing)?;
+                Ok(out)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({} {})", self.public.algorithm(), self.public.id)
+    }
+}

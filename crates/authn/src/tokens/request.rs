@@ -1,0 +1,249 @@
+//! [`TokenRequest`]: what a client may ask for on `serviceaccounts/token`, and the claims of what it gets.
+
+use std::sync::Arc;
+
+use api::field::quote;
+use api::time::Timestamp;
+use api::{FieldError, GroupKind, GroupResource, Status, meta};
+use value::{Path, Str, Value, format_smolstr};
+
+use crate::tokens::claims::{Bound, BoundKind, Claims, Reference};
+use crate::tokens::verify::BoundObjects;
+
+/// A token is asked for at least this long.
+const MIN_SECONDS: i64 = 10 * 60;
+/// And at most this long.
+const MAX_SECONDS: i64 = 1 << 32;
+/// What kubelets ask for in the name of pods that never learned to read a token again.
+const WARN_ONLY_SECONDS: i64 = 60 * 60 + 7;
+/// What those get instead, so that they go on working.
+const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
+/// The default of `spec.expirationSeconds`.
+const DEFAULT_SECONDS: i64 = 60 * 60;
+
+/// What the server's flags say about tokens.
+#[derive(Clone, Debug, Default)]
+pub struct RequestRules {
+    /// The API server's audiences.
+    pub audiences: Vec<Str>,
+    /// `--service-account-max-token-expiration`, in seconds; 0 for none.
+    pub max_seconds: i64,
+    /// `--service-account-extend-token-expiration`.
+    pub extend: bool,
+}
+
+/// A token is granted: issue it with these claims, and put it into the answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    /// The claims.
+    pub claims: Claims,
+    /// Warnings for the client.
+    pub warnings: Vec<Str>,
+    answer: Value,
+    expires: String,
+}
+
+/// A request for a token, read and checked by itself. Validating admission sees [`TokenRequest::object`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenRequest {
+    object: Value,
+    now: Timestamp,
+}
+
+impl TokenRequest {
+    /// Reads the request for the stored `account`: fills in what may be left out, and checks the rest.
+    pub fn new(
+        mut object: Value,
+        account: &Value,
+        rules: &RequestRules,
+        now: Timestamp,
+    ) -> Result<Self, Status> {
+        let kind = GroupKind::new("authentication.k8s.io", "TokenRequest");
+        let name = meta::name(account);
+        for (field, what) in [("name", "name"), ("namespace", "namespace")] {
+            let (given, own) = (meta::text(&object, field), meta::text(account, field));
+            if !given.is_empty() && given != own {
+                let path = Path::root().field("metadata").field(field);
+                let detail = format!("must match the service account {what} if specified");
+                return Err(Status::invalid(&kind, name, &[FieldError::invalid(&path, given, detail)]));
+            }
+            let own = own.to_owned();
+            meta::set(&mut object, field, own);
+        }
+        let (given, own) = (meta::uid(&object), meta::uid(account));
+        if !given.is_empty() && given != own {
+            let resource = GroupResource::new("authentication.k8s.io", "TokenRequest");
+            let why = format!(
+                "the UID in the token request ({given}) does not match the UID of the service account ({own})"
+            );
+            return Err(Status::conflict(&resource, name, why));
+        }
+        let own = own.to_owned();
+        meta::set(&mut object, "uid", own);
+        meta::set(&mut object, "creationTimestamp", now.time());
+        if object.list_at(&["spec", "audiences"]).is_empty() {
+            object.set_at(&["spec", "audiences"], Value::list(rules.audiences.iter().cloned()));
+        }
+        if object.int_at(&["spec", "expirationSeconds"]).is_none() {
+            object.set_at(&["spec", "expirationSeconds"], DEFAULT_SECONDS);
+        }
+        if let Some(map) = object.as_map_mut() {
+            map.remove("status");
+        }
+
+        let mut errors = Vec::new();
+        let seconds = object.int_at(&["spec", "expirationSeconds"]).unwrap_or(0);
+        let path = Path::root().field("spec").field("expirationSeconds");
+        if seconds < MIN_SECONDS {
+            errors.push(FieldError::invalid(
+                &path,
+                seconds,
+                "may not specify a duration less than 10 minutes",
+            ));
+        }
+        if seconds > MAX_SECONDS {
+            errors.push(FieldError::invalid(
+                &path,
+                seconds,
+                "may not specify a duration larger than 2^32 seconds",
+            ));
+        }
+        if let Some(attestations) = object.at(&["spec", "attestations"]).filter(|a| !is_empty(a)) {
+            let path = Path::root().field("spec").field("attestations");
+            let detail = "attestations may only be specified with a webhook bound object reference";
+            errors = vec![FieldError::invalid(&path, attestations.clone(), detail)];
+        }
+        if !errors.is_empty() {
+            return Err(Status::invalid(&kind, "", &errors));
+        }
+        Ok(TokenRequest { object, now })
+    }
+
+    /// The request with what was left out filled in.
+    pub fn object(&self) -> &Value {
+        &self.object
+    }
+
+    /// Looks up what the token is to be bound to, and says what it will claim. `id` is a fresh UUID.
+    pub async fn grant(
+        self,
+        rules: &RequestRules,
+        objects: &dyn BoundObjects,
+        id: impl Into<Str>,
+    ) -> Result<Grant, Status> {
+        let TokenRequest { mut object, now } = self;
+        let mut warnings = Vec::new();
+        let bound = bound_object(&object, objects).await?;
+        let mut seconds = object.int_at(&["spec", "expirationSeconds"]).unwrap_or(0);
+        if rules.max_seconds > 0 && seconds > rules.max_seconds {
+            warnings.push(format_smolstr!(
+                "requested expiration of {seconds} seconds shortened to {} seconds",
+                rules.max_seconds
+            ));
+            seconds = rules.max_seconds;
+            object.set_at(&["spec", "expirationSeconds"], seconds);
+        }
+        let audiences: Vec<Str> =
+            object.list_at(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(Str::from).collect();
+        let extended = rules.extend
+            && matches!(bound, Some(Bound::Pod { .. }))
+            && seconds == WARN_ONLY_SECONDS
+            && audiences.iter().all(|audience| rules.audiences.contains(audience));
+        let lifetime = if extended { EXTENDED_SECONDS } else { seconds };
+        let claims = Claims {
+            namespace: meta::namespace(&object).into(),
+            service_account: Reference { name: meta::name(&object).into(), uid: meta::uid(&object).into() },
+            audiences,
+            id: id.into(),
+            issued_at: Some(now.seconds),
+            not_before: Some(now.seconds),
+            expires_at: Some(now.seconds.saturating_add(lifetime)),
+            warn_after: extended.then(|| now.seconds.saturating_add(seconds)),
+            bound,
+        };
+        // The answer shows the time that was asked for, not the extended one.
+        let expires = Timestamp::from_seconds(now.seconds.saturating_add(seconds)).time();
+        Ok(Grant { claims, warnings, answer: object, expires })
+    }
+}
+
+impl Grant {
+    /// The annotation of the audit event that later events can be traced back to.
+    pub fn annotation(&self) -> (&'static str, String) {
+        ("authentication.kubernetes.io/issued-credential-id", format!("JTI={}", self.claims.id))
+    }
+
+    /// The answer to the client, with the issued token.
+    pub fn answer(mut self, token: &str) -> Value {
+        self.answer.set_at(&["status", "expirationTimestamp"], self.expires);
+        self.answer.set_at(&["status", "token"], token);
+        self.answer
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Map(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+async fn bound_object(request: &Value, objects: &dyn BoundObjects) -> Result<Option<Bound>, Status> {
+    let Some(reference) = request.at(&["spec", "boundObjectRef"]).filter(|r| !r.is_null()) else {
+        return Ok(None);
+    };
+    let text = |field: &str| reference.str_at(&[field]).unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let (namespace, name) = (meta::namespace(request), text("name"));
+    let (kind, resource, namespace) = match (group, text("kind")) {
+        ("", "Pod") => (BoundKind::Pod, "pods", namespace),
+        ("", "Secret") => (BoundKind::Secret, "secrets", namespace),
+        ("", "Node") => (BoundKind::Node, "nodes", ""),
+        (group, kind) => {
+            let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+            return Err(Status::bad_request(message));
+        }
+    };
+    let object = find(objects, kind, namespace, name).await?;
+    let object = object.ok_or_else(|| Status::not_found(&GroupResource::new("", resource), name))?;
+    let found = Reference { name: name.into(), uid: meta::uid(&object).into() };
+    let bound = match kind {
+        BoundKind::Pod => {
+            if object.str_at(&["spec", "serviceAccountName"]).unwrap_or_default() != meta::name(request) {
+                return Err(Status::bad_request(format!(
+                    "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
+                    quote(meta::name(request))
+                )));
+            }
+            let node = match object.str_at(&["spec", "nodeName"]).filter(|node| !node.is_empty()) {
+                None => None,
+                Some(node) => {
+                    let stored = find(objects, BoundKind::Node, "", node).await?;
+                    let uid = stored.map(|node| Str::from(meta::uid(&node))).unwrap_or_default();
+                    Some(Reference { name: node.into(), uid })
+                }
+            };
+            Bound::Pod { pod: found.clone(), node }
+        }
+        BoundKind::Secret => Bound::Secret(found.clone()),
+        BoundKind::Node | BoundKind::ServiceAccount => Bound::Node(found.clone()),
+    };
+    let wanted = text("uid");
+    if !wanted.is_empty() && wanted != found.uid {
+        let why = format!(
+            "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(Status::conflict(&GroupResource::new(group, text("kind")), name, why));
+    }
+    Ok(Some(bound))
+}
+
+async fn find(
+    objects: &dyn BoundObjects,
+    kind: BoundKind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Arc<Value>>, Status> {
+    objects.get(kind, namespace, name).await.map_err(Status::internal)
+}

@@ -1,0 +1,448 @@
+//! Issuing and verifying tokens.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use api::time::Timestamp;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use expect_test::expect;
+use value::{Str, Value};
+
+use super::verify::Lookup;
+use super::*;
+use crate::{Authenticator, Evidence, HeaderLines};
+
+const NOW: i64 = 1_800_000_000;
+
+fn at(seconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds.unsigned_abs())
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// A store of a few objects; counts how often it is asked.
+#[derive(Default)]
+struct Store {
+    objects: Mutex<HashMap<String, Arc<Value>>>,
+    asked: Mutex<usize>,
+}
+
+impl Store {
+    fn put(&self, kind: BoundKind, namespace: &str, name: &str, object: &str) {
+        let object = value::json::parse(object.as_bytes()).unwrap();
+        self.objects.lock().unwrap().insert(format!("{kind:?}/{namespace}/{name}"), Arc::new(object));
+    }
+
+    fn remove(&self, kind: BoundKind, namespace: &str, name: &str) {
+        self.objects.lock().unwrap().remove(&format!("{kind:?}/{namespace}/{name}"));
+    }
+}
+
+impl BoundObjects for Store {
+    fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> Lookup<'a> {
+        *self.asked.lock().unwrap() += 1;
+        let found = self.objects.lock().unwrap().get(&format!("{kind:?}/{namespace}/{name}")).cloned();
+        Box::pin(async move { Ok(found) })
+    }
+}
+
+fn store() -> Arc<Store> {
+    let store = Store::default();
+    store.put(
+        BoundKind::ServiceAccount,
+        "ns",
+        "robot",
+        r#"{"metadata":{"name":"robot","namespace":"ns","uid":"sa-uid"}}"#,
+    );
+    store.put(
+        BoundKind::Pod,
+        "ns",
+        "web",
+        r#"{"metadata":{"name":"web","namespace":"ns","uid":"pod-uid"},"spec":{"serviceAccountName":"robot","nodeName":"n1"}}"#,
+    );
+    store.put(BoundKind::Node, "", "n1", r#"{"metadata":{"name":"n1","uid":"node-uid"}}"#);
+    Arc::new(store)
+}
+
+fn issuer() -> Issuer {
+    Issuer::new("https://issuer", SigningKey::generate().unwrap().0)
+}
+
+fn verifier(issuer: &Issuer, store: &Arc<Store>) -> Verifier {
+    Verifier::new(
+        vec!["https://issuer".into()],
+        vec![issuer.public_key().clone()],
+        vec!["api".into()],
+        store.clone(),
+    )
+}
+
+fn claims() -> Claims {
+    Claims {
+        namespace: "ns".into(),
+        service_account: Reference { name: "robot".into(), uid: "sa-uid".into() },
+        audiences: vec!["api".into(), "other".into()],
+        id: "some-id".into(),
+        issued_at: Some(NOW),
+        not_before: Some(NOW),
+        expires_at: Some(NOW + 600),
+        ..Claims::default()
+    }
+}
+
+#[test]
+fn a_token_says_what_kubernetes_tokens_say() {
+    let issuer = issuer();
+    let token = issuer.issue(&claims()).unwrap();
+    let parts: Vec<&str> = token.split('.').collect();
+    let payload = String::from_utf8(URL_SAFE_NO_PAD.decode(parts[1]).unwrap()).unwrap();
+    expect![[r#"{"aud":["api","other"],"exp":1800000600,"iat":1800000000,"iss":"https://issuer","jti":"some-id","kubernetes.io":{"namespace":"ns","serviceaccount":{"name":"robot","uid":"sa-uid"}},"nbf":1800000000,"sub":"system:serviceaccount:ns:robot"}"#]]
+        .assert_eq(&payload);
+    let header = String::from_utf8(URL_SAFE_NO_PAD.decode(parts[0]).unwrap()).unwrap();
+    assert_eq!(header, format!(r#"{{"alg":"ES256","kid":"{}"}}"#, issuer.public_key().id()));
+}
+
+#[test]
+fn a_good_token_names_its_service_account() {
+    let (issuer, store) = (issuer(), store());
+    let verified = run(verifier(&issuer, &store).verify(&issuer.issue(&claims()).unwrap(), None, at(NOW)));
+    let verified = verified.unwrap().unwrap();
+    assert_eq!(verified.user.name, "system:serviceaccount:ns:robot");
+    assert_eq!(verified.user.uid, "sa-uid");
+    assert_eq!(verified.user.groups, ["system:serviceaccounts", "system:serviceaccounts:ns"]);
+    assert_eq!(verified.user.extra["authentication.kubernetes.io/credential-id"], ["JTI=some-id"]);
+    assert_eq!(verified.audiences, ["api"]);
+}
+
+fn outcome(claims: &Claims, change: impl FnOnce(&Store), now: i64) -> String {
+    let (issuer, store) = (issuer(), store());
+    change(&store);
+    match run(verifier(&issuer, &store).verify(&issuer.issue(claims).unwrap(), None, at(now))) {
+        Ok(Some(verified)) => format!("good {:?}", verified.user.extra),
+        Ok(None) => "not mine".to_owned(),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn times_are_checked_with_a_minute_to_spare() {
+    let check = |now, expected: expect_test::Expect| expected.assert_eq(&outcome(&claims(), |_| {}, now));
+    check(NOW - 61, expect!["service account token is not valid yet"]);
+    check(NOW - 60, expect![[r#"good {"authentication.kubernetes.io/credential-id": ["JTI=some-id"]}"#]]);
+    check(NOW + 660, expect![[r#"good {"authentication.kubernetes.io/credential-id": ["JTI=some-id"]}"#]]);
+    check(NOW + 661, expect!["service account token has expired"]);
+    let future = Claims { not_before: None, issued_at: Some(NOW + 100), ..claims() };
+    expect!["service account token is issued in the future"].assert_eq(&outcome(&future, |_| {}, NOW));
+}
+
+#[test]
+fn a_token_dies_with_its_service_account() {
+    let put = |object: &'static str| {
+        move |store: &Store| store.put(BoundKind::ServiceAccount, "ns", "robot", object)
+    };
+    expect![[r#"serviceaccounts "robot" not found"#]].assert_eq(&outcome(
+        &claims(),
+        |s| s.remove(BoundKind::ServiceAccount, "ns", "robot"),
+        NOW,
+    ));
+    expect!["service account UID (new) does not match claim (sa-uid)"].assert_eq(&outcome(
+        &claims(),
+        put(r#"{"metadata":{"uid":"new"}}"#),
+        NOW,
+    ));
+    expect!["service account ns/robot has been deleted"].assert_eq(&outcome(
+        &claims(),
+        put(r#"{"metadata":{"uid":"sa-uid","deletionTimestamp":"2027-01-15T07:58:59Z"}}"#),
+        NOW,
+    ));
+    expect![[r#"good {"authentication.kubernetes.io/credential-id": ["JTI=some-id"]}"#]].assert_eq(&outcome(
+        &claims(),
+        put(r#"{"metadata":{"uid":"sa-uid","deletionTimestamp":"2027-01-15T07:59:59Z"}}"#),
+        NOW,
+    ));
+}
+
+#[test]
+fn a_token_dies_with_what_it_is_bound_to() {
+    let reference = |name: &str, uid: &str| Reference { name: name.into(), uid: uid.into() };
+    let pod = Claims {
+        bound: Some(Bound::Pod { pod: reference("web", "pod-uid"), node: Some(reference("n1", "node-uid")) }),
+        ..claims()
+    };
+    expect![[r#"good {"authentication.kubernetes.io/credential-id": ["JTI=some-id"], "authentication.kubernetes.io/node-name": ["n1"], "authentication.kubernetes.io/node-uid": ["node-uid"], "authentication.kubernetes.io/pod-name": ["web"], "authentication.kubernetes.io/pod-uid": ["pod-uid"]}"#]]
+        .assert_eq(&outcome(&pod, |_| {}, NOW));
+    expect!["service account token has been invalidated"].assert_eq(&outcome(
+        &pod,
+        |s| s.remove(BoundKind::Pod, "ns", "web"),
+        NOW,
+    ));
+    let replaced = |s: &Store| s.put(BoundKind::Pod, "ns", "web", r#"{"metadata":{"uid":"other"}}"#);
+    expect!["pod UID (other) does not match service account pod ref claim (pod-uid)"]
+        .assert_eq(&outcome(&pod, replaced, NOW));
+    let node = Claims { bound: Some(Bound::Node(reference("n1", "node-uid"))), ..claims() };
+    assert!(outcome(&node, |_| {}, NOW).starts_with("good"));
+    expect!["service account token has been invalidated"].assert_eq(&outcome(
+        &node,
+        |s| s.remove(BoundKind::Node, "", "n1"),
+        NOW,
+    ));
+    let secret = Claims { bound: Some(Bound::Secret(reference("s", "u"))), ..claims() };
+    expect!["service account token has been invalidated"].assert_eq(&outcome(&secret, |_| {}, NOW));
+}
+
+#[test]
+fn a_token_for_others_is_refused() {
+    let (issuer, store) = (issuer(), store());
+    let other = Claims { audiences: vec!["other".into()], ..claims() };
+    let token = issuer.issue(&other).unwrap();
+    let verifier = verifier(&issuer, &store);
+    assert_eq!(
+        run(verifier.verify(&token, None, at(NOW))).unwrap_err(),
+        r#"token audiences ["other"] is invalid for the target audiences ["api"]"#
+    );
+    let wanted: Vec<Str> = vec!["other".into(), "third".into()];
+    assert_eq!(run(verifier.verify(&token, Some(&wanted), at(NOW))).unwrap().unwrap().audiences, ["other"]);
+    let none = issuer.issue(&Claims { audiences: vec![], ..claims() }).unwrap();
+    let found = run(verifier.verify(&none, None, at(NOW))).unwrap().unwrap();
+    assert_eq!(found.audiences, ["api"]);
+    assert_eq!(found.annotations[0].0, "authentication.k8s.io/legacy-token");
+}
+
+#[test]
+fn what_was_tampered_with_is_refused() {
+    let (issuer, store) = (issuer(), store());
+    let verifier = verifier(&issuer, &store);
+    let token = issuer.issue(&claims()).unwrap();
+    let parts: Vec<&str> = token.split('.').collect();
+    let verify = |token: &str| run(verifier.verify(token, None, at(NOW))).map(|v| v.is_some());
+
+    let mut payload = value::json::parse(&URL_SAFE_NO_PAD.decode(parts[1]).unwrap()).unwrap();
+    payload.set_at(&["sub"], "system:serviceaccount:kube-system:root");
+    let payload = URL_SAFE_NO_PAD.encode(value::write::to_vec(&payload));
+    assert!(verify(&format!("{}.{payload}.{}", parts[0], parts[2])).is_err());
+
+    for header in [
+        r#"{"alg":"none"}"#,
+        r#"{"alg":"HS256"}"#,
+        r#"{"alg":"RS256"}"#,
+        r#"{"alg":"ES256","crit":["x"]}"#,
+        r#"{"alg":"ES256","kid":"unknown"}"#,
+    ] {
+        let header = URL_SAFE_NO_PAD.encode(header);
+        assert!(verify(&format!("{header}.{}.{}", parts[1], parts[2])).is_err());
+        assert!(verify(&format!("{header}.{}.", parts[1])).is_err());
+    }
+    // Another server's token, and what is no token at all, are nobody's business here.
+    let other = Issuer::new("https://other", SigningKey::generate().unwrap().0);
+    assert_eq!(verify(&other.issue(&claims()).unwrap()), Ok(false));
+    for text in ["", ".", "..", "a.b.c", "x", "{\"a\":1}", "a.b.c.d"] {
+        assert_eq!(verify(text), Ok(false), "{text}");
+    }
+    // The same name with another key.
+    let thief = Issuer::new("https://issuer", SigningKey::generate().unwrap().0);
+    assert_eq!(verify(&thief.issue(&claims()).unwrap()).unwrap_err(), "invalid signature, no keys found");
+}
+
+#[test]
+fn claims_of_the_wrong_type_are_refused_not_ignored() {
+    let (issuer, store) = (issuer(), store());
+    let verifier = verifier(&issuer, &store);
+    for payload in [
+        r#"{"iss":"https://issuer","exp":"never"}"#,
+        r#"{"iss":"https://issuer","aud":{}}"#,
+        r#"{"iss":"https://issuer","kubernetes.io":{"namespace":1}}"#,
+        r#"{"iss":"https://issuer","kubernetes.io":{"secret":{},"node":{}}}"#,
+        r#"{"iss":"https://issuer","kubernetes.io":{"mutatingwebhookconfiguration":{}}}"#,
+    ] {
+        let token = issuer.sign(&value::json::parse(payload.as_bytes()).unwrap()).unwrap();
+        assert!(run(verifier.verify(&token, None, at(NOW))).is_err(), "{payload}");
+    }
+}
+
+#[test]
+fn a_stale_token_is_noted() {
+    let (issuer, store) = (issuer(), store());
+    let stale = Claims { warn_after: Some(NOW + 10), ..claims() };
+    let token = issuer.issue(&stale).unwrap();
+    let verified = run(verifier(&issuer, &store).verify(&token, None, at(NOW + 25))).unwrap().unwrap();
+    assert_eq!(
+        verified.annotations,
+        [(
+            "authentication.k8s.io/stale-token",
+            "subject: system:serviceaccount:ns:robot, seconds after warning threshold: 15".to_owned()
+        )]
+    );
+}
+
+#[test]
+fn a_secret_holds_its_token_as_long_as_both_agree() {
+    let (issuer, store) =
+        (Issuer::new("kubernetes/serviceaccount", SigningKey::generate().unwrap().0), store());
+    let payload = value::json::parse(
+        br#"{"iss":"kubernetes/serviceaccount","sub":"system:serviceaccount:ns:robot","kubernetes.io/serviceaccount/namespace":"ns","kubernetes.io/serviceaccount/secret.name":"s","kubernetes.io/serviceaccount/service-account.name":"robot","kubernetes.io/serviceaccount/service-account.uid":"sa-uid"}"#,
+    )
+    .unwrap();
+    let token = issuer.sign(&payload).unwrap();
+    let verifier = verifier(&issuer, &store);
+    let verify = || run(verifier.verify(&token, None, at(NOW))).map(|v| v.unwrap());
+    assert_eq!(verify().unwrap_err(), "Token has been invalidated");
+    let secret = |token: &str, labels: &str| {
+        let data = STANDARD.encode(token);
+        store.put(
+            BoundKind::Secret,
+            "ns",
+            "s",
+            &format!(r#"{{"metadata":{{"labels":{{{labels}}}}},"data":{{"token":"{data}"}}}}"#),
+        );
+    };
+    secret("other", "");
+    assert_eq!(verify().unwrap_err(), "Token does not match server's copy");
+    secret(&token, "");
+    let found = verify().unwrap();
+    assert_eq!(found.user.name, "system:serviceaccount:ns:robot");
+    assert_eq!(found.secret, Some(("ns".into(), "s".into())));
+    secret(&token, r#""kubernetes.io/legacy-token-invalid-since":"2026-01-01""#);
+    assert!(verify().unwrap_err().contains("has been marked invalid"));
+    assert!(run(verifier.clone().without_lookup().verify(&token, None, at(NOW))).unwrap().is_some());
+}
+
+#[test]
+fn a_verified_token_is_believed_for_a_moment() {
+    let (issuer, store) = (issuer(), store());
+    let authenticator =
+        Authenticator { service_accounts: Some(verifier(&issuer, &store)), ..Authenticator::default() };
+    let header = format!("Bearer {}", issuer.issue(&claims()).unwrap());
+    let attempt = |now| {
+        let lines = [("authorization", header.as_str())];
+        let evidence = Evidence {
+            certificate: None,
+            proxy_certificate: None,
+            headers: &HeaderLines(&lines),
+            path: "/",
+            now: at(now),
+        };
+        run(authenticator.authenticate(&evidence)).result
+    };
+    assert_eq!(attempt(NOW).unwrap().unwrap().name(), "system:serviceaccount:ns:robot");
+    store.remove(BoundKind::ServiceAccount, "ns", "robot");
+    assert!(attempt(NOW + 9).is_ok());
+    assert_eq!(*store.asked.lock().unwrap(), 1);
+    assert!(attempt(NOW + 10).is_err());
+}
+
+#[test]
+fn keys_of_all_kinds_sign_and_are_published() {
+    for (kind, algorithm) in [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, "ES256"),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, "ES384"),
+        (&rcgen::PKCS_ECDSA_P521_SHA512, "ES512"),
+        (&rcgen::PKCS_RSA_SHA256, "RS256"),
+    ] {
+        let pair = rcgen::KeyPair::generate_for(kind).unwrap();
+        let key = SigningKey::from_pem(pair.serialize_pem().as_bytes()).unwrap();
+        let public = PublicKey::all_from_pem(pair.public_key_pem().as_bytes()).unwrap();
+        assert_eq!(public, [key.public().clone()]);
+        assert_eq!(key.public().algorithm(), algorithm);
+        let from_private = PublicKey::all_from_pem(pair.serialize_pem().as_bytes()).unwrap();
+        assert_eq!(from_private, public);
+        let signature = key.sign(b"hello").unwrap();
+        assert!(public[0].verifies(algorithm, b"hello", &signature));
+        assert!(!public[0].verifies(algorithm, b"hallo", &signature));
+        let keys = String::from_utf8(discovery::key_set(&public)).unwrap();
+        assert!(keys.contains(&format!(r#""alg":"{algorithm}""#)), "{keys}");
+        assert!(!format!("{key:?}").contains("PRIVATE"));
+    }
+    assert_eq!(PublicKey::all_from_pem(b"nothing").unwrap_err(), KeyError::NoPublicKey);
+    assert_eq!(SigningKey::from_pem(b"nothing").unwrap_err(), KeyError::NoPrivateKey);
+}
+
+#[test]
+fn the_provider_document_is_kubernetes_own() {
+    let issuer = issuer();
+    let keys = [issuer.public_key().clone()];
+    let document = discovery::configuration("https://issuer", "", "1.2.3.4:6443", &keys).unwrap();
+    expect![[r#"{"issuer":"https://issuer","jwks_uri":"https://1.2.3.4:6443/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256"]}"#]]
+        .assert_eq(&String::from_utf8(document).unwrap());
+    for bad in ["", "http://issuer", "https://issuer?x", "https://issuer#x"] {
+        assert!(discovery::configuration(bad, "", "a", &keys).is_err(), "{bad}");
+    }
+    assert!(discovery::configuration("https://issuer", "http://keys", "a", &keys).is_err());
+    assert!(discovery::configuration("https://issuer", "https://keys", "a", &[]).is_err());
+}
+
+fn requested(spec: &str, rules: &RequestRules) -> Result<(Claims, Value, Vec<Str>), String> {
+    let store = store();
+    let account = store.objects.lock().unwrap()["ServiceAccount/ns/robot"].clone();
+    let object = value::json::parse(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap();
+    let now = Timestamp::from_seconds(NOW);
+    let request = TokenRequest::new(object, &account, rules, now).map_err(|s| s.message().to_owned())?;
+    let grant = run(request.grant(rules, &*store, "the-id")).map_err(|s| s.message().to_owned())?;
+    assert_eq!(grant.annotation().1, "JTI=the-id");
+    Ok((grant.claims.clone(), grant.clone().answer("TOKEN"), grant.warnings))
+}
+
+fn rules() -> RequestRules {
+    RequestRules { audiences: vec!["api".into()], max_seconds: 0, extend: true }
+}
+
+#[test]
+fn a_plain_request_gets_an_hour_for_the_api_server() {
+    let (claims, answer, _) = requested("{}", &rules()).unwrap();
+    assert_eq!(claims.audiences, ["api"]);
+    assert_eq!(claims.expires_at, Some(NOW + 3600));
+    expect![[r#"{"metadata":{"creationTimestamp":"2027-01-15T08:00:00Z","name":"robot","namespace":"ns","uid":"sa-uid"},"spec":{"audiences":["api"],"expirationSeconds":3600},"status":{"expirationTimestamp":"2027-01-15T09:00:00Z","token":"TOKEN"}}"#]]
+        .assert_eq(&value::write::to_string(&answer));
+}
+
+#[test]
+fn a_pods_token_is_extended_only_for_the_api_server_and_the_magic_number() {
+    let bound = r#""boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"web","uid":"pod-uid"}"#;
+    let (claims, answer, _) =
+        requested(&format!(r#"{{"expirationSeconds":3607,{bound}}}"#), &rules()).unwrap();
+    assert_eq!(claims.expires_at, Some(NOW + 365 * 24 * 3600));
+    assert_eq!(claims.warn_after, Some(NOW + 3607));
+    assert_eq!(answer.str_at(&["status", "expirationTimestamp"]), Some("2027-01-15T09:00:07Z"));
+    let Some(Bound::Pod { pod, node: Some(node) }) = claims.bound else { panic!() };
+    assert_eq!((pod.uid.as_str(), node.uid.as_str()), ("pod-uid", "node-uid"));
+    let (claims, ..) =
+        requested(&format!(r#"{{"expirationSeconds":3607,"audiences":["vault"],{bound}}}"#), &rules())
+            .unwrap();
+    assert_eq!((claims.expires_at, claims.warn_after), (Some(NOW + 3607), None));
+    let (claims, ..) = requested(r#"{"expirationSeconds":3607}"#, &rules()).unwrap();
+    assert_eq!(claims.warn_after, None);
+}
+
+#[test]
+fn requests_that_ask_for_too_much_are_refused_or_shortened() {
+    let limited = RequestRules { max_seconds: 1000, ..rules() };
+    let (claims, _, warnings) = requested(r#"{"expirationSeconds":5000}"#, &limited).unwrap();
+    assert_eq!(claims.expires_at, Some(NOW + 1000));
+    assert_eq!(warnings, ["requested expiration of 5000 seconds shortened to 1000 seconds"]);
+    let refused = |spec: &str, expected: expect_test::Expect| {
+        expected.assert_eq(&requested(spec, &rules()).unwrap_err());
+    };
+    refused(
+        r#"{"expirationSeconds":599}"#,
+        expect![[
+            r#"TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes"#
+        ]],
+    );
+    refused(
+        r#"{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"gone"}}"#,
+        expect![[r#"pods "gone" not found"#]],
+    );
+    refused(
+        r#"{"boundObjectRef":{"apiVersion":"v1","kind":"ConfigMap","name":"x"}}"#,
+        expect!["cannot bind token to object of type /v1, Kind=ConfigMap"],
+    );
+    refused(
+        r#"{"boundObjectRef":{"apiVersion":"v1","kind":"Node","name":"n1","uid":"old"}}"#,
+        expect![[
+            r#"Operation cannot be fulfilled on Node "n1": the UID in the bound object reference (old) does not match the UID in record. The object might have been deleted and then recreated"#
+        ]],
+    );
+}

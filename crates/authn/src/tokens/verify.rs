@@ -1,0 +1,294 @@
+//! [`Verifier`]: a signed token → a user.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use api::field::quote;
+use api::meta;
+use api::time::Timestamp;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use value::{Str, Value, format_smolstr, json};
+
+use crate::tokens::claims::{Bound, BoundKind, Claims, Reference};
+use crate::tokens::keys::PublicKey;
+use crate::tokens::legacy;
+use crate::user::{User, names, service_account};
+
+/// How far clocks may differ, in seconds.
+pub(super) const LEEWAY: i64 = 60;
+
+/// Longer tokens are not looked at.
+const MAX_TOKEN: usize = 16 * 1024;
+
+/// The stored objects that tokens are bound to.
+pub trait BoundObjects: Send + Sync {
+    /// The object, if it is stored. `namespace` is empty for nodes. An error denies.
+    fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> Lookup<'a>;
+}
+
+/// What [`BoundObjects::get`] gives, in time.
+pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<Value>>, String>> + Send + 'a>>;
+
+/// Verifies the tokens of one server.
+#[derive(Clone)]
+pub struct Verifier {
+    issuers: Vec<Str>,
+    keys: Vec<PublicKey>,
+    audiences: Vec<Str>,
+    objects: Arc<dyn BoundObjects>,
+    lookup: bool,
+}
+
+/// A token that was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Whose it is.
+    pub user: User,
+    /// Which of the wanted audiences it is for.
+    pub audiences: Vec<Str>,
+    /// Annotations for the audit event.
+    pub annotations: Vec<(&'static str, String)>,
+    /// Warnings for the client.
+    pub warnings: Vec<Str>,
+    /// The secret a token without an end is kept in, by namespace and name; its last use is to be noted.
+    pub secret: Option<(Str, Str)>,
+}
+
+impl Verifier {
+    /// A verifier for tokens of these issuers, signed by any of these keys, for one of these audiences (the API server's own).
+    /// Tokens that secrets hold are compared with the stored secret.
+    pub fn new(
+        issuers: Vec<Str>,
+        keys: Vec<PublicKey>,
+        audiences: Vec<Str>,
+        objects: Arc<dyn BoundObjects>,
+    ) -> Self {
+        Verifier { issuers, keys, audiences, objects, lookup: true }
+    }
+
+    /// With `--service-account-lookup=false`: tokens that secrets hold are good until their key is gone.
+    #[must_use]
+    pub fn without_lookup(mut self) -> Self {
+        self.lookup = false;
+        self
+    }
+
+    /// The audiences of the API server.
+    pub fn audiences(&self) -> &[Str] {
+        &self.audiences
+    }
+
+    /// Verifies a token for the wanted audiences, or for the API server's own. `None` says that it is no token of these
+    /// issuers; an error says why one is not good.
+    pub async fn verify(
+        &self,
+        token: &str,
+        wanted: Option<&[Str]>,
+        now: SystemTime,
+    ) -> Result<Option<Verified>, String> {
+        let Some(parts) = Parts::of(token) else { return Ok(None) };
+        let issuer = parts.payload.str_at(&["iss"]).unwrap_or_default();
+        let legacy = issuer == legacy::ISSUER;
+        if !legacy && !self.issuers.iter().any(|known| known == issuer) {
+            return Ok(None);
+        }
+        // INVARIANT: nothing of the payload but the issuer counts before the signature is verified.
+        self.check_signature(&parts)?;
+        let mut verified = if legacy {
+            legacy::verify(&parts.payload, token, self.lookup, &*self.objects).await?
+        } else {
+            let claims = Claims::from_value(&parts.payload)?;
+            self.check_bound(&claims, seconds(now)).await?
+        };
+        verified.audiences = self.shared_audiences(&parts.payload, wanted, &mut verified.annotations)?;
+        Ok(Some(verified))
+    }
+
+    fn check_signature(&self, parts: &Parts<'_>) -> Result<(), String> {
+        let algorithm = parts.header.str_at(&["alg"]).unwrap_or_default();
+        let id = parts.header.str_at(&["kid"]).unwrap_or_default();
+        let mut keys = self.keys.iter().filter(|key| id.is_empty() || key.id() == id).peekable();
+        if keys.peek().is_none() {
+            return Err("invalid signature, no keys found".to_owned());
+        }
+        // A header that must be understood and is not makes the token void.
+        if parts.header.get("crit").is_some()
+            || !keys.any(|key| key.verifies(algorithm, parts.signed.as_bytes(), &parts.signature))
+        {
+            return Err("error in cryptographic primitive".to_owned());
+        }
+        Ok(())
+    }
+
+    fn shared_audiences(
+        &self,
+        payload: &Value,
+        wanted: Option<&[Str]>,
+        annotations: &mut Vec<(&'static str, String)>,
+    ) -> Result<Vec<Str>, String> {
+        let claimed = Claims::from_value(payload).map(|claims| claims.audiences).unwrap_or_default();
+        let own = if claimed.is_empty() {
+            let subject = payload.str_at(&["sub"]).unwrap_or_default();
+            annotations.push(("authentication.k8s.io/legacy-token", subject.to_owned()));
+            &self.audiences
+        } else {
+            &claimed
+        };
+        let wanted = wanted.unwrap_or(&self.audiences);
+        let shared: Vec<Str> = own.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
+        if shared.is_empty() && !self.audiences.is_empty() {
+            let list = |list: &[Str]| {
+                let items: Vec<String> = list.iter().map(|item| quote(item)).collect();
+                format!("[{}]", items.join(" "))
+            };
+            return Err(format!(
+                "token audiences {} is invalid for the target audiences {}",
+                list(own),
+                list(wanted)
+            ));
+        }
+        Ok(shared)
+    }
+
+    async fn check_bound(&self, claims: &Claims, now: i64) -> Result<Verified, String> {
+        if claims.not_before.is_some_and(|time| now + LEEWAY < time) {
+            return Err("service account token is not valid yet".to_owned());
+        }
+        if claims.expires_at.is_some_and(|time| now - LEEWAY > time) {
+            return Err("service account token has expired".to_owned());
+        }
+        if claims.issued_at.is_some_and(|time| now + LEEWAY < time) {
+            return Err("service account token is issued in the future".to_owned());
+        }
+        let Claims { namespace, service_account, .. } = claims;
+        let account = self.objects.get(BoundKind::ServiceAccount, namespace, &service_account.name).await?;
+        let account =
+            account.ok_or_else(|| format!("serviceaccounts {} not found", quote(&service_account.name)))?;
+        if meta::uid(&account) != service_account.uid {
+            return Err(format!(
+                "service account UID ({}) does not match claim ({})",
+                meta::uid(&account),
+                service_account.uid
+            ));
+        }
+        if is_gone(&account, now) {
+            return Err(format!("service account {namespace}/{} has been deleted", service_account.name));
+        }
+
+        let mut user = service_account::user(namespace, &service_account.name, &service_account.uid);
+        let mut add_extra = |key: &'static str, value: &Str| {
+            if !value.is_empty() {
+                user.extra.insert(Str::new_static(key), vec![value.clone()]);
+            }
+        };
+        match &claims.bound {
+            None => {}
+            Some(Bound::Secret(secret)) => {
+                self.check_object(BoundKind::Secret, "secret", namespace, secret, now).await?;
+            }
+            Some(Bound::Pod { pod, node }) => {
+                self.check_object(BoundKind::Pod, "pod", namespace, pod, now).await?;
+                add_extra(names::POD_NAME, &pod.name);
+                add_extra(names::POD_UID, &pod.uid);
+                if let Some(node) = node {
+                    add_extra(names::NODE_NAME, &node.name);
+                    add_extra(names::NODE_UID, &node.uid);
+                }
+            }
+            Some(Bound::Node(node)) => {
+                self.check_object(BoundKind::Node, "node", "", node, now).await?;
+                add_extra(names::NODE_NAME, &node.name);
+                add_extra(names::NODE_UID, &node.uid);
+            }
+        }
+        if !claims.id.is_empty() {
+            add_extra(names::CREDENTIAL_ID, &format_smolstr!("JTI={}", claims.id));
+        }
+        let mut annotations = Vec::new();
+        if let Some(warn_after) = claims.warn_after.filter(|time| now > *time) {
+            let text = format!(
+                "subject: {}, seconds after warning threshold: {}",
+                service_account::username(namespace, &service_account.name),
+                now - warn_after
+            );
+            annotations.push(("authentication.k8s.io/stale-token", text));
+        }
+        Ok(Verified { user, audiences: Vec::new(), annotations, warnings: Vec::new(), secret: None })
+    }
+
+    async fn check_object(
+        &self,
+        kind: BoundKind,
+        word: &str,
+        namespace: &str,
+        reference: &Reference,
+        now: i64,
+    ) -> Result<(), String> {
+        let invalidated = || "service account token has been invalidated".to_owned();
+        let object = self.objects.get(kind, namespace, &reference.name).await?.ok_or_else(invalidated)?;
+        if meta::uid(&object) != reference.uid {
+            return Err(format!(
+                "{word} UID ({}) does not match service account {word} ref claim ({})",
+                meta::uid(&object),
+                reference.uid
+            ));
+        }
+        if is_gone(&object, now) { Err(invalidated()) } else { Ok(()) }
+    }
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verifier")
+            .field("issuers", &self.issuers)
+            .field("keys", &self.keys.len())
+            .field("audiences", &self.audiences)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether deletion began longer ago than clocks may differ. A deletion time that cannot be read counts as long ago.
+fn is_gone(object: &Value, now: i64) -> bool {
+    let text = meta::text(object, "deletionTimestamp");
+    !text.is_empty() && Timestamp::parse(text).map_or(true, |time| time.seconds < now - LEEWAY)
+}
+
+pub(super) fn seconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// A token taken apart.
+struct Parts<'a> {
+    header: Value,
+    payload: Value,
+    signature: Vec<u8>,
+    signed: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    /// `None` if this is no JWT at all.
+    fn of(token: &'a str) -> Option<Self> {
+        if token.len() > MAX_TOKEN {
+            return None;
+        }
+        let (signed, signature) = token.rsplit_once('.')?;
+        let (header, payload) = signed.split_once('.')?;
+        if payload.contains('.') {
+            return None;
+        }
+        let object = |text: &str| {
+            let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+            let read = json::read(&bytes).ok()?;
+            // What two readers could read differently is not read at all.
+            (read.duplicates.is_empty() && read.value.as_map().is_some()).then_some(read.value)
+        };
+        Some(Parts {
+            header: object(header)?,
+            payload: object(payload)?,
+            signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
+            signed,
+        })
+    }
+}
