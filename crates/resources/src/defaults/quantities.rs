@@ -1,5 +1,6 @@
 //! Quantities of resources, kept to thousandths.
 
+use api::quantity::Quantity;
 use value::{Map, Value};
 
 use super::fields::Fill;
@@ -20,6 +21,12 @@ pub(crate) fn round_up_list(holder: &mut Map, field: &str) {
     }
 }
 
-fn rounded(_text: &str) -> Option<String> {
-    None
+fn rounded(text: &str) -> Option<String> {
+    let quantity = Quantity::parse(text).ok()?;
+    let milli = quantity.milli_value();
+    if quantity.is_integer() || milli == i64::MAX {
+        return None;
+    }
+    let rounded = Quantity::from_milli(milli, quantity.format());
+    (rounded != quantity).then(|| rounded.canonical())
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use api::field::{FieldError, FieldErrorKind, FieldErrors};
+use api::quantity::Quantity;
 use value::{Map, Value};
 
 /// A place in an object, printed as Kubernetes prints field paths (`spec.containers[0].name`).
@@ -67,89 +68,82 @@ impl fmt::Display for At<'_> {
 }
 
 /// Reads fields of an object; null counts as absent, and so does a value of another type than asked for.
-pub trait Read {
+///
+/// It is there for a value, a map, and a part that may be absent: `spec.part("securityContext").flag("privileged")`.
+pub trait Read<'a>: Copy {
     /// The value of a field that is there.
-    fn part(&self, field: &str) -> Option<&Value>;
+    fn part(self, field: &str) -> Option<&'a Value>;
 
     /// A text; empty where absent.
-    fn text(&self, field: &str) -> &str {
-        self.part(field).and_then(Value::as_str).unwrap_or_default()
+    fn text(self, field: &str) -> &'a str {
+        self.text_if_set(field).unwrap_or_default()
     }
 
     /// A text that may be absent (a pointer in Go).
-    fn text_if_set(&self, field: &str) -> Option<&str> {
+    fn text_if_set(self, field: &str) -> Option<&'a str> {
         self.part(field).and_then(Value::as_str)
     }
 
     /// A number; zero where absent.
-    fn number(&self, field: &str) -> i64 {
-        self.part(field).and_then(Value::as_int).unwrap_or_default()
+    fn number(self, field: &str) -> i64 {
+        self.number_if_set(field).unwrap_or_default()
     }
 
     /// A number that may be absent (a pointer in Go).
-    fn number_if_set(&self, field: &str) -> Option<i64> {
+    fn number_if_set(self, field: &str) -> Option<i64> {
         self.part(field).and_then(Value::as_int)
     }
 
     /// A boolean; false where absent.
-    fn flag(&self, field: &str) -> bool {
-        self.part(field).and_then(Value::as_bool).unwrap_or_default()
+    fn flag(self, field: &str) -> bool {
+        self.flag_if_set(field).unwrap_or_default()
     }
 
     /// A boolean that may be absent (a pointer in Go).
-    fn flag_if_set(&self, field: &str) -> Option<bool> {
+    fn flag_if_set(self, field: &str) -> Option<bool> {
         self.part(field).and_then(Value::as_bool)
     }
 
     /// A list; empty where absent.
-    fn items(&self, field: &str) -> &[Value] {
+    fn items(self, field: &str) -> &'a [Value] {
         self.part(field).and_then(Value::as_list).unwrap_or_default()
     }
 
     /// A list of texts; empty where absent.
-    fn texts<'a>(&'a self, field: &str) -> impl Iterator<Item = &'a str> + Clone
-    where
-        Self: Sized,
-    {
+    fn texts(self, field: &str) -> impl Iterator<Item = &'a str> + Clone {
         self.items(field).iter().filter_map(Value::as_str)
     }
 
     /// A map; `None` where absent.
-    fn map_of(&self, field: &str) -> Option<&Map> {
+    fn map_of(self, field: &str) -> Option<&'a Map> {
         self.part(field).and_then(Value::as_map)
     }
 
     /// The entries of a map in key order; none where absent.
-    fn entries<'a>(&'a self, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)>
-    where
-        Self: Sized,
-    {
+    fn entries(self, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
         self.map_of(field).into_iter().flat_map(|map| map.iter().map(|(k, v)| (k.as_str(), v)))
     }
 
     /// The entries of a map of texts in key order; none where absent.
-    fn text_entries<'a>(&'a self, field: &str) -> impl Iterator<Item = (&'a str, &'a str)>
-    where
-        Self: Sized,
-    {
+    fn text_entries(self, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.entries(field).filter_map(|(k, v)| Some((k, v.as_str()?)))
     }
 }
 
-impl Read for Value {
-    fn part(&self, field: &str) -> Option<&Value> {
+impl<'a> Read<'a> for &'a Value {
+    fn part(self, field: &str) -> Option<&'a Value> {
         self.get(field).filter(|value| !value.is_null())
     }
 }
 
-impl Read for Map {
-    fn part(&self, field: &str) -> Option<&Value> {
+impl<'a> Read<'a> for &'a Map {
+    fn part(self, field: &str) -> Option<&'a Value> {
         self.get(field).filter(|value| !value.is_null())
     }
 }
 
-impl Read for Option<&Value> {
-    fn part(&self, field: &str) -> Option<&Value> {
+impl<'a> Read<'a> for Option<&'a Value> {
+    fn part(self, field: &str) -> Option<&'a Value> {
         self.and_then(|value| value.part(field))
     }
 }
@@ -162,6 +156,11 @@ pub trait Report {
     /// A value is malformed.
     fn invalid(&mut self, at: &At<'_>, value: impl Into<Value>, detail: impl Into<String>) {
         self.report(FieldErrorKind::Invalid, at, Some(value.into()), detail.into());
+    }
+
+    /// A value is malformed; the value is given as JSON text, where the order of its fields matters.
+    fn invalid_json(&mut self, at: &At<'_>, json: &str, detail: &str) {
+        self.report(FieldErrorKind::Invalid, at, None, format!("{json}: {detail}"));
     }
 
     /// A value is malformed in each of these ways.
@@ -261,14 +260,31 @@ fn equal(a: &Value, b: &Value, quantities: bool) -> bool {
         (Value::List(x), Value::List(y)) => {
             x.len() == y.len() && x.iter().zip(y).all(|(x, y)| equal(x, y, quantities))
         }
+        (Value::String(x), Value::String(y)) if quantities => {
+            x == y || Quantity::parse(x).is_ok_and(|x| Quantity::parse(y).is_ok_and(|y| x == y))
+        }
         _ => a == b || (is_absent(a) && is_absent(b)),
     }
 }
 
-fn is_absent(value: &Value) -> bool {
+pub(crate) fn is_absent(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::List(list) => list.is_empty(),
         _ => false,
     }
+}
+
+/// Adds what the declared rules of a kind found, which replaces what its other rules say about the same fields.
+/// Kubernetes checks some rules twice, in two ways, and lets clients see the declared way at the end.
+pub(crate) fn supersede(mut errors: FieldErrors, declared: FieldErrors) -> FieldErrors {
+    errors.retain(|error| {
+        !declared.iter().any(|other| {
+            error.kind == other.kind
+                && error.field == other.field
+                && (error.kind != FieldErrorKind::Invalid || error.detail.ends_with(&other.detail))
+        })
+    });
+    errors.extend(declared);
+    errors
 }

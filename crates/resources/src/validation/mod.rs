@@ -5,6 +5,25 @@
 //! the metadata rules that all kinds share.
 
 pub mod fields;
+mod internal_json;
+pub mod meta;
+pub mod pod;
+mod pod_claims;
+mod pod_containers;
+mod pod_env;
+mod pod_mounts;
+mod pod_options;
+mod pod_probes;
+mod pod_projected;
+mod pod_resize;
+pub(crate) mod pod_resources;
+mod pod_scheduling;
+mod pod_security;
+mod pod_spec;
+mod pod_status;
+mod pod_volumes;
+mod template;
+mod unified_diff;
 
 use api::{FieldErrors, GroupKind};
 use value::Value;
@@ -30,9 +49,15 @@ pub struct Rules {
 }
 
 /// Every kind with rules of its own, at the version it is stored in.
-const TABLE: &[(&str, &str, Rules)] = &[];
+const TABLE: &[(&str, &str, Rules)] =
+    &[("", "Binding", pod::BINDING), ("", "Pod", pod::POD), ("", "PodTemplate", template::POD_TEMPLATE)];
 
 /// The rules of `kind`, if it has any besides those for metadata.
 pub fn rules(kind: &GroupKind) -> Option<&'static Rules> {
     TABLE.iter().find(|(g, k, _)| *g == kind.group && *k == kind.kind).map(|(_, _, rules)| rules)
+}
+
+/// Nothing to say about a change.
+fn no_rules(_: &Value, _: &Value, _: &Context) -> FieldErrors {
+    FieldErrors::new()
 }
