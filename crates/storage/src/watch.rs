@@ -51,6 +51,7 @@ impl Watchers {
         if scopes.count == 0 {
             return;
         }
+        let mut told = Vec::new();
         for event in events {
             for scope in key::scopes(&event.entry.key) {
                 let Some(tickets) = scopes.tickets.get(scope) else { continue };
@@ -62,10 +63,15 @@ impl Watchers {
                         Ordering::Relaxed,
                     );
                     if free.is_ok() {
-                        ticket.wake.notify_one();
+                        told.push(Arc::clone(ticket));
                     }
                 }
             }
+        }
+        // Waking runs code that is not ours, so no lock is held.
+        drop(scopes);
+        for ticket in told {
+            ticket.wake.notify_one();
         }
     }
 
@@ -73,11 +79,10 @@ impl Watchers {
     pub(crate) fn close(&self) {
         let mut scopes = self.lock();
         scopes.closed = true;
-        #[expect(clippy::iter_over_hash_type, reason = "everyone is woken; the order does not matter")]
-        for tickets in scopes.tickets.values() {
-            for ticket in tickets.values() {
-                ticket.wake.notify_one();
-            }
+        let told: Vec<_> = scopes.tickets.values().flat_map(BTreeMap::values).cloned().collect();
+        drop(scopes);
+        for ticket in told {
+            ticket.wake.notify_one();
         }
     }
 

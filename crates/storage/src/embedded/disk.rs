@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redb::backends::FileBackend;
 use redb::{BackendError, Builder, Database, DatabaseError, StorageBackend};
 
 use crate::error::OpenError;
 
 use super::folder::Folder;
+use super::place::Place;
 
 /// Reads come from the working set, so redb's cache holds little more than what one transaction touches.
 const CACHE: usize = 8 << 20;
@@ -23,13 +23,11 @@ pub(super) struct Medium {
     sync_failed: Arc<AtomicBool>,
 }
 
-type Opener = Box<dyn Fn(&Builder, Arc<AtomicBool>) -> Result<Database, DatabaseError> + Send>;
-
 enum Source {
     /// A folder that has not been taken hold of yet.
     Path(PathBuf),
-    Folder(Folder),
-    Other(Opener),
+    /// A place, and the name of the file in it for messages.
+    Place(Box<dyn Databases>, PathBuf),
 }
 
 impl Medium {
@@ -37,17 +35,17 @@ impl Medium {
         Medium { source: Source::Path(path.to_owned()), sync_failed: Arc::default() }
     }
 
-    pub(super) fn other<B: StorageBackend>(open: impl Fn() -> io::Result<B> + Send + 'static) -> Medium {
-        let opener: Opener = Box::new(move |builder, sync_failed| {
-            builder.create_with_backend(Disk { inner: open()?, sync_failed })
-        });
-        Medium { source: Source::Other(opener), sync_failed: Arc::default() }
+    pub(super) fn place(place: impl Place) -> Medium {
+        let source = Source::Place(Box::new(place), PathBuf::from("(not a file)"));
+        Medium { source, sync_failed: Arc::default() }
     }
 
     /// Takes hold of the folder, if it is one.
     pub(super) fn hold(&mut self) -> Result<(), OpenError> {
         if let Source::Path(path) = &self.source {
-            self.source = Source::Folder(Folder::hold(path)?);
+            let folder = Folder::hold(path)?;
+            let file = folder.file_path();
+            self.source = Source::Place(Box::new(folder), file);
         }
         Ok(())
     }
@@ -55,40 +53,65 @@ impl Medium {
     /// The name of the file, for messages.
     pub(super) fn path(&self) -> PathBuf {
         match &self.source {
-            Source::Path(path) => path.clone(),
-            Source::Folder(folder) => folder.file_path(),
-            Source::Other(_) => PathBuf::from("(not a file)"),
+            Source::Path(path) | Source::Place(_, path) => path.clone(),
         }
     }
 
-    /// Opens the file. Once it is ours, [`Medium::settle`] is to be called.
-    pub(super) fn open(&self) -> Result<Database, DatabaseError> {
-        let mut builder = Builder::new();
-        builder.set_cache_size(CACHE);
-        let sync_failed = Arc::clone(&self.sync_failed);
-        match &self.source {
-            Source::Path(_) => Err(io::Error::from(io::ErrorKind::NotFound).into()),
-            Source::Folder(folder) => {
-                builder.create_with_backend(Disk { inner: FileBackend::new(folder.file()?)?, sync_failed })
-            }
-            Source::Other(open) => open(&builder, sync_failed),
-        }
+    /// Opens the file, if there is one.
+    pub(super) fn open(&self) -> Result<Option<Database>, DatabaseError> {
+        self.databases()?.open(&self.sync_failed)
     }
 
-    /// A new file gets its name only now that it is complete: a crash while it is made leaves nothing behind.
-    pub(super) fn settle(&self) -> io::Result<()> {
-        if let Source::Folder(folder) = &self.source { folder.settle() } else { Ok(()) }
+    /// Begins a new file.
+    pub(super) fn begin(&self) -> Result<Database, DatabaseError> {
+        self.databases()?.begin(&self.sync_failed)
     }
 
-    /// Whether a sync has failed since this was set back. The system may then take pages for written that are not.
+    /// Makes the new file the one that will be opened.
+    pub(super) fn replace(&self) -> io::Result<()> {
+        self.databases()?.replace()?;
+        self.sync_failed.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether a sync of the file has failed. The system may then take pages for written that are not, so that nothing
+    /// in the file can be relied on after the next crash.
     pub(super) fn has_sync_failed(&self) -> bool {
         self.sync_failed.load(Ordering::Acquire)
     }
 
-    /// Everything has been written anew.
-    pub(super) fn forgive(&self) {
-        self.sync_failed.store(false, Ordering::Release);
+    fn databases(&self) -> io::Result<&dyn Databases> {
+        match &self.source {
+            Source::Path(_) => Err(io::Error::other("the folder is not held")),
+            Source::Place(databases, _) => Ok(&**databases),
+        }
     }
+}
+
+/// A [`Place`] whose files are opened as databases.
+trait Databases: Send {
+    fn open(&self, sync_failed: &Arc<AtomicBool>) -> Result<Option<Database>, DatabaseError>;
+    fn begin(&self, sync_failed: &Arc<AtomicBool>) -> Result<Database, DatabaseError>;
+    fn replace(&self) -> io::Result<()>;
+}
+
+impl<P: Place> Databases for P {
+    fn open(&self, sync_failed: &Arc<AtomicBool>) -> Result<Option<Database>, DatabaseError> {
+        Place::open(self)?.map(|file| database(file, sync_failed)).transpose()
+    }
+
+    fn begin(&self, sync_failed: &Arc<AtomicBool>) -> Result<Database, DatabaseError> {
+        database(Place::begin(self)?, sync_failed)
+    }
+
+    fn replace(&self) -> io::Result<()> {
+        Place::replace(self)
+    }
+}
+
+fn database(file: impl StorageBackend, sync_failed: &Arc<AtomicBool>) -> Result<Database, DatabaseError> {
+    let disk = Disk { inner: file, sync_failed: Arc::clone(sync_failed) };
+    Builder::new().set_cache_size(CACHE).create_with_backend(disk)
 }
 
 /// A backend that remembers that a sync has failed.

@@ -4,7 +4,12 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use redb::backends::FileBackend;
+use redb::{DatabaseError, StorageError};
+
 use crate::error::OpenError;
+
+use super::place::Place;
 
 const FILE: &str = "store.redb";
 /// The file while it is being made.
@@ -41,26 +46,28 @@ impl Folder {
     pub(super) fn file_path(&self) -> PathBuf {
         self.path.join(FILE)
     }
+}
 
-    /// Opens the file; if there is none, makes a new one under another name, for [`Folder::settle`].
-    pub(super) fn file(&self) -> io::Result<File> {
+impl Place for Folder {
+    type File = FileBackend;
+
+    fn open(&self) -> io::Result<Option<FileBackend>> {
         let path = self.file_path();
-        let mut options = OpenOptions::new();
-        private(options.read(true).write(true));
-        if path.try_exists()? {
-            options.open(path)
-        } else {
-            options.create(true).truncate(true).open(self.path.join(NEW))
+        if !path.try_exists()? {
+            return Ok(None);
         }
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        backend(file).map(Some)
     }
 
-    /// Gives a new file its name, and makes sure that a crash does not take it away again.
-    pub(super) fn settle(&self) -> io::Result<()> {
-        let path = self.file_path();
-        if path.try_exists()? {
-            return Ok(());
-        }
-        std::fs::rename(self.path.join(NEW), path)?;
+    fn begin(&self) -> io::Result<FileBackend> {
+        let mut options = OpenOptions::new();
+        private(options.read(true).write(true).create(true).truncate(true));
+        backend(options.open(self.path.join(NEW))?)
+    }
+
+    fn replace(&self) -> io::Result<()> {
+        std::fs::rename(self.path.join(NEW), self.file_path())?;
         File::open(&self.path)?.sync_all()?;
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         // The parent is not ours: where it cannot be opened, there is nothing to be done.
@@ -69,6 +76,13 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+fn backend(file: File) -> io::Result<FileBackend> {
+    FileBackend::new(file).map_err(|error| match error {
+        DatabaseError::Storage(StorageError::Io(error)) => error,
+        other => io::Error::other(other),
+    })
 }
 
 fn private(options: &mut OpenOptions) -> &mut OpenOptions {

@@ -52,17 +52,29 @@ pub(super) struct Changes {
 }
 
 impl Log {
-    /// Opens the file and checks that it is ours; a new one is made ours.
-    pub(super) fn open(medium: &mut Medium) -> Result<Log, OpenError> {
-        let path = medium.path();
+    /// Opens the file and checks that it is ours. If there is none, it is made.
+    pub(super) fn open(medium: &Medium) -> Result<Log, OpenError> {
         let opened = guarded(|| {
-            let log = Log { database: medium.open()? };
+            let Some(database) = medium.open()? else { return Ok(None) };
+            let log = Log { database };
             log.identify()?;
-            Ok(log)
+            Ok(Some(log))
         });
-        let log = opened.map_err(|fault| fault.opening(&path))?;
-        medium.settle().map_err(|source| OpenError::Folder { path, source })?;
-        Ok(log)
+        let log = opened.and_then(|log| match log {
+            Some(log) => Ok(log),
+            None => Log::make(medium, &Entries::default(), 0),
+        });
+        log.map_err(|fault| fault.opening(&medium.path()))
+    }
+
+    /// Writes a new file that has what is live at `revision`, and puts it in the place of the one that is there.
+    pub(super) fn make(medium: &Medium, live: &Entries, revision: u64) -> Result<Log, Fault> {
+        guarded(|| {
+            let log = Log { database: medium.begin()? };
+            log.write(live, revision)?;
+            medium.replace()?;
+            Ok(log)
+        })
     }
 
     /// Replays the file into the feed. Gives the compacted revision and what has been replaced since.
@@ -103,29 +115,6 @@ impl Log {
         Ok(last.min(revision))
     }
 
-    /// Writes everything that is live anew, trusting nothing that is in the file.
-    pub(super) fn rewrite(&self, live: &Entries, revision: u64) -> Result<(), Fault> {
-        guarded(|| {
-            let transaction = self.database.begin_write()?;
-            transaction.delete_table(LOG)?;
-            transaction.delete_table(META)?;
-            {
-                let mut log = transaction.open_table(LOG)?;
-                for entry in live {
-                    let change = Change::Put(entry.record());
-                    let (revision, created) = (entry.revision, entry.created);
-                    let done = Done { key: Arc::clone(&entry.key), revision, created, change };
-                    let row = row::encode(&done, 0).ok_or_else(|| damaged("a row is too long"))?;
-                    log.insert(revision, row.as_slice())?;
-                }
-                let mut meta = transaction.open_table(META)?;
-                meta.insert(IS, identity().as_slice())?;
-                meta.insert(COMPACTED, revision.to_le_bytes().as_slice())?;
-            }
-            Ok(transaction.commit()?)
-        })
-    }
-
     /// A view of the file that later transactions do not change.
     pub(super) fn snapshot(&self) -> Result<Snapshot, ReadError> {
         let reading = guarded(|| Ok(self.database.begin_read()?));
@@ -143,16 +132,31 @@ impl Log {
                 if version == FORMAT { Ok(()) } else { Err(Error::Format(version)) }
             }
             Err(TableError::TableDoesNotExist(_)) => {
-                if let Some(table) = reading.list_tables()?.next() {
-                    return Err(Error::Foreign(format!("it is a database with a table `{}`", table.name())));
-                }
-                let transaction = self.database.begin_write()?;
-                transaction.open_table(META)?.insert(IS, identity().as_slice())?;
-                transaction.open_table(LOG)?;
-                Ok(transaction.commit()?)
+                Err(Error::Foreign(match reading.list_tables()?.next() {
+                    Some(table) => format!("it is a database with a table `{}`", table.name()),
+                    None => "it is an empty database".to_owned(),
+                }))
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Fills an empty file.
+    fn write(&self, live: &Entries, revision: u64) -> Result<(), Error> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut meta = transaction.open_table(META)?;
+            meta.insert(IS, [MAGIC, &FORMAT.to_le_bytes()].concat().as_slice())?;
+            meta.insert(COMPACTED, revision.to_le_bytes().as_slice())?;
+            let mut log = transaction.open_table(LOG)?;
+            for entry in live {
+                let (key, revision, created) = (Arc::clone(&entry.key), entry.revision, entry.created);
+                let done = Done { key, revision, created, change: Change::Put(entry.record()) };
+                let row = row::encode(&done, 0).ok_or_else(|| damaged("a row is too long"))?;
+                log.insert(revision, row.as_slice())?;
+            }
+        }
+        Ok(transaction.commit()?)
     }
 
     fn replay(&self, feed: &Feed) -> Result<(u64, VecDeque<Replaced>), Error> {
@@ -281,10 +285,6 @@ fn compacted(reading: &ReadTransaction) -> Result<u64, Error> {
     let Some(bytes) = meta.get(COMPACTED)? else { return Ok(0) };
     let bytes = bytes.value().try_into().map_err(|_| damaged("the compacted revision is not a number"))?;
     Ok(u64::from_le_bytes(bytes))
-}
-
-fn identity() -> Vec<u8> {
-    [MAGIC, &FORMAT.to_le_bytes()].concat()
 }
 
 fn damaged(detail: &str) -> Error {

@@ -13,22 +13,23 @@
 mod disk;
 mod folder;
 mod log;
+mod place;
 mod row;
 mod writer;
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
-use redb::StorageBackend;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::{Backend, BoxFuture, Decision, Feed, Range, RangePage, Unavailable};
 use crate::error::{OpenError, ReadError};
 use crate::record::Write;
+
+pub use self::place::Place;
 
 use self::disk::Medium;
 use self::log::Log;
@@ -78,10 +79,9 @@ impl Embedded {
         Embedded::new(Medium::folder(folder), folder.to_owned())
     }
 
-    /// A store over something that is not a file: a simulated disk, for instance. `open` is called again to recover
-    /// from an I/O error.
-    pub fn over<B: StorageBackend>(open: impl Fn() -> io::Result<B> + Send + 'static) -> Embedded {
-        Embedded::new(Medium::other(open), PathBuf::from("(not a file)"))
+    /// A store in some other place: on a simulated disk, for instance.
+    pub fn over(place: impl Place) -> Embedded {
+        Embedded::new(Medium::place(place), PathBuf::from("(not a file)"))
     }
 
     fn new(medium: Medium, path: PathBuf) -> Embedded {

@@ -51,7 +51,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn open(mut medium: Medium, feed: Feed, shared: Arc<Shared>) -> Result<Writer, OpenError> {
         medium.hold()?;
-        let log = Log::open(&mut medium)?;
+        let log = Log::open(&medium)?;
         let (compacted, trail) = log.load(&feed, &medium.path())?;
         *shared.log.write().unwrap_or_else(PoisonError::into_inner) = Some(log);
         shared.compact.store(compacted, Ordering::Relaxed);
@@ -83,6 +83,10 @@ impl Writer {
             while jobs.is_empty() && self.compact() {}
         }
         self.close();
+        if self.medium.has_sync_failed() {
+            // The last chance to leave a file behind that can be relied on.
+            drop(self.reopen());
+        }
     }
 
     /// Decides the writes, makes the accepted ones durable, and only then lets anyone know.
@@ -201,19 +205,19 @@ impl Writer {
     }
 
     fn reopen(&mut self) -> Result<Log, String> {
-        let log = Log::open(&mut self.medium).map_err(|error| error.to_string())?;
         let revision = self.feed.revision();
-        let left = log.cut(revision).map_err(|fault| fault.message)?;
-        // After a failed sync the system may take pages for written that are not, and then what was acknowledged is
-        // safe in memory only.
-        let is_whole = left.max(self.compacted).max(1) == revision;
-        if self.medium.has_sync_failed() || !is_whole {
-            tracing::warn!(is_whole, "writing the whole store anew after an I/O error");
-            log.rewrite(&self.feed.live(), revision).map_err(|fault| fault.message)?;
-            self.medium.forgive();
-            self.trail.clear();
-            self.compacted = revision;
+        if !self.medium.has_sync_failed() {
+            let log = Log::open(&self.medium).map_err(|error| error.to_string())?;
+            let left = log.cut(revision).map_err(|fault| fault.message)?;
+            if left.max(self.compacted).max(1) == revision {
+                return Ok(log);
+            }
         }
+        // What was acknowledged is whole in memory, and in the file perhaps not.
+        tracing::warn!("writing the store to a new file after an I/O error");
+        let log = Log::make(&self.medium, &self.feed.live(), revision).map_err(|fault| fault.message)?;
+        self.trail.clear();
+        self.compacted = revision;
         Ok(log)
     }
 

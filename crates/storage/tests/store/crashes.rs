@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use storage::{Change, CommitError, Embedded, Event, Expect, Kind, List, ListAt, Options, Store, WatchFrom};
+use storage::{
+    Change, CommitError, Embedded, Event, Expect, Kind, List, ListAt, Options, Store, WatchError, WatchFrom,
+};
 
 use crate::disk::Disk;
 use crate::fixture::{Dice, body, delete, key, put};
@@ -37,9 +39,20 @@ impl Model {
                 store.revision()
             ));
         }
-        let mut watch =
-            store.watch("/", WatchFrom::Revision(self.revision)).map_err(|error| error.to_string())?;
         let mut state = std::mem::take(&mut self.base);
+        let mut from = self.revision;
+        if let Err(WatchError::Compacted { oldest }) = store.watch("/", WatchFrom::Revision(from)) {
+            // The file was written anew from what was acknowledged.
+            from = oldest;
+            let later = self.acknowledged.split_off(&(oldest + 1));
+            for (revision, (key, value)) in std::mem::replace(&mut self.acknowledged, later) {
+                match value {
+                    Some(value) => state.insert(key, (value, revision)),
+                    None => state.remove(&key),
+                };
+            }
+        }
+        let mut watch = store.watch("/", WatchFrom::Revision(from)).map_err(|error| error.to_string())?;
         while let Some(event) = watch.try_next().map_err(|error| error.to_string())? {
             let (revision, change) = (event.revision, change(&event));
             match self.acknowledged.remove(&revision) {
@@ -101,9 +114,7 @@ async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
     let open = async || {
         let disk = disk.clone();
         // Everything is kept in the history, so that the model can follow it.
-        Store::open(Embedded::over(move || disk.open()), Options::default())
-            .await
-            .map_err(|error| error.to_string())
+        Store::open(Embedded::over(disk), Options::default()).await.map_err(|error| error.to_string())
     };
     let mut model = Model { revision: 1, ..Model::default() };
     open().await?.close().await;
@@ -123,6 +134,9 @@ async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
                 // As far as the model does not need it any more.
                 store.compact(model.revision);
             }
+            // Now and then the disk has a moment of weakness.
+            disk.fail_syncs(!is_lying && dice.roll(15) == 0);
+            disk.set_room((dice.roll(15) == 0).then(|| disk.size()));
             let wave: Vec<_> = (0..=dice.roll(12))
                 .map(|_| {
                     nonce += 1;
@@ -170,6 +184,8 @@ async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
                 return Err(format!("`{key}` does not read as acknowledged at {revision}"));
             }
         }
+        disk.fail_syncs(false);
+        disk.set_room(None);
         if crashes {
             drop(store);
             disk.crash(&mut dice);

@@ -4,32 +4,42 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use redb::StorageBackend;
+use storage::embedded::Place;
 
 use crate::fixture::Dice;
 
-/// A simulated disk. Clones are the same disk.
+/// A simulated disk with room for a store. Clones are the same disk.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// Every file there ever was. A handle knows its file by its place here.
+    files: Vec<File>,
+    /// Which one is the store's, and which one was begun.
+    store: Option<usize>,
+    begun: Option<usize>,
+    /// Handles opened before the last crash are dead.
+    life: u64,
+    /// How many more operations succeed before the power goes.
+    fuse: Option<u64>,
+    /// The most bytes a file can have.
+    room: Option<u64>,
+    /// Syncs report success and do nothing.
+    lies: bool,
+    /// Syncs fail.
+    sync_fails: bool,
+    syncs: u64,
+}
+
+#[derive(Debug, Default)]
+struct File {
     /// What a reader sees.
     current: Vec<u8>,
     /// What is left if the power goes now.
     durable: Vec<u8>,
     /// What was written since the last sync, in order.
     unsynced: Vec<Step>,
-    /// Handles opened before the last crash are dead.
-    life: u64,
-    /// How many more operations succeed before the power goes.
-    fuse: Option<u64>,
-    /// The most bytes it can hold.
-    room: Option<u64>,
-    /// Syncs report success and do nothing.
-    lies: bool,
-    /// Syncs fail.
-    sync_fails: bool,
-    pub(crate) syncs: u64,
 }
 
 #[derive(Debug)]
@@ -39,6 +49,7 @@ enum Step {
 }
 
 impl Step {
+    /// Does it, or the first `part` bytes of it.
     fn apply(&self, bytes: &mut Vec<u8>, part: usize) {
         match self {
             Step::Write { offset, data } => {
@@ -53,16 +64,40 @@ impl Step {
     }
 }
 
-impl Disk {
-    /// A handle that works until the next crash.
-    pub(crate) fn open(&self) -> io::Result<Handle> {
-        let state = self.lock();
-        if state.fuse == Some(0) {
-            return Err(io::Error::other("the power is gone"));
+impl File {
+    /// What was synced stays, and of the rest whatever the dice say.
+    fn crash(&mut self, dice: &mut Dice) {
+        let steps = std::mem::take(&mut self.unsynced);
+        let mut roll = |sides: usize| usize::try_from(dice.roll(sides as u64)).unwrap();
+        match roll(4) {
+            // Nothing of it.
+            0 => {}
+            // The beginning of it, the last write torn.
+            1 => {
+                let kept = roll(steps.len() + 1);
+                for (number, step) in steps.iter().take(kept).enumerate() {
+                    let is_last = number + 1 == kept;
+                    step.apply(&mut self.durable, if is_last { roll(8192) } else { usize::MAX });
+                }
+            }
+            // Some of it, in any combination, some torn.
+            2 => {
+                for step in &steps {
+                    match roll(4) {
+                        0 => {}
+                        1 => step.apply(&mut self.durable, roll(4096)),
+                        _ => step.apply(&mut self.durable, usize::MAX),
+                    }
+                }
+            }
+            // All of it.
+            _ => steps.iter().for_each(|step| step.apply(&mut self.durable, usize::MAX)),
         }
-        Ok(Handle { disk: self.clone(), life: state.life })
+        self.current.clone_from(&self.durable);
     }
+}
 
+impl Disk {
     /// From now on syncs do nothing.
     pub(crate) fn lie(&self) {
         self.lock().lies = true;
@@ -73,7 +108,7 @@ impl Disk {
         self.lock().fuse = Some(operations);
     }
 
-    /// The disk is full from `room` bytes on, counted as the file grows.
+    /// No file can grow past `room`.
     pub(crate) fn set_room(&self, room: Option<u64>) {
         self.lock().room = room;
     }
@@ -86,44 +121,30 @@ impl Disk {
         self.lock().syncs
     }
 
+    /// The size of the store's file.
     pub(crate) fn size(&self) -> u64 {
-        self.lock().current.len() as u64
+        let state = self.lock();
+        state.store.map_or(0, |store| state.files[store].current.len() as u64)
     }
 
-    /// The power goes and comes back: what was synced is there, and of the rest whatever the dice say.
+    /// The power goes and comes back.
     pub(crate) fn crash(&self, dice: &mut Dice) {
         let mut state = self.lock();
-        let steps = std::mem::take(&mut state.unsynced);
-        let mut bytes = state.durable.clone();
-        match dice.roll(4) {
-            // Nothing of it.
-            0 => {}
-            // The beginning of it, the last write torn.
-            1 => {
-                let kept = usize::try_from(dice.roll(steps.len() as u64 + 1)).unwrap();
-                for (number, step) in steps.iter().take(kept).enumerate() {
-                    let whole = number + 1 < kept;
-                    let part = if whole { usize::MAX } else { usize::try_from(dice.roll(8192)).unwrap() };
-                    step.apply(&mut bytes, part);
-                }
-            }
-            // Some of it, in any combination, some torn.
-            2 => {
-                for step in &steps {
-                    match dice.roll(4) {
-                        0 => {}
-                        1 => step.apply(&mut bytes, usize::try_from(dice.roll(4096)).unwrap()),
-                        _ => step.apply(&mut bytes, usize::MAX),
-                    }
-                }
-            }
-            // All of it.
-            _ => steps.iter().for_each(|step| step.apply(&mut bytes, usize::MAX)),
+        if let Some(store) = state.store {
+            state.files[store].crash(dice);
         }
-        state.current.clone_from(&bytes);
-        state.durable = bytes;
         state.life += 1;
         state.fuse = None;
+    }
+
+    /// One operation, if the power is there.
+    fn operate(&self, life: Option<u64>) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.lock();
+        if life.is_some_and(|life| life != state.life) || state.fuse == Some(0) {
+            return Err(io::Error::other("the power is gone"));
+        }
+        state.fuse = state.fuse.map(|fuse| fuse - 1);
+        Ok(state)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -131,49 +152,67 @@ impl Disk {
     }
 }
 
+impl Place for Disk {
+    type File = Handle;
+
+    fn open(&self) -> io::Result<Option<Handle>> {
+        let state = self.operate(None)?;
+        Ok(state.store.map(|file| Handle { disk: self.clone(), life: state.life, file }))
+    }
+
+    fn begin(&self) -> io::Result<Handle> {
+        let mut state = self.operate(None)?;
+        let file = state.files.len();
+        state.files.push(File::default());
+        state.begun = Some(file);
+        Ok(Handle { disk: self.clone(), life: state.life, file })
+    }
+
+    fn replace(&self) -> io::Result<()> {
+        let mut state = self.operate(None)?;
+        if let Some(old) = state.store {
+            state.files[old] = File::default();
+        }
+        state.store = Some(state.begun.take().ok_or(io::ErrorKind::NotFound)?);
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Handle {
     disk: Disk,
     life: u64,
+    file: usize,
 }
 
 impl Handle {
-    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
-        let mut state = self.disk.lock();
-        if state.life != self.life || state.fuse == Some(0) {
-            return Err(io::Error::other("the power is gone"));
-        }
-        if let Some(fuse) = &mut state.fuse {
-            *fuse -= 1;
-        }
-        Ok(state)
-    }
-
     fn change(&self, step: Step) -> io::Result<()> {
-        let mut state = self.state()?;
+        let mut state = self.disk.operate(Some(self.life))?;
+        let room = state.room;
+        let file = &mut state.files[self.file];
         let length = match &step {
             Step::Write { offset, data } => offset + data.len(),
             Step::SetLen(length) => *length,
         };
-        if length > state.current.len() && state.room.is_some_and(|room| length as u64 > room) {
+        if length > file.current.len() && room.is_some_and(|room| length as u64 > room) {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
-        step.apply(&mut state.current, usize::MAX);
-        state.unsynced.push(step);
+        step.apply(&mut file.current, usize::MAX);
+        file.unsynced.push(step);
         Ok(())
     }
 }
 
 impl StorageBackend for Handle {
     fn len(&self) -> Result<u64, io::Error> {
-        Ok(self.state()?.current.len() as u64)
+        Ok(self.disk.operate(Some(self.life))?.files[self.file].current.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        let state = self.state()?;
+        let state = self.disk.operate(Some(self.life))?;
         let offset = usize::try_from(offset).unwrap();
-        let bytes = state.current.get(offset..offset + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        out.copy_from_slice(bytes);
+        let bytes = state.files[self.file].current.get(offset..offset + out.len());
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
@@ -182,17 +221,18 @@ impl StorageBackend for Handle {
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
-        let mut state = self.state()?;
+        let mut state = self.disk.operate(Some(self.life))?;
         state.syncs += 1;
-        if state.sync_fails {
+        let (lies, fails) = (state.lies, state.sync_fails);
+        let file = &mut state.files[self.file];
+        if fails {
             // As Linux: what could not be written is forgotten, and the next sync succeeds without it.
-            state.unsynced.clear();
+            file.unsynced.clear();
             return Err(io::Error::other("the disk does not answer"));
         }
-        if !state.lies {
-            let state = &mut *state;
-            for step in state.unsynced.drain(..) {
-                step.apply(&mut state.durable, usize::MAX);
+        if !lies {
+            for step in file.unsynced.drain(..) {
+                step.apply(&mut file.durable, usize::MAX);
             }
         }
         Ok(())

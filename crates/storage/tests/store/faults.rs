@@ -9,7 +9,7 @@ const ALL: &str = "/registry/core/things/";
 
 async fn open(disk: &Disk) -> Store {
     let disk = disk.clone();
-    Store::open(Embedded::over(move || disk.open()), Options::default()).await.unwrap()
+    Store::open(Embedded::over(disk), Options::default()).await.unwrap()
 }
 
 fn unavailable(result: Result<storage::Committed, CommitError>) -> String {

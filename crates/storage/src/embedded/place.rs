@@ -1,0 +1,21 @@
+//! Where an embedded store keeps its file.
+
+use std::io;
+
+use redb::StorageBackend;
+
+/// Holds the file of one store, and makes a new one beside it when need be.
+pub trait Place: Send + 'static {
+    /// A file.
+    type File: StorageBackend;
+
+    /// Opens the store's file; `None` if there is none yet.
+    fn open(&self) -> io::Result<Option<Self::File>>;
+
+    /// Begins a new, empty file beside it.
+    fn begin(&self) -> io::Result<Self::File>;
+
+    /// Makes the file that was begun, and has been synced, the store's file. When it returns, that survives a crash;
+    /// if there is a crash before, one of the two files is the store's.
+    fn replace(&self) -> io::Result<()>;
+}
