@@ -1,10 +1,12 @@
 //! What each kind is: table, schemas, defaults, validation, patches, printing.
 
 pub mod defaults;
+pub mod strategy;
 pub mod validation;
 
 pub mod decode;
 pub mod discovery;
+pub mod openapi;
 pub mod patch;
 pub mod schema;
 pub mod table;

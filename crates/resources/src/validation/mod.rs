@@ -4,9 +4,17 @@
 //! meaning, not shape; a rule that meets an unexpected shape skips it and never panics. `Rules` of a kind run after
 //! the metadata rules that all kinds share.
 
+mod cluster;
+pub mod core;
+mod endpoint_slice;
+mod event;
+pub mod admissionregistration;
 pub mod fields;
 mod internal_json;
 pub mod meta;
+mod networking;
+mod node;
+mod persistent_volume;
 pub mod pod;
 mod pod_claims;
 mod pod_containers;
@@ -22,6 +30,10 @@ mod pod_security;
 mod pod_spec;
 mod pod_status;
 mod pod_volumes;
+mod quota;
+mod rbac;
+pub(crate) mod service;
+mod storage;
 mod template;
 mod unified_diff;
 
@@ -49,8 +61,43 @@ pub struct Rules {
 }
 
 /// Every kind with rules of its own, at the version it is stored in.
-const TABLE: &[(&str, &str, Rules)] =
-    &[("", "Binding", pod::BINDING), ("", "Pod", pod::POD), ("", "PodTemplate", template::POD_TEMPLATE)];
+const TABLE: &[(&str, &str, Rules)] = &[
+    ("", "Binding", pod::BINDING),
+    ("", "ConfigMap", core::CONFIG_MAP),
+    ("", "Endpoints", core::ENDPOINTS),
+    ("", "Event", event::CORE_EVENT),
+    ("", "LimitRange", quota::LIMIT_RANGE),
+    ("", "Namespace", core::NAMESPACE),
+    ("", "Node", node::NODE),
+    ("", "PersistentVolume", persistent_volume::PERSISTENT_VOLUME),
+    ("", "PersistentVolumeClaim", persistent_volume::PERSISTENT_VOLUME_CLAIM),
+    ("", "Pod", pod::POD),
+    ("", "PodTemplate", template::POD_TEMPLATE),
+    ("", "ResourceQuota", quota::RESOURCE_QUOTA),
+    ("", "Secret", core::SECRET),
+    ("", "Service", service::SERVICE),
+    ("", "ServiceAccount", core::SERVICE_ACCOUNT),
+    ("coordination.k8s.io", "Lease", cluster::LEASE),
+    ("discovery.k8s.io", "EndpointSlice", endpoint_slice::ENDPOINT_SLICE),
+    ("events.k8s.io", "Event", event::EVENT),
+    ("networking.k8s.io", "IPAddress", networking::IP_ADDRESS),
+    ("networking.k8s.io", "Ingress", networking::INGRESS),
+    ("networking.k8s.io", "IngressClass", networking::INGRESS_CLASS),
+    ("networking.k8s.io", "NetworkPolicy", networking::NETWORK_POLICY),
+    ("networking.k8s.io", "ServiceCIDR", networking::SERVICE_CIDR),
+    ("node.k8s.io", "RuntimeClass", cluster::RUNTIME_CLASS),
+    ("rbac.authorization.k8s.io", "ClusterRole", rbac::CLUSTER_ROLE),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding", rbac::CLUSTER_ROLE_BINDING),
+    ("rbac.authorization.k8s.io", "Role", rbac::ROLE),
+    ("rbac.authorization.k8s.io", "RoleBinding", rbac::ROLE_BINDING),
+    ("scheduling.k8s.io", "PriorityClass", cluster::PRIORITY_CLASS),
+    ("storage.k8s.io", "CSIDriver", storage::CSI_DRIVER),
+    ("storage.k8s.io", "CSINode", storage::CSI_NODE),
+    ("storage.k8s.io", "CSIStorageCapacity", storage::CSI_STORAGE_CAPACITY),
+    ("storage.k8s.io", "StorageClass", storage::STORAGE_CLASS),
+    ("storage.k8s.io", "VolumeAttachment", storage::VOLUME_ATTACHMENT),
+    ("storage.k8s.io", "VolumeAttributesClass", storage::VOLUME_ATTRIBUTES_CLASS),
+];
 
 /// The rules of `kind`, if it has any besides those for metadata.
 pub fn rules(kind: &GroupKind) -> Option<&'static Rules> {

@@ -572,3 +572,11 @@ pub(super) fn local_path(path: &str, at: &At<'_>, errors: &mut FieldErrors) {
         errors.invalid(at, path, "must not start with '..'");
     }
 }
+
+/// A source that persistent volumes have too, under the same rules.
+pub(super) fn shared_source(field: &str, source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    let facts = Volume { name: "", pod: "", options: &Options::default() };
+    if let Some((_, _, path, rule)) = SOURCES.iter().find(|(name, ..)| *name == field) {
+        rule(source, &facts, &at.field(path), errors);
+    }
+}

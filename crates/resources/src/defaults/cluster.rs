@@ -1,0 +1,139 @@
+//! Defaults of access control, flow control, scheduling, storage and token requests.
+
+use value::{Map, Value};
+
+use super::core::volume_spec;
+use super::fields::Fill;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const HOUR: i64 = 3600;
+
+/// ClusterRoleBinding and RoleBinding.
+pub fn role_binding(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    object.child_made("roleRef").fill_zero("apiGroup", RBAC);
+    for subject in object.children("subjects") {
+        if matches!(subject.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
+            subject.fill_zero("apiGroup", RBAC);
+        }
+    }
+}
+
+/// FlowSchema.
+pub fn flow_schema(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    object.child_made("spec").fill_zero("matchingPrecedence", 1000_i64);
+}
+
+/// PriorityLevelConfiguration.
+pub fn priority_level(object: &mut Value) {
+    let Some(spec) = object.as_map_mut().and_then(|object| object.child("spec")) else { return };
+    if let Some(limited) = spec.child("limited") {
+        limited.fill("nominalConcurrencyShares", 30_i64);
+        limited.fill("lendablePercent", 0_i64);
+        let response = limited.child("limitResponse");
+        if let Some(queuing) = response.and_then(|response| response.child("queuing")) {
+            queuing.fill_zero("handSize", 8_i64);
+            queuing.fill_zero("queues", 64_i64);
+            queuing.fill_zero("queueLengthLimit", 50_i64);
+        }
+    }
+    if let Some(exempt) = spec.child("exempt") {
+        exempt.fill("nominalConcurrencyShares", 0_i64);
+        exempt.fill("lendablePercent", 0_i64);
+    }
+}
+
+/// PriorityClass.
+pub fn priority_class(object: &mut Value) {
+    if let Some(object) = object.as_map_mut() {
+        object.fill("preemptionPolicy", "PreemptLowerPriority");
+    }
+}
+
+/// StorageClass.
+pub fn storage_class(object: &mut Value) {
+    if let Some(object) = object.as_map_mut() {
+        object.fill("reclaimPolicy", "Delete");
+        object.fill("volumeBindingMode", "Immediate");
+    }
+}
+
+/// CSIDriver.
+pub fn csi_driver(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    let spec = object.child_made("spec");
+    spec.fill("attachRequired", true);
+    for field in [
+        "podInfoOnMount",
+        "storageCapacity",
+        "requiresRepublish",
+        "seLinuxMount",
+        "preventPodSchedulingIfMissing",
+    ] {
+        spec.fill(field, false);
+    }
+    spec.fill("fsGroupPolicy", "ReadWriteOnceWithFSType");
+    spec.fill_zero("volumeLifecycleModes", Value::list(["Persistent"]));
+}
+
+/// VolumeAttachment.
+pub fn volume_attachment(object: &mut Value) {
+    let source =
+        object.as_map_mut().and_then(|object| object.child("spec")).and_then(|spec| spec.child("source"));
+    if let Some(spec) = source.and_then(|source| source.child("inlineVolumeSpec")) {
+        volume_spec(spec);
+    }
+}
+
+/// ResourceClaim.
+pub fn resource_claim(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    if let Some(spec) = object.child("spec") {
+        claim_spec(spec);
+    }
+    let allocation = object.child("status").and_then(|status| status.child("allocation"));
+    let results = allocation.and_then(|allocation| allocation.child("devices"));
+    for result in results.into_iter().flat_map(|devices| devices.children("results")) {
+        fill_operators(result);
+    }
+}
+
+/// ResourceClaimTemplate.
+pub fn resource_claim_template(object: &mut Value) {
+    let spec = object.as_map_mut().and_then(|object| object.child("spec"));
+    if let Some(spec) = spec.and_then(|spec| spec.child("spec")) {
+        claim_spec(spec);
+    }
+}
+
+fn claim_spec(spec: &mut Map) {
+    let Some(devices) = spec.child("devices") else { return };
+    for request in devices.children("requests") {
+        if let Some(exactly) = request.child("exactly") {
+            fill_request(exactly);
+        }
+        request.children("firstAvailable").for_each(fill_request);
+    }
+}
+
+fn fill_request(request: &mut Map) {
+    request.fill_zero("allocationMode", "ExactCount");
+    if request.get("allocationMode").and_then(Value::as_str) == Some("ExactCount") {
+        request.fill_zero("count", 1_i64);
+    }
+    fill_operators(request);
+}
+
+fn fill_operators(holder: &mut Map) {
+    for toleration in holder.children("tolerations") {
+        toleration.fill_zero("operator", "Equal");
+    }
+}
+
+/// TokenRequest.
+pub fn token_request(object: &mut Value) {
+    if let Some(object) = object.as_map_mut() {
+        object.child_made("spec").fill("expirationSeconds", HOUR);
+    }
+}

@@ -1,0 +1,184 @@
+//! Defaults of the core kinds other than pods and controllers.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use value::{Map, Value};
+
+use super::fields::Fill;
+use super::quantities::{round_up, round_up_list};
+
+/// Endpoints.
+pub fn endpoints(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    for port in object.children("subsets").flat_map(|subset| subset.children("ports")) {
+        port.fill_zero("protocol", "TCP");
+    }
+}
+
+/// LimitRange: what a container limit leaves out follows from its other bounds.
+pub fn limit_range(object: &mut Value) {
+    let Some(spec) = object.as_map_mut().and_then(|object| object.child("spec")) else { return };
+    for item in spec.children("limits") {
+        if item.get("type").and_then(Value::as_str) == Some("Container") {
+            fill_from(item, "default", "max");
+            fill_from(item, "defaultRequest", "default");
+            fill_from(item, "defaultRequest", "min");
+        }
+        for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+            round_up_list(item, list);
+        }
+    }
+}
+
+fn fill_from(item: &mut Map, field: &str, from: &str) {
+    let Some(source) = item.get(from).and_then(Value::as_map).filter(|map| !map.is_empty()).cloned() else {
+        return;
+    };
+    let target = item.child_made(field);
+    for (resource, quantity) in source {
+        if !target.contains_key(&resource) {
+            target.insert(resource, quantity);
+        }
+    }
+}
+
+/// Namespace.
+pub fn namespace(object: &mut Value) {
+    let name = api::meta::name(object).to_owned();
+    if !name.is_empty() {
+        object.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
+    }
+    object.make_map().child_made("status").fill_zero("phase", "Active");
+}
+
+/// Node.
+pub fn node(object: &mut Value) {
+    let Some(status) = object.as_map_mut().and_then(|object| object.child("status")) else { return };
+    if let Some(capacity) = status.get("capacity").filter(|capacity| !capacity.is_null()).cloned() {
+        status.fill("allocatable", capacity);
+    }
+    round_up_list(status, "capacity");
+    round_up_list(status, "allocatable");
+}
+
+/// PersistentVolume.
+pub fn persistent_volume(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    object.child_made("status").fill_zero("phase", "Pending");
+    let spec = object.child_made("spec");
+    spec.fill_zero("persistentVolumeReclaimPolicy", "Retain");
+    spec.fill("volumeMode", "Filesystem");
+    volume_spec(spec);
+}
+
+/// The parts of a volume's spec that also occur in a `VolumeAttachment`.
+pub(super) fn volume_spec(spec: &mut Map) {
+    round_up_list(spec, "capacity");
+    if let Some(path) = spec.child("hostPath") {
+        path.fill("type", "");
+    }
+    if let Some(rbd) = spec.child("rbd") {
+        rbd.fill_zero("pool", "rbd");
+        rbd.fill_zero("user", "admin");
+        rbd.fill_zero("keyring", "/etc/ceph/keyring");
+    }
+    if let Some(iscsi) = spec.child("iscsi") {
+        iscsi.fill_zero("iscsiInterface", "default");
+    }
+    if let Some(disk) = spec.child("azureDisk") {
+        disk.fill("cachingMode", "ReadWrite");
+        disk.fill("fsType", "ext4");
+        disk.fill("readOnly", false);
+        disk.fill("kind", "Shared");
+    }
+    if let Some(scale_io) = spec.child("scaleIO") {
+        scale_io.fill_zero("storageMode", "ThinProvisioned");
+        scale_io.fill_zero("fsType", "xfs");
+    }
+}
+
+/// PersistentVolumeClaim.
+pub fn persistent_volume_claim(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    let status = object.child_made("status");
+    status.fill_zero("phase", "Pending");
+    round_up_list(status, "capacity");
+    round_up_list(status, "allocatedResources");
+    let spec = object.child_made("spec");
+    spec.fill("volumeMode", "Filesystem");
+    if let Some(resources) = spec.child("resources") {
+        round_up(resources);
+    }
+}
+
+/// ResourceQuota.
+pub fn resource_quota(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    if let Some(spec) = object.child("spec") {
+        round_up_list(spec, "hard");
+    }
+    if let Some(status) = object.child("status") {
+        round_up_list(status, "hard");
+        round_up_list(status, "used");
+    }
+}
+
+/// Secret. `stringData` is a way to write `data` and is never stored.
+pub fn secret(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    object.fill_zero("type", "Opaque");
+    if let Some(Value::Map(texts)) = object.remove("stringData") {
+        let data = object.child_made("data");
+        for (key, text) in texts {
+            data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()));
+        }
+        if data.is_empty() {
+            object.remove("data");
+        }
+    }
+}
+
+/// Service.
+pub fn service(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    let spec = object.child_made("spec");
+    spec.fill_zero("sessionAffinity", "None");
+    let text =
+        |spec: &Map, field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    match text(spec, "sessionAffinity").as_str() {
+        "None" => drop(spec.remove("sessionAffinityConfig")),
+        "ClientIP" => {
+            let timeout =
+                spec.get("sessionAffinityConfig").and_then(|c| c.at(&["clientIP", "timeoutSeconds"]));
+            if timeout.is_none_or(Value::is_null) {
+                let timeout = Value::map([("timeoutSeconds", 10_800_i64)]);
+                spec.insert("sessionAffinityConfig", Value::map([("clientIP", timeout)]));
+            }
+        }
+        _ => {}
+    }
+    spec.fill_zero("type", "ClusterIP");
+    for port in spec.children("ports") {
+        port.fill_zero("protocol", "TCP");
+        let number = port.get("port").and_then(Value::as_int).unwrap_or_default();
+        port.fill_zero("targetPort", number);
+    }
+    let kind = text(spec, "type");
+    let has_external_ips =
+        spec.get("externalIPs").and_then(Value::as_list).is_some_and(|ips| !ips.is_empty());
+    if matches!(kind.as_str(), "LoadBalancer" | "NodePort") || (kind == "ClusterIP" && has_external_ips) {
+        spec.fill_zero("externalTrafficPolicy", "Cluster");
+    }
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer" | "ClusterIP") {
+        spec.fill("internalTrafficPolicy", "Cluster");
+    }
+    if kind == "LoadBalancer" {
+        spec.fill("allocateLoadBalancerNodePorts", true);
+        let balancer = object.child("status").and_then(|status| status.child("loadBalancer"));
+        for ingress in balancer.into_iter().flat_map(|balancer| balancer.children("ingress")) {
+            if ingress.get("ip").and_then(Value::as_str).is_some_and(|ip| !ip.is_empty()) {
+                ingress.fill("ipMode", "VIP");
+            }
+        }
+    }
+}

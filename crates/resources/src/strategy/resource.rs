@@ -1,0 +1,63 @@
+//! `resource.k8s.io`: the fields of features that are off, and devices that were deallocated.
+
+use value::Value;
+
+use super::{Context, gates::Gate};
+use crate::validation::fields::{Read, same};
+
+const DERIVED: &str = "derivedAttributes";
+
+/// Features of claims that are off in 1.37.
+pub(super) const CLAIM_GATES: &[Gate] = &[
+    &[
+        &["spec", "devices", "requests", "*", "exactly", DERIVED],
+        &["spec", "devices", "requests", "*", "firstAvailable", "*", DERIVED],
+    ],
+    &[&["status", "allocation", "devices", "results", "*", "skipNodeOperations"]],
+];
+
+/// The same features in the claims of templates.
+pub(super) const TEMPLATE_GATES: &[Gate] = &[&[
+    &["spec", "spec", "devices", "requests", "*", "exactly", DERIVED],
+    &["spec", "spec", "devices", "requests", "*", "firstAvailable", "*", DERIVED],
+]];
+
+/// Features of slices that are off in 1.37.
+pub(super) const SLICE_GATES: &[Gate] = &[
+    &[&["spec", "devices", "*", "consumesCounters", "*", "compatibilityGroups"]],
+    &[&["spec", "devices", "*", "nodeAllocatableResources"]],
+    &[
+        &["spec", "devices", "*", "attributes", "*", "bools"],
+        &["spec", "devices", "*", "attributes", "*", "ints"],
+        &["spec", "devices", "*", "attributes", "*", "strings"],
+        &["spec", "devices", "*", "attributes", "*", "versions"],
+    ],
+    &[&["spec", "partitionTypeAttribute"]],
+    &[&["spec", "skipNodeOperations"]],
+];
+
+/// Changing a taint's effect without its time starts the time again.
+pub(super) fn update_taint_rule(new: &mut Value, old: &Value, context: &Context) {
+    let (taint, former) = (new.at(&["spec", "taint"]), old.at(&["spec", "taint"]));
+    if taint.text("effect") != former.text("effect") && same(taint.part("timeAdded"), former.part("timeAdded")) {
+        new.set_at(&["spec", "taint", "timeAdded"], context.now.as_str());
+    }
+}
+
+/// The status of a device goes with its allocation.
+pub(super) fn update_claim_status(new: &mut Value, old: &Value, _: &Context) {
+    let allocated = |claim: &Value| -> Vec<[String; 4]> {
+        claim.list_at(&["status", "allocation", "devices", "results"]).iter().map(device_id).collect()
+    };
+    let still = allocated(new);
+    let gone: Vec<[String; 4]> = allocated(old).into_iter().filter(|device| !still.contains(device)).collect();
+    let Some(devices) = new.at_mut(&["status", "devices"]).and_then(Value::as_list_mut) else { return };
+    devices.retain(|device| !gone.contains(&device_id(device)));
+    if devices.is_empty() {
+        new.remove_at(&["status", "devices"]);
+    }
+}
+
+fn device_id(device: &Value) -> [String; 4] {
+    ["driver", "pool", "device", "shareID"].map(|field| device.text(field).to_owned())
+}

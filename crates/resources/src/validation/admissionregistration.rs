@@ -1,0 +1,3 @@
+//! stub
+/// suffix
+pub const STATIC_SUFFIX: &str = ".static.k8s.io";
