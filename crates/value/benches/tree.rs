@@ -1,7 +1,5 @@
 //! How fast a pod of 4 KB is read, written and looked into.
 
-#![expect(missing_docs, reason = "criterion's macros make undocumented functions")]
-
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

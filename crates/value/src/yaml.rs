@@ -10,12 +10,12 @@ mod decode;
 mod nodes;
 mod problem;
 mod resolve;
+mod scan;
 mod spans;
+mod text;
 mod write;
 
 use std::fmt;
-
-use saphyr_parser::Marker;
 
 pub use spans::{Place, Spans};
 pub use write::write;
@@ -40,15 +40,9 @@ impl Position {
         let before = bytes.get(..offset).unwrap_or(bytes);
         let line = before.split(|b| *b == b'\n').next_back().unwrap_or_default();
         Position {
-            line: 1 + before.iter().filter(|b| **b == b'\n').count(),
+            line: before.split(|b| *b == b'\n').count(),
             column: 1 + String::from_utf8_lossy(line).chars().count(),
         }
-    }
-}
-
-impl From<Marker> for Position {
-    fn from(marker: Marker) -> Self {
-        Position { line: marker.line().max(1), column: marker.col() + 1 }
     }
 }
 
@@ -119,7 +113,7 @@ pub fn read(bytes: &[u8]) -> Result<json::Read, Error> {
 
 /// As [`read`], with the words of the strict reader.
 pub fn body(bytes: &[u8]) -> Result<Body, Error> {
-    let text = nodes::text(bytes)?;
+    let text = text::of(bytes)?;
     let Some(nodes) = nodes::first(&text)? else {
         return Ok(Body::default());
     };
@@ -132,7 +126,7 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
     if is_json(bytes) {
         return json_document(bytes);
     }
-    let text = nodes::text(bytes)?;
+    let text = text::of(bytes)?;
     let Some(nodes) = nodes::first(&text)? else {
         return Ok(Document {
             value: Value::Null,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::nodes::{Id, Kind, Nodes, Text, too_deep};
+use super::nodes::{Id, Kind, Nodes, Unresolved, too_deep};
 use super::resolve::{self, Scalar};
 use super::{Error, Position, problem};
 use crate::json::MAX_DEPTH;
@@ -123,7 +123,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
                 let scalar = self.scalar(text, position)?;
                 scalar_value(scalar).map_err(|message| Error::new(message, position))
             }
-            Kind::Alias(target) => self.follow(id, position, |decoder| decoder.value(*target)),
+            Kind::Alias(name, target) => self.follow(id, name, position, |decoder| decoder.value(*target)),
             Kind::List(items) => {
                 self.enter(position)?;
                 let mut list = Vec::with_capacity(items.len());
@@ -154,11 +154,11 @@ impl<'n, 'a> Decoder<'n, 'a> {
     fn follow<T>(
         &mut self,
         alias: Id,
+        name: &str,
         position: Position,
         inner: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         if self.aliases.contains(&alias) {
-            let name = problem::alias_name(self.nodes.text, position);
             return Err(Self::error(position, format!("anchor '{name}' value contains itself")));
         }
         if self.aliases.len() == MAX_DEPTH {
@@ -213,7 +213,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
         match kind {
             Kind::List(items) => items.iter().rev().try_for_each(|item| self.merge_map(*item, entries)),
             Kind::Scalar(_) => Err(wants_map(position)),
-            Kind::Map(_) | Kind::Alias(_) => self.merge_map(id, entries),
+            Kind::Map(_) | Kind::Alias(..) => self.merge_map(id, entries),
         }
     }
 
@@ -221,7 +221,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
         let (kind, position) = self.node(id)?;
         self.step(position)?;
         match kind {
-            Kind::Alias(target) => self.follow(id, position, |decoder| {
+            Kind::Alias(name, target) => self.follow(id, name, position, |decoder| {
                 decoder.step(position)?;
                 decoder.mapping(*target, entries)
             }),
@@ -236,9 +236,9 @@ impl<'n, 'a> Decoder<'n, 'a> {
                 self.step(position)?;
                 self.scalar(text, position)
             }
-            Kind::Alias(target) => {
+            Kind::Alias(name, target) => {
                 self.step(position)?;
-                self.follow(id, position, |decoder| decoder.key(*target))
+                self.follow(id, name, position, |decoder| decoder.key(*target))
             }
             Kind::List(_) | Kind::Map(_) => {
                 let value = self.value(id)?;
@@ -247,7 +247,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
         }
     }
 
-    fn scalar(&mut self, text: &'n Text<'a>, position: Position) -> Result<Scalar<'n>, Error> {
+    fn scalar(&mut self, text: &'n Unresolved<'a>, position: Position) -> Result<Scalar<'n>, Error> {
         if !self.aliases.is_empty() {
             self.aliased_bytes += text.text.len();
             if self.aliased_bytes > MAX_ALIASED_BYTES {

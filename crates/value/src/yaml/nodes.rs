@@ -1,14 +1,11 @@
-//! From bytes to nodes: the text is checked, the parser's events become a tree in which aliases are still aliases.
+//! From tokens to nodes: a tree in which aliases are still aliases.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
-
+use super::scan::{Scanner, Sign};
 use super::{Error, Position, problem};
 use crate::json::MAX_DEPTH;
-
-/// The longest text that is read.
-const MAX_BYTES: usize = 16 << 20;
 
 /// The most nodes a document may have.
 const MAX_NODES: usize = 1 << 20;
@@ -18,8 +15,6 @@ pub(super) type Id = usize;
 
 /// One document's nodes.
 pub(super) struct Nodes<'a> {
-    /// The text, for error messages.
-    pub(super) text: &'a str,
     nodes: Vec<Node<'a>>,
     /// The outermost node.
     pub(super) root: Id,
@@ -31,15 +26,15 @@ pub(super) struct Node<'a> {
 }
 
 pub(super) enum Kind<'a> {
-    Scalar(Text<'a>),
+    Scalar(Unresolved<'a>),
     List(Vec<Id>),
     Map(Vec<(Id, Id)>),
     /// Stands for another node, which may be one it is inside of.
-    Alias(Id),
+    Alias(&'a str, Id),
 }
 
 /// A scalar before resolution.
-pub(super) struct Text<'a> {
+pub(super) struct Unresolved<'a> {
     pub(super) text: Cow<'a, str>,
     /// The tag in its long form.
     pub(super) tag: Option<Box<str>>,
@@ -53,143 +48,346 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// The text of `bytes`: UTF-8, or UTF-16 with a byte order mark.
-pub(super) fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
-    if bytes.len() > MAX_BYTES {
-        return Err(Error::new(format!("yaml: input is longer than {MAX_BYTES} bytes"), Position::START));
-    }
-    let text = match bytes {
-        [0xef, 0xbb, 0xbf, rest @ ..] => utf8(rest)?,
-        [0xff, 0xfe, rest @ ..] => Cow::Owned(utf16(rest, u16::from_le_bytes)?),
-        [0xfe, 0xff, rest @ ..] => Cow::Owned(utf16(rest, u16::from_be_bytes)?),
-        _ => utf8(bytes)?,
-    };
-    if let Some((at, _)) = text.char_indices().find(|(_, c)| !is_allowed(*c)) {
-        let position = Position::at(text.as_bytes(), at);
-        return Err(Error::new("yaml: control characters are not allowed".to_owned(), position));
-    }
-    Ok(text)
-}
-
-/// Whether a character may stand in YAML text.
-fn is_allowed(c: char) -> bool {
-    match c {
-        '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' => true,
-        '\u{a0}'.. => !matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}'),
-        _ => false,
-    }
-}
-
-fn utf8(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
-    std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|error| {
-        let at = error.valid_up_to();
-        let words = match bytes.get(at) {
-            Some(0x80..=0xbf | 0xf8..) | None => "invalid leading UTF-8 octet",
-            Some(_) if error.error_len().is_none() => "incomplete UTF-8 octet sequence",
-            Some(_) => "invalid trailing UTF-8 octet",
-        };
-        Error::new(format!("yaml: {words}"), Position::at(bytes, at))
-    })
-}
-
-fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, Error> {
-    let units = bytes.as_chunks().0.iter().map(|pair| unit(*pair));
-    match char::decode_utf16(units).collect() {
-        Ok(text) if bytes.len().is_multiple_of(2) => Ok(text),
-        Ok(_) => Err(Error::new("yaml: incomplete UTF-16 character".to_owned(), Position::START)),
-        Err(_) => Err(Error::new("yaml: unexpected low surrogate area".to_owned(), Position::START)),
-    }
-}
-
 /// Reads the first document of `text`; nothing if there is none.
 pub(super) fn first(text: &str) -> Result<Option<Nodes<'_>>, Error> {
-    problem::check_version(text)?;
-    let mut builder = Builder { text, nodes: Vec::new(), anchors: Vec::new(), open: Vec::new(), root: None };
-    let mut parser = Parser::new_from_str(text);
-    loop {
-        match parser.next_event() {
-            None | Some(Ok((Event::StreamEnd | Event::DocumentEnd, _))) => break,
-            Some(Ok((event, span))) => builder.event(event, span)?,
-            Some(Err(error)) => return Err(problem::syntax(text, &error)),
-        }
-    }
-    Ok(builder.root.map(|root| Nodes { text, nodes: builder.nodes, root }))
+    let mut parser = Parser {
+        scanner: Scanner::new(text),
+        nodes: Vec::new(),
+        anchors: HashMap::new(),
+        tags: Vec::new(),
+        depth: 0,
+    };
+    let root = parser.document()?;
+    Ok(root.map(|root| Nodes { nodes: parser.nodes, root }))
 }
 
-struct Builder<'a> {
-    text: &'a str,
+/// Where a node is, which decides what it may be.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// In a flow collection: no blocks.
+    Flow,
+    Block,
+    /// Below a key of a block, where a list need not be indented.
+    BlockEntry,
+}
+
+struct Parser<'a> {
+    scanner: Scanner<'a>,
     nodes: Vec<Node<'a>>,
-    /// The node of each anchor, by the parser's number, which only grows.
-    anchors: Vec<(usize, Id)>,
-    /// The lists and maps whose end is still to come, and the key that waits for its value.
-    open: Vec<(Id, Option<Id>)>,
-    root: Option<Id>,
+    /// The latest node of each anchor.
+    anchors: HashMap<&'a str, Id>,
+    /// Handles of tags and what they stand for.
+    tags: Vec<(String, String)>,
+    depth: usize,
 }
 
-impl<'a> Builder<'a> {
-    fn event(&mut self, event: Event<'a>, span: Span) -> Result<(), Error> {
-        match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let tag = tag.map(|tag| long_form(&tag));
-                let plain = style == ScalarStyle::Plain && tag.is_none() || tag.as_deref() == Some("!");
-                self.add(Kind::Scalar(Text { text, tag, plain }), anchor, span.start)?;
+impl<'a> Parser<'a> {
+    /// The next token's sign.
+    fn sign(&mut self) -> Result<&Sign<'a>, Error> {
+        self.scanner.peek().map(|token| &token.sign)
+    }
+
+    /// Where the next token is.
+    fn position(&mut self) -> Result<Position, Error> {
+        self.scanner.peek().map(|token| token.position)
+    }
+
+    fn skip(&mut self) -> Result<Position, Error> {
+        self.scanner.next().map(|token| token.position)
+    }
+
+    /// Steps over the next token if it is this one.
+    fn skip_if(&mut self, sign: &Sign<'a>) -> Result<Option<Position>, Error> {
+        if self.sign()? == sign { self.skip().map(Some) } else { Ok(None) }
+    }
+
+    /// The error that the next token is not what is expected.
+    fn unexpected<T>(&mut self, words: &str) -> Result<T, Error> {
+        let position = self.position()?;
+        Err(problem::parser(position, words))
+    }
+
+    fn document(&mut self) -> Result<Option<Id>, Error> {
+        let explicit = match self.sign()? {
+            Sign::StreamEnd => return Ok(None),
+            Sign::Version(..) | Sign::TagDirective { .. } | Sign::DocumentStart => true,
+            _ => false,
+        };
+        self.directives()?;
+        if explicit && self.skip_if(&Sign::DocumentStart)?.is_none() {
+            return self.unexpected("did not find expected <document start>");
+        }
+        let position = self.position()?;
+        let root = match self.sign()? {
+            Sign::Version(..)
+            | Sign::TagDirective { .. }
+            | Sign::DocumentStart
+            | Sign::DocumentEnd
+            | Sign::StreamEnd
+                if explicit =>
+            {
+                self.empty(position)?
             }
-            Event::Alias(anchor) => {
-                let target = self.anchors.binary_search_by_key(&anchor, |(number, _)| *number).ok();
-                let Some((_, target)) = target.and_then(|at| self.anchors.get(at)) else {
-                    return Err(problem::unknown_anchor(self.text, Position::from(span.start)));
-                };
-                self.add(Kind::Alias(*target), 0, span.start)?;
+            _ => self.node(Place::Block)?,
+        };
+        self.sign()?; // what follows has to be a token, whatever it is
+        Ok(Some(root))
+    }
+
+    fn directives(&mut self) -> Result<(), Error> {
+        let mut version = false;
+        loop {
+            let position = self.position()?;
+            match self.sign()? {
+                Sign::Version(..) if version => {
+                    return Err(problem::parser(position, "found duplicate %YAML directive"));
+                }
+                Sign::Version(1, 1) => version = true,
+                Sign::Version(..) => {
+                    return Err(problem::parser(position, "found incompatible YAML document"));
+                }
+                Sign::TagDirective { handle, prefix } => {
+                    let tag = (handle.clone(), prefix.clone());
+                    if self.tags.iter().any(|(known, _)| *known == tag.0) {
+                        return Err(problem::parser(position, "found duplicate %TAG directive"));
+                    }
+                    self.tags.push(tag);
+                }
+                _ => break,
             }
-            Event::SequenceStart(anchor, _) => self.start(Kind::List(Vec::new()), anchor, span.start)?,
-            Event::MappingStart(anchor, _) => self.start(Kind::Map(Vec::new()), anchor, span.start)?,
-            Event::SequenceEnd | Event::MappingEnd => {
-                self.open.pop();
+            self.skip()?;
+        }
+        for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
+            if !self.tags.iter().any(|(known, _)| known == handle) {
+                self.tags.push((handle.to_owned(), prefix.to_owned()));
             }
-            _ => {}
         }
         Ok(())
     }
 
-    fn start(&mut self, kind: Kind<'a>, anchor: usize, start: Marker) -> Result<(), Error> {
-        if self.open.len() == MAX_DEPTH {
-            return Err(too_deep(Position::from(start)));
-        }
-        let id = self.add(kind, anchor, start)?;
-        self.open.push((id, None));
-        Ok(())
-    }
-
-    fn add(&mut self, kind: Kind<'a>, anchor: usize, start: Marker) -> Result<Id, Error> {
-        let position = Position::from(start);
+    fn add(&mut self, kind: Kind<'a>, position: Position) -> Result<Id, Error> {
         let id = self.nodes.len();
         if id == MAX_NODES {
             return Err(Error::new(format!("yaml: exceeded max number of nodes of {MAX_NODES}"), position));
         }
         self.nodes.push(Node { position, kind });
-        if anchor != 0 {
-            self.anchors.push((anchor, id));
+        Ok(id)
+    }
+
+    /// A node of which nothing is written.
+    fn empty(&mut self, position: Position) -> Result<Id, Error> {
+        self.add(Kind::Scalar(Unresolved { text: Cow::Borrowed(""), tag: None, plain: true }), position)
+    }
+
+    fn node(&mut self, place: Place) -> Result<Id, Error> {
+        let position = self.position()?;
+        if let Sign::Alias(name) = *self.sign()? {
+            let Some(target) = self.anchors.get(name).copied() else {
+                return Err(Error::new(format!("yaml: unknown anchor '{name}' referenced"), position));
+            };
+            self.skip()?;
+            return self.add(Kind::Alias(name, target), position);
         }
-        let Some((parent, key)) = self.open.last_mut() else {
-            self.root.get_or_insert(id);
-            return Ok(id);
+        let (anchor, tag) = self.properties()?;
+        let nothing = anchor.is_some() || tag.is_some();
+        let kind = match self.sign()? {
+            Sign::Scalar { .. } => {
+                let Sign::Scalar { text, plain } = self.scanner.next()?.sign else {
+                    return self.unexpected("did not find expected node content");
+                };
+                let plain = plain && tag.is_none() || tag.as_deref() == Some("!");
+                Kind::Scalar(Unresolved { text, tag, plain })
+            }
+            Sign::FlowList => Kind::List(Vec::new()),
+            Sign::FlowMap => Kind::Map(Vec::new()),
+            Sign::BlockList if place != Place::Flow => Kind::List(Vec::new()),
+            Sign::BlockMap if place != Place::Flow => Kind::Map(Vec::new()),
+            Sign::BlockEntry if place == Place::BlockEntry => Kind::List(Vec::new()),
+            _ if nothing => {
+                let plain = tag.is_none();
+                Kind::Scalar(Unresolved { text: Cow::Borrowed(""), tag, plain })
+            }
+            _ => return self.unexpected("did not find expected node content"),
         };
-        match self.nodes.get_mut(*parent).map(|node| &mut node.kind) {
-            Some(Kind::List(items)) => items.push(id),
-            Some(Kind::Map(entries)) => match key.take() {
-                Some(key) => entries.push((key, id)),
-                None => *key = Some(id),
-            },
-            _ => {}
+        let scalar = matches!(kind, Kind::Scalar(_));
+        let id = self.add(kind, position)?;
+        if let Some(anchor) = anchor {
+            self.anchors.insert(anchor, id);
+        }
+        if !scalar {
+            self.collection(id, position)?;
         }
         Ok(id)
+    }
+
+    /// An anchor and a tag (in its long form), in either order.
+    fn properties(&mut self) -> Result<(Option<&'a str>, Option<Box<str>>), Error> {
+        let (mut anchor, mut tag) = (None, None);
+        loop {
+            match self.sign()? {
+                Sign::Anchor(name) if anchor.is_none() => anchor = Some(*name),
+                Sign::Tag { .. } if tag.is_none() => {}
+                _ => break,
+            }
+            let token = self.scanner.next()?;
+            if let Sign::Tag { handle, suffix } = token.sign {
+                tag = Some((handle, suffix, token.position));
+            }
+        }
+        let tag = match tag {
+            Some((handle, suffix, position)) => Some(self.long_tag(&handle, &suffix, position)?),
+            None => None,
+        };
+        Ok((anchor, tag))
+    }
+
+    fn long_tag(&self, handle: &str, suffix: &str, position: Position) -> Result<Box<str>, Error> {
+        if handle.is_empty() {
+            return Ok(suffix.into());
+        }
+        match self.tags.iter().find(|(known, _)| known == handle) {
+            Some((_, prefix)) => Ok(format!("{prefix}{suffix}").into()),
+            None => Err(problem::parser(position, "found undefined tag handle")),
+        }
+    }
+
+    fn collection(&mut self, id: Id, position: Position) -> Result<(), Error> {
+        if self.depth == MAX_DEPTH {
+            return Err(too_deep(position));
+        }
+        self.depth += 1;
+        let kind = match self.sign()? {
+            Sign::BlockEntry => Kind::List(self.unindented_list()?),
+            Sign::BlockList => Kind::List(self.block_list()?),
+            Sign::BlockMap => Kind::Map(self.block_map()?),
+            Sign::FlowList => Kind::List(self.flow_list()?),
+            _ => Kind::Map(self.flow_map()?),
+        };
+        self.depth -= 1;
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.kind = kind;
+        }
+        Ok(())
+    }
+
+    /// The node after a sign at `position`, unless one of `ends` follows.
+    fn node_unless(&mut self, ends: &[Sign<'static>], place: Place, position: Position) -> Result<Id, Error> {
+        if ends.contains(self.sign()?) {
+            let position = Position { column: position.column + 1, ..position };
+            return self.empty(position);
+        }
+        self.node(place)
+    }
+
+    /// What follows a key: a colon and a node, a colon alone, or nothing.
+    fn value(&mut self, ends: &[Sign<'static>], place: Place) -> Result<Id, Error> {
+        if let Some(position) = self.skip_if(&Sign::Value)? {
+            return self.node_unless(ends, place, position);
+        }
+        let position = self.position()?;
+        self.empty(position)
+    }
+
+    fn block_list(&mut self) -> Result<Vec<Id>, Error> {
+        let mut items = Vec::new();
+        self.skip()?;
+        while let Some(position) = self.skip_if(&Sign::BlockEntry)? {
+            items.push(self.node_unless(&[Sign::BlockEntry, Sign::BlockEnd], Place::Block, position)?);
+        }
+        if self.skip_if(&Sign::BlockEnd)?.is_none() {
+            return self.unexpected("did not find expected '-' indicator");
+        }
+        Ok(items)
+    }
+
+    fn unindented_list(&mut self) -> Result<Vec<Id>, Error> {
+        const ENDS: &[Sign<'static>] = &[Sign::BlockEntry, Sign::Key, Sign::Value, Sign::BlockEnd];
+        let mut items = Vec::new();
+        while let Some(position) = self.skip_if(&Sign::BlockEntry)? {
+            items.push(self.node_unless(ENDS, Place::Block, position)?);
+        }
+        Ok(items)
+    }
+
+    fn block_map(&mut self) -> Result<Vec<(Id, Id)>, Error> {
+        const ENDS: &[Sign<'static>] = &[Sign::Key, Sign::Value, Sign::BlockEnd];
+        let mut entries = Vec::new();
+        self.skip()?;
+        while let Some(position) = self.skip_if(&Sign::Key)? {
+            let key = self.node_unless(ENDS, Place::BlockEntry, position)?;
+            entries.push((key, self.value(ENDS, Place::BlockEntry)?));
+        }
+        if self.skip_if(&Sign::BlockEnd)?.is_none() {
+            return self.unexpected("did not find expected key");
+        }
+        Ok(entries)
+    }
+
+    fn flow_list(&mut self) -> Result<Vec<Id>, Error> {
+        let mut items = Vec::new();
+        self.skip()?;
+        while self.skip_if(&Sign::FlowListEnd)?.is_none() {
+            if !items.is_empty() {
+                if self.skip_if(&Sign::FlowEntry)?.is_none() {
+                    return self.unexpected("did not find expected ',' or ']'");
+                }
+                if *self.sign()? == Sign::FlowListEnd {
+                    continue;
+                }
+            }
+            let item = match self.skip_if(&Sign::Key)? {
+                Some(position) => self.flow_pair(position)?,
+                None => self.node(Place::Flow)?,
+            };
+            items.push(item);
+        }
+        Ok(items)
+    }
+
+    /// A map of one entry in a list, `[key: value]`.
+    fn flow_pair(&mut self, position: Position) -> Result<Id, Error> {
+        let id = self.add(Kind::Map(Vec::new()), position)?;
+        let key = match self.sign()? {
+            // libyaml swallows this token.
+            Sign::Value | Sign::FlowEntry | Sign::FlowListEnd => {
+                let position = self.skip()?;
+                self.empty(position)?
+            }
+            _ => self.node(Place::Flow)?,
+        };
+        let value = self.value(&[Sign::FlowEntry, Sign::FlowListEnd], Place::Flow)?;
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.kind = Kind::Map(vec![(key, value)]);
+        }
+        Ok(id)
+    }
+
+    fn flow_map(&mut self) -> Result<Vec<(Id, Id)>, Error> {
+        const ENDS: &[Sign<'static>] = &[Sign::Value, Sign::FlowEntry, Sign::FlowMapEnd];
+        let mut entries = Vec::new();
+        self.skip()?;
+        while self.skip_if(&Sign::FlowMapEnd)?.is_none() {
+            if !entries.is_empty() {
+                if self.skip_if(&Sign::FlowEntry)?.is_none() {
+                    return self.unexpected("did not find expected ',' or '}'");
+                }
+                if *self.sign()? == Sign::FlowMapEnd {
+                    continue;
+                }
+            }
+            if let Some(position) = self.skip_if(&Sign::Key)? {
+                let key = self.node_unless(ENDS, Place::Flow, position)?;
+                entries.push((key, self.value(&[Sign::FlowEntry, Sign::FlowMapEnd], Place::Flow)?));
+            } else {
+                let key = self.node(Place::Flow)?;
+                let position = self.position()?;
+                entries.push((key, self.empty(position)?));
+            }
+        }
+        Ok(entries)
     }
 }
 
 pub(super) fn too_deep(position: Position) -> Error {
     Error::new(format!("yaml: exceeded max depth of {MAX_DEPTH}"), position)
-}
-
-fn long_form(tag: &Tag) -> Box<str> {
-    format!("{}{}", tag.handle, tag.suffix).into()
 }

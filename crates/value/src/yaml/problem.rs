@@ -2,70 +2,22 @@
 
 use std::fmt::Write as _;
 
-use saphyr_parser::ScanError;
-
 use super::{Error, Position};
 use crate::Value;
 
-/// Where in goyaml a message comes from. Its parser counts lines from zero, so that its errors name the line before.
-#[derive(Clone, Copy, PartialEq)]
-enum Stage {
-    Scanner,
-    Parser,
+/// An error of the scanner: something cannot stand here. The first line is not named.
+pub(super) fn scanner(position: Position, words: &str) -> Error {
+    at_line(if position.line > 1 { position.line } else { 0 }, position, words)
 }
 
-/// The parser's messages (how they begin) and goyaml's.
-const WORDS: &[(&str, Stage, &str)] =
-    &[("mapping values are not allowed", Stage::Scanner, "mapping values are not allowed in this context")];
+/// An error of the parser: a token is not the expected one. goyaml counts lines from zero here, so it names the line before.
+pub(super) fn parser(position: Position, words: &str) -> Error {
+    at_line(position.line.saturating_sub(1), position, words)
+}
 
-/// A syntax error.
-pub(super) fn syntax(text: &str, error: &ScanError) -> Error {
-    let position = Position::from(*error.marker());
-    if error.info().contains("found unknown anchor") {
-        return unknown_anchor(text, position);
-    }
-    let (stage, words) = WORDS
-        .iter()
-        .find(|(begin, ..)| error.info().starts_with(begin))
-        .map_or((Stage::Scanner, error.info()), |(_, stage, words)| (*stage, *words));
-    let line = match stage {
-        Stage::Scanner if position.line > 1 => position.line,
-        Stage::Scanner => 0,
-        Stage::Parser => position.line - 1,
-    };
+fn at_line(line: usize, position: Position, words: &str) -> Error {
     let message = if line == 0 { format!("yaml: {words}") } else { format!("yaml: line {line}: {words}") };
     Error::new(message, position)
-}
-
-pub(super) fn unknown_anchor(text: &str, position: Position) -> Error {
-    Error::new(format!("yaml: unknown anchor '{}' referenced", alias_name(text, position)), position)
-}
-
-/// The name of the alias at a position.
-pub(super) fn alias_name(text: &str, position: Position) -> String {
-    let line = text.split('\n').nth(position.line.saturating_sub(1)).unwrap_or_default();
-    line.chars()
-        .skip(position.column.saturating_sub(1))
-        .skip_while(|c| *c == '*')
-        .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
-        .collect()
-}
-
-/// Refuses a `%YAML` directive of another version than 1.1.
-pub(super) fn check_version(text: &str) -> Result<(), Error> {
-    for (index, line) in text.split('\n').enumerate() {
-        if let Some(version) = line.strip_prefix("%YAML") {
-            let version = version.split('#').next().unwrap_or_default().trim();
-            if version != "1.1" && version.contains('.') {
-                let position = Position { line: index + 1, column: 1 };
-                let at = if index == 0 { String::new() } else { format!("line {index}: ") };
-                return Err(Error::new(format!("yaml: {at}found incompatible YAML document"), position));
-            }
-        } else if !line.starts_with('%') && !line.trim_start().starts_with('#') && !line.trim().is_empty() {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// The longest value shown in a message.

@@ -211,10 +211,7 @@ fn is_base60(text: &str) -> bool {
     {
         return false;
     }
-    let sixtieth = |part: &str| match part.as_bytes() {
-        [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9'] => true,
-        _ => false,
-    };
+    let sixtieth = |part: &str| matches!(part.as_bytes(), [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9']);
     let parts: Vec<&str> = parts.collect();
     let Some((last, middle)) = parts.split_last() else {
         return false;

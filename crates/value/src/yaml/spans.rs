@@ -2,7 +2,7 @@
 
 use super::Position;
 use super::decode::{is_merge, key_name};
-use super::nodes::{Id, Kind, Nodes, Text};
+use super::nodes::{Id, Kind, Nodes, Unresolved};
 use super::resolve::{self, Scalar};
 use crate::{Path, Segment, Str};
 
@@ -146,7 +146,7 @@ fn spot(nodes: &Nodes<'_>, id: Id) -> Spot {
     let mut spot_here = Spot::new(node.position);
     spot_here.inside = match &node.kind {
         Kind::Scalar(_) => Inside::Nothing,
-        Kind::Alias(target) => spot(nodes, *target).inside,
+        Kind::Alias(_, target) => spot(nodes, *target).inside,
         Kind::List(items) => Inside::List(items.iter().map(|item| spot(nodes, *item)).collect()),
         Kind::Map(_) => {
             let mut fields = Vec::new();
@@ -168,7 +168,7 @@ fn spot(nodes: &Nodes<'_>, id: Id) -> Spot {
 fn collect(nodes: &Nodes<'_>, id: Id, fields: &mut Vec<(Str, Spot)>) {
     let pairs = match nodes.get(id).map(|node| &node.kind) {
         Some(Kind::Map(pairs)) => pairs,
-        Some(Kind::Alias(target)) => return collect(nodes, *target, fields),
+        Some(Kind::Alias(_, target)) => return collect(nodes, *target, fields),
         Some(Kind::List(items)) => return items.iter().rev().for_each(|item| collect(nodes, *item, fields)),
         _ => return,
     };
@@ -186,10 +186,12 @@ fn collect(nodes: &Nodes<'_>, id: Id, fields: &mut Vec<(Str, Spot)>) {
 
 fn name(nodes: &Nodes<'_>, key: Id) -> Option<Str> {
     let scalar = match &nodes.get(key)?.kind {
-        Kind::Scalar(Text { text, tag: None, plain: true }) => resolve::plain(text.as_ref().into()),
-        Kind::Scalar(Text { text, tag: None, .. }) => Scalar::Text(text.as_ref().into()),
-        Kind::Scalar(Text { text, tag: Some(tag), .. }) => resolve::tagged(tag, text.as_ref().into()).ok()?,
-        Kind::Alias(target) => return name(nodes, *target),
+        Kind::Scalar(Unresolved { text, tag: None, plain: true }) => resolve::plain(text.as_ref().into()),
+        Kind::Scalar(Unresolved { text, tag: None, .. }) => Scalar::Text(text.as_ref().into()),
+        Kind::Scalar(Unresolved { text, tag: Some(tag), .. }) => {
+            resolve::tagged(tag, text.as_ref().into()).ok()?
+        }
+        Kind::Alias(_, target) => return name(nodes, *target),
         _ => return None,
     };
     key_name(&scalar).ok()

@@ -341,8 +341,7 @@ impl Allowed {
         while let Some(c) = chars.next() {
             let before_blank = chars.peek().is_none_or(|next| matches!(next, ' ' | '\t'));
             indicator |= match (previous, c) {
-                (None, '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>') => true,
-                (None, '\'' | '"' | '%' | '@' | '`') => true,
+                (None, c) if "#,[]{}&*!|>'\"%@`".contains(c) => true,
                 (None, '?' | '-') | (_, ':') => before_blank,
                 (Some(' ' | '\t' | '\0'), '#') => true,
                 (Some(before), '#') => is_break(before),
