@@ -7,7 +7,8 @@ use value::{Str, format_smolstr};
 
 use crate::attributes::Attributes;
 use crate::decision::{Answer, Decision, Permit, Reason, Refusal};
-use crate::rbac;
+use crate::node::NodeAuthorizer;
+use crate::{abac, rbac};
 
 /// All kinds of authorizers.
 #[derive(Clone, Debug)]
@@ -18,6 +19,10 @@ pub enum Authorizer {
     AlwaysDeny,
     /// Roles and bindings among the stored objects.
     Rbac(Arc<rbac::Index>),
+    /// Nodes, and what their pods need.
+    Node(Arc<NodeAuthorizer>),
+    /// A policy file.
+    Abac(Arc<abac::Policies>),
 }
 
 /// One authorizer of a chain, under its name.
@@ -110,6 +115,8 @@ impl Authorizer {
             Authorizer::AlwaysAllow => Answer::allow(Reason::None),
             Authorizer::AlwaysDeny => Answer::no_opinion("Everything is forbidden."),
             Authorizer::Rbac(index) => index.decide(user, attributes),
+            Authorizer::Node(nodes) => nodes.decide(user, attributes),
+            Authorizer::Abac(policies) => policies.decide(user, attributes),
         }
     }
 
@@ -118,6 +125,8 @@ impl Authorizer {
             Authorizer::AlwaysAllow => rbac::Rules { rules: rbac::everything(), ..rbac::Rules::default() },
             Authorizer::AlwaysDeny => rbac::Rules::default(),
             Authorizer::Rbac(index) => index.rules_for(user, namespace),
+            Authorizer::Node(nodes) => nodes.rules_for(user),
+            Authorizer::Abac(policies) => policies.rules_for(user, namespace),
         }
     }
 }

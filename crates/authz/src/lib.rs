@@ -8,10 +8,12 @@
 //!
 //! No I/O and no clock in here: stored roles arrive as objects, time as a value.
 
+pub mod abac;
 mod attributes;
 mod chain;
 mod decision;
 mod forbidden;
+pub mod node;
 pub mod rbac;
 
 pub use attributes::{Attributes, Operator, Requirement, Selector};

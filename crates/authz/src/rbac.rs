@@ -13,6 +13,7 @@ mod rule;
 mod subject;
 
 pub use index::{Granted, Index, Kind, Rules};
+pub(crate) use rule::url_covers;
 pub use rule::{Rule, everything};
 pub use subject::{RoleRef, Subject};
 

@@ -333,3 +333,60 @@ fn a_binding_gets_its_missing_subjects_or_is_made_anew() {
     let other = one("{metadata: {name: b}, roleRef: {name: other}}");
     assert_eq!(action(&expected, Some(&other)), Action::Recreate(expected));
 }
+
+#[test]
+fn an_object_is_needed_until_the_last_pod_that_refers_to_it_is_gone() {
+    use crate::node::{Graph, Kind, Object};
+    let graph = Graph::default();
+    let pod = |name: &str, node: &str| {
+        one(&format!(
+            "{{metadata: {{name: {name}, namespace: ns}}, spec: {{nodeName: {node}, volumes: [{{secret: {{secretName: s}}}}, {{secret: {{secretName: s}}}}]}}}}"
+        ))
+    };
+    let needs = |node: &str| graph.needs(node, Object::Secret, "ns", "s");
+    let (a, b) = (pod("a", "n1"), pod("b", "n1"));
+    graph.apply(Kind::Pod, None, Some(&a));
+    graph.apply(Kind::Pod, None, Some(&b));
+    graph.apply(Kind::Pod, Some(&a), None);
+    assert!(needs("n1"));
+    graph.apply(Kind::Pod, Some(&b), Some(&pod("b", "n2")));
+    assert!(!needs("n1") && needs("n2"));
+    graph.apply(Kind::Pod, Some(&b), None);
+    assert!(!needs("n2"));
+
+    let volume =
+        one("{metadata: {name: v}, spec: {claimRef: {namespace: ns, name: c}, rbd: {secretRef: {name: s}}}}");
+    let user = one(
+        "{metadata: {name: p, namespace: ns}, spec: {nodeName: n1, volumes: [{persistentVolumeClaim: {claimName: c}}]}}",
+    );
+    graph.apply(Kind::PersistentVolume, None, Some(&volume));
+    graph.apply(Kind::Pod, None, Some(&user));
+    assert!(needs("n1"), "through claim and volume");
+    graph.apply(Kind::PersistentVolume, Some(&volume), None);
+    assert!(!needs("n1"));
+}
+
+#[test]
+fn a_bad_policy_file_names_its_line() {
+    use crate::abac::Policies;
+    let error = |text: &str| Policies::parse("p.jsonl", text).unwrap_err().to_string();
+    expect![[
+        r#"error reading policy file p.jsonl, line 2: {"user": 1}: field "user" must be a string, not number"#
+    ]]
+    .assert_eq(&error("# ok\n{\"user\": 1}\n"));
+    assert!(error("[]").contains("line 1"));
+    assert!(error("{").contains("line 1"));
+    let (policies, unversioned) = Policies::parse("p", "{\"user\":\"a\"}").unwrap();
+    assert!(unversioned);
+    assert_eq!(policies.rules_for(&User::named("a"), "x").rules.len(), 2);
+    assert_eq!(policies.rules_for(&User::named("b"), "x").rules, []);
+}
+
+#[test]
+fn what_a_node_may_do_cannot_be_listed() {
+    let nodes = chain(vec![("node", Authorizer::Node(Arc::new(crate::node::NodeAuthorizer::new())))]);
+    let rules = nodes.rules_for(&User::named("system:node:n").in_groups(["system:nodes"]), "");
+    assert!(rules.incomplete);
+    assert_eq!(rules.error.unwrap(), "node authorizer does not support user rule resolution");
+    assert_eq!(nodes.rules_for(&User::named("alice"), ""), rbac::Rules::default());
+}

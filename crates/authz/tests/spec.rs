@@ -1,7 +1,8 @@
 //! Every page under `spec/` is a test.
 //!
-//! A page is prose with two kinds of fenced blocks: `yaml` holds objects that are stored from there on (an object with the
-//! same name replaces the earlier one), `ask` holds questions and their answers, one per line:
+//! A page is prose with fenced blocks: `chain` lists the authorizers, one per line (without it there is `rbac` alone), `abac` is
+//! a policy file, `yaml` holds objects that are stored from there on (an object with the same name replaces the earlier one),
+//! `ask` holds questions and their answers, one per line:
 //!
 //! ```text
 //! alice[devs,testers] get pods/log web -n default -> allowed: RBAC: allowed by …
@@ -9,14 +10,16 @@
 //! alice get /healthz -> …
 //! ```
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "this is a test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use authn::User;
-use authz::{Attributes, Authorizer, Chain, Decision, Step, forbidden, rbac};
+use authz::abac::Policies;
+use authz::node::NodeAuthorizer;
+use authz::{Attributes, Authorizer, Chain, Decision, Operator, Requirement, Step, forbidden, node, rbac};
 
 macro_rules! pages {
     ($($page:ident),* $(,)?) => {
@@ -25,7 +28,7 @@ macro_rules! pages {
     };
 }
 
-pages!(rbac_rules, rbac_bindings, rbac_missing_roles, rbac_bootstrap);
+pages!(abac, chain, node, rbac_bindings, rbac_bootstrap, rbac_missing_roles, rbac_rules);
 
 #[test]
 fn every_page_is_listed() {
@@ -44,17 +47,54 @@ fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
 }
 
+/// What a page has set up so far.
+struct Cluster {
+    index: Arc<rbac::Index>,
+    nodes: Arc<NodeAuthorizer>,
+    policies: Arc<Policies>,
+    chain: Vec<String>,
+}
+
+impl Cluster {
+    fn store(&self, object: &value::Value) {
+        let kind = object.str_at(&["kind"]).unwrap_or_default();
+        match (rbac::Kind::parse(kind), node::Kind::parse(kind)) {
+            (Some(kind), _) => self.index.apply(kind, None, Some(object)),
+            (_, Some(kind)) => self.nodes.graph().apply(kind, None, Some(object)),
+            _ => panic!("nobody follows the kind {kind:?}"),
+        }
+    }
+
+    fn chain(&self) -> Chain {
+        let step = |name: &String| Step {
+            name: name.as_str().into(),
+            authorizer: match name.as_str() {
+                "rbac" => Authorizer::Rbac(self.index.clone()),
+                "node" => Authorizer::Node(self.nodes.clone()),
+                "abac" => Authorizer::Abac(self.policies.clone()),
+                "alwaysallow" => Authorizer::AlwaysAllow,
+                "alwaysdeny" => Authorizer::AlwaysDeny,
+                other => panic!("unknown authorizer {other:?}"),
+            },
+        };
+        Chain::new(self.chain.iter().map(step).collect()).unwrap()
+    }
+}
+
 fn check(page: &str) {
     let path = folder().join(format!("{page}.md"));
     let text = std::fs::read_to_string(&path).unwrap();
-    let index = Arc::new(rbac::Index::default());
+    let mut cluster = Cluster {
+        index: Arc::default(),
+        nodes: Arc::new(NodeAuthorizer::new()),
+        policies: Arc::default(),
+        chain: vec!["rbac".to_owned()],
+    };
     if text.contains("bootstrap objects are stored") {
-        for object in rbac::bootstrap::objects() {
-            store(&index, &object);
+        for object in &rbac::bootstrap::objects() {
+            cluster.store(object);
         }
     }
-    let step = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(index.clone()) };
-    let chain = Chain::new(vec![step]).unwrap();
     let mut wrong = String::new();
     let mut asked = 0;
     let mut block: Option<(&str, String)> = None;
@@ -63,12 +103,15 @@ fn check(page: &str) {
             (None, Some(kind)) => block = Some((kind, String::new())),
             (Some((kind, body)), Some(_)) => {
                 match *kind {
+                    "chain" => cluster.chain = body.lines().map(str::to_owned).collect(),
+                    "abac" => cluster.policies = Arc::new(Policies::parse("policies", body).unwrap().0),
                     "yaml" => {
                         for document in value::yaml::documents(body.as_bytes()).unwrap() {
-                            store(&index, &document.value);
+                            cluster.store(&document.value);
                         }
                     }
                     "ask" => {
+                        let chain = cluster.chain();
                         for line in body.lines().filter(|line| !line.trim().is_empty()) {
                             asked += 1;
                             let (question, expected) = line.split_once(" -> ").unwrap();
@@ -94,11 +137,6 @@ fn check(page: &str) {
     assert!(wrong.is_empty(), "{}:\n{wrong}", path.display());
 }
 
-fn store(index: &rbac::Index, object: &value::Value) {
-    let kind = object.str_at(&["kind"]).and_then(rbac::Kind::parse).expect("a kind of RBAC");
-    index.apply(kind, None, Some(object));
-}
-
 fn ask(chain: &Chain, question: &str) -> String {
     let mut words = question.split_whitespace();
     let who = words.next().unwrap();
@@ -117,6 +155,13 @@ fn ask(chain: &Chain, question: &str) -> String {
         while let Some(word) = words.next() {
             attributes = match word {
                 "-n" => attributes.in_namespace(words.next().unwrap()),
+                "--field-selector" => {
+                    let (key, value) = words.next().unwrap().split_once('=').unwrap();
+                    let values = vec![value.into()];
+                    let requirement = Requirement { key: key.into(), operator: Operator::In, values };
+                    attributes.fields.requirements.push(requirement);
+                    attributes
+                }
                 name => attributes.named(name),
             };
         }

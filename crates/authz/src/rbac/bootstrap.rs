@@ -30,5 +30,10 @@ pub fn objects() -> Vec<Value> {
     objects
 }
 
+/// The rules of `system:node`, which the Node authorizer applies to whatever it does not divide among nodes.
+pub fn node_rules() -> Vec<super::Rule> {
+    components::ROLES.iter().filter(|role| role.is("system:node")).flat_map(table::Role::rules).collect()
+}
+
 #[cfg(test)]
 mod tests;

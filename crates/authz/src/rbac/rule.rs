@@ -104,7 +104,7 @@ fn names(rule: &str, resource: &str, subresource: &str) -> bool {
 }
 
 /// Whether a path pattern covers a path: equal, or everything before its trailing stars begins it.
-pub(super) fn url_covers(pattern: &str, path: &str) -> bool {
+pub(crate) fn url_covers(pattern: &str, path: &str) -> bool {
     pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }
 

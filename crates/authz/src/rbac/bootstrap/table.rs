@@ -87,6 +87,16 @@ impl Role {
         self
     }
 
+    /// Whether this is its name.
+    pub(super) fn is(&self, name: &str) -> bool {
+        !self.controller && self.name == name
+    }
+
+    /// Its rules.
+    pub(super) fn rules(&self) -> Vec<Rule> {
+        self.rules.iter().map(Allow::rule).collect()
+    }
+
     /// The binding of a controller's role to its service account.
     pub(super) fn own_binding(&self) -> Option<Value> {
         let name = self.full_name();
@@ -109,7 +119,7 @@ impl Role {
             let selector = Value::map([("matchLabels", Value::map([(label(self.aggregates), "true")]))]);
             object.set_at(&["aggregationRule", "clusterRoleSelectors"], Value::list([selector]));
         }
-        let rules: Vec<Value> = self.rules.iter().map(|allow| allow.rule().to_value()).collect();
+        let rules: Vec<Value> = self.rules().iter().map(Rule::to_value).collect();
         object.set_at(&["rules"], if rules.is_empty() { Value::Null } else { Value::List(rules) });
         object
     }
