@@ -8,5 +8,6 @@ pub mod decode;
 pub mod discovery;
 pub mod openapi;
 pub mod patch;
+pub mod print;
 pub mod schema;
 pub mod table;

@@ -92,6 +92,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "persistentvolumeclaim",
         short_names: &["pvc"],
         subresources: &[Subresource::status("PersistentVolumeClaim")],
+        returns_deleted: true,
         ..NAMESPACED
     },
     Resource {
@@ -100,6 +101,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "persistentvolume",
         short_names: &["pv"],
         subresources: &[Subresource::status("PersistentVolume")],
+        returns_deleted: true,
         ..CLUSTER
     },
     Resource {
@@ -112,6 +114,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         fields: Fields::These(POD_FIELDS),
         generation: Generation::Fields(&["spec"]),
         graceful_deletion: true,
+        returns_deleted: true,
         ..NAMESPACED
     },
     Resource {
@@ -119,6 +122,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "podtemplates",
         singular: "podtemplate",
         generation: Generation::Fields(&["template"]),
+        returns_deleted: true,
         ..NAMESPACED
     },
     Resource {
@@ -142,6 +146,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "resourcequota",
         short_names: &["quota"],
         subresources: &[Subresource::status("ResourceQuota")],
+        returns_deleted: true,
         ..NAMESPACED
     },
     Resource {
@@ -160,6 +165,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             group_version: Some(("authentication.k8s.io", "v1")),
             ..Subresource::new("token", "TokenRequest", verbs::CREATE)
         }],
+        returns_deleted: true,
         ..NAMESPACED
     },
     Resource {
@@ -180,6 +186,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         ]),
         create_on_update: true,
         name: NameRule::Label,
+        returns_deleted: true,
         ..NAMESPACED
     },
 ];

@@ -19,6 +19,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             ),
         ],
         generation: Generation::Fields(&["spec"]),
+        returns_deleted: true,
         ..CLUSTER
     },
     Resource {
@@ -49,6 +50,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         ],
         scope: Scope::Namespaced,
         subresources: &[Subresource::status("ResourceClaim")],
+        returns_deleted: true,
         ..CLUSTER
     },
     Resource {
@@ -67,6 +69,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             ),
         ],
         scope: Scope::Namespaced,
+        returns_deleted: true,
         ..CLUSTER
     },
     Resource {
@@ -91,6 +94,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::new("spec.pool.name", &[&["spec", "pool", "name"]]),
         ]),
         generation: Generation::Fields(&["spec"]),
+        returns_deleted: true,
         ..CLUSTER
     },
 ];

@@ -4,6 +4,7 @@ use crate::schema::{self, Schema};
 
 /// A kind as a REST resource.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "a row of a table: each is a fact of its own")]
 pub struct Resource {
     /// The API group; empty for the core group.
     pub group: &'static str,
@@ -33,6 +34,8 @@ pub struct Resource {
     pub generation: Generation,
     /// Whether deletion waits for a grace period.
     pub graceful_deletion: bool,
+    /// Whether the answer to a completed deletion is the object, not a `Status`.
+    pub returns_deleted: bool,
     /// Whether a PUT to a name that does not exist creates it.
     pub create_on_update: bool,
     /// Whether an update may leave out the resource version.
@@ -281,6 +284,7 @@ impl Resource {
         fields: Fields::Metadata,
         generation: Generation::None,
         graceful_deletion: false,
+        returns_deleted: false,
         create_on_update: false,
         unconditional_update: true,
         name: NameRule::Subdomain,

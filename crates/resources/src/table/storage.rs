@@ -9,6 +9,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "csidriver",
         generation: Generation::SpecFromZero,
         unconditional_update: false,
+        returns_deleted: true,
         ..CLUSTER
     },
     Resource {
@@ -17,6 +18,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "csinode",
         subresources: &[Subresource::status("CSINode")],
         unconditional_update: false,
+        returns_deleted: true,
         ..CLUSTER
     },
     Resource {
@@ -32,6 +34,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "storageclasses",
         singular: "storageclass",
         short_names: &["sc"],
+        returns_deleted: true,
         ..CLUSTER
     },
     Resource {
@@ -40,6 +43,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "volumeattachment",
         subresources: &[Subresource::status("VolumeAttachment")],
         unconditional_update: false,
+        returns_deleted: true,
         ..CLUSTER
     },
     Resource {
@@ -47,6 +51,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "volumeattributesclasses",
         singular: "volumeattributesclass",
         short_names: &["vac"],
+        returns_deleted: true,
         ..CLUSTER
     },
 ];

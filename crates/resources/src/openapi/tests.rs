@@ -1,0 +1,222 @@
+use value::{Value, json};
+
+use super::OpenApi;
+use crate::schema;
+use crate::table::{self, Served, Verb};
+
+fn documents() -> OpenApi {
+    OpenApi::new(Served::default(), "1.37")
+}
+
+fn v3(path: &str) -> Value {
+    json::parse(&documents().v3(path).unwrap().body).unwrap()
+}
+
+#[test]
+fn the_index_names_every_document_with_the_hash_of_its_content() {
+    let documents = documents();
+    let index = json::parse(&documents.v3_index().body).unwrap();
+    let paths = index.get("paths").unwrap().as_map().unwrap();
+    assert!(
+        paths.contains_key("api/v1") && paths.contains_key("apis/apps/v1") && paths.contains_key("apis/apps")
+    );
+    assert!(!paths.contains_key("apis/resource.k8s.io/v1beta1"));
+    for (path, entry) in paths.iter() {
+        let document = documents.v3(path).unwrap();
+        let url = entry.str_at(&["serverRelativeURL"]).unwrap();
+        assert_eq!(url, format!("/openapi/v3/{path}?hash={}", document.hash));
+        assert_eq!(document.hash.len(), 128);
+    }
+}
+
+#[test]
+fn documents_exist_for_what_is_served_only() {
+    let documents = documents();
+    assert!(documents.v3("apis/resource.k8s.io/v1beta1").is_none());
+    assert!(documents.v3("apis/example.com/v1").is_none() && documents.v3("").is_none());
+    let beta = OpenApi::new(Served::parse("api/beta").unwrap(), "1.37");
+    assert!(beta.v3("apis/resource.k8s.io/v1beta1").is_some());
+}
+
+#[test]
+fn kubectl_finds_field_validation_on_every_write() {
+    let document = v3("apis/apps/v1");
+    let path = document.at(&["paths", "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]).unwrap();
+    for method in ["put", "patch"] {
+        let operation = path.get(method).unwrap();
+        let names: Vec<_> =
+            operation.list_at(&["parameters"]).iter().filter_map(|p| p.str_at(&["name"])).collect();
+        assert!(names.contains(&"fieldValidation") && names.contains(&"dryRun"), "{method}");
+        assert_eq!(operation.str_at(&["x-kubernetes-group-version-kind", "kind"]), Some("Deployment"));
+        assert_eq!(operation.str_at(&["x-kubernetes-action"]), Some(method));
+    }
+    let common: Vec<_> = path.list_at(&["parameters"]).iter().filter_map(|p| p.str_at(&["name"])).collect();
+    assert_eq!(common, ["name", "namespace", "pretty"]);
+    let types = path.at(&["patch", "requestBody", "content"]).unwrap().as_map().unwrap();
+    assert!(types.contains_key("application/strategic-merge-patch+json"));
+}
+
+#[test]
+fn every_verb_of_the_table_has_its_operation() {
+    for group in table::GROUPS {
+        for version in group.versions {
+            let (root, path) = match group.name {
+                "" => (format!("/api/{version}"), format!("api/{version}")),
+                name => (format!("/apis/{name}/{version}"), format!("apis/{name}/{version}")),
+            };
+            let served = OpenApi::new(Served::parse("api/beta").unwrap(), "1.37");
+            let document = json::parse(&served.v3(&path).unwrap().body).unwrap();
+            for row in group.resources.iter().filter(|row| row.version(version).is_some()) {
+                let below = if row.is_namespaced() { "/namespaces/{namespace}" } else { "" };
+                let many = format!("{root}{below}/{}", row.plural);
+                let one = format!("{many}/{{name}}");
+                for verb in row.verbs {
+                    let (path, method) = match verb {
+                        Verb::Create => (&many, "post"),
+                        Verb::List => (&many, "get"),
+                        Verb::DeleteCollection => (&many, "delete"),
+                        Verb::Get | Verb::Watch => (&one, "get"),
+                        Verb::Update => (&one, "put"),
+                        Verb::Patch => (&one, "patch"),
+                        Verb::Delete => (&one, "delete"),
+                    };
+                    assert!(document.at(&["paths", path, method]).is_some(), "{method} {path}");
+                }
+                for sub in row.subresources {
+                    assert!(
+                        document.at(&["paths", &format!("{one}/{}", sub.name)]).is_some(),
+                        "{one}/{}",
+                        sub.name
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Every reference below `value`.
+fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Map(map) => {
+            for (key, value) in map.iter() {
+                match value {
+                    Value::String(text) if key == "$ref" => found.push(text),
+                    _ => references(value, found),
+                }
+            }
+        }
+        Value::List(list) => list.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_reference_leads_to_a_schema() {
+    for path in ["api", "apis", "api/v1", "apis/apps", "apis/apps/v1", "apis/apiextensions.k8s.io/v1"] {
+        let document = v3(path);
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        for reference in found {
+            let name = reference.strip_prefix("#/components/schemas/").unwrap();
+            assert!(document.at(&["components", "schemas", name]).is_some(), "{path}: {name}");
+        }
+    }
+    let v2 = json::parse(&documents().v2_json().body).unwrap();
+    let mut found = Vec::new();
+    references(&v2, &mut found);
+    for reference in found {
+        assert!(
+            v2.at(&["definitions", reference.strip_prefix("#/definitions/").unwrap()]).is_some(),
+            "{reference}"
+        );
+    }
+}
+
+#[test]
+fn schemas_carry_types_defaults_enums_and_extensions() {
+    let document = v3("api/v1");
+    let schema = |name: &str| document.at(&["components", "schemas", name]).unwrap();
+    let port = schema("io.k8s.api.core.v1.ContainerPort");
+    assert_eq!(port.at(&["properties", "containerPort", "default"]), Some(&Value::Int(0)));
+    assert_eq!(port.str_at(&["properties", "protocol", "default"]), Some("TCP"));
+    assert_eq!(port.list_at(&["properties", "protocol", "enum"]).len(), 3);
+    let spec = schema("io.k8s.api.core.v1.PodSpec");
+    let containers = spec.at(&["properties", "containers"]).unwrap();
+    assert_eq!(containers.str_at(&["x-kubernetes-patch-merge-key"]), Some("name"));
+    assert_eq!(containers.str_at(&["x-kubernetes-list-type"]), Some("map"));
+    assert_eq!(spec.list_at(&["required"]), [Value::from("containers")]);
+    let quantity = schema("io.k8s.apimachinery.pkg.api.resource.Quantity");
+    assert_eq!(quantity.list_at(&["oneOf"]).len(), 2);
+}
+
+/// The length-delimited fields with this number in a message.
+fn blocks(mut bytes: &[u8], field: u64) -> Vec<&[u8]> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let byte = bytes[0];
+            *bytes = &bytes[1..];
+            number |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                return number;
+            }
+        }
+    }
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        match key & 7 {
+            0 => {
+                varint(&mut bytes);
+            }
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)).unwrap();
+                let (block, rest) = bytes.split_at(length);
+                bytes = rest;
+                if key >> 3 == field {
+                    found.push(block);
+                }
+            }
+            other => panic!("wire type {other}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn the_protobuf_form_holds_the_same_definitions_and_paths() {
+    let documents = documents();
+    let json = json::parse(&documents.v2_json().body).unwrap();
+    let protobuf = documents.v2_protobuf();
+    let names = |message: &[u8], field: u64| -> Vec<String> {
+        blocks(message, field)
+            .iter()
+            .map(|entry| String::from_utf8(blocks(entry, 1)[0].to_vec()).unwrap())
+            .collect()
+    };
+    let keys = |key: &str| -> Vec<String> {
+        json.get(key).unwrap().as_map().unwrap().keys().map(ToString::to_string).collect()
+    };
+    let definitions = blocks(&protobuf.body, 9)[0];
+    assert_eq!(names(definitions, 1), keys("definitions"));
+    assert_eq!(names(blocks(&protobuf.body, 8)[0], 2), keys("paths"));
+    // A field's extensions are there: kubectl reads merge keys from them.
+    let pod_spec = blocks(definitions, 1)
+        .into_iter()
+        .find(|entry| blocks(entry, 1)[0] == b"io.k8s.api.core.v1.PodSpec")
+        .unwrap();
+    let properties = blocks(blocks(pod_spec, 2)[0], 25)[0];
+    let containers =
+        blocks(properties, 1).into_iter().find(|entry| blocks(entry, 1)[0] == b"containers").unwrap();
+    let extensions = names(blocks(containers, 2)[0], 31);
+    assert!(extensions.contains(&"x-kubernetes-patch-merge-key".to_owned()), "{extensions:?}");
+}
+
+#[test]
+fn documents_are_made_once() {
+    let documents = documents();
+    assert!(std::sync::Arc::ptr_eq(&documents.v3("api/v1").unwrap(), &documents.v3("api/v1").unwrap()));
+    assert!(std::sync::Arc::ptr_eq(&documents.v2_json(), &documents.v2_json()));
+    assert_eq!(schema::definition_name("core.v1.Pod"), "io.k8s.api.core.v1.Pod");
+}
