@@ -91,7 +91,7 @@ impl Entry<'static> {
 /// Discovery's hash of where a kind is stored: equal hashes mean the same stored objects.
 pub fn storage_hash(row: &Resource) -> Option<String> {
     match row.storage {
-        Storage::Own(version) => Some(hash(row.group, version, row.kind)),
+        Storage::Own(version) => Some(hash(row.group, row.hashed_version.unwrap_or(version), row.kind)),
         Storage::With(group, version) => Some(hash(group, version, row.kind)),
         Storage::Nowhere => None,
     }

@@ -1,6 +1,6 @@
 //! `apiextensions.k8s.io`.
 
-use super::{Generation, Resource, Storage, Subresource};
+use super::{Generation, Resource, Subresource};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "apiextensions.k8s.io",
@@ -9,7 +9,7 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     singular: "customresourcedefinition",
     short_names: &["crd", "crds"],
     categories: &["api-extensions"],
-    storage: Storage::Own("v1beta1"),
+    hashed_version: Some("v1beta1"),
     subresources: &[Subresource::status("CustomResourceDefinition")],
     generation: Generation::Fields(&["spec"]),
     unconditional_update: false,

@@ -1,6 +1,6 @@
 //! `certificates.k8s.io`.
 
-use super::{Field, Fields, NameRule, Resource, Scope, Storage, Subresource, verbs};
+use super::{Field, Fields, NameRule, Resource, Scope, Subresource, verbs};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -20,7 +20,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "ClusterTrustBundle",
         plural: "clustertrustbundles",
         singular: "clustertrustbundle",
-        storage: Storage::Own("v1beta1"),
+        hashed_version: Some("v1beta1"),
         fields: Fields::These(&[Field::NAME, SIGNER]),
         unconditional_update: false,
         name: NameRule::ClusterTrustBundle,
@@ -31,7 +31,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "podcertificaterequests",
         singular: "podcertificaterequest",
         scope: Scope::Namespaced,
-        storage: Storage::Own("v1beta1"),
+        hashed_version: Some("v1beta1"),
         subresources: &[Subresource::status("PodCertificateRequest")],
         fields: Fields::These(&[
             Field::NAME,

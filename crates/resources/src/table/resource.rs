@@ -1,6 +1,6 @@
 //! `resource.k8s.io`: devices, claims on them and the slices that offer them.
 
-use super::{Field, Fields, Generation, Resource, Scope, Storage, Subresource, Version};
+use super::{Field, Fields, Generation, Resource, Scope, Subresource, Version};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -27,7 +27,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "devicetaintrules",
         singular: "devicetaintrule",
         versions: &[Version::new("v1"), Version::new("v1beta2")],
-        storage: Storage::Own("v1beta2"),
+        hashed_version: Some("v1beta2"),
         subresources: &[Subresource::status("DeviceTaintRule")],
         unconditional_update: false,
         generation: Generation::Fields(&["spec"]),

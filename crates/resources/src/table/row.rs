@@ -28,6 +28,8 @@ pub struct Resource {
     pub subresources: &'static [Subresource],
     /// Where its objects are kept.
     pub storage: Storage,
+    /// The version Kubernetes 1.37 keeps it in, where that is not ours: discovery's storage hash is made of it.
+    pub hashed_version: Option<&'static str>,
     /// The fields that field selectors know.
     pub fields: Fields,
     /// When `metadata.generation` counts up.
@@ -101,7 +103,7 @@ pub struct Subresource {
 /// Where a kind's objects are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// Under its own group and plural name. The version is the one discovery's storage hash is made of.
+    /// Under its own group and plural name, in this version.
     Own(&'static str),
     /// With the objects of another group, in the shape of that group and version.
     With(&'static str, &'static str),
@@ -281,6 +283,7 @@ impl Resource {
         verbs: verbs::ALL,
         subresources: &[],
         storage: Storage::Own("v1"),
+        hashed_version: None,
         fields: Fields::Metadata,
         generation: Generation::None,
         graceful_deletion: false,
