@@ -146,10 +146,13 @@ impl<'a> Reader<'a> {
     fn value(&mut self, slot: Slot) -> Result<(), Failed> {
         self.space();
         let value = match self.peek() {
-            Some(b'"') => match self.plain_string() {
-                Some(text) => Value::String(Str::new(text)),
-                None => Value::String(self.string()?),
-            },
+            Some(b'"') => {
+                if let Some(text) = self.plain_string() {
+                    self.put(Value::String(Str::new(text)), slot);
+                    return Ok(());
+                }
+                Value::String(self.string()?)
+            }
             Some(b'{') => return self.object(slot),
             Some(b'[') => return self.array(slot),
             Some(b'-' | b'0'..=b'9') => self.number()?,
@@ -192,11 +195,12 @@ impl<'a> Reader<'a> {
             if self.peek() != Some(b'"') {
                 return Err(self.invalid("looking for beginning of object key string"));
             }
-            let key = match self.plain_string() {
-                Some(text) => Str::new(text),
-                None => self.string()?,
-            };
-            self.entries.push((key, Value::Null));
+            if let Some(text) = self.plain_string() {
+                self.entries.push((Str::new(text), Value::Null));
+            } else {
+                let key = self.string()?;
+                self.entries.push((key, Value::Null));
+            }
             self.space();
             if self.peek() != Some(b':') {
                 return Err(self.invalid("after object key"));
