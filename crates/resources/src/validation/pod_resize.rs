@@ -1,12 +1,13 @@
 //! The `resize` subresource: CPU and memory of a running pod.
 
-use api::{FieldErrors, quantity::Quantity};
+use api::FieldErrors;
 use value::{Map, Value};
 
 use super::{
     fields::{At, Read, Report, same},
-    pod_resources, pod_security,
+    pod_security,
 };
+use crate::strategy::qos_class;
 
 const SPEC: At<'static> = At::new("spec");
 
@@ -184,41 +185,4 @@ fn put_back_cpu_and_memory(resources: &mut Value, old: Option<&Value>) {
             resources.remove_at(&[list]);
         }
     }
-}
-
-/// The quality of service a pod's resources earn it.
-fn qos_class(pod: &Value) -> &'static str {
-    let spec = pod.part("spec");
-    let whole = spec.part("resources");
-    let names = whole.entries("requests").chain(whole.entries("limits"));
-    if names.map(|(name, _)| name).any(pod_resources::is_pod_level) {
-        return class_of(whole);
-    }
-    let mut class = None;
-    for container in ["initContainers", "containers"].iter().flat_map(|list| spec.items(list)) {
-        match (class, class_of(container.part("resources"))) {
-            (_, "Burstable") => return "Burstable",
-            (None, own) => class = Some(own),
-            (Some(other), own) if other != own => return "Burstable",
-            _ => {}
-        }
-    }
-    class.unwrap_or("BestEffort")
-}
-
-/// `Guaranteed`: CPU and memory are limited and requests say the same; `BestEffort`: neither is asked for.
-fn class_of(resources: Option<&Value>) -> &'static str {
-    let limits = pod_resources::quantities(resources, "limits");
-    let requests = pod_resources::quantities(resources, "requests");
-    let of = |name: &str| {
-        let amount = |list: &pod_resources::Quantities| list.get(name).cloned().unwrap_or(Quantity::ZERO);
-        let (limit, request) = (amount(&limits), amount(&requests));
-        match (limit == request, request.is_zero()) {
-            (false, _) => "Burstable",
-            (true, true) => "BestEffort",
-            (true, false) => "Guaranteed",
-        }
-    };
-    let (cpu, memory) = (of("cpu"), of("memory"));
-    if cpu == memory { cpu } else { "Burstable" }
 }

@@ -137,7 +137,7 @@ pub(crate) fn quantities(holder: Option<&Value>, field: &str) -> Quantities {
 }
 
 /// `resources` of a container; `claims` are the names of the pod's device claims.
-pub(crate) fn container_requirements(
+pub(super) fn container_requirements(
     resources: Option<&Value>,
     claims: &[&str],
     at: &At<'_>,
