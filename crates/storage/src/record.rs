@@ -192,36 +192,4 @@ impl Event {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Entry, MAX_DIGITS, Record, digits};
-
-    fn record(body: &str, revision_at: u32) -> Record {
-        Record { body: body.to_owned().into(), revision_at, facts: "facts".into() }
-    }
-
-    #[test]
-    fn digits_are_decimal() {
-        for number in [0, 7, 10, 42, 1_000_000, u64::MAX] {
-            assert_eq!(digits(number, &mut [0; MAX_DIGITS]), number.to_string().as_bytes());
-        }
-    }
-
-    #[test]
-    fn the_revision_is_spliced_and_taken_out_again() {
-        let record = record(r#"{"resourceVersion":""}"#, 20);
-        let entry = Entry::new("/a/b/c/d".into(), 42, 7, &record);
-        assert_eq!(entry.body, r#"{"resourceVersion":"42"}"#);
-        assert_eq!(entry.facts, "facts");
-        assert_eq!(entry.record(), record);
-        let deleted = entry.deleted(1000);
-        assert_eq!(deleted.body, r#"{"resourceVersion":"1000"}"#);
-        assert_eq!((deleted.revision, deleted.created), (1000, 7));
-        assert_eq!(deleted.record(), record);
-    }
-
-    #[test]
-    fn an_offset_outside_of_the_body_is_not_valid() {
-        assert!(record("ab", 2).is_valid());
-        assert!(!record("ab", 3).is_valid());
-    }
-}
+mod tests;

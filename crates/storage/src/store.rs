@@ -24,6 +24,8 @@ pub struct Options {
     pub retain_for: Duration,
     /// How many old revisions are kept at most.
     pub retain_revisions: u64,
+    /// How many bytes may be written before what they replaced is given up.
+    pub retain_bytes: u64,
     /// The longest key.
     pub max_key: usize,
     /// The largest record, body and facts together.
@@ -39,6 +41,7 @@ impl Default for Options {
             history_bytes: 64 << 20,
             retain_for: Duration::from_mins(5),
             retain_revisions: 200_000,
+            retain_bytes: 1 << 30,
             max_key: 1024,
             max_record: 4 << 20,
             clock: Clock::system(),

@@ -43,6 +43,7 @@ pub(crate) struct WorkingSet {
     clock: Clock,
     retain_for: Duration,
     retain_revisions: u64,
+    retain_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -52,8 +53,18 @@ struct State {
     compacted: u64,
     shards: BTreeMap<Box<str>, Shard>,
     history: History,
-    /// Which revision was current at which time.
-    marks: VecDeque<(Duration, u64)>,
+    /// How many bytes have been written.
+    written: u64,
+    /// Moments of the past, oldest first.
+    marks: VecDeque<Mark>,
+}
+
+/// Which revision was current at which time, and after how many bytes.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    time: Duration,
+    revision: u64,
+    written: u64,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +93,7 @@ impl WorkingSet {
             compacted: 0,
             shards: BTreeMap::new(),
             history: History::new(options.history_events, options.history_bytes),
+            written: 0,
             marks: VecDeque::new(),
         };
         WorkingSet {
@@ -92,6 +104,7 @@ impl WorkingSet {
             clock: options.clock.clone(),
             retain_for: options.retain_for,
             retain_revisions: options.retain_revisions,
+            retain_bytes: options.retain_bytes,
         }
     }
 
@@ -117,7 +130,7 @@ impl WorkingSet {
         state.shards = shards;
         // How the state came to be is not known, except that an empty store was always empty.
         state.history.forget(if revision <= 1 { 0 } else { revision }, &mut Vec::new());
-        state.marks.push_back(((self.clock)(), revision));
+        state.marks.push_back(Mark { time: (self.clock)(), revision, written: 0 });
         drop(state);
         self.announced.send_replace(revision);
     }
@@ -287,16 +300,19 @@ impl WorkingSet {
     fn retire(&self, dropped: &mut Vec<Arc<Event>>) {
         let now = (self.clock)();
         let mut state = self.write();
-        let newest = state.marks.back().map(|(time, _)| *time);
+        let (revision, written) = (state.revision, state.written);
         let mut floor = state.compacted;
-        while let Some((_, revision)) =
-            state.marks.pop_front_if(|(time, _)| now.saturating_sub(*time) >= self.retain_for)
+        let is_old = |mark: &Mark, time: Duration, bytes: u64| {
+            now.saturating_sub(mark.time) >= time || written.saturating_sub(mark.written) >= bytes
+        };
+        while let Some(mark) =
+            state.marks.pop_front_if(|mark| is_old(mark, self.retain_for, self.retain_bytes))
         {
-            floor = floor.max(revision);
+            floor = floor.max(mark.revision);
         }
-        if newest.is_none_or(|newest| now.saturating_sub(newest) >= self.retain_for / STEPS) {
-            let revision = state.revision;
-            state.marks.push_back((now, revision));
+        let step = (self.retain_for / STEPS, self.retain_bytes / u64::from(STEPS));
+        if state.marks.back().is_none_or(|mark| is_old(mark, step.0, step.1)) {
+            state.marks.push_back(Mark { time: now, revision, written });
         }
         // By count it goes a step at a time, so that the backend is not asked with every write.
         let step = self.retain_revisions / u64::from(STEPS);
@@ -344,6 +360,7 @@ impl State {
             }
         };
         let event = Arc::new(event);
+        self.written += event.entry.cost() as u64;
         self.history.push(Arc::clone(&event), dropped);
         Some(event)
     }

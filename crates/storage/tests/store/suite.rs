@@ -197,6 +197,18 @@ async fn old_revisions_go_with_their_number(backend: impl Backend) {
     assert_eq!(at(&store, ALL, 201 - 30).await.unwrap().len(), 3);
 }
 
+async fn old_revisions_go_with_their_size(backend: impl Backend) {
+    let options = Options { retain_bytes: 100_000, ..Options::default() };
+    let store = Store::open(backend, options).await.unwrap();
+    let first = create(&store, "a", "small").await;
+    for number in 0..30 {
+        assert!(at(&store, ALL, first).await.is_ok() || number > 4, "after {number} of them");
+        update(&store, "a", &number.to_string().repeat(5_000)).await;
+    }
+    assert!(matches!(at(&store, ALL, first).await, Err(ReadError::Compacted { .. })));
+    assert_eq!(at(&store, ALL, store.revision() - 2).await.unwrap().len(), 1);
+}
+
 async fn a_watch_tells_what_its_scope_covers(backend: impl Backend) {
     let store = open(backend).await;
     create(&store, "ns1/a", "1").await;
@@ -459,6 +471,7 @@ macro_rules! every_backend {
             compacted_and_future_revisions_are_refused,
             old_revisions_go_with_time,
             old_revisions_go_with_their_number,
+            old_revisions_go_with_their_size,
             a_watch_tells_what_its_scope_covers,
             events_are_shared_and_know_what_was_before,
             all_watchers_see_one_order,
