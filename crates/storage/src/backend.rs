@@ -128,6 +128,12 @@ impl Feed {
         self.0.apply(changes)
     }
 
+    /// There is nothing to feed up to and including `revision`. A backend whose revisions others use up as well tells
+    /// so, and those who wait for a revision go on.
+    pub fn advance(&self, revision: u64) {
+        self.0.advance(revision);
+    }
+
     /// The revision of the last change that was fed.
     pub fn revision(&self) -> u64 {
         self.0.revision()
@@ -136,6 +142,11 @@ impl Feed {
     /// What a key's revisions are.
     pub fn version(&self, key: &str) -> Option<Version> {
         self.0.version(key)
+    }
+
+    /// Waits until the feed has reached `revision`.
+    pub async fn reached(&self, revision: u64) {
+        self.0.reached(revision).await;
     }
 
     /// Waits until the feed has reached `revision` and gives the event of that revision, if it is still known.

@@ -81,8 +81,8 @@ impl Entry {
         Entry::splice(key, revision, created, record.body.split_at(at), &record.facts)
     }
 
-    /// The last state of this entry, as of its deletion at `revision`.
-    pub(crate) fn deleted(&self, revision: u64) -> Entry {
+    /// This entry carrying another revision: the last state of something that is gone, as of the change that ended it.
+    pub fn at_revision(&self, revision: u64) -> Entry {
         Entry::splice(Arc::clone(&self.key), revision, self.created, self.halves(), &self.facts)
     }
 

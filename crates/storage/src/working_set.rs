@@ -154,6 +154,14 @@ impl WorkingSet {
         Applied { set: self, events }
     }
 
+    /// Nothing happens up to `revision`.
+    pub(crate) fn advance(&self, revision: u64) {
+        let mut state = self.write();
+        state.revision = state.revision.max(revision);
+        drop(state);
+        self.announce(revision);
+    }
+
     pub(crate) fn revision(&self) -> u64 {
         self.read().revision
     }
@@ -296,6 +304,14 @@ impl WorkingSet {
         *self.announced.borrow()
     }
 
+    fn announce(&self, revision: u64) {
+        self.announced.send_if_modified(|announced| {
+            let is_new = revision > *announced;
+            *announced = revision.max(*announced);
+            is_new
+        });
+    }
+
     /// Gives up what is older than the retention period, or more than there should be.
     fn retire(&self, dropped: &mut Vec<Arc<Event>>) {
         let now = (self.clock)();
@@ -356,7 +372,7 @@ impl State {
             }
             Prepared::Delete { key, revision } => {
                 let previous = shard.table.remove(&key)?;
-                Event::new(Kind::Deleted, Arc::new(previous.deleted(revision)), Some(previous))
+                Event::new(Kind::Deleted, Arc::new(previous.at_revision(revision)), Some(previous))
             }
         };
         let event = Arc::new(event);
@@ -429,7 +445,7 @@ impl Drop for Applied<'_> {
         let last = self.events.iter().flatten().last().map(|event| event.revision);
         self.set.watchers.tell(self.events.iter().flatten());
         if let Some(last) = last {
-            self.set.announced.send_replace(last);
+            self.set.announce(last);
         }
     }
 }

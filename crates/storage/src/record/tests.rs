@@ -18,7 +18,7 @@ fn the_revision_is_spliced_and_taken_out_again() {
     assert_eq!(entry.body, r#"{"resourceVersion":"42"}"#);
     assert_eq!(entry.facts, "facts");
     assert_eq!(entry.record(), record);
-    let deleted = entry.deleted(1000);
+    let deleted = entry.at_revision(1000);
     assert_eq!(deleted.body, r#"{"resourceVersion":"1000"}"#);
     assert_eq!((deleted.revision, deleted.created), (1000, 7));
     assert_eq!(deleted.record(), record);

@@ -6,4 +6,5 @@ mod disk;
 mod embedded;
 mod faults;
 mod fixture;
+mod shared;
 mod suite;

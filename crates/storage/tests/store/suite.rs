@@ -11,6 +11,7 @@ use storage::{
 use crate::fixture::{
     Time, at, body, conflict, create, delete, describe, key, now, put, record, remove, update,
 };
+use crate::shared::Service;
 
 const ALL: &str = "/registry/core/things/";
 
@@ -496,4 +497,5 @@ fn embedded() -> (tempfile::TempDir, storage::Embedded) {
 every_backend! {
     memory: ((), Memory::new());
     embedded: embedded();
+    shared: ((), Service::default().backend());
 }
