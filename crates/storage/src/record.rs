@@ -82,6 +82,7 @@ impl Entry {
     }
 
     /// This entry carrying another revision: the last state of something that is gone, as of the change that ended it.
+    #[must_use]
     pub fn at_revision(&self, revision: u64) -> Entry {
         Entry::splice(Arc::clone(&self.key), revision, self.created, self.halves(), &self.facts)
     }
