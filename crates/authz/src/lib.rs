@@ -11,6 +11,8 @@
 pub mod abac;
 mod attributes;
 mod chain;
+mod conditions;
+pub mod config;
 mod decision;
 mod forbidden;
 pub mod node;
@@ -18,6 +20,7 @@ pub mod rbac;
 
 pub use attributes::{Attributes, Operator, Requirement, Selector};
 pub use chain::{Authorizer, Chain, DuplicateName, Step};
+pub use conditions::{CompileError, Compiler, Condition, Conditions, request};
 pub use decision::{Answer, Decision, Permit, Reason, Refusal};
 pub use forbidden::forbidden;
 

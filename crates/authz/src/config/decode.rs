@@ -1,0 +1,335 @@
+//! The file's tree → the fields of a configuration, refused in the words of Go's decoder where they do not fit.
+
+use api::field::quote;
+use api::time::parse_duration;
+use value::yaml::Document;
+use value::{Map, Path, Str, Value};
+
+use crate::config::{Problem, Refused};
+
+/// A configuration whose fields have the right types; nothing else about them is known.
+#[derive(Debug, Default)]
+pub(super) struct RawConfiguration {
+    /// Whether the file speaks the version of KEP-3221, in which more may be left out.
+    pub(super) alpha: bool,
+    pub(super) authorizers: Vec<RawAuthorizer>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawAuthorizer {
+    pub(super) kind: Str,
+    pub(super) name: Str,
+    pub(super) webhook: Option<RawWebhook>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawWebhook {
+    pub(super) authorized_ttl: i64,
+    pub(super) cache_authorized: bool,
+    pub(super) unauthorized_ttl: i64,
+    pub(super) cache_unauthorized: bool,
+    pub(super) timeout: i64,
+    pub(super) review_version: Str,
+    pub(super) condition_version: Str,
+    pub(super) failure_policy: Str,
+    pub(super) connection_type: Str,
+    pub(super) kubeconfig: Option<Str>,
+    pub(super) conditions: Vec<Str>,
+}
+
+const GROUP: &str = "apiserver.config.k8s.io";
+const KIND: &str = "AuthorizationConfiguration";
+const VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
+const SECOND: i64 = 1_000_000_000;
+/// What is kept how long by default: five minutes, and thirty seconds.
+const AUTHORIZED_TTL: i64 = 300 * SECOND;
+const UNAUTHORIZED_TTL: i64 = 30 * SECOND;
+/// Where Go's scheme of these kinds is declared; part of its message.
+const SCHEME: &str = "k8s.io/apiserver/pkg/apis/apiserver/load/load.go:31";
+/// How Go prints the type it reads an object's kind with.
+const META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+/// Reads the fields. An empty file is a configuration without authorizers.
+pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result<RawConfiguration, Refused> {
+    let Some(document) = document else { return Ok(RawConfiguration::default()) };
+    let fail = |message: String, path: &str| {
+        let position = Some(document.spans.nearest(path).value);
+        Refused::load(vec![Problem { message: message.clone(), position, hint: None }], &message)
+    };
+    let empty = Map::new();
+    let root = match &document.value {
+        Value::Map(map) => map,
+        Value::Null => &empty,
+        other => {
+            let kind = other.json_type();
+            let message = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type {META}"
+            );
+            return Err(fail(message, ""));
+        }
+    };
+    let meta = |field: &str| match root.get(field) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text.as_str()),
+        Some(other) => Err(fail(
+            format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
+                other.json_type()
+            ),
+            field,
+        )),
+    };
+    let (api_version, kind) = (meta("apiVersion")?, meta("kind")?);
+    let text = String::from_utf8_lossy(bytes);
+    if kind.is_empty() {
+        return Err(fail(format!("Object 'Kind' is missing in '{text}'"), ""));
+    }
+    if api_version.is_empty() {
+        return Err(fail(format!("Object 'apiVersion' is missing in '{text}'"), ""));
+    }
+    let version = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
+    let Some(version) = version.filter(|version| VERSIONS.contains(version) && kind == KIND) else {
+        let message = format!(
+            "no kind {} is registered for version {} in scheme {}",
+            quote(kind),
+            quote(api_version),
+            quote(SCHEME)
+        );
+        return Err(fail(message, "apiVersion"));
+    };
+
+    let mut reader =
+        Reader { package: version, alpha: version == "v1alpha1", mismatch: None, unknown: Vec::new() };
+    let configuration = reader.configuration(root);
+    if let Some((message, path)) = reader.mismatch {
+        return Err(fail(message, &path));
+    }
+    let mut words: Vec<String> = Vec::new();
+    let mut problems: Vec<Problem> = Vec::new();
+    match &document.strict {
+        Some(strict) => words.push(strict.clone()),
+        None => {
+            words.extend(document.duplicates.iter().map(|path| format!("duplicate field {}", quote(path))));
+        }
+    }
+    for path in &document.duplicates {
+        let position = Some(document.spans.nearest(path).value);
+        problems.push(Problem { message: format!("duplicate field {}", quote(path)), position, hint: None });
+    }
+    for path in reader.unknown {
+        let message = format!("unknown field {}", quote(&path));
+        let position = Some(document.spans.nearest(&path).key);
+        problems.push(Problem { message: message.clone(), position, hint: None });
+        words.push(message);
+    }
+    if words.is_empty() {
+        return Ok(configuration);
+    }
+    Err(Refused::load(problems, &format!("strict decoding error: {}", words.join(", "))))
+}
+
+/// Reads fields in the order Go meets them, and remembers the first that has the wrong type and all that are unknown.
+struct Reader<'a> {
+    package: &'a str,
+    alpha: bool,
+    mismatch: Option<(String, String)>,
+    unknown: Vec<String>,
+}
+
+/// Where a field is: the Go struct it belongs to, its path as Go prints it (without positions), and its real path.
+struct Field<'a> {
+    owner: &'a str,
+    dotted: String,
+    path: Path,
+}
+
+impl<'a> Field<'a> {
+    fn new(owner: &'a str, dotted: &str, path: &Path, name: &str) -> Self {
+        let dotted = if dotted.is_empty() { name.to_owned() } else { format!("{dotted}.{name}") };
+        Field { owner, dotted, path: path.field(name) }
+    }
+}
+
+impl Reader<'_> {
+    fn configuration(&mut self, root: &Map) -> RawConfiguration {
+        let mut out = RawConfiguration { alpha: self.alpha, authorizers: Vec::new() };
+        for (name, value) in root.iter() {
+            let field = Field::new(KIND, "", &Path::root(), name);
+            match name.as_str() {
+                "apiVersion" | "kind" => {}
+                "authorizers" => {
+                    let item = format!("{}.AuthorizerConfiguration", self.package);
+                    out.authorizers = self
+                        .list(&field, value, &item)
+                        .iter()
+                        .enumerate()
+                        .map(|(i, item)| self.authorizer(&field.dotted, &field.path.index(i), item))
+                        .collect();
+                }
+                _ => self.unknown.push(field.path.to_string()),
+            }
+        }
+        out
+    }
+
+    fn authorizer(&mut self, dotted: &str, path: &Path, value: &Value) -> RawAuthorizer {
+        const OWNER: &str = "AuthorizerConfiguration";
+        let mut out = RawAuthorizer::default();
+        let place = Field { owner: KIND, dotted: dotted.to_owned(), path: path.clone() };
+        for (name, value) in self.object(&place, value, OWNER).iter() {
+            let field = Field::new(OWNER, dotted, path, name);
+            match name.as_str() {
+                "type" => out.kind = self.text(&field, value),
+                "name" => out.name = self.text(&field, value),
+                "webhook" if value.is_null() => {}
+                "webhook" => {
+                    let (webhook, name) = self.webhook(&field, value);
+                    out.webhook = Some(webhook);
+                    // KEP-3221 shows the name there.
+                    if let Some(name) = name.filter(|_| out.name.is_empty()) {
+                        out.name = name;
+                    }
+                }
+                _ => self.unknown.push(field.path.to_string()),
+            }
+        }
+        out
+    }
+
+    fn webhook(&mut self, place: &Field<'_>, value: &Value) -> (RawWebhook, Option<Str>) {
+        const OWNER: &str = "WebhookConfiguration";
+        let mut inner_name = None;
+        let mut out =
+            RawWebhook { cache_authorized: true, cache_unauthorized: true, ..RawWebhook::default() };
+        for (name, value) in self.object(place, value, OWNER).iter() {
+            let field = Field::new(OWNER, &place.dotted, &place.path, name);
+            match name.as_str() {
+                "authorizedTTL" => out.authorized_ttl = self.duration(&field, value),
+                "cacheAuthorizedRequests" => out.cache_authorized = self.flag(&field, value),
+                "unauthorizedTTL" => out.unauthorized_ttl = self.duration(&field, value),
+                "cacheUnauthorizedRequests" => out.cache_unauthorized = self.flag(&field, value),
+                "timeout" => out.timeout = self.duration(&field, value),
+                "subjectAccessReviewVersion" => out.review_version = self.text(&field, value),
+                "matchConditionSubjectAccessReviewVersion" => {
+                    out.condition_version = self.text(&field, value);
+                }
+                "failurePolicy" => out.failure_policy = self.text(&field, value),
+                "connectionInfo" => self.connection(&field, value, &mut out),
+                "matchConditions" => {
+                    let item = format!("{}.WebhookMatchCondition", self.package);
+                    let items = self.list(&field, value, &item);
+                    out.conditions =
+                        items.iter().enumerate().map(|(i, item)| self.condition(&field, i, item)).collect();
+                }
+                "name" if self.alpha => inner_name = Some(self.text(&field, value)),
+                _ => self.unknown.push(field.path.to_string()),
+            }
+        }
+        if out.authorized_ttl == 0 {
+            out.authorized_ttl = AUTHORIZED_TTL;
+        }
+        if out.unauthorized_ttl == 0 {
+            out.unauthorized_ttl = UNAUTHORIZED_TTL;
+        }
+        (out, inner_name)
+    }
+
+    fn connection(&mut self, place: &Field<'_>, value: &Value, out: &mut RawWebhook) {
+        const OWNER: &str = "WebhookConnectionInfo";
+        for (name, value) in self.object(place, value, OWNER).iter() {
+            let field = Field::new(OWNER, &place.dotted, &place.path, name);
+            match name.as_str() {
+                "type" => out.connection_type = self.text(&field, value),
+                "kubeConfigFile" if value.is_null() => {}
+                "kubeConfigFile" => out.kubeconfig = Some(self.text(&field, value)),
+                _ => self.unknown.push(field.path.to_string()),
+            }
+        }
+    }
+
+    fn condition(&mut self, list: &Field<'_>, index: usize, value: &Value) -> Str {
+        const OWNER: &str = "WebhookMatchCondition";
+        let mut expression = Str::default();
+        let place = Field { owner: list.owner, dotted: list.dotted.clone(), path: list.path.index(index) };
+        for (name, value) in self.object(&place, value, OWNER).iter() {
+            let field = Field::new(OWNER, &place.dotted, &place.path, name);
+            match name.as_str() {
+                "expression" => expression = self.text(&field, value),
+                _ => self.unknown.push(field.path.to_string()),
+            }
+        }
+        expression
+    }
+
+    fn object<'v>(&mut self, field: &Field<'_>, value: &'v Value, owner: &str) -> &'v Map {
+        static EMPTY: Map = Map::new();
+        match value {
+            Value::Map(map) => map,
+            Value::Null => &EMPTY,
+            other => {
+                let wanted = format!("{}.{owner}", self.package);
+                self.wrong(field, other, &wanted);
+                &EMPTY
+            }
+        }
+    }
+
+    fn list<'v>(&mut self, field: &Field<'_>, value: &'v Value, item: &str) -> &'v [Value] {
+        match value {
+            Value::List(list) => list,
+            Value::Null => &[],
+            other => {
+                self.wrong(field, other, &format!("[]{item}"));
+                &[]
+            }
+        }
+    }
+
+    fn text(&mut self, field: &Field<'_>, value: &Value) -> Str {
+        match value {
+            Value::String(text) => text.clone(),
+            Value::Null => Str::default(),
+            other => {
+                self.wrong(field, other, "string");
+                Str::default()
+            }
+        }
+    }
+
+    fn flag(&mut self, field: &Field<'_>, value: &Value) -> bool {
+        match value {
+            Value::Bool(flag) => *flag,
+            Value::Null => true,
+            other => {
+                self.wrong(field, other, "bool");
+                true
+            }
+        }
+    }
+
+    /// A duration in nanoseconds; its errors are not wrapped by Go's decoder.
+    fn duration(&mut self, field: &Field<'_>, value: &Value) -> i64 {
+        let read = match value {
+            Value::String(text) => parse_duration(text),
+            Value::Null => parse_duration(""),
+            other => {
+                Err(format!("json: cannot unmarshal {} into Go value of type string", other.json_type()))
+            }
+        };
+        read.unwrap_or_else(|message| {
+            self.mismatch.get_or_insert((message, field.path.to_string()));
+            0
+        })
+    }
+
+    fn wrong(&mut self, field: &Field<'_>, value: &Value, wanted: &str) {
+        let message = format!(
+            "json: cannot unmarshal {} into Go struct field {}.{} of type {wanted}",
+            value.json_type(),
+            field.owner,
+            field.dotted
+        );
+        self.mismatch.get_or_insert((message, field.path.to_string()));
+    }
+}

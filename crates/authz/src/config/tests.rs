@@ -1,0 +1,356 @@
+//! Reading and refusing configuration files.
+
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use value::Value;
+
+use super::*;
+use crate::conditions::{CompileError, Condition};
+
+/// Takes `true`, `false` and `fail` for expressions, and refuses the rest.
+struct Fake;
+
+struct Fixed(String);
+
+impl Compiler for Fake {
+    fn compile(&self, expression: &str) -> Result<Arc<dyn Condition>, CompileError> {
+        match expression.split_whitespace().next() {
+            Some("true" | "false" | "fail") => Ok(Arc::new(Fixed(expression.to_owned()))),
+            _ => Err(CompileError::Invalid("compilation failed: no".to_owned())),
+        }
+    }
+}
+
+impl Condition for Fixed {
+    fn evaluate(&self, _: &Value) -> Result<bool, String> {
+        match self.0.split_whitespace().next() {
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            _ => Err("no such key".to_owned()),
+        }
+    }
+
+    fn expression(&self) -> &str {
+        &self.0
+    }
+}
+
+fn read(text: &str, required: &[AuthorizerType]) -> Result<Configuration, Refused> {
+    let kubeconfig = |path: &str| {
+        if path == "/gone" {
+            Err("error loading file: stat /gone: no such file or directory".to_owned())
+        } else {
+            Ok(())
+        }
+    };
+    load(text.as_bytes(), &Environment { compiler: &Fake, kubeconfig: &kubeconfig, required })
+}
+
+fn refused(text: &str, expected: &Expect) {
+    expected.assert_eq(&read(text, &[]).map(|_| ()).unwrap_err().to_string());
+}
+
+/// A file with one webhook; `change` is what follows in its section.
+fn webhook(version: &str, without: &str, more: &str) -> String {
+    let mut fields = String::new();
+    for line in [
+        "timeout: 3s",
+        "authorizedTTL: 5m",
+        "unauthorizedTTL: 30s",
+        "subjectAccessReviewVersion: v1",
+        "matchConditionSubjectAccessReviewVersion: v1",
+        "failurePolicy: NoOpinion",
+        "connectionInfo: {type: KubeConfigFile, kubeConfigFile: /k}",
+    ] {
+        if without.is_empty() || !line.starts_with(without) {
+            fields.push_str("    ");
+            fields.push_str(line);
+            fields.push('\n');
+        }
+    }
+    format!(
+        "apiVersion: apiserver.config.k8s.io/{version}\nkind: AuthorizationConfiguration\nauthorizers:\n- type: Webhook\n  name: wh\n  webhook:\n{fields}{more}"
+    )
+}
+
+fn authorizers(list: &str) -> String {
+    format!("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n{list}")
+}
+
+#[test]
+fn a_good_file_is_read_in_every_version() {
+    for version in ["v1alpha1", "v1beta1", "v1"] {
+        let more = "    matchConditions:\n    - expression: 'true'\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n";
+        let configuration = read(&webhook(version, "", more), &[AuthorizerType::Rbac]).unwrap();
+        let names: Vec<_> =
+            configuration.authorizers.iter().map(|a| (a.kind.as_str(), a.name.as_str())).collect();
+        assert_eq!(names, [("Webhook", "wh"), ("Node", "node"), ("RBAC", "rbac")]);
+        let webhook = configuration.authorizers[0].webhook.as_ref().unwrap();
+        assert_eq!(webhook.timeout, Duration::from_secs(3));
+        assert_eq!(webhook.authorized_ttl, Some(Duration::from_mins(5)));
+        assert_eq!(format!("{:?}", webhook.conditions), r#"["true"]"#);
+    }
+}
+
+#[test]
+fn times_have_defaults_and_caching_can_be_off() {
+    let text =
+        webhook("v1", "authorizedTTL", "    cacheUnauthorizedRequests: false\n    authorizedTTL: 0s\n");
+    let configuration = read(&text, &[]).unwrap();
+    let webhook = configuration.authorizers[0].webhook.as_ref().unwrap();
+    assert_eq!(webhook.authorized_ttl, Some(Duration::from_mins(5)));
+    assert_eq!(webhook.unauthorized_ttl, None);
+    refused(
+        &webhook_text("authorizedTTL", "    authorizedTTL: -1s\n"),
+        &expect![[r#"authorizers[0].authorizedTTL: Invalid value: "-1s": must be > 0s"#]],
+    );
+}
+
+fn webhook_text(without: &str, more: &str) -> String {
+    webhook("v1", without, more)
+}
+
+#[test]
+fn what_is_required_is_required() {
+    refused("", &expect!["authorizers: Required value: at least one authorization mode must be defined"]);
+    let required = |field: &str, expected: &Expect| refused(&webhook_text(field, ""), expected);
+    required("timeout", &expect!["authorizers[0].timeout: Required value"]);
+    required(
+        "subjectAccessReviewVersion",
+        &expect!["authorizers[0].subjectAccessReviewVersion: Required value"],
+    );
+    required("failurePolicy", &expect!["authorizers[0].failurePolicy: Required value"]);
+    required("connectionInfo", &expect!["authorizers[0].connectionInfo.type: Required value"]);
+    refused(
+        &webhook_text("matchCondition", "    matchConditions:\n    - expression: 'true'\n"),
+        &expect![
+            "authorizers[0].matchConditionSubjectAccessReviewVersion: Required value: required if match conditions are specified"
+        ],
+    );
+    refused(
+        &authorizers("- {type: Webhook, name: w}\n- {type: RBAC, name: rbac, webhook: {}}\n- {name: x}\n"),
+        &expect![[
+            r#"[authorizers[0].webhook: Required value: required when type=Webhook, authorizers[1].webhook: Invalid value: "non-null": may only be specified when type=Webhook, authorizers[2].type: Required value]"#
+        ]],
+    );
+}
+
+#[test]
+fn kep_3221_leaves_out_more() {
+    let text = "apiVersion: apiserver.config.k8s.io/v1alpha1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  webhook:
+    name: wh
+    timeout: 3s
+    subjectAccessReviewVersion: v1
+    connectionInfo: {type: KubeConfig, kubeConfigFile: /k}
+    matchConditions:
+    - expression: 'true'
+";
+    let configuration = read(text, &[]).unwrap();
+    assert_eq!(configuration.authorizers[0].name, "wh");
+    let webhook = configuration.authorizers[0].webhook.as_ref().unwrap();
+    assert_eq!(webhook.failure_policy, FailurePolicy::NoOpinion);
+    refused(
+        &text.replace("v1alpha1", "v1"),
+        &expect![[
+            r#"failed to load AuthorizationConfiguration from file: strict decoding error: unknown field "authorizers[0].webhook.name""#
+        ]],
+    );
+}
+
+#[test]
+fn words_that_are_not_known_are_refused() {
+    refused(
+        &webhook_text("subjectAccess", "    subjectAccessReviewVersion: v2\n"),
+        &expect![[
+            r#"authorizers[0].subjectAccessReviewVersion: Unsupported value: "v2": supported values: "v1", "v1beta1""#
+        ]],
+    );
+    refused(
+        &webhook_text("failurePolicy", "    failurePolicy: deny\n"),
+        &expect![[
+            r#"authorizers[0].failurePolicy: Unsupported value: "deny": supported values: "NoOpinion", "Deny""#
+        ]],
+    );
+    refused(
+        &webhook_text("connectionInfo", "    connectionInfo: {type: Http, kubeConfigFile: /x}\n"),
+        &expect![[
+            r#"authorizers[0].connectionInfo.type: Unsupported value: {"Type":"Http","KubeConfigFile":"/x"}: supported values: "InClusterConfig", "KubeConfigFile""#
+        ]],
+    );
+    refused(
+        &authorizers("- {type: X, name: x}\n"),
+        &expect![[
+            r#"authorizers[0].type: Unsupported value: "X": supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook""#
+        ]],
+    );
+}
+
+#[test]
+fn connections_are_checked() {
+    let connection = |info: &str| webhook_text("connectionInfo", &format!("    connectionInfo: {info}\n"));
+    refused(
+        &connection("{type: KubeConfigFile}"),
+        &expect!["authorizers[0].connectionInfo.kubeConfigFile: Required value"],
+    );
+    refused(
+        &connection("{type: KubeConfigFile, kubeConfigFile: relative}"),
+        &expect![[
+            r#"authorizers[0].connectionInfo.kubeConfigFile: Invalid value: "relative": must be an absolute path"#
+        ]],
+    );
+    refused(
+        &connection("{type: KubeConfigFile, kubeConfigFile: /gone}"),
+        &expect![[
+            r#"authorizers[0].connectionInfo.kubeConfigFile: Invalid value: "/gone": error loading file: stat /gone: no such file or directory"#
+        ]],
+    );
+    let error = read(&connection("{type: InClusterConfig}"), &[]).unwrap_err();
+    expect![[r#"
+        authz.yaml:13:22: authorizers[0].connectionInfo.type: Invalid value: "InClusterConfig": the API server cannot use its own SubjectAccessReview API to authorize requests (use type KubeConfigFile with a kubeConfigFile)"#]]
+    .assert_eq(&error.located("authz.yaml").join("\n"));
+}
+
+#[test]
+fn names_are_unique_and_fixed_for_what_is_no_webhook() {
+    refused(
+        &authorizers("- {type: RBAC, name: rbac}\n- {type: RBAC, name: two}\n"),
+        &expect![[r#"authorizers[1].type: Duplicate value: "RBAC""#]],
+    );
+    refused(
+        &authorizers("- {type: RBAC, name: x}\n"),
+        &expect!["expected name rbac for authorizer RBAC instead of x"],
+    );
+    refused(
+        &authorizers("- {type: Node, name: a}\n- {type: RBAC, name: a}\n"),
+        &expect![[r#"authorizers[1].name: Duplicate value: "a""#]],
+    );
+    assert_eq!(
+        read(
+            &authorizers("- {type: RBAC, name: rbac}\n"),
+            &[AuthorizerType::Rbac, AuthorizerType::Node, AuthorizerType::Abac]
+        )
+        .unwrap_err()
+        .to_string(),
+        "missing required types: [ABAC Node]"
+    );
+}
+
+#[test]
+fn conditions_are_all_compiled_and_counted() {
+    let conditions = |list: &[&str]| {
+        let list: Vec<String> = list.iter().map(|e| format!("    - expression: \"{e}\"")).collect();
+        webhook_text("", &format!("    matchConditions:\n{}\n", list.join("\n")))
+    };
+    refused(
+        &conditions(&["bad", "true", "", "true"]),
+        &expect![[
+            r#"[authorizers[0].matchConditions[0].expression: Invalid value: "bad": compilation failed: no, authorizers[0].matchConditions[2].expression: Required value, authorizers[0].matchConditions[3].expression: Duplicate value: "true"]"#
+        ]],
+    );
+    let many: Vec<String> = (0..65).map(|i| format!("true {i}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(read(&conditions(&many[..64]), &[]).is_ok());
+    refused(
+        &conditions(&many),
+        &expect!["authorizers[0].matchConditions: Too many: 65: must have at most 64 items"],
+    );
+    let error = read(&conditions(&["!('x' in request.user.groups)"]), &[]).unwrap_err();
+    assert_eq!(error.problems()[0].hint, Some("the groups are request.groups; request.user is a string"));
+}
+
+#[test]
+fn reading_is_strict_in_the_words_of_go() {
+    let rbac = "- {type: RBAC, name: rbac}\n";
+    let prefix = "failed to load AuthorizationConfiguration from file: ";
+    let check = |text: &str, expected: &Expect| {
+        let error = read(text, &[]).map(|_| ()).unwrap_err().to_string();
+        expected.assert_eq(error.strip_prefix(prefix).unwrap());
+    };
+    check(
+        &authorizers(&format!("{rbac}metadata: {{}}\nextra: 1\n")),
+        &expect![[r#"strict decoding error: unknown field "extra", unknown field "metadata""#]],
+    );
+    check(
+        &authorizers("- {type: RBAC, name: rbac, priority: 1}\n"),
+        &expect![[r#"strict decoding error: unknown field "authorizers[0].priority""#]],
+    );
+    check(
+        &authorizers("- type: RBAC\n  name: rbac\n  name: rbac\n"),
+        &expect![[r#"
+            strict decoding error: yaml: unmarshal errors:
+              line 6: key "name" already set in map"#]],
+    );
+    check(
+        &authorizers("- {type: 7, name: rbac}\n"),
+        &expect![
+            "json: cannot unmarshal number into Go struct field AuthorizerConfiguration.authorizers.type of type string"
+        ],
+    );
+    check(
+        &authorizers("- {type: RBAC, name: y}\n"),
+        &expect![
+            "json: cannot unmarshal bool into Go struct field AuthorizerConfiguration.authorizers.name of type string"
+        ],
+    );
+    check(
+        &webhook_text("", "    cacheAuthorizedRequests: \"no\"\n"),
+        &expect![
+            "json: cannot unmarshal string into Go struct field WebhookConfiguration.authorizers.webhook.cacheAuthorizedRequests of type bool"
+        ],
+    );
+    check(
+        &authorizers(" {}\n"),
+        &expect![
+            "json: cannot unmarshal object into Go struct field AuthorizationConfiguration.authorizers of type []v1.AuthorizerConfiguration"
+        ],
+    );
+    check(&webhook_text("timeout", "    timeout: soon\n"), &expect![[r#"time: invalid duration "soon""#]]);
+    check(
+        "apiVersion: apiserver.config.k8s.io/v2\nkind: AuthorizationConfiguration\n",
+        &expect![[
+            r#"no kind "AuthorizationConfiguration" is registered for version "apiserver.config.k8s.io/v2" in scheme "k8s.io/apiserver/pkg/apis/apiserver/load/load.go:31""#
+        ]],
+    );
+    check(
+        "authorizers: []\n",
+        &expect![[r"
+        Object 'Kind' is missing in 'authorizers: []
+        '"]],
+    );
+}
+
+#[test]
+fn an_expression_that_yaml_cannot_read_is_explained() {
+    let text = webhook_text("", "    matchConditions:\n    - expression: !('a' in request.groups)\n");
+    let error = read(&text, &[]).unwrap_err();
+    let hint = error.problems()[0].hint;
+    assert_eq!(
+        hint,
+        Some("quote the expression: YAML gives its first character a meaning of its own"),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn any_false_beats_errors_and_errors_beat_true() {
+    let configuration = |list: &[&str]| {
+        let list: Vec<String> = list.iter().map(|e| format!("    - expression: '{e}'")).collect();
+        let text = webhook_text("", &format!("    matchConditions:\n{}\n", list.join("\n")));
+        let mut configuration = read(&text, &[]).unwrap();
+        configuration.authorizers.remove(0).webhook.unwrap().conditions
+    };
+    let user = authn::User::named("alice");
+    let attributes = crate::Attributes::resource("get", "", "pods");
+    let evaluate = |list: &[&str]| configuration(list).evaluate(&user, &attributes);
+    assert_eq!(evaluate(&["true"]), Ok(true));
+    assert_eq!(evaluate(&["true", "fail", "false"]), Ok(false));
+    assert_eq!(
+        evaluate(&["fail", "true", "fail 2"]).unwrap_err(),
+        "[cel evaluation error: expression 'fail' resulted in error: no such key, cel evaluation error: expression 'fail 2' resulted in error: no such key]"
+    );
+}

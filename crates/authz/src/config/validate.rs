@@ -1,0 +1,333 @@
+//! The fields of a configuration → a [`Configuration`], with every rule that is broken reported.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::field::{FieldError, FieldErrorKind, aggregate};
+use api::names::is_dns1123_subdomain;
+use api::time::format_duration;
+use value::yaml::Spans;
+use value::{Path, Str, Value, write};
+
+use crate::conditions::{CompileError, Condition, Conditions};
+use crate::config::decode::{RawAuthorizer, RawConfiguration, RawWebhook};
+use crate::config::{
+    AuthorizerType, Configuration, ConfiguredAuthorizer, Environment, FailurePolicy, Problem, Refused,
+    ReviewVersion, WebhookConfiguration,
+};
+
+const MAX_CONDITIONS: usize = 64;
+const MAX_TIMEOUT: i64 = 30_000_000_000;
+
+/// Checks a configuration.
+pub(super) fn configuration(
+    raw: RawConfiguration,
+    spans: Option<&Spans>,
+    environment: &Environment<'_>,
+) -> Result<Configuration, Refused> {
+    let mut check = Check { environment, alpha: raw.alpha, errors: Vec::new() };
+    let root = Path::root().field("authorizers");
+    if raw.authorizers.is_empty() {
+        check.errors.push(Broken::at(
+            FieldError::required(&root, "at least one authorization mode must be defined"),
+            &root,
+        ));
+    }
+    let mut authorizers: Vec<ConfiguredAuthorizer> = Vec::new();
+    let mut types: Vec<AuthorizerType> = Vec::new();
+    let mut names: Vec<Str> = Vec::new();
+    for (i, authorizer) in raw.authorizers.into_iter().enumerate() {
+        let path = root.index(i);
+        authorizers.extend(check.authorizer(&path, authorizer, &mut types, &mut names));
+    }
+    if !check.errors.is_empty() {
+        return Err(check.refused(spans));
+    }
+    names_and_types(&authorizers, environment.required)?;
+    Ok(Configuration { authorizers })
+}
+
+/// Rules about the authorizers that are always there, which Kubernetes checks apart from the rest.
+fn names_and_types(authorizers: &[ConfiguredAuthorizer], required: &[AuthorizerType]) -> Result<(), Refused> {
+    let fixed = || authorizers.iter().filter(|a| a.kind != AuthorizerType::Webhook);
+    let mut messages: Vec<String> = fixed()
+        .filter(|a| a.name != a.kind.step_name())
+        .map(|a| {
+            format!(
+                "expected name {} for authorizer {} instead of {}",
+                a.kind.step_name(),
+                a.kind.as_str(),
+                a.name
+            )
+        })
+        .collect();
+    let mut missing: Vec<&str> =
+        required.iter().filter(|kind| !fixed().any(|a| a.kind == **kind)).map(|kind| kind.as_str()).collect();
+    if !missing.is_empty() {
+        missing.sort_unstable();
+        messages.push(format!("missing required types: [{}]", missing.join(" ")));
+    }
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let summary = aggregate(&messages);
+    let problem = |message| Problem { message, position: None, hint: None };
+    Err(Refused { summary, problems: messages.into_iter().map(problem).collect() })
+}
+
+/// A rule that is broken: the error in Kubernetes' words, the field's real path, and a hint.
+struct Broken {
+    error: FieldError,
+    path: String,
+    hint: Option<&'static str>,
+}
+
+impl Broken {
+    fn at(error: FieldError, path: &Path) -> Self {
+        Broken { error, path: path.to_string(), hint: None }
+    }
+}
+
+struct Check<'a> {
+    environment: &'a Environment<'a>,
+    alpha: bool,
+    errors: Vec<Broken>,
+}
+
+impl Check<'_> {
+    fn refused(self, spans: Option<&Spans>) -> Refused {
+        let summary = aggregate(self.errors.iter().map(|broken| &broken.error));
+        let problem = |broken: Broken| Problem {
+            message: broken.error.to_string(),
+            position: spans.map(|spans| spans.nearest(&broken.path).key),
+            hint: broken.hint,
+        };
+        Refused { summary, problems: self.errors.into_iter().map(problem).collect() }
+    }
+
+    fn authorizer(
+        &mut self,
+        path: &Path,
+        raw: RawAuthorizer,
+        types: &mut Vec<AuthorizerType>,
+        names: &mut Vec<Str>,
+    ) -> Option<ConfiguredAuthorizer> {
+        let mut fail = |error: FieldError, field: &str| {
+            self.errors.push(Broken { error, path: path.field(field).to_string(), hint: None });
+        };
+        let type_path = path.field("type");
+        if raw.kind.is_empty() {
+            fail(FieldError::required(&type_path, ""), "type");
+            return None;
+        }
+        let Some(kind) = AuthorizerType::parse(&raw.kind) else {
+            let known = AuthorizerType::ALL.map(AuthorizerType::as_str);
+            fail(FieldError::not_supported(&type_path, raw.kind, &known), "type");
+            return None;
+        };
+        if types.contains(&kind) && kind != AuthorizerType::Webhook {
+            fail(FieldError::duplicate(&type_path, raw.kind), "type");
+            return None;
+        }
+        types.push(kind);
+
+        let name_path = path.field("name");
+        if raw.name.is_empty() {
+            fail(FieldError::required(&name_path, ""), "name");
+        } else if names.contains(&raw.name) {
+            fail(FieldError::duplicate(&name_path, raw.name.clone()), "name");
+        } else {
+            let errors = is_dns1123_subdomain(&raw.name);
+            if !errors.is_empty() {
+                let detail = format!("authorizer name is invalid: {}", errors.join(", "));
+                fail(FieldError::invalid(&name_path, raw.name.clone(), detail), "name");
+            }
+        }
+        names.push(raw.name.clone());
+
+        let webhook_path = path.field("webhook");
+        match (kind, raw.webhook) {
+            (AuthorizerType::Webhook, None) => {
+                fail(FieldError::required(&webhook_path, "required when type=Webhook"), "webhook");
+                None
+            }
+            (AuthorizerType::Webhook, Some(webhook)) => {
+                let webhook = self.webhook(path, &webhook)?;
+                Some(ConfiguredAuthorizer { kind, name: raw.name, webhook: Some(webhook) })
+            }
+            (_, Some(_)) => {
+                let detail = "may only be specified when type=Webhook";
+                fail(FieldError::invalid(&webhook_path, "non-null", detail), "webhook");
+                None
+            }
+            (_, None) => Some(ConfiguredAuthorizer { kind, name: raw.name, webhook: None }),
+        }
+    }
+
+    /// Kubernetes leaves `webhook` out of these paths.
+    fn webhook(&mut self, path: &Path, raw: &RawWebhook) -> Option<WebhookConfiguration> {
+        let real = path.field("webhook");
+        let before = self.errors.len();
+        let mut fail = |error: FieldError, field: &str| {
+            self.errors.push(Broken { error, path: format!("{real}.{field}"), hint: None });
+        };
+        if raw.timeout == 0 {
+            fail(FieldError::required(&path.field("timeout"), ""), "timeout");
+        } else if raw.timeout > MAX_TIMEOUT || raw.timeout < 0 {
+            let shown = format_duration(raw.timeout);
+            fail(FieldError::invalid(&path.field("timeout"), shown, "must be > 0s and <= 30s"), "timeout");
+        }
+        for (field, ttl) in [("authorizedTTL", raw.authorized_ttl), ("unauthorizedTTL", raw.unauthorized_ttl)]
+        {
+            if ttl < 0 {
+                fail(FieldError::invalid(&path.field(field), format_duration(ttl), "must be > 0s"), field);
+            }
+        }
+        let field = "subjectAccessReviewVersion";
+        let version = match raw.review_version.as_str() {
+            "v1" => Some(ReviewVersion::V1),
+            "v1beta1" => Some(ReviewVersion::V1Beta1),
+            "" => {
+                fail(FieldError::required(&path.field(field), ""), field);
+                None
+            }
+            other => {
+                fail(FieldError::not_supported(&path.field(field), other, &["v1", "v1beta1"]), field);
+                None
+            }
+        };
+        let field = "matchConditionSubjectAccessReviewVersion";
+        match raw.condition_version.as_str() {
+            "v1" => {}
+            "" if raw.conditions.is_empty() || self.alpha => {}
+            "" => {
+                let detail = "required if match conditions are specified";
+                fail(FieldError::required(&path.field(field), detail), field);
+            }
+            other => fail(FieldError::not_supported(&path.field(field), other, &["v1"]), field),
+        }
+        let field = "failurePolicy";
+        let failure_policy = match raw.failure_policy.as_str() {
+            "NoOpinion" => Some(FailurePolicy::NoOpinion),
+            "Deny" => Some(FailurePolicy::Deny),
+            "" if self.alpha => Some(FailurePolicy::NoOpinion),
+            "" => {
+                fail(FieldError::required(&path.field(field), ""), field);
+                None
+            }
+            other => {
+                fail(FieldError::not_supported(&path.field(field), other, &["NoOpinion", "Deny"]), field);
+                None
+            }
+        };
+        let kubeconfig = self.connection(path, raw);
+        let conditions = self.conditions(path, &raw.conditions);
+        if self.errors.len() > before {
+            return None;
+        }
+        let kept = |kept: bool, nanos: i64| kept.then(|| Duration::from_nanos(nanos.unsigned_abs()));
+        Some(WebhookConfiguration {
+            authorized_ttl: kept(raw.cache_authorized, raw.authorized_ttl),
+            unauthorized_ttl: kept(raw.cache_unauthorized, raw.unauthorized_ttl),
+            timeout: Duration::from_nanos(raw.timeout.unsigned_abs()),
+            version: version?,
+            failure_policy: failure_policy?,
+            kubeconfig: kubeconfig?,
+            conditions: Conditions::new(conditions),
+        })
+    }
+
+    fn connection(&mut self, path: &Path, raw: &RawWebhook) -> Option<Str> {
+        let shown = path.field("connectionInfo");
+        let real = path.field("webhook").field("connectionInfo");
+        let mut fail = |error: FieldError, field: &str, hint: Option<&'static str>| {
+            self.errors.push(Broken { error, path: real.field(field).to_string(), hint });
+        };
+        let (type_path, file_path) = (shown.field("type"), shown.field("kubeConfigFile"));
+        let file = raw.kubeconfig.clone().unwrap_or_default();
+        match raw.connection_type.as_str() {
+            "" => fail(FieldError::required(&type_path, ""), "type", None),
+            "InClusterConfig" => {
+                if raw.kubeconfig.is_some() {
+                    let error =
+                        FieldError::invalid(&file_path, file, "can only be set when type=KubeConfigFile");
+                    fail(error, "kubeConfigFile", None);
+                }
+                let detail =
+                    "the API server cannot use its own SubjectAccessReview API to authorize requests";
+                let hint = Some("use type KubeConfigFile with a kubeConfigFile");
+                fail(FieldError::invalid(&type_path, "InClusterConfig", detail), "type", hint);
+            }
+            "KubeConfigFile" => return self.kubeconfig(&file_path, &real, file),
+            // KEP-3221 calls it so.
+            "KubeConfig" if self.alpha => return self.kubeconfig(&file_path, &real, file),
+            other => {
+                // Go prints the whole struct here, in the order of its fields.
+                let text = |text: &str| write::to_string(&Value::from(text));
+                let file = raw.kubeconfig.as_ref().map_or_else(|| "null".to_owned(), |file| text(file));
+                let error = FieldError {
+                    kind: FieldErrorKind::NotSupported,
+                    field: type_path.to_string(),
+                    bad_value: None,
+                    detail: format!(
+                        r#"{{"Type":{},"KubeConfigFile":{file}}}: supported values: "InClusterConfig", "KubeConfigFile""#,
+                        text(other)
+                    ),
+                };
+                fail(error, "type", (other == "KubeConfig").then_some("it is called KubeConfigFile"));
+            }
+        }
+        None
+    }
+
+    fn kubeconfig(&mut self, path: &Path, connection: &Path, file: Str) -> Option<Str> {
+        let error = if file.is_empty() {
+            FieldError::required(path, "")
+        } else if !file.starts_with('/') {
+            FieldError::invalid(path, file, "must be an absolute path")
+        } else if let Err(why) = (self.environment.kubeconfig)(&file) {
+            FieldError::invalid(path, file, why)
+        } else {
+            return Some(file);
+        };
+        self.errors.push(Broken::at(error, &connection.field("kubeConfigFile")));
+        None
+    }
+
+    fn conditions(&mut self, path: &Path, expressions: &[Str]) -> Vec<Arc<dyn Condition>> {
+        let shown = path.field("matchConditions");
+        let real = path.field("webhook").field("matchConditions");
+        let mut conditions = Vec::new();
+        if expressions.len() > MAX_CONDITIONS {
+            let error = FieldError::too_many(&shown, expressions.len(), MAX_CONDITIONS);
+            self.errors.push(Broken::at(error, &real));
+            return conditions;
+        }
+        for (i, expression) in expressions.iter().enumerate() {
+            let field = shown.index(i).field("expression");
+            let mut hint = None;
+            let error = if expression.trim().is_empty() {
+                FieldError::required(&field, "")
+            } else if expressions.iter().take(i).any(|earlier| earlier == expression) {
+                FieldError::duplicate(&field, expression.clone())
+            } else {
+                match self.environment.compiler.compile(expression) {
+                    Ok(condition) => {
+                        conditions.push(condition);
+                        continue;
+                    }
+                    Err(CompileError::Invalid(detail)) => {
+                        hint = expression
+                            .contains("request.user.groups")
+                            .then_some("the groups are request.groups; request.user is a string");
+                        FieldError::invalid(&field, expression.clone(), detail)
+                    }
+                    Err(CompileError::Internal(detail)) => FieldError::internal(&field, detail),
+                }
+            };
+            let path = real.index(i).field("expression").to_string();
+            self.errors.push(Broken { error, path, hint });
+        }
+        conditions
+    }
+}
