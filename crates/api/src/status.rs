@@ -118,6 +118,7 @@ struct Body {
     message: String,
     details: Option<Details>,
     success: bool,
+    continue_token: String,
 }
 
 impl Status {
@@ -129,6 +130,7 @@ impl Status {
             message: message.into(),
             details: None,
             success: false,
+            continue_token: String::new(),
         }))
     }
 
@@ -140,6 +142,7 @@ impl Status {
             message: String::new(),
             details: Some(details),
             success: true,
+            continue_token: String::new(),
         }))
     }
 
@@ -147,6 +150,20 @@ impl Status {
     #[must_use]
     pub fn with_details(mut self, details: Details) -> Self {
         self.0.details = Some(details);
+        self
+    }
+
+    /// This status with another message.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
+    /// This status with a token for going on with a list.
+    #[must_use]
+    pub fn with_continue(mut self, token: impl Into<String>) -> Self {
+        self.0.continue_token = token.into();
         self
     }
 
@@ -342,7 +359,7 @@ impl Status {
 
     /// The object on the wire.
     pub fn to_value(&self) -> Value {
-        let Body { code, reason, message, details, success } = &*self.0;
+        let Body { code, reason, message, details, success, continue_token } = &*self.0;
         let mut out = Map::new();
         out.insert("apiVersion", "v1");
         if !success {
@@ -355,7 +372,11 @@ impl Status {
         if !message.is_empty() {
             out.insert("message", message.as_str());
         }
-        out.insert("metadata", Map::new());
+        let mut metadata = Map::new();
+        if !continue_token.is_empty() {
+            metadata.insert("continue", continue_token.as_str());
+        }
+        out.insert("metadata", metadata);
         if !reason.is_empty() {
             out.insert("reason", reason.clone());
         }

@@ -1,7 +1,7 @@
 //! [`Headers`]: what this crate asks of a request's headers, so that it need not know HTTP.
 
 /// A request's headers. Names are compared without case.
-pub trait Headers {
+pub trait Headers: Sync {
     /// The first value of a header.
     fn first(&self, name: &str) -> Option<&str>;
 

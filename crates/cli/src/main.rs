@@ -1,2 +1,92 @@
-//! The one binary, portcullis.
-fn main() {}
+//! The one binary, `portcullis`.
+
+mod flags;
+mod gates;
+mod logging;
+mod serve;
+mod up;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+/// A Kubernetes API server whose security plane cannot be bypassed.
+#[derive(Debug, Parser)]
+#[command(name = "portcullis", version = server::version::GIT_VERSION, disable_version_flag = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Start a server with no configuration at all, with its state in ./.portcullis.
+    ///
+    /// The first start makes a certificate authority, a serving certificate, an administrator's client certificate, a
+    /// kubeconfig and an empty database; every later start finds them as they were. It listens on 127.0.0.1 only.
+    Up(up::Args),
+    /// Start a server with kube-apiserver's flags.
+    Serve(serve::Args),
+    /// Print the version.
+    Version,
+    /// Print a completion script for a shell.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let outcome = match cli.command {
+        Task::Up(args) => up::run(&args),
+        Task::Serve(args) => {
+            let known = matches.subcommand_matches("serve").map(serve::given).unwrap_or_default();
+            serve::run(&args, &known)
+        }
+        Task::Version => {
+            println!("portcullis {} ({})", env!("CARGO_PKG_VERSION"), server::version::GIT_VERSION);
+            Ok(())
+        }
+        Task::Completion { shell } => {
+            clap_complete::generate(shell, &mut command(), "portcullis", &mut std::io::stdout());
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let text = format!("{error:#}");
+            let mut stderr = std::io::stderr().lock();
+            let _ = writeln!(stderr, "error: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The command line, with the flags that `serve` knows by name alone.
+fn command() -> Command {
+    let serve = serve::Args::augment_args(Command::new("serve")).args(flags::KNOWN.iter().map(|flag| {
+        let arg = Arg::new(flag.name).long(flag.name).hide(true).action(ArgAction::Append);
+        if flag.switch {
+            arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+        } else {
+            arg.num_args(1)
+        }
+    }));
+    let about = Cli::command().find_subcommand("serve").and_then(|c| c.get_about().cloned()).unwrap_or_default();
+    Cli::command().mut_subcommand("serve", |_| serve.about(about))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::command().debug_assert();
+    }
+}

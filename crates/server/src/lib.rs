@@ -1,1 +1,38 @@
 //! TLS, HTTP, the request pipeline, handlers, metrics, configuration.
+//!
+//! A library first: [`start`] runs a server from a [`Config`] and hands back a [`Running`], in a test as in the binary;
+//! [`Ephemeral`] is one in memory on a free port, ready in milliseconds. Read [`pipeline`] first.
+
+pub mod pipeline;
+
+pub mod accept;
+pub mod addresses;
+pub mod body;
+mod bootstrap;
+pub mod call;
+pub mod catalog;
+pub mod client;
+pub mod config;
+pub mod decode;
+pub mod encode;
+mod ephemeral;
+pub mod handlers;
+pub mod health;
+pub mod metrics;
+pub mod negotiate;
+pub mod options;
+pub mod pki;
+mod random;
+pub mod request_info;
+pub mod respond;
+pub mod seats;
+mod start;
+pub mod state;
+pub mod table;
+pub mod tls;
+pub mod version;
+pub mod write;
+
+pub use config::{AuthorizationMode, Config, ConfigError, Data};
+pub use ephemeral::Ephemeral;
+pub use start::{Running, start};

@@ -1,0 +1,62 @@
+//! NamespaceLifecycle: nothing is created in a namespace that is missing or going away, and the system's own stay.
+
+use api::{Cause, GroupResource, Status};
+use value::Value;
+
+use crate::{Attributes, Cluster, Operation, Plugin};
+
+/// The namespaces that cannot be deleted.
+const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
+
+/// See the module.
+#[derive(Debug)]
+pub struct NamespaceLifecycle;
+
+impl NamespaceLifecycle {
+    fn check(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> Result<(), Status> {
+        let about_namespace = attributes.is_kind("", "Namespace");
+        if about_namespace {
+            if attributes.operation == Operation::Delete && IMMORTAL.contains(&attributes.name.as_str()) {
+                return Err(attributes.forbidden("this namespace may not be deleted"));
+            }
+            return Ok(());
+        }
+        // An answer about the namespace would tell the caller of an access review what exists.
+        let review = attributes.is_kind("authorization.k8s.io", "LocalSubjectAccessReview");
+        if attributes.operation != Operation::Create || attributes.namespace.is_empty() || review {
+            return Ok(());
+        }
+        let Some(namespace) = cluster.object("", "namespaces", "", &attributes.namespace) else {
+            return Err(Status::not_found(&GroupResource::new("", "namespaces"), &attributes.namespace));
+        };
+        if namespace.str_at(&["status", "phase"]) == Some("Terminating") {
+            let name = &attributes.namespace;
+            return Err(attributes.forbidden_because(
+                format!("unable to create new content in namespace {name} because it is being terminated"),
+                Cause {
+                    reason: "NamespaceTerminating".into(),
+                    message: format!("namespace {name} is being terminated"),
+                    field: "metadata.namespace".to_owned(),
+                },
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Plugin for NamespaceLifecycle {
+    fn mutate(&self, attributes: &Attributes<'_>, _: &mut Value, cluster: &dyn Cluster) -> Result<(), Status> {
+        Self::check(attributes, cluster)
+    }
+
+    /// A deletion has no object to mutate, so its one rule is checked here; for the rest the namespace may have begun to
+    /// go away since the mutating phase.
+    fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        _: Option<&Value>,
+        cluster: &dyn Cluster,
+    ) -> Result<(), Status> {
+        Self::check(attributes, cluster)
+    }
+}

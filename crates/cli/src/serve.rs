@@ -1,0 +1,344 @@
+//! `portcullis serve`: kube-apiserver's flags.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use authn::{Anonymous, StaticTokens};
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use ipnet::IpNet;
+use resources::table::Served;
+use server::pki::{self, Identity};
+use server::tls::TlsOptions;
+use server::{AuthorizationMode, Config, Data};
+
+use crate::flags::{Fate, KNOWN};
+use crate::gates;
+use crate::logging::{self, Format};
+
+/// The flags that `serve` acts on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder the store lives in; created with mode 0700.
+    #[arg(long, help_heading = "Storage")]
+    data_dir: Option<PathBuf>,
+
+    /// The port to listen on.
+    #[arg(long, default_value_t = 6443, help_heading = "Serving")]
+    secure_port: u16,
+    /// The address to listen on.
+    #[arg(long, default_value = "0.0.0.0", help_heading = "Serving")]
+    bind_address: IpAddr,
+    /// The address that members of the cluster are told; the one listened on if not given.
+    #[arg(long, help_heading = "Serving")]
+    advertise_address: Option<IpAddr>,
+    /// Where a serving certificate is made when none is given.
+    #[arg(long, default_value = "/var/run/kubernetes", help_heading = "Serving")]
+    cert_dir: PathBuf,
+    /// The serving certificate, with intermediates after it.
+    #[arg(long, requires = "tls_private_key_file", help_heading = "Serving")]
+    tls_cert_file: Option<PathBuf>,
+    /// Its private key.
+    #[arg(long, requires = "tls_cert_file", help_heading = "Serving")]
+    tls_private_key_file: Option<PathBuf>,
+    /// The lowest TLS version: VersionTLS12 or VersionTLS13.
+    #[arg(long, help_heading = "Serving")]
+    tls_min_version: Option<String>,
+    /// The cipher suites for TLS 1.2, by Go's names.
+    #[arg(long, value_delimiter = ',', help_heading = "Serving")]
+    tls_cipher_suites: Vec<String>,
+
+    /// Client certificates signed by an authority in this file name their user and groups.
+    #[arg(long, help_heading = "Authentication")]
+    client_ca_file: Option<PathBuf>,
+    /// A CSV file of tokens: token,user,uid,"group,group".
+    #[arg(long, help_heading = "Authentication")]
+    token_auth_file: Option<PathBuf>,
+    /// Whether requests without credentials are admitted as system:anonymous. The default is true, but false where everything
+    /// is allowed.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Authentication")]
+    anonymous_auth: Option<bool>,
+    /// The issuer of service-account tokens.
+    #[arg(long, help_heading = "Authentication")]
+    service_account_issuer: Vec<String>,
+    /// Keys that verify service-account tokens (PEM, public or private).
+    #[arg(long, value_delimiter = ',', help_heading = "Authentication")]
+    service_account_key_file: Vec<PathBuf>,
+    /// The key that signs service-account tokens.
+    #[arg(long, help_heading = "Authentication")]
+    service_account_signing_key_file: Option<PathBuf>,
+    /// The audiences of this API; the issuer if not given.
+    #[arg(long, value_delimiter = ',', help_heading = "Authentication")]
+    api_audiences: Vec<String>,
+
+    /// Who decides what callers may do, in order: AlwaysAllow, AlwaysDeny, RBAC.
+    #[arg(long, value_delimiter = ',', help_heading = "Authorization")]
+    authorization_mode: Vec<String>,
+
+    /// Admission plugins to switch on besides the default ones.
+    #[arg(long, value_delimiter = ',', help_heading = "Admission")]
+    enable_admission_plugins: Vec<String>,
+    /// Admission plugins to switch off.
+    #[arg(long, value_delimiter = ',', help_heading = "Admission")]
+    disable_admission_plugins: Vec<String>,
+
+    /// API versions to switch on or off: GROUP/VERSION=true, api/beta=true, …
+    #[arg(long, value_delimiter = ',', help_heading = "API")]
+    runtime_config: Vec<String>,
+    /// Feature gates: NAME=true|false.
+    #[arg(long, value_delimiter = ',', help_heading = "API")]
+    feature_gates: Vec<String>,
+    /// The Kubernetes version whose behaviour is shown; only 1.37.
+    #[arg(long, help_heading = "API")]
+    emulated_version: Option<String>,
+    /// The ranges that services get their cluster IPs from, at most one of each family.
+    #[arg(long, value_delimiter = ',', default_value = "10.0.0.0/24", help_heading = "API")]
+    service_cluster_ip_range: Vec<String>,
+    /// Whether containers may be privileged.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
+    allow_privileged: bool,
+
+    /// Requests that read, worked on at once; 0 is no limit.
+    #[arg(long, default_value_t = 400, help_heading = "Limits")]
+    max_requests_inflight: usize,
+    /// Requests that change something, worked on at once; 0 is no limit.
+    #[arg(long, default_value_t = 200, help_heading = "Limits")]
+    max_mutating_requests_inflight: usize,
+    /// How long a request may take, as 1m0s; watches and the like excepted.
+    #[arg(long, default_value = "1m0s", help_heading = "Limits")]
+    request_timeout: String,
+
+    /// Accepted for compatibility; there is no profiling page.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Logging")]
+    profiling: Option<bool>,
+    /// text or json.
+    #[arg(long, default_value = "text", help_heading = "Logging")]
+    logging_format: Format,
+    /// How much is logged: 0 to 2 informs, 3 to 5 explains, more shows everything.
+    #[arg(short = 'v', long = "v", default_value_t = 0, help_heading = "Logging")]
+    verbosity: u8,
+}
+
+/// The flags known by name alone that were given, with their first value.
+pub(crate) fn given(matches: &ArgMatches) -> Vec<&'static str> {
+    KNOWN
+        .iter()
+        .filter(|flag| matches.value_source(flag.name) == Some(ValueSource::CommandLine))
+        .map(|flag| flag.name)
+        .collect()
+}
+
+/// Runs the server until it is told to stop.
+pub(crate) fn run(args: &Args, known: &[&'static str]) -> Result<()> {
+    logging::start(args.logging_format, args.verbosity)?;
+    let outcome = config(args, known).and_then(crate::serve::serve);
+    if let Err(error) = &outcome {
+        // The form in which kube-apiserver reports why it does not start, for whoever reads logs for it.
+        eprintln!("\"command failed\" err=\"{}\"", format!("{error:#}").replace('\\', "\\\\").replace('"', "\\\""));
+    }
+    outcome
+}
+
+/// Starts a server and waits for a signal.
+pub(crate) fn serve(config: Config) -> Result<()> {
+    runtime()?.block_on(async move {
+        let running = server::start(config).await?;
+        wait_for_signal().await?;
+        running.stop().await;
+        Ok(())
+    })
+}
+
+/// The runtime that the server runs on.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
+}
+
+/// Returns at SIGTERM or SIGINT.
+pub(crate) async fn wait_for_signal() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    Ok(())
+}
+
+fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
+    check_known(known)?;
+    if let Err(errors) = gates::check(&args.feature_gates) {
+        bail!("--feature-gates: {}", errors.join("; "));
+    }
+    if let Some(version) = args.emulated_version.as_deref()
+        && !matches!(version.trim_start_matches("kube="), "1.37" | "1.37.0")
+    {
+        bail!("--emulated-version: only 1.37 is implemented, not `{version}`");
+    }
+    let authorization = authorization(&args.authorization_mode)?;
+    let allows_all = authorization.contains(&AuthorizationMode::AlwaysAllow);
+    if allows_all {
+        tracing::warn!("authorization mode AlwaysAllow: every authenticated caller may do everything; set --authorization-mode=RBAC");
+    }
+    let anonymous = match args.anonymous_auth {
+        Some(true) if allows_all => {
+            tracing::warn!("AlwaysAllow would open the server to everybody, so anonymous requests are not admitted");
+            Anonymous::Off
+        }
+        Some(true) => Anonymous::On,
+        Some(false) => Anonymous::Off,
+        None if allows_all => Anonymous::Off,
+        None => Anonymous::On,
+    };
+    let ranges = ranges(&args.service_cluster_ip_range)?;
+    let serving = serving(args, &ranges)?;
+    let mut config = Config::new(SocketAddr::new(args.bind_address, args.secure_port), serving);
+    config.advertise = args.advertise_address;
+    config.data = match &args.data_dir {
+        Some(folder) => Data::Folder(folder.clone()),
+        None => bail!("--data-dir is required: the folder in which objects are kept"),
+    };
+    config.tls = TlsOptions { min_version: args.tls_min_version.clone(), cipher_suites: args.tls_cipher_suites.clone() };
+    config.client_ca = args.client_ca_file.as_deref().map(|path| read("client-ca-file", path)).transpose()?;
+    config.static_tokens = args.token_auth_file.as_deref().map(static_tokens).transpose()?;
+    config.anonymous = anonymous;
+    config.authorization = authorization;
+    config.enable_admission.clone_from(&args.enable_admission_plugins);
+    config.disable_admission.clone_from(&args.disable_admission_plugins);
+    config.served = Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
+    config.service_ranges = ranges;
+    config.max_in_flight = args.max_requests_inflight;
+    config.max_mutating_in_flight = args.max_mutating_requests_inflight;
+    let nanos = api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
+    config.request_timeout = std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
+    config.allow_privileged = args.allow_privileged;
+    if args.profiling == Some(true) {
+        tracing::warn!("--profiling: there is no profiling page");
+    }
+    check_service_account_files(args)?;
+    Ok(config)
+}
+
+fn check_known(given: &[&'static str]) -> Result<()> {
+    let mut refused = Vec::new();
+    for flag in KNOWN.iter().filter(|flag| given.contains(&flag.name)) {
+        match flag.fate {
+            Fate::Ignored(reason) => tracing::warn!("--{} has no effect: {reason}", flag.name),
+            Fate::Refused(what) => refused.push(format!("--{}: {what}", flag.name)),
+        }
+    }
+    if !refused.is_empty() {
+        bail!("{}; leaving this out silently would be unsafe, so the server does not start", refused.join("; "));
+    }
+    Ok(())
+}
+
+fn authorization(modes: &[String]) -> Result<Vec<AuthorizationMode>> {
+    if modes.is_empty() {
+        return Ok(vec![AuthorizationMode::AlwaysAllow]);
+    }
+    let mut out = Vec::new();
+    for mode in modes {
+        let parsed = match mode.as_str() {
+            "AlwaysAllow" => AuthorizationMode::AlwaysAllow,
+            "AlwaysDeny" => AuthorizationMode::AlwaysDeny,
+            "RBAC" => AuthorizationMode::Rbac,
+            "Node" | "ABAC" | "Webhook" => bail!("--authorization-mode: `{mode}` is not implemented yet"),
+            other => bail!("--authorization-mode: \"{other}\" is not a valid mode: use AlwaysAllow, AlwaysDeny, RBAC"),
+        };
+        if out.contains(&parsed) {
+            bail!("--authorization-mode: `{mode}` is listed more than once");
+        }
+        out.push(parsed);
+    }
+    Ok(out)
+}
+
+fn ranges(texts: &[String]) -> Result<Vec<IpNet>> {
+    let mut out: Vec<IpNet> = Vec::new();
+    for text in texts {
+        let net: IpNet = text
+            .parse()
+            .map_err(|_| anyhow!("--service-cluster-ip-range: `{text}` is not a range such as 10.0.0.0/24"))?;
+        if out.iter().any(|other| other.addr().is_ipv4() == net.addr().is_ipv4()) {
+            bail!("--service-cluster-ip-range: two ranges of the same family");
+        }
+        out.push(net);
+    }
+    Ok(out)
+}
+
+fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("--{flag}: cannot read `{}`", path.display()))
+}
+
+fn static_tokens(path: &Path) -> Result<StaticTokens> {
+    let bytes = read("token-auth-file", path)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| anyhow!("--token-auth-file: `{}` is not UTF-8", path.display()))?;
+    let (tokens, warnings) = StaticTokens::parse(&path.display().to_string(), &text).context("--token-auth-file")?;
+    for warning in warnings {
+        tracing::warn!("--token-auth-file: {warning}");
+    }
+    Ok(tokens)
+}
+
+/// The serving certificate: the one given, or one made in `--cert-dir` and found there again.
+fn serving(args: &Args, ranges: &[IpNet]) -> Result<Identity> {
+    if let (Some(cert), Some(key)) = (&args.tls_cert_file, &args.tls_private_key_file) {
+        let text = |flag: &str, path: &Path| {
+            String::from_utf8(read(flag, path)?).map_err(|_| anyhow!("--{flag}: `{}` is not PEM", path.display()))
+        };
+        return Ok(Identity {
+            cert_pem: text("tls-cert-file", cert)?,
+            key_pem: text("tls-private-key-file", key)?,
+        });
+    }
+    let (cert, key) = (args.cert_dir.join("apiserver.crt"), args.cert_dir.join("apiserver.key"));
+    if let (Ok(cert_pem), Ok(key_pem)) = (std::fs::read_to_string(&cert), std::fs::read_to_string(&key)) {
+        return Ok(Identity { cert_pem, key_pem });
+    }
+    let now = now();
+    let authority = pki::authority("portcullis-ca", now)?;
+    let mut ips = vec![args.advertise_address.unwrap_or(args.bind_address), IpAddr::from([127, 0, 0, 1])];
+    ips.extend(ranges.first().and_then(|net| net.hosts().next()));
+    let leaf = pki::serving(&authority, &dns_names(), &ips, now)?;
+    let identity =
+        Identity { cert_pem: format!("{}{}", leaf.cert_pem, authority.cert_pem), key_pem: leaf.key_pem };
+    std::fs::create_dir_all(&args.cert_dir)
+        .with_context(|| format!("--cert-dir: cannot create `{}`", args.cert_dir.display()))?;
+    crate::up::write_private(&key, &identity.key_pem)?;
+    crate::up::write_private(&cert, &identity.cert_pem)?;
+    Ok(identity)
+}
+
+/// The names by which members of a cluster know the server.
+pub(crate) fn dns_names() -> Vec<String> {
+    ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// Seconds since the epoch.
+pub(crate) fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(0)
+}
+
+/// The keys must be there even though tokens are not issued yet, so that a typing mistake shows now.
+fn check_service_account_files(args: &Args) -> Result<()> {
+    let files = args.service_account_key_file.iter().map(|p| ("service-account-key-file", p));
+    let signing = args.service_account_signing_key_file.iter().map(|p| ("service-account-signing-key-file", p));
+    for (flag, path) in files.chain(signing) {
+        let pem = read(flag, path)?;
+        if !String::from_utf8_lossy(&pem).contains("-----BEGIN ") {
+            bail!("--{flag}: `{}` contains no PEM", path.display());
+        }
+    }
+    let _ = (&args.service_account_issuer, &args.api_audiences);
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! Cluster IPs and node ports: who has which.
+//!
+//! The stored services are the record; this is the index of it in memory, filled at start. A service that is being written
+//! holds what it was given ([`Held`]) and gives it back unless the write succeeds.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use api::Status;
+use ipnet::IpNet;
+use resources::strategy::service::{
+    AddressError, Allocation, Allocator, Claims, Family, PortError, begin_create, begin_update, claims_of,
+};
+use value::Value;
+
+/// The node ports that are handed out.
+const PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
+
+/// The ranges and what is taken of them.
+#[derive(Debug)]
+pub struct Addresses {
+    taken: Mutex<Taken>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    ranges: Vec<(Family, IpNet)>,
+    addresses: HashSet<IpAddr>,
+    ports: HashSet<i64>,
+    /// Where the next search begins, so that an address just given back is not the next one handed out.
+    turn: u128,
+}
+
+/// What a service that is being written was given. Dropped without [`Held::keep`], all of it goes back.
+#[derive(Debug)]
+pub struct Held<'a> {
+    addresses: &'a Addresses,
+    allocation: Option<Allocation>,
+}
+
+impl Addresses {
+    /// Of the ranges in `--service-cluster-ip-range`, the first of which is the default.
+    pub fn new(ranges: &[IpNet]) -> Self {
+        let ranges = ranges.iter().map(|net| (family(net.addr()), net.trunc())).collect();
+        Addresses { taken: Mutex::new(Taken { ranges, ..Taken::default() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a stored service has.
+    pub fn load(&self, service: &Value) {
+        let claims = claims_of(service);
+        let mut taken = self.lock();
+        taken.addresses.extend(claims.addresses.iter().map(|(_, address)| *address));
+        taken.ports.extend(claims.ports);
+    }
+
+    /// The address of the `kubernetes` service: the first of the default range.
+    pub fn first(&self) -> Option<IpAddr> {
+        let taken = self.lock();
+        taken.ranges.first().and_then(|(_, net)| nth(net, 1))
+    }
+
+    /// Gives a service that is written what it asks for. A dry run takes nothing.
+    pub fn allocate(&self, new: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Held<'_>, Status> {
+        let mut taken = self.lock();
+        let mut copy;
+        let allocator: &mut Taken = if dry_run {
+            copy = taken.clone();
+            &mut copy
+        } else {
+            &mut taken
+        };
+        let allocation = match old {
+            None => begin_create(new, allocator)?,
+            Some(old) => begin_update(new, old, allocator)?,
+        };
+        Ok(Held { addresses: self, allocation: (!dry_run).then_some(allocation) })
+    }
+
+    /// Gives back what a deleted service had.
+    pub fn release(&self, service: &Value) {
+        claims_of(service).release(&mut *self.lock());
+    }
+}
+
+impl Held<'_> {
+    /// The write succeeded: what was given stays, what was given up is free.
+    pub fn keep(mut self) {
+        self.give_back(|allocation| allocation.to_release);
+    }
+
+    fn give_back(&mut self, which: impl FnOnce(Allocation) -> Claims) {
+        if let Some(allocation) = self.allocation.take() {
+            which(allocation).release(&mut *self.addresses.lock());
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.give_back(|allocation| allocation.to_revert);
+    }
+}
+
+impl Taken {
+    fn range(&self, family: Family) -> Option<&IpNet> {
+        self.ranges.iter().find(|(f, _)| *f == family).map(|(_, net)| net)
+    }
+}
+
+impl Allocator for Taken {
+    fn default_family(&self) -> Family {
+        self.ranges.first().map_or(Family::V4, |(family, _)| *family)
+    }
+
+    fn has(&self, family: Family) -> bool {
+        self.range(family).is_some()
+    }
+
+    fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError> {
+        let net = self.range(family).ok_or_else(|| AddressError::NotInRange(address, String::new()))?;
+        let usable = net.contains(&address) && address != net.network() && !(is_v4(net) && address == net.broadcast());
+        if !usable {
+            return Err(AddressError::NotInRange(address, net.to_string()));
+        }
+        if self.addresses.insert(address) { Ok(()) } else { Err(AddressError::Allocated) }
+    }
+
+    fn allocate_next(&mut self, family: Family) -> Result<IpAddr, AddressError> {
+        let net = *self.range(family).ok_or(AddressError::Full)?;
+        let size = usable(&net);
+        // Kubernetes leaves the first sixteenth (16 to 256 addresses) to those who ask for one by number.
+        let reserved = if size < 16 { 0 } else { (size / 16).clamp(16, 256).min(size - 1) };
+        let upper = size.saturating_sub(reserved);
+        for step in 0..size.min(1 << 20) {
+            let offset = if step < upper { reserved + (self.turn + step) % upper.max(1) } else { step - upper };
+            if let Some(address) = nth(&net, offset + 1)
+                && self.addresses.insert(address)
+            {
+                self.turn = self.turn.wrapping_add(step + 1) % upper.max(1);
+                return Ok(address);
+            }
+        }
+        Err(AddressError::Full)
+    }
+
+    fn allocate_port(&mut self, port: i64) -> Result<(), PortError> {
+        if !PORTS.contains(&port) {
+            return Err(PortError::NotInRange(format!("{}-{}", PORTS.start(), PORTS.end())));
+        }
+        if self.ports.insert(port) { Ok(()) } else { Err(PortError::Allocated) }
+    }
+
+    fn allocate_next_port(&mut self) -> Result<i64, PortError> {
+        let free = PORTS.skip(86).chain(PORTS.take(86)).find(|port| !self.ports.contains(port));
+        let port = free.ok_or(PortError::Full)?;
+        self.ports.insert(port);
+        Ok(port)
+    }
+
+    fn release(&mut self, _: Family, address: IpAddr) {
+        self.addresses.remove(&address);
+    }
+
+    fn release_port(&mut self, port: i64) {
+        self.ports.remove(&port);
+    }
+}
+
+fn family(address: IpAddr) -> Family {
+    if address.is_ipv4() { Family::V4 } else { Family::V6 }
+}
+
+fn is_v4(net: &IpNet) -> bool {
+    net.addr().is_ipv4()
+}
+
+/// How many addresses can be handed out: without the network's own, and without the broadcast address of IPv4.
+fn usable(net: &IpNet) -> u128 {
+    let host_bits = u32::from(net.max_prefix_len() - net.prefix_len());
+    let all = 1_u128.checked_shl(host_bits).unwrap_or(u128::MAX);
+    all.saturating_sub(if is_v4(net) { 2 } else { 1 })
+}
+
+/// The address at an offset from the network's own.
+fn nth(net: &IpNet, offset: u128) -> Option<IpAddr> {
+    match net.network() {
+        IpAddr::V4(base) => {
+            let offset = u32::try_from(offset).ok()?;
+            Some(IpAddr::V4(u32::from(base).checked_add(offset)?.into()))
+        }
+        IpAddr::V6(base) => Some(IpAddr::V6(u128::from(base).checked_add(offset)?.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use value::json;
+
+    use super::Addresses;
+
+    fn service(spec: &str) -> value::Value {
+        let text = format!(r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"s"}},"spec":{spec}}}"#);
+        json::parse(text.as_bytes()).unwrap()
+    }
+
+    fn addresses() -> Addresses {
+        Addresses::new(&["10.0.0.0/29".parse().unwrap()])
+    }
+
+    #[test]
+    fn a_service_gets_an_address_and_a_failed_write_gives_it_back() {
+        let addresses = addresses();
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..20 {
+            let mut object = service(r#"{"type":"ClusterIP","ports":[{"port":80}]}"#);
+            drop(addresses.allocate(&mut object, None, false).unwrap());
+            seen.insert(object.str_at(&["spec", "clusterIP"]).unwrap().to_owned());
+        }
+        assert!(seen.iter().all(|ip| ip.starts_with("10.0.0.")));
+    }
+
+    #[test]
+    fn a_full_range_refuses_and_a_dry_run_takes_nothing() {
+        let addresses = addresses();
+        let make = || service(r#"{"type":"ClusterIP","ports":[{"port":80}]}"#);
+        for _ in 0..30 {
+            drop(addresses.allocate(&mut make(), None, true).unwrap());
+        }
+        for _ in 0..6 {
+            addresses.allocate(&mut make(), None, false).unwrap().keep();
+        }
+        assert!(addresses.allocate(&mut make(), None, false).unwrap_err().message().contains("range is full"));
+    }
+
+    #[test]
+    fn an_address_in_use_is_refused_and_free_after_release() {
+        let addresses = addresses();
+        let make = || service(r#"{"type":"ClusterIP","clusterIP":"10.0.0.3","clusterIPs":["10.0.0.3"],"ports":[{"port":80}]}"#);
+        let mut first = make();
+        addresses.allocate(&mut first, None, false).unwrap().keep();
+        let refused = addresses.allocate(&mut make(), None, false).unwrap_err();
+        assert!(refused.message().contains("provided IP is already allocated"), "{refused}");
+        addresses.release(&first);
+        assert!(addresses.allocate(&mut make(), None, false).is_ok());
+    }
+}

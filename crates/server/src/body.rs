@@ -1,0 +1,106 @@
+//! The body of an answer: bytes that are there already, or a stream of watch events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+/// The body of an answer.
+#[derive(Debug)]
+pub struct Body(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Chunks { chunks: VecDeque<Bytes>, left: u64 },
+    Stream(mpsc::Receiver<Bytes>),
+}
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Self {
+        Body(Inner::Chunks { chunks: VecDeque::new(), left: 0 })
+    }
+
+    /// These bytes, in order.
+    pub fn chunks(chunks: impl IntoIterator<Item = Bytes>) -> Self {
+        let chunks: VecDeque<Bytes> = chunks.into_iter().filter(|c| !c.is_empty()).collect();
+        let left = chunks.iter().map(|c| c.len() as u64).sum();
+        Body(Inner::Chunks { chunks, left })
+    }
+
+    /// Whatever arrives, until the sender is dropped.
+    pub fn stream(receiver: mpsc::Receiver<Bytes>) -> Self {
+        Body(Inner::Stream(receiver))
+    }
+
+    /// All bytes of a body that is not a stream.
+    pub fn into_bytes(self) -> Option<Bytes> {
+        match self.0 {
+            Inner::Stream(_) => None,
+            Inner::Chunks { mut chunks, .. } if chunks.len() == 1 => chunks.pop_front(),
+            Inner::Chunks { chunks, .. } => {
+                Some(chunks.iter().flat_map(|c| c.iter().copied()).collect::<Vec<u8>>().into())
+            }
+        }
+    }
+
+    /// The receiver of a streaming body.
+    pub fn into_stream(self) -> Option<mpsc::Receiver<Bytes>> {
+        match self.0 {
+            Inner::Stream(receiver) => Some(receiver),
+            Inner::Chunks { .. } => None,
+        }
+    }
+
+    /// How many bytes there are, if that is known.
+    pub fn len(&self) -> Option<u64> {
+        match &self.0 {
+            Inner::Chunks { left, .. } => Some(*left),
+            Inner::Stream(_) => None,
+        }
+    }
+
+    /// Whether there are no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        Body::chunks([bytes.into()])
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Inner::Chunks { chunks, left } => Poll::Ready(chunks.pop_front().map(|chunk| {
+                *left = left.saturating_sub(chunk.len() as u64);
+                Ok(Frame::data(chunk))
+            })),
+            Inner::Stream(receiver) => receiver.poll_recv(cx).map(|chunk| chunk.map(|c| Ok(Frame::data(c)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Chunks { chunks, .. } => chunks.is_empty(),
+            Inner::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Chunks { left, .. } => SizeHint::with_exact(*left),
+            Inner::Stream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! One request on its way: who is calling, what for, and what the answer will say besides its body.
+
+use std::sync::Arc;
+
+use api::Status;
+use authn::{Caller, User};
+use authz::Permit;
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use storage::Entry;
+use value::Value;
+
+use crate::body::Body;
+use crate::request_info::{Query, RequestInfo};
+
+/// The largest request body.
+pub const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// The most warnings one answer carries.
+const MAX_WARNINGS: usize = 64;
+
+/// A request that has been authorized.
+pub struct Call {
+    /// What is asked for.
+    pub info: RequestInfo,
+    /// The decoded query.
+    pub query: Query,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// Seconds since the epoch when the request came in.
+    pub now: i64,
+    permit: Permit,
+    caller: Caller,
+    body: Unread,
+    warnings: Vec<String>,
+}
+
+/// A body that nobody has read yet.
+pub enum Unread {
+    /// On its way over the network.
+    Incoming(Incoming),
+    /// Already here: a part of this process is calling.
+    Here(Bytes),
+    /// Read.
+    Done,
+}
+
+impl Call {
+    /// A request whose caller has a permit for it.
+    pub fn new(
+        info: RequestInfo,
+        query: Query,
+        headers: HeaderMap,
+        caller: Caller,
+        permit: Permit,
+        body: Unread,
+        now: i64,
+    ) -> Self {
+        Call { info, query, headers, now, permit, caller, body, warnings: Vec::new() }
+    }
+
+    /// Who is calling.
+    pub fn user(&self) -> &User {
+        self.caller.user()
+    }
+
+    /// Who is calling, with how that is known.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// The proof that the caller may.
+    pub fn permit(&self) -> &Permit {
+        &self.permit
+    }
+
+    /// Adds a `Warning` header to the answer.
+    pub fn warn(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+
+    /// The warnings so far.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Reads the body, of which there is one; a second call finds it empty.
+    pub async fn read_body(&mut self) -> Result<Bytes, Status> {
+        let too_large = || Status::too_large(format!("limit is {MAX_BODY}"));
+        match std::mem::replace(&mut self.body, Unread::Done) {
+            Unread::Done => Ok(Bytes::new()),
+            Unread::Here(bytes) if bytes.len() > MAX_BODY => Err(too_large()),
+            Unread::Here(bytes) => Ok(bytes),
+            Unread::Incoming(incoming) => match Limited::new(incoming, MAX_BODY).collect().await {
+                Ok(collected) => Ok(collected.to_bytes()),
+                Err(e) if e.is::<LengthLimitError>() => Err(too_large()),
+                Err(e) => Err(Status::bad_request(format!("the request body could not be read: {e}"))),
+            },
+        }
+    }
+}
+
+/// What a handler answers, before it is encoded.
+pub enum Answer {
+    /// An object as it is stored.
+    Entry(u16, Arc<Entry>),
+    /// An object in the shape of the request's version.
+    Object(u16, Value),
+    /// Bytes of a known type, sent as they are.
+    Raw(u16, &'static str, Body),
+    /// As `Raw`, with an entity tag.
+    Tagged(u16, &'static str, String, Body),
+}

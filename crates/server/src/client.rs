@@ -1,0 +1,88 @@
+//! The in-process client: how bootstrap and the controllers read and write, through the pipeline like everybody else.
+
+use std::sync::Arc;
+
+use api::{Details, Reason, Status};
+use authn::{Caller, InternalIdentity};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method};
+use value::{Value, json, write};
+
+use crate::pipeline;
+use crate::state::State;
+
+/// A part of this process that makes requests under an identity of its own.
+#[derive(Clone)]
+pub struct Client {
+    state: Arc<State>,
+    caller: Caller,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client under this identity.
+    pub fn new(state: Arc<State>, identity: InternalIdentity<'_>) -> Self {
+        Client { state, caller: Caller::internal(identity) }
+    }
+
+    /// Makes a request; a refusal comes back as the `Status` that a client outside would see.
+    pub async fn request(
+        &self,
+        method: Method,
+        target: &str,
+        content_type: &'static str,
+        body: Option<&Value>,
+    ) -> Result<Value, Status> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let body = body.map(|b| Bytes::from(write::to_vec(b))).unwrap_or_default();
+        let response = pipeline::internal(&self.state, self.caller.clone(), method, target, headers, body).await;
+        let code = response.status().as_u16();
+        let bytes = response.into_body().into_bytes().unwrap_or_default();
+        let value = json::parse(&bytes).unwrap_or_default();
+        if code < 400 { Ok(value) } else { Err(refusal(code, &value)) }
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> Result<Value, Status> {
+        self.request(Method::GET, path, JSON, None).await
+    }
+
+    /// POST.
+    pub async fn create(&self, path: &str, object: &Value) -> Result<Value, Status> {
+        self.request(Method::POST, path, JSON, Some(object)).await
+    }
+
+    /// PUT.
+    pub async fn update(&self, path: &str, object: &Value) -> Result<Value, Status> {
+        self.request(Method::PUT, path, JSON, Some(object)).await
+    }
+
+    /// PATCH with a JSON merge patch.
+    pub async fn merge_patch(&self, path: &str, patch: &Value) -> Result<Value, Status> {
+        self.request(Method::PATCH, path, "application/merge-patch+json", Some(patch)).await
+    }
+
+    /// DELETE.
+    pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, Status> {
+        self.request(Method::DELETE, path, JSON, Some(options)).await
+    }
+}
+
+const JSON: &str = "application/json";
+
+fn refusal(code: u16, body: &Value) -> Status {
+    let message = body.str_at(&["message"]).unwrap_or("the request was refused").to_owned();
+    let reason = body.str_at(&["reason"]).unwrap_or_default();
+    let details = Details {
+        name: body.str_at(&["details", "name"]).unwrap_or_default().to_owned(),
+        ..Details::default()
+    };
+    Status::failure(code, Reason::Unknown, message).with_reason(reason).with_details(details)
+}

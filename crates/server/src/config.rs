@@ -1,0 +1,133 @@
+//! What the server is told before it starts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use authn::{Anonymous, StaticTokens};
+use ipnet::IpNet;
+use resources::table::Served;
+
+use crate::accept::Limits;
+use crate::pki::Identity;
+use crate::tls::TlsOptions;
+
+/// Why the server does not start: one sentence that names the flag or file and the way out.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+impl ConfigError {
+    /// About a flag.
+    pub fn flag(flag: &str, why: impl std::fmt::Display) -> Self {
+        ConfigError(format!("--{flag}: {why}"))
+    }
+
+    /// About a file.
+    pub fn file(path: &std::path::Path, why: impl std::fmt::Display) -> Self {
+        ConfigError(format!("`{}`: {why}", path.display()))
+    }
+
+    /// About anything else.
+    pub fn other(why: impl std::fmt::Display) -> Self {
+        ConfigError(why.to_string())
+    }
+}
+
+/// Where objects are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// In memory, gone with the process.
+    Memory,
+    /// In a folder, durably.
+    Folder(PathBuf),
+}
+
+/// One step of `--authorization-mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthorizationMode {
+    /// Everything is allowed.
+    AlwaysAllow,
+    /// Nothing is.
+    AlwaysDeny,
+    /// By the stored roles and bindings.
+    Rbac,
+}
+
+/// Everything the server is told, checked as far as one value alone can be.
+#[derive(Debug)]
+pub struct Config {
+    /// Where to listen; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// The address that clients outside are told.
+    pub advertise: Option<std::net::IpAddr>,
+    /// Where objects are kept.
+    pub data: Data,
+    /// The serving certificate.
+    pub serving: Identity,
+    /// TLS versions and suites.
+    pub tls: TlsOptions,
+    /// PEM of the authorities whose client certificates count.
+    pub client_ca: Option<Vec<u8>>,
+    /// PEM of the authority that signed the serving certificate, published to pods.
+    pub root_ca: Option<String>,
+    /// The static token file.
+    pub static_tokens: Option<StaticTokens>,
+    /// Whether callers without credentials are admitted.
+    pub anonymous: Anonymous,
+    /// Who decides what callers may do, in order.
+    pub authorization: Vec<AuthorizationMode>,
+    /// `--enable-admission-plugins`.
+    pub enable_admission: Vec<String>,
+    /// `--disable-admission-plugins`.
+    pub disable_admission: Vec<String>,
+    /// `--runtime-config`.
+    pub served: Served,
+    /// `--service-cluster-ip-range`.
+    pub service_ranges: Vec<IpNet>,
+    /// `--max-requests-inflight`.
+    pub max_in_flight: usize,
+    /// `--max-mutating-requests-inflight`.
+    pub max_mutating_in_flight: usize,
+    /// `--request-timeout`.
+    pub request_timeout: Duration,
+    /// `--allow-privileged`.
+    pub allow_privileged: bool,
+    /// The bounds on connections.
+    pub limits: Limits,
+    /// Whether the built-in controllers run.
+    pub controllers: bool,
+}
+
+impl Config {
+    /// A server on this address with this certificate, and defaults for all else: in memory, nobody admitted without
+    /// credentials, RBAC.
+    pub fn new(listen: SocketAddr, serving: Identity) -> Self {
+        Config {
+            listen,
+            advertise: None,
+            data: Data::Memory,
+            serving,
+            tls: TlsOptions::default(),
+            client_ca: None,
+            root_ca: None,
+            static_tokens: None,
+            anonymous: Anonymous::Off,
+            authorization: vec![AuthorizationMode::Rbac],
+            enable_admission: Vec::new(),
+            disable_admission: Vec::new(),
+            served: Served::default(),
+            service_ranges: vec![DEFAULT_SERVICE_RANGE],
+            max_in_flight: 400,
+            max_mutating_in_flight: 200,
+            request_timeout: Duration::from_mins(1),
+            allow_privileged: false,
+            limits: Limits::default(),
+            controllers: true,
+        }
+    }
+}
+
+/// The range of cluster IPs when none is given.
+pub const DEFAULT_SERVICE_RANGE: IpNet =
+    IpNet::V4(ipnet::Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 0, 0, 0), 24));

@@ -1,0 +1,242 @@
+//! The decode stage: from a body to a [`Draft`], an object of the target's kind in its stored shape.
+
+use api::field::quote;
+use api::{GroupVersion, GroupVersionKind, Status, meta};
+use bytes::Bytes;
+use resources::patch::{Patched, undecodable};
+use value::{Value, json, yaml};
+
+use crate::call::Call;
+use crate::catalog::{Facet, Kind};
+use crate::negotiate::{self, Media};
+use crate::options::FieldValidation;
+
+/// An object as a client sent it: decoded, unknown fields dropped, defaults filled in, in the stored shape. Nothing has been
+/// decided about it yet.
+#[derive(Debug)]
+pub struct Draft {
+    object: Value,
+}
+
+impl Draft {
+    /// The object, for the mutating stage.
+    pub(crate) fn into_object(self) -> Value {
+        self.object
+    }
+
+    /// An object of the stored shape that has been a draft before: it goes through every stage again.
+    pub(crate) fn again(object: Value) -> Self {
+        Draft { object }
+    }
+
+    /// The object.
+    pub fn object(&self) -> &Value {
+        &self.object
+    }
+
+    /// The object, for the checks of names that come before any decision.
+    pub(crate) fn object_mut(&mut self) -> &mut Value {
+        &mut self.object
+    }
+}
+
+/// A body read as a tree, before it is known to be of any kind.
+#[derive(Debug)]
+pub struct Tree {
+    /// The tree.
+    pub value: Value,
+    /// Paths of repeated keys.
+    pub duplicates: Vec<String>,
+}
+
+/// Reads a body as JSON or YAML. Errors are in the words of Kubernetes' decoder.
+pub fn tree(body: &Bytes, media: Media) -> Result<Tree, String> {
+    let read = match media {
+        Media::Json => json::read(body).map_err(|e| format!("json parse error: {e}"))?,
+        Media::Yaml => yaml::read(body).map_err(|e| e.to_string())?,
+    };
+    Ok(Tree { value: read.value, duplicates: read.duplicates })
+}
+
+/// Reads the body of a create or update of `kind`.
+pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -> Result<Draft, Status> {
+    let media = negotiate::body_media(&call.headers)?;
+    let body = call.read_body().await?;
+    let unrecognized = |why: String| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {why} ({})",
+            kind.gvk.kind,
+            summary(&body)
+        ))
+    };
+    let tree = tree(&body, media).map_err(|e| unrecognized(format!("couldn't get version/kind; {e}")))?;
+    if !matches!(tree.value, Value::Map(_)) {
+        let why = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            tree.value.json_type()
+        );
+        return Err(unrecognized(why));
+    }
+    from_tree(call, kind, tree, validation)
+}
+
+/// Turns a tree into an object of `kind`: checks its version and kind, then its fields.
+pub fn from_tree(call: &mut Call, kind: &Kind, tree: Tree, validation: FieldValidation) -> Result<Draft, Status> {
+    let Tree { value: mut object, duplicates } = tree;
+    let sent = meta::gvk(&object);
+    let version = match object.str_at(&["apiVersion"]) {
+        None | Some("") => kind.gvk.group_version(),
+        Some(text) => GroupVersion::parse(text).map_err(Status::bad_request)?,
+    };
+    let sent_kind = if sent.kind.is_empty() { kind.gvk.kind.clone() } else { sent.kind };
+    if sent_kind != kind.gvk.kind || version != kind.gvk.group_version() {
+        if sent_kind == kind.gvk.kind && crate::catalog::is_known(&version.kind(sent_kind.clone())) {
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({version}) does not match the expected API version ({})",
+                kind.gvk.group_version()
+            )));
+        }
+        let why = if crate::catalog::is_known(&version.kind(sent_kind.clone())) {
+            format!("converting ({}) to ({}): unknown conversion", version.kind(sent_kind.clone()), kind.gvk)
+        } else {
+            format!(
+                "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+                quote(&sent_kind),
+                quote(&version.to_string())
+            )
+        };
+        return Err(Status::bad_request(format!(
+            "{sent_kind} in version {} cannot be handled as a {}: {why}",
+            quote(&version.version),
+            kind.gvk.kind
+        )));
+    }
+    let refused = |why: String| {
+        Status::bad_request(format!(
+            "{} in version {} cannot be handled as a {}: {why}",
+            kind.gvk.kind,
+            quote(&kind.gvk.version),
+            kind.gvk.kind
+        ))
+    };
+    let duplicates = resources::decode::met_duplicates(kind.schema, duplicates);
+    let outcome = resources::decode::normalise(&mut object, kind.schema);
+    if let Some(error) = outcome.type_error {
+        return Err(refused(error));
+    }
+    let strict = resources::decode::strict_errors(&outcome.unknown, &duplicates);
+    if !strict.is_empty() {
+        match validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => strict.into_iter().for_each(|error| call.warn(error)),
+            FieldValidation::Strict => {
+                return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
+            }
+        }
+    }
+    object.set_at(&["apiVersion"], kind.gvk.api_version());
+    object.set_at(&["kind"], kind.gvk.kind.clone());
+    Ok(Draft { object: kind.to_stored(object) })
+}
+
+/// Turns a patched object back into a draft: its errors are about the patch.
+pub fn patched(
+    call: &mut Call,
+    kind: &Kind,
+    facet: Facet,
+    patched: Patched,
+    validation: FieldValidation,
+) -> Result<Draft, Status> {
+    let Patched { mut object, strict, quoted } = patched;
+    let expected = kind.admission_kind(facet);
+    let sent = meta::gvk(&object);
+    if sent != expected {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({}) does not match the expected API version ({})",
+            sent.group_version(),
+            expected.group_version()
+        )));
+    }
+    let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));
+    if let Some(error) = outcome.type_error {
+        return Err(undecodable(&quoted, &error));
+    }
+    let mut complaints = strict;
+    complaints.extend(resources::decode::strict_errors(&outcome.unknown, &[]));
+    if !complaints.is_empty() {
+        match validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => complaints.into_iter().for_each(|error| call.warn(error)),
+            FieldValidation::Strict => {
+                let why = format!("strict decoding error: {}", complaints.join(", "));
+                return Err(undecodable(&quoted, &why));
+            }
+        }
+    }
+    Ok(Draft { object: if facet == Facet::Scale { object } else { kind.to_stored(object) } })
+}
+
+/// Reads a tree as a kind other than the target's: what is posted to a subresource.
+pub fn other_kind(
+    call: &mut Call,
+    tree: Tree,
+    expected: &GroupVersionKind,
+    validation: FieldValidation,
+) -> Result<Value, Status> {
+    let Tree { value: mut object, duplicates } = tree;
+    let sent = meta::gvk(&object);
+    if (!sent.kind.is_empty() && sent.kind != expected.kind)
+        || (!sent.version.is_empty() && sent.group_version() != expected.group_version())
+    {
+        return Err(Status::bad_request(format!(
+            "{} in version {} cannot be handled as a {}: no kind {} is registered for version {}",
+            sent.kind,
+            quote(&sent.version),
+            expected.kind,
+            quote(&sent.kind),
+            quote(&sent.group_version().to_string()),
+        )));
+    }
+    let Some(schema) = resources::schema::of(&expected.group, &expected.version, &expected.kind) else {
+        return Err(Status::no_such_resource());
+    };
+    let refused = |why: String| {
+        Status::bad_request(format!(
+            "{} in version {} cannot be handled as a {}: {why}",
+            expected.kind,
+            quote(&expected.version),
+            expected.kind
+        ))
+    };
+    let duplicates = resources::decode::met_duplicates(schema, duplicates);
+    let outcome = resources::decode::normalise(&mut object, schema);
+    if let Some(error) = outcome.type_error {
+        return Err(refused(error));
+    }
+    let strict = resources::decode::strict_errors(&outcome.unknown, &duplicates);
+    match validation {
+        FieldValidation::Strict if !strict.is_empty() => {
+            return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
+        }
+        FieldValidation::Warn => strict.into_iter().for_each(|error| call.warn(error)),
+        _ => {}
+    }
+    object.set_at(&["apiVersion"], expected.api_version());
+    object.set_at(&["kind"], expected.kind.clone());
+    Ok(object)
+}
+
+/// The beginning of a body, for error messages: text if it looks like JSON, hex otherwise.
+fn summary(body: &[u8]) -> String {
+    const MAX: usize = 30;
+    let head = body.get(..MAX.min(body.len())).unwrap_or_default();
+    let dots = if body.len() > MAX { " ..." } else { "" };
+    match head {
+        [] => "<empty>".to_owned(),
+        [b'{', ..] => format!("{}{dots}", String::from_utf8_lossy(head)),
+        _ => {
+            let hex: String = head.iter().map(|b| format!("{b:02x}")).collect();
+            format!("{hex}{dots}")
+        }
+    }
+}

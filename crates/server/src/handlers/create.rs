@@ -1,0 +1,91 @@
+//! POST: a new object.
+
+use api::{Status, meta};
+use value::Value;
+
+use crate::call::{Answer, Call};
+use crate::catalog::{Facet, Kind};
+use crate::decode;
+use crate::options::WriteOptions;
+use crate::state::State;
+use crate::write::{StoreError, Stored, Subject};
+
+/// How often another name is tried when a generated one is taken.
+const NAME_ATTEMPTS: usize = 8;
+
+/// Creates the object in the body.
+pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+    let options = WriteOptions::parse("CreateOptions", &call.query)?;
+    let draft = decode::object(call, kind, options.field_validation).await?;
+    create(state, call, kind, draft, &options).await
+}
+
+/// Creates a decoded object: also the way a PUT of a name that does not exist goes.
+pub async fn create(
+    state: &State,
+    call: &mut Call,
+    kind: &Kind,
+    mut draft: decode::Draft,
+    options: &WriteOptions,
+) -> Result<Answer, Status> {
+    let options_value = options.to_value("CreateOptions");
+    let subject = Subject { state, kind, facet: Facet::Whole, options: &options_value, dry_run: options.dry_run };
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        draft.object_mut().remove_at(&["metadata", field]);
+    }
+    place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
+    let generated = meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
+    let original = generated.then(|| draft.object().clone());
+    let mutated = subject.mutate(call, draft, None)?;
+    let mut admitted = subject.admit_create(call, mutated)?;
+    for attempt in 1.. {
+        let name = admitted.name().to_owned();
+        match subject.store(call, admitted, None).await {
+            Ok(Stored::Entry(entry)) => return Ok(Answer::Entry(201, entry)),
+            Ok(Stored::Dry(object)) => return Ok(Answer::Object(201, kind.from_stored(object))),
+            Err(StoreError::Refused(status)) => return Err(status),
+            Err(StoreError::Conflict) => match &original {
+                None => return Err(taken(state, kind, call, &name)),
+                Some(_) if attempt == NAME_ATTEMPTS => {
+                    return Err(Status::generate_name_conflict(&kind.resource, &name));
+                }
+                Some(object) => {
+                    // The object passes every stage again under its new name.
+                    let draft = decode::Draft::again(object.clone());
+                    let mutated = subject.mutate(call, draft, None)?;
+                    admitted = subject.admit_create(call, mutated)?;
+                }
+            },
+        }
+    }
+    Err(Status::generate_name_conflict(&kind.resource, ""))
+}
+
+fn taken(state: &State, kind: &Kind, call: &Call, name: &str) -> Status {
+    let there = state.store.get(&kind.key(&call.info.namespace, name));
+    let going = there.and_then(|entry| crate::encode::tree(&entry).ok()).is_some_and(|o| meta::is_deleting(&o));
+    let status = Status::already_exists(&kind.resource, name);
+    if going {
+        let message = format!("object is being deleted: {}", status.message());
+        return status.with_message(message);
+    }
+    status
+}
+
+/// Puts the request's namespace on an object, or refuses one that says another.
+pub fn place(object: &mut Value, namespace: &str) -> Result<(), Status> {
+    let own = meta::namespace(object);
+    if own == namespace {
+        Ok(())
+    } else if namespace.is_empty() {
+        object.remove_at(&["metadata", "namespace"]);
+        Ok(())
+    } else if own.is_empty() {
+        meta::set(object, "namespace", namespace);
+        Ok(())
+    } else {
+        Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ))
+    }
+}

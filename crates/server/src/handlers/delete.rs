@@ -1,0 +1,321 @@
+//! DELETE of one object and of a collection: preconditions, grace, finalizers and propagation.
+
+use std::sync::Arc;
+
+use api::time::Timestamp;
+use api::{Details, GroupResource, Status, meta};
+use resources::strategy::{self, Propagation};
+use storage::Entry;
+use value::Value;
+
+use super::list;
+use crate::call::{Answer, Call};
+use crate::catalog::{Facet, Kind};
+use crate::decode;
+use crate::encode;
+use crate::negotiate;
+use crate::options::DeleteOptions;
+use crate::state::State;
+use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject};
+
+/// How often a deletion that lost against another write is tried anew.
+const ATTEMPTS: usize = 16;
+
+/// Set on an owner while its dependents are orphaned.
+pub const ORPHAN_FINALIZER: &str = "orphan";
+/// Set on an owner while its dependents are deleted before it.
+pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
+
+/// DELETE of one object.
+pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+    let options = options(call).await?;
+    let name = call.info.name.to_string();
+    let (deleted, answer) = delete(state, call, kind, &name, &name, &options).await?;
+    let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
+    Ok(match answer {
+        Answer::Entry(_, entry) => Answer::Entry(code, entry),
+        Answer::Object(_, object) => Answer::Object(code, object),
+        raw => raw,
+    })
+}
+
+/// DELETE of a collection: each object that matches, one by one, and the list of them as the answer.
+pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+    let page = list::select(state, call, kind, false).await?;
+    let options = options(call).await?;
+    for entry in &page.entries {
+        let name = entry.key.rsplit('/').next().unwrap_or_default().to_owned();
+        let mut scoped = call.info.namespace.clone();
+        if kind.namespaced && scoped.is_empty() {
+            scoped = kind.namespace_of(&entry.key).into();
+        }
+        let previous = std::mem::replace(&mut call.info.namespace, scoped);
+        let outcome = delete(state, call, kind, &name, "", &options).await;
+        call.info.namespace = previous;
+        match outcome {
+            Err(status) if status.code() != 404 => return Err(status),
+            _ => {}
+        }
+    }
+    list::answer(state, call, kind, &page)
+}
+
+async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
+    let body = call.read_body().await?;
+    if body.is_empty() {
+        return DeleteOptions::from_query(&call.query);
+    }
+    let media = negotiate::body_media(&call.headers)?;
+    let tree = decode::tree(&body, media)
+        .map_err(|e| Status::bad_request(format!("couldn't get version/kind; {e}")))?;
+    let kind = tree.value.str_at(&["kind"]).unwrap_or("DeleteOptions");
+    if kind != "DeleteOptions" {
+        return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
+    }
+    let mut value = tree.value;
+    if let Some(schema) = resources::schema::of("", "v1", "DeleteOptions") {
+        let outcome = resources::decode::normalise(&mut value, schema);
+        if let Some(error) = outcome.type_error {
+            return Err(Status::bad_request(error));
+        }
+    }
+    DeleteOptions::from_body(&value)
+}
+
+/// Deletes one object or begins to. Says whether it is gone. `admitted_as` is the name admission sees: deletions of a
+/// collection show none.
+pub async fn delete(
+    state: &State,
+    call: &mut Call,
+    kind: &Kind,
+    name: &str,
+    admitted_as: &str,
+    options: &DeleteOptions,
+) -> Result<(bool, Answer), Status> {
+    let key = kind.key(&call.info.namespace, name);
+    let options_value = options.to_value();
+    let subject =
+        Subject { state, kind, facet: Facet::Whole, options: &options_value, dry_run: options.dry_run };
+    for _ in 0..ATTEMPTS {
+        let Some(entry) = state.store.get(&key) else { return Err(Status::not_found(&kind.resource, name)) };
+        let old = encode::tree(&entry)?;
+        check_preconditions(kind, name, &old, options)?;
+        let step = match next_step(kind, &old, options, call.now) {
+            Step::Pending => return Ok((false, Answer::Entry(200, entry))),
+            step => step,
+        };
+        subject.admit_delete(call, admitted_as, &old)?;
+        let outcome = match step {
+            Step::Pending => return Ok((false, Answer::Entry(200, entry))),
+            Step::Gone => subject.delete(&entry, name).await.map(|last| (true, gone(kind, name, &old, last))),
+            Step::Marked(marked) => subject.store_mark(&entry, &marked, name).await.map(|stored| {
+                let answer = match stored {
+                    Stored::Entry(entry) => Answer::Entry(200, entry),
+                    Stored::Dry(object) => Answer::Object(200, kind.from_stored(object)),
+                };
+                (false, answer)
+            }),
+        };
+        match outcome {
+            Ok(done) => return Ok(done),
+            Err(StoreError::Refused(status)) => return Err(status),
+            Err(StoreError::Conflict) => {}
+        }
+    }
+    Err(Status::conflict(&kind.resource, name, OPTIMISTIC_LOCK))
+}
+
+fn gone(kind: &Kind, name: &str, old: &Value, last: Arc<Entry>) -> Answer {
+    if kind.row.returns_deleted {
+        return Answer::Entry(200, last);
+    }
+    let status = Status::success(Details {
+        name: name.to_owned(),
+        group: kind.resource.group.clone(),
+        kind: kind.resource.resource.clone(),
+        uid: meta::uid(old).to_owned(),
+        ..Details::default()
+    });
+    Answer::Object(200, status.to_value())
+}
+
+fn check_preconditions(kind: &Kind, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
+    let is_namespace = kind.stored.group.is_empty() && kind.stored.kind == "Namespace";
+    // Kubernetes names the kind here where it names the resource elsewhere.
+    let about = if is_namespace {
+        kind.resource.clone()
+    } else {
+        GroupResource::new(kind.stored.group.clone(), kind.stored.kind.clone())
+    };
+    let (uid, version) = (meta::uid(old), meta::resource_version(old));
+    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
+        let why = if is_namespace {
+            format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}")
+        } else {
+            format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+            )
+        };
+        return Err(Status::conflict(&about, name, why));
+    }
+    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
+        let why = if is_namespace {
+            format!("Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}")
+        } else {
+            format!(
+                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+            )
+        };
+        return Err(Status::conflict(&about, name, why));
+    }
+    Ok(())
+}
+
+/// What a deletion does to the object now.
+enum Step {
+    /// It is on its way already.
+    Pending,
+    /// It goes at once.
+    Gone,
+    /// It is marked, and goes when whoever must let go of it has.
+    Marked(Value),
+}
+
+fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Step {
+    if kind.stored.group.is_empty() && kind.stored.kind == "Namespace" {
+        return namespace_step(old, options, now);
+    }
+    let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s });
+    let deleting = meta::is_deleting(old);
+    let current_grace = old.int_at(&["metadata", "deletionGracePeriodSeconds"]);
+    let mut marked = old.clone();
+    let mut graceful = false;
+    if let Some(grace) = strategy::check_graceful_delete(&kind.stored.group_kind(), old, requested) {
+        if deleting {
+            let current = current_grace.unwrap_or(0);
+            if current != 0 {
+                // A grace period may be shortened, never prolonged.
+                match requested {
+                    Some(wanted) if wanted < current => {
+                        let begun = seconds(old).unwrap_or(now);
+                        let mut at = begun - current + wanted;
+                        let mut period = wanted;
+                        if at < now {
+                            at = now;
+                            period = i64::from(wanted != 0);
+                        }
+                        meta::set(&mut marked, "deletionTimestamp", stamp(at));
+                        meta::set(&mut marked, "deletionGracePeriodSeconds", period);
+                        graceful = period > 0;
+                    }
+                    _ => return Step::Pending,
+                }
+            }
+        } else {
+            meta::set(&mut marked, "deletionTimestamp", stamp(now + grace));
+            meta::set(&mut marked, "deletionGracePeriodSeconds", grace);
+            bump_generation(&mut marked);
+            graceful = grace > 0;
+        }
+    }
+    set_propagation_finalizers(kind, &mut marked, options);
+    let pending_finalizers = meta::finalizers(&marked).next().is_some();
+    if graceful {
+        return Step::Marked(marked);
+    }
+    if !pending_finalizers {
+        return Step::Gone;
+    }
+    if !meta::is_deleting(&marked) {
+        bump_generation(&mut marked);
+    }
+    let later = seconds(&marked).is_none_or(|at| at > now);
+    if later {
+        meta::set(&mut marked, "deletionTimestamp", stamp(now));
+    }
+    meta::set(&mut marked, "deletionGracePeriodSeconds", 0);
+    if marked == *old { Step::Pending } else { Step::Marked(marked) }
+}
+
+/// A namespace goes to phase `Terminating` and is emptied by its controller, which then takes the finalizers off.
+fn namespace_step(old: &Value, options: &DeleteOptions, now: i64) -> Step {
+    if !meta::is_deleting(old) {
+        let mut marked = old.clone();
+        meta::set(&mut marked, "deletionTimestamp", stamp(now));
+        marked.set_at(&["status", "phase"], "Terminating");
+        let policy = options.propagation_policy.as_deref();
+        let has = |f: &str| meta::finalizers(old).any(|o| o == f);
+        let orphan = match (options.orphan_dependents, policy) {
+            (Some(orphan), _) => orphan,
+            (None, Some(policy)) => policy == "Orphan",
+            (None, None) => has(ORPHAN_FINALIZER),
+        };
+        let foreground = match (options.orphan_dependents, policy) {
+            (Some(_), _) => false,
+            (None, Some(policy)) => policy == "Foreground",
+            (None, None) => has(FOREGROUND_FINALIZER),
+        };
+        replace_finalizers(&mut marked, orphan, foreground);
+        return Step::Marked(marked);
+    }
+    if !old.list_at(&["spec", "finalizers"]).is_empty() || meta::finalizers(old).next().is_some() {
+        return Step::Pending;
+    }
+    Step::Gone
+}
+
+/// When the object is to go, in seconds since the epoch.
+fn seconds(object: &Value) -> Option<i64> {
+    Timestamp::parse(meta::text(object, "deletionTimestamp")).ok().map(|t| t.seconds)
+}
+
+fn stamp(seconds: i64) -> String {
+    Timestamp::from_seconds(seconds).time()
+}
+
+fn bump_generation(object: &mut Value) {
+    if let Some(generation) = object.int_at(&["metadata", "generation"]).filter(|g| *g > 0) {
+        meta::set(object, "generation", generation + 1);
+    }
+}
+
+/// Puts the garbage collector's finalizers on or takes them off, as the options, the object or the kind say.
+fn set_propagation_finalizers(kind: &Kind, object: &mut Value, options: &DeleteOptions) {
+    let default = strategy::default_propagation(&kind.stored.group_kind());
+    let has = |f: &str| meta::finalizers(object).any(|o| o == f);
+    let policy = options.propagation_policy.as_deref();
+    let (orphan, foreground) = match (default, options.orphan_dependents, policy) {
+        (Propagation::Unsupported, ..) => (false, false),
+        (_, Some(orphan), _) => (orphan, false),
+        (_, None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
+        (default, None, None) => {
+            let first = meta::finalizers(object).find(|f| matches!(*f, ORPHAN_FINALIZER | FOREGROUND_FINALIZER));
+            match first {
+                Some(ORPHAN_FINALIZER) => (true, false),
+                Some(_) => (false, true),
+                None => (default == Propagation::Orphan, false),
+            }
+        }
+    };
+    if has(ORPHAN_FINALIZER) != orphan || has(FOREGROUND_FINALIZER) != foreground {
+        replace_finalizers(object, orphan, foreground);
+    }
+}
+
+fn replace_finalizers(object: &mut Value, orphan: bool, foreground: bool) {
+    let mut finalizers: Vec<Value> = meta::finalizers(object)
+        .filter(|f| !matches!(*f, ORPHAN_FINALIZER | FOREGROUND_FINALIZER))
+        .map(Value::from)
+        .collect();
+    if orphan {
+        finalizers.push(ORPHAN_FINALIZER.into());
+    }
+    if foreground {
+        finalizers.push(FOREGROUND_FINALIZER.into());
+    }
+    if finalizers.is_empty() {
+        object.remove_at(&["metadata", "finalizers"]);
+    } else {
+        meta::set(object, "finalizers", Value::List(finalizers));
+    }
+}

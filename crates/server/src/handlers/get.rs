@@ -1,0 +1,21 @@
+//! GET of one object.
+
+use api::Status;
+
+use crate::call::{Answer, Call};
+use crate::catalog::{Facet, Kind};
+use crate::state::State;
+
+/// Answers with the object as it is now.
+pub fn handle(state: &State, call: &Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
+    if let Some(wanted) = crate::options::revision(call.query.get("resourceVersion").unwrap_or_default())?
+        && wanted > state.store.revision()
+    {
+        return Err(super::list::too_large(wanted, state.store.revision()));
+    }
+    let entry = state
+        .store
+        .get(&kind.key(&call.info.namespace, &call.info.name))
+        .ok_or_else(|| Status::not_found(&kind.resource, &call.info.name))?;
+    kind.answer(facet, 200, entry)
+}

@@ -1,0 +1,283 @@
+//! LIST: one consistent snapshot, in pages if asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::selector::{FactsRef, FieldSelector, Selection, Selector};
+use api::{Cause, Details, Status};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use storage::{Entry, List, ListAt, ReadError};
+use value::{Value, json, write};
+
+use crate::body::Body;
+use crate::call::{Answer, Call};
+use crate::catalog::Kind;
+use crate::encode;
+use crate::negotiate::{self, Form, Media};
+use crate::options::{self, ListOptions};
+use crate::state::State;
+use crate::table;
+
+/// How long a list waits for a revision that does not exist yet.
+const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
+
+/// The selectors of a request, with fields that the kind does not have refused.
+pub fn selection(call: &Call, kind: &Kind) -> Result<Selection, Status> {
+    let labels = Selector::parse(&call.info.label_selector).map_err(Status::bad_request)?;
+    let fields = FieldSelector::parse(&call.info.field_selector).map_err(Status::bad_request)?;
+    fields.requirements().iter().try_for_each(|requirement| kind.check_field(&requirement.field))?;
+    Ok(Selection { labels, fields })
+}
+
+/// Whether an entry is selected.
+pub fn selects(selection: &Selection, entry: &Entry) -> bool {
+    selection.is_everything() || selection.matches(FactsRef::new(&entry.facts))
+}
+
+/// The entries a request asked for.
+#[derive(Debug)]
+pub struct Page {
+    /// In key order.
+    pub entries: Vec<Arc<Entry>>,
+    /// The revision at which this is what there is.
+    pub revision: u64,
+    /// Where the next page begins; empty on the last one.
+    pub next: String,
+    /// How many come after this page, where that is known.
+    pub remaining: Option<u64>,
+}
+
+/// GET of a collection.
+pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+    let page = select(state, call, kind, true).await?;
+    answer(state, call, kind, &page)
+}
+
+/// Reads the entries that the request's options and selectors ask for.
+pub async fn select(state: &State, call: &Call, kind: &Kind, paged: bool) -> Result<Page, Status> {
+    let mut options = ListOptions::parse(&call.query, false)?;
+    if !paged {
+        options.limit = 0;
+    }
+    let selection = selection(call, kind)?;
+    let scope = kind.scope(&call.info.namespace);
+    let from = start(state, kind, &options, &scope).await?;
+    let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
+    let everything = selection.is_everything();
+    // With selectors the limit counts matches, so the store is asked for all and the counting is done here.
+    let asked = List {
+        scope: &scope,
+        at: from.at,
+        after: from.after.as_deref(),
+        limit: if everything { limit } else { 0 },
+    };
+    let page = state.store.list(asked).await.map_err(|e| read_status(&e, &from, &scope, state))?;
+    let mut more = page.more.as_deref().map(str::to_owned);
+    let mut remaining = page.more.as_ref().map(|_| page.remaining);
+    let entries: Vec<Arc<Entry>> = if everything {
+        page.entries.iter().cloned().collect()
+    } else {
+        let mut matched = Vec::new();
+        remaining = None;
+        for entry in page.entries.iter() {
+            if limit > 0 && matched.len() == limit {
+                more = matched.last().map(|last: &Arc<Entry>| last.key.to_string());
+                break;
+            }
+            if selects(&selection, entry) {
+                matched.push(Arc::clone(entry));
+            }
+        }
+        matched
+    };
+    let revision = if from.latest_after_expiry { state.store.revision() } else { page.revision };
+    let next = more.map(|key| continue_token(&key, &scope, revision)).unwrap_or_default();
+    Ok(Page { entries, revision, next, remaining })
+}
+
+/// Where a list begins.
+struct Start {
+    at: ListAt,
+    after: Option<String>,
+    /// Whether the request goes on where a page ended.
+    continued: bool,
+    /// A token that asks for the rest as of now, after its snapshot was lost.
+    latest_after_expiry: bool,
+}
+
+async fn start(state: &State, kind: &Kind, options: &ListOptions, scope: &str) -> Result<Start, Status> {
+    let latest = Start { at: ListAt::Latest, after: None, continued: false, latest_after_expiry: false };
+    if !options.continue_token.is_empty() {
+        let (after, revision) = read_token(&options.continue_token, scope)
+            .map_err(|why| Status::bad_request(format!("invalid continue token: {why}")))?;
+        if !matches!(options.resource_version.as_str(), "" | "0") {
+            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let at = u64::try_from(revision).map_or(ListAt::Latest, ListAt::Exact);
+        return Ok(Start { at, after: Some(after), continued: true, latest_after_expiry: revision < 0 });
+    }
+    let Some(wanted) = options::revision(&options.resource_version)? else { return Ok(latest) };
+    let _ = kind;
+    let exact = match options.resource_version_match.as_str() {
+        "Exact" => true,
+        "NotOlderThan" => false,
+        _ => options.limit > 0,
+    };
+    if wanted > state.store.revision() {
+        let reached = tokio::time::timeout(WAIT_FOR_REVISION, state.store.reached(wanted)).await;
+        if reached.is_err() {
+            return Err(too_large(wanted, state.store.revision()));
+        }
+    }
+    Ok(if exact { Start { at: ListAt::Exact(wanted), ..latest } } else { latest })
+}
+
+/// 504 for a revision that does not exist yet.
+pub fn too_large(wanted: u64, current: u64) -> Status {
+    Status::timeout(format!("Too large resource version: {wanted}, current: {current}"), 1).with_details(Details {
+        causes: vec![Cause {
+            reason: "ResourceVersionTooLarge".into(),
+            message: "Too large resource version".to_owned(),
+            ..Cause::default()
+        }],
+        retry_after_seconds: 1,
+        ..Details::default()
+    })
+}
+
+fn read_status(error: &ReadError, from: &Start, scope: &str, state: &State) -> Status {
+    match error {
+        ReadError::Compacted { .. } if from.continued => {
+            // The token of the answer goes on as of now, for clients that would rather have an inconsistent rest than none.
+            let key = from.after.clone().unwrap_or_default();
+            let token = continue_token_at(&key, scope, -1);
+            let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+            Status::expired(message).with_continue(token)
+        }
+        ReadError::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
+        ReadError::Future { current } => too_large(state.store.revision().max(*current), *current),
+        ReadError::Unavailable(_) => {
+            tracing::error!(%error, "a list could not be read");
+            Status::internal("the store cannot read")
+        }
+    }
+}
+
+/// Kubernetes' token: versioned JSON in base64.
+fn continue_token(key: &str, scope: &str, revision: u64) -> String {
+    continue_token_at(key, scope, i64::try_from(revision).unwrap_or(i64::MAX))
+}
+
+fn continue_token_at(key: &str, scope: &str, revision: i64) -> String {
+    let start = format!("{}\0", key.strip_prefix(scope).unwrap_or(key));
+    let mut token = Value::map([("v", Value::from("meta.k8s.io/v1")), ("start", Value::from(start))]);
+    token.set_at(&["rv"], revision);
+    URL_SAFE_NO_PAD.encode(write::to_vec(&token))
+}
+
+/// The key to go on after, and the revision to stay at.
+fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
+    let invalid = |why: String| format!("continue key is not valid: {why}");
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid("illegal base64 data".to_owned()))?;
+    let token = json::parse(&bytes).map_err(|e| invalid(e.to_string()))?;
+    let version = token.str_at(&["v"]).unwrap_or_default();
+    if version != "meta.k8s.io/v1" {
+        return Err(format!("continue key is not valid: server does not recognize this encoded version {version}"));
+    }
+    let revision = token.int_at(&["rv"]).unwrap_or(0);
+    if revision == 0 {
+        return Err("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)".to_owned());
+    }
+    let start = token.str_at(&["start"]).unwrap_or_default();
+    let after = start.trim_end_matches('\0').trim_start_matches('/');
+    if after.is_empty() {
+        return Err("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)".to_owned());
+    }
+    // The key stays inside of what the request may see, whatever the token says.
+    if after.split('/').any(|part| matches!(part, "" | "." | "..")) || after.chars().any(char::is_control) {
+        return Err(invalid(start.to_owned()));
+    }
+    Ok((format!("{scope}{after}"), revision))
+}
+
+/// The answer in the form the client wants.
+pub fn answer(state: &State, call: &Call, kind: &Kind, page: &Page) -> Result<Answer, Status> {
+    let accepted = negotiate::accept(&call.headers, &call.query, true)?;
+    let plain = accepted.form == Form::Object && !kind.needs_conversion();
+    if plain && accepted.media == Media::Json && !accepted.pretty {
+        return Ok(Answer::Raw(200, "application/json", Body::from(spliced(kind, page))));
+    }
+    let metadata = list_metadata(page);
+    let value = match accepted.form {
+        Form::Object if plain => {
+            let bytes = spliced(kind, page);
+            if accepted.media == Media::Json {
+                return Ok(Answer::Raw(200, "application/json", Body::from(encode::indent(&bytes))));
+            }
+            json::parse(&bytes).map_err(Status::internal)?
+        }
+        Form::Object => {
+            let mut items = Vec::with_capacity(page.entries.len());
+            for entry in &page.entries {
+                let mut item = kind.from_stored(encode::tree(entry)?);
+                item.remove_at(&["kind"]);
+                item.remove_at(&["apiVersion"]);
+                items.push(item);
+            }
+            list_object(&kind.list_kind(), &kind.gvk.api_version(), metadata, items)
+        }
+        Form::Metadata(version) => {
+            let mut items = Vec::with_capacity(page.entries.len());
+            for entry in &page.entries {
+                items.push(table::partial(&encode::tree(entry)?, version));
+            }
+            list_object("PartialObjectMetadataList", &format!("meta.k8s.io/{version}"), metadata, items)
+        }
+        Form::Table(version) => {
+            let options = table::TableOptions::parse(&call.query)?;
+            let mut rows = Vec::with_capacity(page.entries.len());
+            for entry in &page.entries {
+                rows.push(kind.from_stored(encode::tree(entry)?));
+            }
+            table::table(kind, version, &rows, metadata, options, state.now())
+        }
+    };
+    Ok(Answer::Object(200, value))
+}
+
+fn list_object(kind: &str, api_version: &str, metadata: Value, items: Vec<Value>) -> Value {
+    Value::map([
+        ("kind", Value::from(kind)),
+        ("apiVersion", Value::from(api_version)),
+        ("metadata", metadata),
+        ("items", Value::List(items)),
+    ])
+}
+
+fn list_metadata(page: &Page) -> Value {
+    let mut metadata = Value::map([("resourceVersion", page.revision.to_string())]);
+    if !page.next.is_empty() {
+        metadata.set_at(&["continue"], page.next.as_str());
+        if let Some(remaining) = page.remaining {
+            metadata.set_at(&["remainingItemCount"], i64::try_from(remaining).unwrap_or(i64::MAX));
+        }
+    }
+    metadata
+}
+
+/// The list as JSON, made of the stored bytes.
+fn spliced(kind: &Kind, page: &Page) -> Vec<u8> {
+    let size: usize = page.entries.iter().map(|entry| entry.body.len() + 1).sum();
+    let mut out = Vec::with_capacity(size + 256);
+    out.extend_from_slice(&encode::head(&kind.gvk.api_version(), &kind.list_kind()));
+    out.extend_from_slice(b"\"metadata\":");
+    write::write(&mut out, &list_metadata(page));
+    out.extend_from_slice(b",\"items\":[");
+    for (i, entry) in page.entries.iter().enumerate() {
+        out.extend_from_slice(if i == 0 { b"{" } else { b",{" });
+        out.extend_from_slice(encode::tail(entry, kind.stored_head_len()));
+    }
+    out.extend_from_slice(b"]}\n");
+    out
+}

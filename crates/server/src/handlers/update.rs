@@ -1,0 +1,177 @@
+//! PUT and PATCH: a changed object, inside the compare-and-swap loop.
+
+use std::sync::Arc;
+
+use api::{Status, meta};
+use bytes::Bytes;
+use resources::patch;
+use storage::Entry;
+use value::Value;
+
+use super::create::{self, place};
+use crate::call::{Answer, Call};
+use crate::catalog::{Facet, Kind};
+use crate::decode::{self, Draft};
+use crate::encode;
+use crate::negotiate;
+use crate::options::{FieldValidation, WriteOptions};
+use crate::state::State;
+use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject};
+
+/// How often a write that lost against another one is made anew, when the client did not name a revision.
+const ATTEMPTS: usize = 16;
+
+/// The patch types that are served.
+const PATCH_TYPES: &[&str] = &[JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH];
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+
+/// Where the new object comes from.
+enum Source {
+    /// A PUT: the object, in the stored shape.
+    Object(Value),
+    /// A PATCH: applied to whatever is there.
+    Patch(&'static str, Bytes),
+}
+
+/// PUT.
+pub async fn put(state: &State, call: &mut Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
+    let options = WriteOptions::parse("UpdateOptions", &call.query)?;
+    let mut draft = decode::object(call, kind, options.field_validation).await?;
+    place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
+    check_name(call, draft.object())?;
+    change(state, call, kind, facet, &options, Source::Object(draft.into_object())).await
+}
+
+/// PATCH.
+pub async fn patch(state: &State, call: &mut Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
+    let sent = negotiate::content_type(&call.headers);
+    let Some(patch_type) = PATCH_TYPES.iter().find(|t| **t == sent) else {
+        return Err(Status::unsupported_media_type(PATCH_TYPES));
+    };
+    let body = call.read_body().await?;
+    let options = WriteOptions::parse("PatchOptions", &call.query)?;
+    change(state, call, kind, facet, &options, Source::Patch(patch_type, body)).await
+}
+
+async fn change(
+    state: &State,
+    call: &mut Call,
+    kind: &Kind,
+    facet: Facet,
+    options: &WriteOptions,
+    source: Source,
+) -> Result<Answer, Status> {
+    let name = call.info.name.clone();
+    let key = kind.key(&call.info.namespace, &name);
+    let options_value = options.to_value("UpdateOptions");
+    let subject = Subject { state, kind, facet, options: &options_value, dry_run: options.dry_run };
+    for _ in 0..ATTEMPTS {
+        let Some(old) = state.store.get(&key) else {
+            return match source {
+                Source::Object(object) if kind.creates_on_update(facet) => {
+                    state.authorize_create(call, kind).await?;
+                    let draft = Draft::again(object);
+                    create::create(state, call, kind, draft, options).await
+                }
+                _ => Err(Status::not_found(&kind.resource, &name)),
+            };
+        };
+        let old_object = encode::tree(&old)?;
+        check_uid(kind, &old, &old_object, &source)?;
+        let new = match &source {
+            Source::Object(object) => Draft::again(object.clone()),
+            Source::Patch(patch_type, body) => patched(call, kind, facet, options, &old_object, patch_type, body)?,
+        };
+        let named_revision = {
+            let sent = meta::resource_version(new.object());
+            !sent.is_empty() && sent != old.revision.to_string()
+        };
+        let conditional = matches!(source, Source::Object(_)) && !meta::resource_version(new.object()).is_empty();
+        let new = kind.through(facet, new, &old_object)?;
+        let mutated = subject.mutate(call, new, Some(&old_object))?;
+        let admitted = subject.admit_update(call, mutated, &old, &old_object)?;
+        let last = is_last_finalizer(kind, admitted.object(), &old_object);
+        let stored = if last {
+            subject.delete(&old, &name).await.map(|entry| match options.dry_run {
+                true => Stored::Dry(admitted.into_object()),
+                false => Stored::Entry(entry),
+            })
+        } else {
+            subject.store(call, admitted, Some(&old)).await
+        };
+        match stored {
+            Ok(Stored::Entry(entry)) => return kind.answer(facet, 200, entry),
+            Ok(Stored::Dry(object)) => return Ok(Answer::Object(200, kind.answer_object(facet, object)?)),
+            Err(StoreError::Refused(status)) => return Err(status),
+            Err(StoreError::Conflict) if conditional || named_revision => break,
+            Err(StoreError::Conflict) => {}
+        }
+    }
+    Err(Status::conflict(&kind.resource, &name, OPTIMISTIC_LOCK))
+}
+
+/// Applies a patch to what is stored, as the version of the request sees it.
+fn patched(
+    call: &mut Call,
+    kind: &Kind,
+    facet: Facet,
+    options: &WriteOptions,
+    old: &Value,
+    patch_type: &str,
+    body: &Bytes,
+) -> Result<Draft, Status> {
+    let current = kind.view(facet, old)?;
+    let schema = kind.facet_schema(facet);
+    let patch = match patch_type {
+        JSON_PATCH => patch::Kind::Json,
+        MERGE_PATCH => patch::Kind::Merge,
+        _ => patch::Kind::StrategicMerge(schema),
+    };
+    let strict = options.field_validation != FieldValidation::Ignore;
+    let applied = patch::apply(patch, &current, body, strict)?;
+    let mut draft = decode::patched(call, kind, facet, applied, options.field_validation)?;
+    place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
+    check_name(call, draft.object())?;
+    Ok(draft)
+}
+
+fn check_name(call: &Call, object: &Value) -> Result<(), Status> {
+    let (own, name) = (meta::name(object), &call.info.name);
+    if own.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if own != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({own}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+/// A PUT that names a uid is about that very object.
+fn check_uid(kind: &Kind, entry: &Arc<Entry>, old: &Value, source: &Source) -> Result<(), Status> {
+    let Source::Object(object) = source else { return Ok(()) };
+    let (sent, there) = (meta::uid(object), meta::uid(old));
+    if sent.is_empty() || sent == there {
+        return Ok(());
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {there}",
+        kind.etcd_key(&entry.key)
+    );
+    Err(Status::conflict(&kind.resource, meta::name(old), why))
+}
+
+/// Whether the update takes the last finalizer off an object that is going away, so that it goes now. A namespace has a
+/// second list of them.
+fn is_last_finalizer(kind: &Kind, new: &Value, old: &Value) -> bool {
+    let is_namespace = kind.stored.group.is_empty() && kind.stored.kind == "Namespace";
+    meta::is_deleting(old)
+        && meta::finalizers(new).next().is_none()
+        && old.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) == 0
+        && !(is_namespace && !new.list_at(&["spec", "finalizers"]).is_empty())
+}

@@ -1,0 +1,340 @@
+//! WATCH: commits in order, as one line of JSON each.
+//!
+//! All watchers of a resource see one order. An event is encoded once for all of them (the encoding stays with the event);
+//! only selectors, tables and other versions make it anew. A watcher that does not keep up is ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Status;
+use api::selector::Selection;
+use bytes::{Bytes, BytesMut};
+use storage::{Entry, Event, Kind as EventKind, Watch, WatchError, WatchFrom};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use value::{Value, write};
+
+use super::list::{selection, selects, too_large};
+use crate::body::Body;
+use crate::call::{Answer, Call};
+use crate::catalog::Kind;
+use crate::encode;
+use crate::negotiate::{self, Form, Media};
+use crate::options::ListOptions;
+use crate::state::State;
+use crate::table::{self, TableOptions};
+
+/// Chunks on their way to one client.
+const CHUNKS: usize = 16;
+/// About how many bytes are sent at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// How long a client may leave a full buffer unread.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a quiet watch says how far it has come.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long a watch lasts when the client does not say: from half an hour to an hour.
+const MIN_SECONDS: u64 = 1800;
+/// How long a watch waits for a revision that does not exist yet.
+const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
+
+/// What a watch sends, decided once.
+struct Sender {
+    kind: Arc<Kind>,
+    selection: Selection,
+    form: Form,
+    table: TableOptions,
+    headed: bool,
+    now: i64,
+    counter: prometheus::IntCounter,
+    out: BytesMut,
+    channel: mpsc::Sender<Bytes>,
+}
+
+/// GET with `watch`.
+pub async fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<Answer, Status> {
+    let options = ListOptions::parse(&call.query, true)?;
+    let mut accepted = negotiate::accept(&call.headers, &call.query, true)?;
+    if accepted.media != Media::Json {
+        accepted.media = Media::Json;
+    }
+    let selection = selection(call, &kind)?;
+    let table = TableOptions::parse(&call.query)?;
+    let scope = kind.scope(&call.info.namespace);
+    let begin = begin(state, &options, &scope, &kind).await?;
+    let (channel, receiver) = mpsc::channel(CHUNKS);
+    let sender = Sender {
+        kind,
+        selection,
+        form: accepted.form,
+        table,
+        headed: false,
+        now: call.now,
+        counter: state.metrics.watch_events(&call.info),
+        out: BytesMut::new(),
+        channel,
+    };
+    let seconds = options.timeout_seconds.unwrap_or_else(|| MIN_SECONDS + u64::from(call.now.unsigned_abs() as u16) % MIN_SECONDS);
+    let deadline = Instant::now() + Duration::from_secs(seconds.min(24 * 3600));
+    let running = state.metrics.long_running(&call.info);
+    let mut stop = state.stopping();
+    tokio::spawn(async move {
+        let work = run(sender, begin, options, deadline);
+        tokio::select! {
+            () = work => {}
+            _ = stop.wait_for(|s| *s) => {}
+        }
+        drop(running);
+    });
+    Ok(Answer::Raw(200, "application/json", Body::stream(receiver)))
+}
+
+/// How a watch begins.
+enum Begin {
+    /// With these entries as ADDED events, then what happens after them.
+    Entries(Vec<Arc<Entry>>, Watch),
+    /// With what happens.
+    Events(Watch),
+    /// With an error, as an event.
+    Error(Status),
+}
+
+async fn begin(state: &State, options: &ListOptions, scope: &str, kind: &Kind) -> Result<Begin, Status> {
+    let revision = match options.resource_version.as_str() {
+        "" | "0" => 0,
+        text => text.parse::<u64>().map_err(|_| {
+            let path = value::Path::root().field("resourceVersion");
+            let detail = format!("strconv.ParseUint: parsing {}: invalid syntax", api::field::quote(text));
+            let kind = api::GroupKind::new(kind.resource.group.clone(), kind.resource.resource.clone());
+            Status::invalid(&kind, "", &[api::FieldError::invalid(&path, text, detail)])
+        })?,
+    };
+    let initial = match options.send_initial_events {
+        Some(send) => send,
+        None => revision == 0,
+    };
+    if revision > state.store.revision() {
+        let reached = tokio::time::timeout(WAIT_FOR_REVISION, state.store.reached(revision)).await;
+        if reached.is_err() {
+            return Ok(Begin::Error(too_large(revision, state.store.revision())));
+        }
+    }
+    if initial {
+        let (page, watch) = state.store.list_and_watch(scope);
+        return Ok(Begin::Entries(page.entries.iter().cloned().collect(), watch));
+    }
+    let from = if revision == 0 { WatchFrom::Now } else { WatchFrom::Revision(revision) };
+    Ok(match state.store.watch(scope, from) {
+        Ok(watch) => Begin::Events(watch),
+        Err(WatchError::Compacted { oldest }) => {
+            Begin::Error(Status::expired(format!("too old resource version: {revision} ({oldest})")))
+        }
+        Err(e) => Begin::Error(Status::internal(e)),
+    })
+}
+
+async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: Instant) {
+    let mut watch = match begin {
+        Begin::Events(watch) => watch,
+        Begin::Error(status) => {
+            sender.error(&status);
+            let _ = sender.flush().await;
+            return;
+        }
+        Begin::Entries(entries, watch) => {
+            let revision = watch.progress();
+            for entry in entries {
+                if selects(&sender.selection, &entry) {
+                    sender.entry("ADDED", &entry);
+                }
+                if sender.is_full() && !sender.flush().await {
+                    return;
+                }
+            }
+            if options.send_initial_events == Some(true) && options.bookmarks {
+                sender.bookmark(revision, true);
+            }
+            if !sender.flush().await {
+                return;
+            }
+            watch
+        }
+    };
+    let mut bookmark_at = Instant::now() + BOOKMARK_EVERY;
+    let mut said = 0;
+    loop {
+        let next = tokio::select! {
+            next = watch.next() => Some(next),
+            () = tokio::time::sleep_until(deadline) => None,
+            () = tokio::time::sleep_until(bookmark_at), if options.bookmarks => {
+                bookmark_at = Instant::now() + BOOKMARK_EVERY;
+                let progress = watch.progress();
+                if progress > said {
+                    said = progress;
+                    sender.bookmark(progress, false);
+                    if !sender.flush().await {
+                        return;
+                    }
+                }
+                continue;
+            }
+        };
+        let Some(next) = next else {
+            if options.bookmarks {
+                sender.bookmark(watch.progress(), false);
+                let _ = sender.flush().await;
+            }
+            return;
+        };
+        let mut event = match next {
+            Ok(event) => Some(event),
+            Err(error) => return sender.end(&error).await,
+        };
+        // What has piled up goes out together.
+        while let Some(current) = event.take() {
+            said = current.revision;
+            sender.event(&current);
+            if sender.is_full() {
+                break;
+            }
+            match watch.try_next() {
+                Ok(next) => event = next,
+                Err(error) => {
+                    let _ = sender.flush().await;
+                    return sender.end(&error).await;
+                }
+            }
+        }
+        if !sender.flush().await {
+            return;
+        }
+    }
+}
+
+impl Sender {
+    fn is_full(&self) -> bool {
+        self.out.len() >= CHUNK_BYTES
+    }
+
+    /// Sends what has been written; `false` when the client is gone or does not read.
+    async fn flush(&mut self) -> bool {
+        if self.out.is_empty() {
+            return true;
+        }
+        let chunk = self.out.split().freeze();
+        matches!(tokio::time::timeout(PATIENCE, self.channel.send(chunk)).await, Ok(Ok(())))
+    }
+
+    async fn end(mut self, error: &WatchError) {
+        // A client that was too slow lists anew; one whose server stops finds another.
+        if let WatchError::Lagged | WatchError::Compacted { .. } = error {
+            self.error(&Status::expired("The resourceVersion for the provided watch is too old."));
+            let _ = self.flush().await;
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        let was = event.previous.as_deref().is_some_and(|entry| selects(&self.selection, entry));
+        let is = event.kind != EventKind::Deleted && selects(&self.selection, &event.entry);
+        let (word, unfiltered) = match (was, is) {
+            (false, false) => return,
+            (false, true) => ("ADDED", event.kind == EventKind::Created),
+            (true, true) => ("MODIFIED", event.kind == EventKind::Modified),
+            (true, false) => ("DELETED", event.kind == EventKind::Deleted),
+        };
+        if !is && event.kind != EventKind::Deleted {
+            // It stopped matching: the client is told with the last state that did, at the revision of the change.
+            if let Some(previous) = &event.previous {
+                let last = previous.at_revision(event.revision);
+                self.entry(word, &last);
+            }
+            return;
+        }
+        if unfiltered && self.form == Form::Object && !self.kind.needs_conversion() {
+            let encoded = event.encoded.get_or_init(|| {
+                let mut out = Vec::with_capacity(event.entry.body.len() + 32);
+                frame(&mut out, word, trimmed(&event.entry));
+                out.into()
+            });
+            // The stored version's encoding serves every version of the same shape but for its head.
+            if self.kind.is_stored_version() {
+                self.counter.inc();
+                self.out.extend_from_slice(encoded);
+                return;
+            }
+        }
+        self.entry(word, &event.entry);
+    }
+
+    fn entry(&mut self, word: &str, entry: &Entry) {
+        self.counter.inc();
+        let mut out = Vec::with_capacity(entry.body.len() + 32);
+        if self.form == Form::Object && !self.kind.needs_conversion() {
+            if self.kind.is_stored_version() {
+                frame(&mut out, word, trimmed(entry));
+            } else {
+                let body = self.kind.bytes(entry);
+                frame(&mut out, word, body.get(..body.len().saturating_sub(1)).unwrap_or_default());
+            }
+            self.out.extend_from_slice(&out);
+            return;
+        }
+        let object = match encode::tree(entry) {
+            Ok(object) => self.kind.from_stored(object),
+            Err(status) => return self.error(&status),
+        };
+        let shown = match self.form {
+            Form::Object => object,
+            Form::Metadata(version) => table::partial(&object, version),
+            Form::Table(version) => {
+                let metadata = Value::map([("resourceVersion", entry.revision.to_string())]);
+                let options = TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
+                table::table(&self.kind, version, std::slice::from_ref(&object), metadata, options, self.now)
+            }
+        };
+        frame(&mut out, word, &write::to_vec(&shown));
+        self.out.extend_from_slice(&out);
+    }
+
+    /// Says how far the watch has come; the first one after the initial events says that they are complete.
+    fn bookmark(&mut self, revision: u64, initial_end: bool) {
+        let mut metadata = Value::map([("resourceVersion", revision.to_string())]);
+        if initial_end {
+            metadata.set_at(&["annotations", "k8s.io/initial-events-end"], "true");
+        }
+        let mut object = Value::map([
+            ("kind", Value::from(self.kind.gvk.kind.clone())),
+            ("apiVersion", Value::from(self.kind.gvk.api_version())),
+        ]);
+        object.set_at(&["metadata"], metadata.clone());
+        let object = match self.form {
+            Form::Object => self.kind.empty_with(object),
+            Form::Metadata(version) => table::partial(&object, version),
+            Form::Table(version) => {
+                let options = TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
+                table::bookmark(&self.kind, version, metadata, options)
+            }
+        };
+        let mut out = Vec::new();
+        frame(&mut out, "BOOKMARK", &write::to_vec(&object));
+        self.out.extend_from_slice(&out);
+    }
+
+    fn error(&mut self, status: &Status) {
+        let mut out = Vec::new();
+        frame(&mut out, "ERROR", &write::to_vec(&status.to_value()));
+        self.out.extend_from_slice(&out);
+    }
+}
+
+/// An entry's body without its line feed.
+fn trimmed(entry: &Entry) -> &[u8] {
+    entry.body.get(..entry.body.len().saturating_sub(1)).unwrap_or_default()
+}
+
+fn frame(out: &mut Vec<u8>, word: &str, object: &[u8]) {
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(word.as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
+    out.extend_from_slice(object);
+    out.extend_from_slice(b"}\n");
+}

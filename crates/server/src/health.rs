@@ -1,0 +1,154 @@
+//! The health pages: `/healthz`, `/livez`, `/readyz`, each check by name.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use storage::Store;
+
+use crate::request_info::Query;
+
+/// What the checks look at.
+#[derive(Debug)]
+pub struct Health {
+    store: Store,
+    /// Bootstrap has written what every cluster has.
+    bootstrapped: AtomicBool,
+    /// The server is on its way down.
+    stopping: AtomicBool,
+}
+
+/// A page: `(code, text)`.
+pub type Page = (u16, String);
+
+/// `(name, whether it is part of livez, readyz only)`.
+const CHECKS: &[(&str, bool)] = &[
+    ("ping", true),
+    ("log", true),
+    ("etcd", true),
+    ("etcd-readiness", false),
+    ("informer-sync", false),
+    ("poststarthook/rbac/bootstrap-roles", true),
+    ("poststarthook/bootstrap-controller", true),
+    ("shutdown", false),
+];
+
+impl Health {
+    /// Of a server over this store.
+    pub fn new(store: Store) -> Self {
+        Health { store, bootstrapped: AtomicBool::new(false), stopping: AtomicBool::new(false) }
+    }
+
+    /// Bootstrap is complete.
+    pub fn set_bootstrapped(&self) {
+        self.bootstrapped.store(true, Ordering::Release);
+    }
+
+    /// The server no longer wants new clients.
+    pub fn set_stopping(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    fn check(&self, name: &str) -> Result<(), String> {
+        match name {
+            "etcd" | "etcd-readiness" => self.store.health(),
+            "informer-sync" | "poststarthook/rbac/bootstrap-roles" | "poststarthook/bootstrap-controller" => {
+                if self.bootstrapped.load(Ordering::Acquire) { Ok(()) } else { Err("not finished".to_owned()) }
+            }
+            "shutdown" if self.stopping.load(Ordering::Acquire) => Err("process is shutting down".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The page at `/healthz`, `/livez`, `/readyz` or one check below; `None` if there is no such check.
+    pub fn page(&self, path: &str, query: &Query) -> Option<Page> {
+        let path = path.trim_matches('/');
+        let (page, one) = path.split_once('/').unwrap_or((path, ""));
+        let on_page = |(name, live): &&(&str, bool)| {
+            let _ = name;
+            page == "readyz" || *live
+        };
+        if !one.is_empty() {
+            let (name, _) = CHECKS.iter().filter(on_page).find(|(name, _)| *name == one)?;
+            return Some(match self.check(name) {
+                Ok(()) => (200, "ok".to_owned()),
+                Err(_) => (500, format!("internal server error: {name} failed: reason withheld\n")),
+            });
+        }
+        let excluded: Vec<&str> = query.all("exclude").collect();
+        let mut text = String::new();
+        let mut failed = Vec::new();
+        for (name, _) in CHECKS.iter().filter(on_page) {
+            if excluded.contains(name) {
+                let _ = writeln!(text, "[+]{name} excluded: ok");
+                continue;
+            }
+            match self.check(name) {
+                Ok(()) => {
+                    let _ = writeln!(text, "[+]{name} ok");
+                }
+                Err(_) => {
+                    let _ = writeln!(text, "[-]{name} failed: reason withheld");
+                    failed.push(*name);
+                }
+            }
+        }
+        let unknown: Vec<String> = excluded
+            .iter()
+            .filter(|e| !CHECKS.iter().any(|(name, _)| name == *e))
+            .map(|e| api::field::quote(e))
+            .collect();
+        if !unknown.is_empty() {
+            let _ = writeln!(
+                text,
+                "warn: some health checks cannot be excluded: no matches for {}",
+                unknown.join(", ")
+            );
+        }
+        if !failed.is_empty() {
+            let _ = writeln!(text, "{page} check failed");
+            return Some((500, text));
+        }
+        if query.get("verbose").is_none() {
+            return Some((200, "ok".to_owned()));
+        }
+        let _ = writeln!(text, "{page} check passed");
+        Some((200, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::{Memory, Options, Store};
+
+    use super::Health;
+    use crate::request_info::Query;
+
+    async fn health() -> Health {
+        Health::new(Store::open(Memory::new(), Options::default()).await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn readiness_waits_for_bootstrap_and_ends_with_shutdown() {
+        let health = health().await;
+        let ready = |q: &str| health.page("/readyz", &Query::parse(q)).unwrap();
+        assert_eq!(ready("").0, 500);
+        assert!(ready("").1.contains("[-]poststarthook/rbac/bootstrap-roles failed: reason withheld"));
+        health.set_bootstrapped();
+        assert_eq!(ready(""), (200, "ok".to_owned()));
+        assert!(ready("verbose").1.ends_with("readyz check passed\n"));
+        health.set_stopping();
+        assert_eq!(ready("").0, 500);
+        assert_eq!(ready("exclude=shutdown").0, 200);
+        assert_eq!(health.page("/livez", &Query::default()).unwrap().0, 200);
+    }
+
+    #[tokio::test]
+    async fn single_checks_have_pages_and_unknown_ones_do_not() {
+        let health = health().await;
+        assert_eq!(health.page("/healthz/ping", &Query::default()), Some((200, "ok".to_owned())));
+        assert_eq!(health.page("/livez/shutdown", &Query::default()), None);
+        assert_eq!(health.page("/healthz/nope", &Query::default()), None);
+        assert!(health.page("/livez", &Query::parse("verbose&exclude=nope")).unwrap().1.contains(r#"no matches for "nope""#)
+            || health.page("/livez", &Query::parse("verbose&exclude=nope")).unwrap().0 == 500);
+    }
+}

@@ -1,0 +1,346 @@
+//! The metrics page, with Kubernetes' names, labels and buckets.
+
+use std::time::Duration;
+
+use prometheus::{
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+use crate::request_info::RequestInfo;
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    durations: HistogramVec,
+    response_sizes: HistogramVec,
+    in_flight: IntGaugeVec,
+    long_running: IntGaugeVec,
+    dropped: IntCounterVec,
+    watch_events: IntCounterVec,
+    storage_objects: IntGaugeVec,
+    authentication_attempts: IntCounterVec,
+    process: ProcessMetrics,
+}
+
+struct ProcessMetrics {
+    cpu: prometheus::Counter,
+    resident: prometheus::Gauge,
+    virtual_bytes: prometheus::Gauge,
+    open_fds: prometheus::Gauge,
+    max_fds: prometheus::Gauge,
+    start_time: prometheus::Gauge,
+}
+
+const DURATION_BUCKETS: &[f64] = &[
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+];
+const SIZE_BUCKETS: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+
+/// What a finished request was, for the counters.
+#[derive(Debug)]
+pub struct Finished<'a> {
+    /// The request.
+    pub info: &'a RequestInfo,
+    /// Whether its resource is one that is served; the names of others are not repeated in labels.
+    pub known: bool,
+    /// The HTTP status code.
+    pub code: u16,
+    /// Whether nothing was to be stored.
+    pub dry_run: bool,
+    /// How long it took.
+    pub took: Duration,
+    /// The size of the answer, where it is known.
+    pub size: Option<u64>,
+}
+
+impl Metrics {
+    /// An empty page. `started` is the start of the process, in seconds since the epoch.
+    pub fn new(started: f64) -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let gauge = |name: &str, help: &str, labels: &[&str]| -> Result<IntGaugeVec, prometheus::Error> {
+            let metric = IntGaugeVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let histogram =
+            |name: &str, help: &str, labels: &[&str], buckets: &[f64]| -> Result<HistogramVec, prometheus::Error> {
+                let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+                let metric = HistogramVec::new(options, labels)?;
+                registry.register(Box::new(metric.clone()))?;
+                Ok(metric)
+            };
+        let plain_gauge = |name: &str, help: &str| -> Result<prometheus::Gauge, prometheus::Error> {
+            let metric = prometheus::Gauge::new(name, help)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let cpu = prometheus::Counter::new(
+            "process_cpu_seconds_total",
+            "[STABLE] Total user and system CPU time spent in seconds.",
+        )?;
+        registry.register(Box::new(cpu.clone()))?;
+        let process = ProcessMetrics {
+            cpu,
+            resident: plain_gauge("process_resident_memory_bytes", "[STABLE] Resident memory size in bytes.")?,
+            virtual_bytes: plain_gauge("process_virtual_memory_bytes", "[STABLE] Virtual memory size in bytes.")?,
+            open_fds: plain_gauge("process_open_fds", "[STABLE] Number of open file descriptors.")?,
+            max_fds: plain_gauge("process_max_fds", "[STABLE] Maximum number of open file descriptors.")?,
+            start_time: plain_gauge(
+                "process_start_time_seconds",
+                "[STABLE] Start time of the process since unix epoch in seconds.",
+            )?,
+        };
+        process.start_time.set(started);
+        let build = GaugeVec::new(
+            Opts::new("kubernetes_build_info", "A metric with a constant '1' value labeled by what was built."),
+            &["build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform"],
+        )?;
+        registry.register(Box::new(build.clone()))?;
+        build
+            .with_label_values(&["", "rustc", "", "clean", crate::version::GIT_VERSION, "", "1", "37", crate::version::PLATFORM])
+            .set(1.0);
+        let labels = &["component", "group", "resource", "scope", "subresource", "verb", "version"];
+        Ok(Metrics {
+            requests: counter(
+                "apiserver_request_total",
+                "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
+                &["code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"],
+            )?,
+            durations: histogram(
+                "apiserver_request_duration_seconds",
+                "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
+                &["component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"],
+                DURATION_BUCKETS,
+            )?,
+            response_sizes: histogram(
+                "apiserver_response_sizes",
+                "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope and component.",
+                labels,
+                SIZE_BUCKETS,
+            )?,
+            in_flight: gauge(
+                "apiserver_current_inflight_requests",
+                "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
+                &["request_kind"],
+            )?,
+            long_running: gauge(
+                "apiserver_longrunning_requests",
+                "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.",
+                labels,
+            )?,
+            dropped: counter(
+                "apiserver_dropped_requests_total",
+                "Number of requests dropped with 'Try again later' response, by request kind.",
+                &["request_kind"],
+            )?,
+            watch_events: counter(
+                "apiserver_watch_events_total",
+                "Number of events sent in watch clients.",
+                &["group", "resource", "version"],
+            )?,
+            storage_objects: gauge(
+                "apiserver_storage_objects",
+                "[STABLE] Number of stored objects at the time of last check split by kind.",
+                &["resource"],
+            )?,
+            authentication_attempts: counter(
+                "authentication_attempts",
+                "Counter of authenticated attempts.",
+                &["result"],
+            )?,
+            process,
+            registry,
+        })
+    }
+
+    /// Where further families are registered.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Counts a request.
+    pub fn finished(&self, request: &Finished<'_>) {
+        let info = request.info;
+        let labels = Labels::of(info, request.known);
+        let code = request.code.to_string();
+        let dry_run = if request.dry_run { "All" } else { "" };
+        self.requests
+            .with_label_values(&[
+                code.as_str(),
+                "apiserver",
+                dry_run,
+                labels.group,
+                labels.resource,
+                labels.scope,
+                labels.subresource,
+                labels.verb,
+                labels.version,
+            ])
+            .inc();
+        if request.code == 429 {
+            self.dropped.with_label_values(&[if info.is_read_only() { "readOnly" } else { "mutating" }]).inc();
+        }
+        if info.is_long_running() {
+            return;
+        }
+        self.durations
+            .with_label_values(&[
+                "apiserver",
+                dry_run,
+                labels.group,
+                labels.resource,
+                labels.scope,
+                labels.subresource,
+                labels.verb,
+                labels.version,
+            ])
+            .observe(request.took.as_secs_f64());
+        if info.is_read_only()
+            && let Some(size) = request.size
+        {
+            #[expect(clippy::cast_precision_loss, reason = "a histogram of sizes")]
+            self.response_sizes.with_label_values(&labels.all()).observe(size as f64);
+        }
+    }
+
+    /// Counts a long-running request for as long as the result is kept.
+    pub fn long_running(&self, info: &RequestInfo) -> Running {
+        let gauge = self.long_running.with_label_values(&Labels::of(info, true).all());
+        gauge.inc();
+        Running(gauge)
+    }
+
+    /// The counter of events sent to watchers of a resource.
+    pub fn watch_events(&self, info: &RequestInfo) -> prometheus::IntCounter {
+        self.watch_events.with_label_values(&[info.group.as_str(), &info.resource, &info.version])
+    }
+
+    /// Counts an attempt to authenticate.
+    pub fn authenticated(&self, result: &str) {
+        self.authentication_attempts.with_label_values(&[result]).inc();
+    }
+
+    /// The page. `in_flight` and `objects` are what they are now.
+    pub fn page(&self, in_flight: (usize, usize), objects: &[(String, usize)]) -> Vec<u8> {
+        let int = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.in_flight.with_label_values(&["readOnly"]).set(int(in_flight.0));
+        self.in_flight.with_label_values(&["mutating"]).set(int(in_flight.1));
+        self.storage_objects.reset();
+        for (resource, count) in objects {
+            self.storage_objects.with_label_values(&[resource.as_str()]).set(int(*count));
+        }
+        self.process.read();
+        let mut out = Vec::with_capacity(64 * 1024);
+        // Writing to memory cannot fail; a family that cannot be encoded leaves the page short, not the server down.
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
+        out
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+/// Lowers a gauge when dropped.
+#[derive(Debug)]
+pub struct Running(prometheus::IntGauge);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+struct Labels<'a> {
+    group: &'a str,
+    resource: &'a str,
+    scope: &'a str,
+    subresource: &'a str,
+    verb: &'a str,
+    version: &'a str,
+}
+
+impl<'a> Labels<'a> {
+    fn of(info: &'a RequestInfo, known: bool) -> Self {
+        // What a client made up must not become a label: that would let it fill the memory.
+        if !info.is_resource || !known {
+            let verb = match info.verb.as_str() {
+                "get" | "list" | "watch" => "GET",
+                "post" | "create" => "POST",
+                "put" | "update" => "PUT",
+                "patch" => "PATCH",
+                "delete" | "deletecollection" => "DELETE",
+                "head" => "HEAD",
+                _ => "other",
+            };
+            return Labels { group: "", resource: "", scope: "", subresource: "", verb, version: "" };
+        }
+        let scope = if !info.name.is_empty() || info.verb == "create" {
+            "resource"
+        } else if info.namespace.is_empty() {
+            "cluster"
+        } else {
+            "namespace"
+        };
+        let verb = match info.verb.as_str() {
+            "get" => "GET",
+            "list" => "LIST",
+            "watch" => "WATCH",
+            "create" => "POST",
+            "update" => "PUT",
+            "patch" => "PATCH",
+            "delete" => "DELETE",
+            "deletecollection" => "DELETECOLLECTION",
+            "proxy" => "CONNECT",
+            _ => "other",
+        };
+        Labels {
+            group: &info.group,
+            resource: &info.resource,
+            scope,
+            subresource: &info.subresource,
+            verb,
+            version: &info.version,
+        }
+    }
+
+    fn all(&self) -> [&'a str; 7] {
+        ["apiserver", self.group, self.resource, self.scope, self.subresource, self.verb, self.version]
+    }
+}
+
+impl ProcessMetrics {
+    /// Reads `/proc`; where there is none the figures stay at zero.
+    #[expect(clippy::cast_precision_loss, reason = "figures for a page of floats")]
+    fn read(&self) {
+        const PAGE: f64 = 4096.0;
+        const TICKS: f64 = 100.0;
+        if let Ok(stat) = std::fs::read_to_string("/proc/self/stat")
+            && let Some((_, fields)) = stat.rsplit_once(") ")
+        {
+            let field = |n: usize| fields.split(' ').nth(n).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0) as f64;
+            let seconds = (field(11) + field(12)) / TICKS;
+            self.cpu.inc_by((seconds - self.cpu.get()).max(0.0));
+            self.virtual_bytes.set(field(20));
+            self.resident.set(field(21) * PAGE);
+        }
+        if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
+            self.open_fds.set(files.count() as f64);
+        }
+        if let Ok(limits) = std::fs::read_to_string("/proc/self/limits")
+            && let Some(line) = limits.lines().find(|l| l.starts_with("Max open files"))
+        {
+            let soft = line.split_whitespace().nth(3).and_then(|f| f.parse::<f64>().ok());
+            self.max_fds.set(soft.unwrap_or(0.0));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Content negotiation: which form and encoding an answer takes, and which encoding a body is in.
+
+use api::Status;
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+
+use crate::request_info::Query;
+
+/// The encodings that are served, as a 406 or 415 lists them.
+pub const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml"];
+
+/// An encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+}
+
+impl Media {
+    /// The `Content-Type` of an answer.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Media::Json => "application/json",
+            Media::Yaml => "application/yaml",
+        }
+    }
+}
+
+/// What the client wants objects turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The objects themselves.
+    Object,
+    /// `meta.k8s.io` `Table`, in `v1` or `v1beta1`.
+    Table(&'static str),
+    /// `meta.k8s.io` `PartialObjectMetadata` or its list.
+    Metadata(&'static str),
+}
+
+/// The outcome of negotiation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The encoding.
+    pub media: Media,
+    /// The form.
+    pub form: Form,
+    /// Whether JSON is indented for a person.
+    pub pretty: bool,
+}
+
+/// One clause of an `Accept` header.
+#[derive(Debug)]
+pub struct Clause<'a> {
+    /// `application`, `*`, …
+    pub kind: &'a str,
+    /// `json`, `*`, …
+    pub subtype: &'a str,
+    /// `as=Table` and the like, in order.
+    pub params: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+impl<'a> Clause<'a> {
+    /// The value of a parameter.
+    pub fn param(&self, key: &str) -> Option<&'a str> {
+        self.params.iter().find(|(k, _)| *k == key).map(|(_, v)| *v)
+    }
+
+    /// Whether the clause covers `kind/subtype`.
+    pub fn covers(&self, kind: &str, subtype: &str) -> bool {
+        (self.kind == kind || self.kind == "*") && (self.subtype == subtype || self.subtype == "*")
+    }
+}
+
+/// The most clauses looked at in one `Accept` header.
+const MAX_CLAUSES: usize = 32;
+
+/// The clauses of an `Accept` header, best first. An absent header accepts anything.
+pub fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
+    let text = headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let mut clauses: Vec<Clause<'_>> = text
+        .split(',')
+        .map(str::trim)
+        .filter(|clause| !clause.is_empty())
+        .take(MAX_CLAUSES)
+        .filter_map(|clause| {
+            let mut parts = clause.split(';').map(str::trim);
+            let media = parts.next()?;
+            let (kind, subtype) = match media.split_once('/') {
+                Some((kind, subtype)) => (kind.trim(), subtype.trim()),
+                None if media == "*" => ("*", "*"),
+                None => return None,
+            };
+            let mut quality = 1.0;
+            let mut params = Vec::new();
+            for (key, value) in parts.filter_map(|p| p.split_once('=')) {
+                let (key, value) = (key.trim(), value.trim());
+                if key == "q" { quality = value.parse().unwrap_or(1.0) } else { params.push((key, value)) }
+            }
+            Some(Clause { kind, subtype, params, quality })
+        })
+        .collect();
+    if text.trim().is_empty() {
+        clauses.push(Clause { kind: "*", subtype: "*", params: Vec::new(), quality: 1.0 });
+    }
+    let wildcards = |c: &Clause<'_>| u8::from(c.kind == "*") + u8::from(c.subtype == "*");
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(wildcards(a).cmp(&wildcards(b))));
+    clauses
+}
+
+/// Decides how to answer with objects. `transforms` says whether tables and partial metadata can be made of them.
+pub fn accept(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Accepted, Status> {
+    let pretty = is_pretty(headers, query);
+    for clause in clauses(headers) {
+        let media = if clause.covers("application", "json") {
+            Media::Json
+        } else if clause.covers("application", "yaml") {
+            Media::Yaml
+        } else {
+            continue;
+        };
+        let form = match (clause.param("as"), clause.param("g"), clause.param("v")) {
+            (None, _, _) => Form::Object,
+            (Some("Table"), Some("meta.k8s.io"), Some("v1")) if transforms => Form::Table("v1"),
+            (Some("Table"), Some("meta.k8s.io"), Some("v1beta1")) if transforms => Form::Table("v1beta1"),
+            (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1"))
+                if transforms =>
+            {
+                Form::Metadata("v1")
+            }
+            (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1beta1"))
+                if transforms =>
+            {
+                Form::Metadata("v1beta1")
+            }
+            _ => continue,
+        };
+        return Ok(Accepted { media, form, pretty });
+    }
+    Err(Status::not_acceptable(MEDIA_TYPES))
+}
+
+/// Whether JSON is indented: asked for, or the client looks like a person's (as Kubernetes guesses it).
+pub fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
+    if let Some(pretty) = query.get("pretty") {
+        return matches!(pretty, "1" | "t" | "T" | "true" | "TRUE" | "True");
+    }
+    let agent = headers.get(USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+}
+
+/// The type of a body, without parameters; JSON where none is given.
+pub fn content_type(headers: &HeaderMap) -> String {
+    let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let media = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if media.is_empty() { "application/json".to_owned() } else { media }
+}
+
+/// How to read the body of a create, update, delete or review.
+pub fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
+    match content_type(headers).as_str() {
+        "application/json" => Ok(Media::Json),
+        "application/yaml" => Ok(Media::Yaml),
+        _ => Err(Status::unsupported_media_type(MEDIA_TYPES)),
+    }
+}

@@ -1,0 +1,340 @@
+//! The path of a request, in the order it runs. Open this file first.
+//!
+//! parse → authenticate → impersonate → queue → authorize → route → (decode → mutate → validate → store, in [`crate::write`]
+//! and the handlers) → answer. `Caller`, `Permit` and `Admitted` can only be made by their stage, so a handler that skips one
+//! does not compile. Nothing about what exists is told to a caller who is not authorized.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use api::Status;
+use authn::x509::ClientCertificate;
+use authn::{Caller, Evidence, Headers, Via};
+use authz::{Attributes, Refusal};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use hyper::body::Incoming;
+use resources::table::Verb;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use tracing::{debug, warn};
+
+use crate::accept::{self, Identity, Peer};
+use crate::body::Body;
+use crate::call::{Answer, Call, Unread};
+use crate::catalog::{Facet, Kind};
+use crate::handlers;
+use crate::metrics::Finished;
+use crate::request_info::{Query, RequestInfo, percent_decode};
+use crate::respond;
+use crate::state::State;
+
+/// What came of a request, besides its response: for the counters.
+struct Outcome {
+    response: Response<Body>,
+    known: bool,
+}
+
+impl accept::Answer for State {
+    /// Judges the certificate of a connection, once.
+    fn recognise(&self, chain: &[CertificateDer<'static>]) -> Identity {
+        let Some(leaf) = chain.first() else { return Identity::None };
+        let Some(authority) = self.client_ca.load_full() else { return Identity::None };
+        if !authority.verifies(chain, UnixTime::now()) {
+            return Identity::Unverified;
+        }
+        match ClientCertificate::from_der(leaf) {
+            Ok(certificate) => Identity::Verified(Arc::new(certificate)),
+            Err(error) => {
+                debug!(%error, "client certificate refused");
+                Identity::Unverified
+            }
+        }
+    }
+
+    async fn answer(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+        let started = Instant::now();
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let path = percent_decode(parts.uri.path(), false);
+        let info = RequestInfo::parse(&parts.method, &path, &query);
+        let dry_run = query.get("dryRun").is_some();
+        let head = parts.method == Method::HEAD;
+
+        let work = serve(&self, &peer, &info, query, parts.headers, Unread::Incoming(body));
+        let Outcome { mut response, known } = if info.is_long_running() {
+            work.await
+        } else {
+            match tokio::time::timeout(self.request_timeout, work).await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    let message = "request did not complete within the allotted timeout";
+                    let status = Status::timeout(message, 0);
+                    Outcome { response: respond::refusal(&status, &HeaderMap::new(), &Query::default()), known: true }
+                }
+            }
+        };
+        self.metrics.finished(&Finished {
+            info: &info,
+            known,
+            code: response.status().as_u16(),
+            dry_run,
+            took: started.elapsed(),
+            size: response.body().len(),
+        });
+        if head {
+            *response.body_mut() = Body::empty();
+        }
+        response
+    }
+}
+
+/// The stages that every request from outside passes.
+async fn serve(
+    state: &Arc<State>,
+    peer: &Peer,
+    info: &RequestInfo,
+    query: Query,
+    headers: HeaderMap,
+    body: Unread,
+) -> Outcome {
+    let refuse = |status: &Status, headers: &HeaderMap, query: &Query| Outcome {
+        response: respond::refusal(status, headers, query),
+        known: false,
+    };
+
+    // authenticate
+    let (caller, warnings) = match authenticate(state, peer, info, &headers).await {
+        Ok(recognised) => recognised,
+        Err(status) => return refuse(&status, &headers, &query),
+    };
+
+    // impersonate
+    if let Some(status) = refuse_impersonation(&headers, &caller, info) {
+        return refuse(&status, &headers, &query);
+    }
+
+    // queue
+    let _seat = match state.seats.take(caller.user(), info) {
+        Ok(seat) => seat,
+        Err(status) => return refuse(&status, &headers, &query),
+    };
+
+    finish(state, caller, info.clone(), query, headers, body, warnings).await
+}
+
+/// The stages that every request passes, from outside or from within.
+async fn finish(
+    state: &Arc<State>,
+    caller: Caller,
+    info: RequestInfo,
+    query: Query,
+    headers: HeaderMap,
+    body: Unread,
+    warnings: Vec<String>,
+) -> Outcome {
+    // authorize
+    let permit = match state.authorizer.load_full().authorize(&caller, attributes(&info)).await {
+        Ok(permit) => permit,
+        Err(Refusal::Denied { status, .. }) => {
+            return Outcome { response: respond::refusal(&status, &headers, &query), known: false };
+        }
+        Err(Refusal::Failed { error }) => {
+            warn!(%error, path = info.path, "authorization failed");
+            return Outcome { response: respond::authorization_failed(&info.path), known: false };
+        }
+    };
+
+    // route
+    let mut call = Call::new(info, query, headers, caller, permit, body, state.now());
+    for warning in warnings {
+        call.warn(warning);
+    }
+    if !call.info.is_resource {
+        let result = handlers::documents::handle(state, &mut call).await;
+        let known = result.is_ok();
+        return Outcome { response: respond::finish(&mut call, None, result), known };
+    }
+    let target = match route(state, &call) {
+        Ok(target) => target,
+        Err(status) => return Outcome { response: respond::finish(&mut call, None, Err(status)), known: false },
+    };
+    if let Some(deprecation) = target.kind.row.version(&call.info.version).and_then(|v| v.deprecation) {
+        call.warn(deprecation);
+    }
+    let kind = Arc::clone(&target.kind);
+    let result = dispatch(state, &mut call, target).await;
+    if let Ok(Answer::Entry(_, entry)) = &result
+        && kind.stored.group == "rbac.authorization.k8s.io"
+        && !call.info.is_read_only()
+    {
+        state.authorizer_reached(entry.revision).await;
+    }
+    Outcome { response: respond::finish(&mut call, Some(&kind), result), known: true }
+}
+
+/// A request of a part of this process: it skips the network and the queue, and nothing else.
+pub async fn internal(
+    state: &Arc<State>,
+    caller: Caller,
+    method: Method,
+    target: &str,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let query = Query::parse(query);
+    let info = RequestInfo::parse(&method, path, &query);
+    finish(state, caller, info, query, headers, Unread::Here(body), Vec::new()).await.response
+}
+
+/// Headers as authentication reads them.
+struct HttpHeaders<'a>(&'a HeaderMap);
+
+impl Headers for HttpHeaders<'_> {
+    fn first(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(|v| v.to_str().ok())
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
+        for (name, value) in self.0 {
+            if let Ok(value) = value.to_str() {
+                visit(name.as_str(), value);
+            }
+        }
+    }
+}
+
+/// Who is calling; 401 says nothing about why not.
+async fn authenticate(
+    state: &State,
+    peer: &Peer,
+    info: &RequestInfo,
+    headers: &HeaderMap,
+) -> Result<(Caller, Vec<String>), Status> {
+    let certificate = match &peer.identity {
+        Identity::Verified(certificate) => Some(&**certificate),
+        Identity::None | Identity::Unverified => None,
+    };
+    let evidence = Evidence {
+        certificate,
+        proxy_certificate: None,
+        headers: &HttpHeaders(headers),
+        path: &info.path,
+        now: SystemTime::now(),
+    };
+    let attempt = state.authenticator.load_full().authenticate(&evidence).await;
+    let refused = |why: &str| {
+        debug!(address = %peer.address, why, "unauthenticated");
+        state.metrics.authenticated("failure");
+        Err(Status::unauthorized())
+    };
+    match attempt.result {
+        // Evidence that was not believed ends anonymous access.
+        Ok(Some(caller)) if *caller.via() == Via::Anonymous && matches!(peer.identity, Identity::Unverified) => {
+            refused("the client certificate is not signed by a known authority")
+        }
+        Ok(Some(caller)) => {
+            state.metrics.authenticated("success");
+            Ok((caller, attempt.warnings.iter().map(ToString::to_string).collect()))
+        }
+        Ok(None) => refused("no credentials"),
+        Err(error) => refused(&error.to_string()),
+    }
+}
+
+/// Acting as somebody else is not served yet: a request that asks for it is refused, never run as its real caller.
+fn refuse_impersonation(headers: &HeaderMap, caller: &Caller, info: &RequestInfo) -> Option<Status> {
+    let asks = headers.keys().any(|name| name.as_str().starts_with("impersonate-"));
+    asks.then(|| {
+        let attributes = Attributes::resource("impersonate", "", "users");
+        let _ = info;
+        authz::forbidden(caller.name(), &attributes, "impersonation is not supported by this server yet")
+    })
+}
+
+/// What is authorized.
+fn attributes(info: &RequestInfo) -> Attributes {
+    if !info.is_resource {
+        return Attributes::path(info.verb.clone(), info.path.as_str());
+    }
+    Attributes {
+        verb: info.verb.clone(),
+        group: info.group.clone(),
+        version: info.version.clone(),
+        resource: info.resource.clone(),
+        subresource: info.subresource.clone(),
+        namespace: info.namespace.clone(),
+        name: info.name.clone(),
+        path: info.path.as_str().into(),
+        is_resource: true,
+        ..Attributes::default()
+    }
+}
+
+/// What a request is about, from the catalog.
+struct Target {
+    kind: Arc<Kind>,
+    verb: Verb,
+}
+
+fn route(state: &State, call: &Call) -> Result<Target, Status> {
+    let info = &call.info;
+    let kind = state
+        .catalog
+        .find(&info.group, &info.version, &info.resource)
+        .ok_or_else(Status::no_such_resource)?;
+    // A namespace in the path of a kind that has none, or the other way round, is a path that does not exist.
+    let about_namespaces = info.resource == "namespaces" && info.group.is_empty();
+    let namespaced_path = !info.namespace.is_empty() && !about_namespaces;
+    if namespaced_path && !kind.namespaced {
+        return Err(Status::no_such_resource());
+    }
+    if !namespaced_path && kind.namespaced && (!info.name.is_empty() && !info.is_selector_name() || info.verb == "create") {
+        return Err(Status::no_such_resource());
+    }
+    let verb = match info.verb.as_str() {
+        "get" => Verb::Get,
+        "list" => Verb::List,
+        "watch" => Verb::Watch,
+        "create" => Verb::Create,
+        "update" => Verb::Update,
+        "patch" => Verb::Patch,
+        "delete" => Verb::Delete,
+        "deletecollection" => Verb::DeleteCollection,
+        _ => return Err(Status::method_not_allowed()),
+    };
+    let verbs = if info.subresource.is_empty() {
+        kind.row.verbs
+    } else {
+        kind.subresource(&info.subresource).ok_or_else(Status::no_such_resource)?.verbs
+    };
+    if !verbs.contains(&verb) {
+        return Err(Status::method_not_allowed());
+    }
+    Ok(Target { kind: Arc::clone(kind), verb })
+}
+
+/// Runs the handler of a verb.
+async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result<Answer, Status> {
+    let Target { kind, verb } = target;
+    let kind = &kind;
+    if let Some(subresource) = kind.subresource(&call.info.subresource).filter(|s| s.connect || s.name == "log") {
+        return handlers::connect::handle(state, call, kind, subresource);
+    }
+    if matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token")
+        || kind.row.storage == resources::table::Storage::Nowhere
+    {
+        return handlers::reviews::handle(state, call, kind).await;
+    }
+    let Some(facet) = Facet::of(&call.info.subresource) else { return Err(Status::no_such_resource()) };
+    match verb {
+        Verb::Get => handlers::get::handle(state, call, kind, facet),
+        Verb::List => handlers::list::handle(state, call, kind).await,
+        Verb::Watch => handlers::watch::handle(state, call, Arc::clone(kind)).await,
+        Verb::Create => handlers::create::handle(state, call, kind).await,
+        Verb::Update => handlers::update::put(state, call, kind, facet).await,
+        Verb::Patch => handlers::update::patch(state, call, kind, facet).await,
+        Verb::Delete => handlers::delete::one(state, call, kind).await,
+        Verb::DeleteCollection => handlers::delete::collection(state, call, kind).await,
+    }
+}

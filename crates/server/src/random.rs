@@ -1,0 +1,58 @@
+//! Names and uids that nobody can guess.
+
+use value::{Str, format_smolstr};
+
+/// A random (version 4) UUID.
+pub fn uid() -> Str {
+    let mut b = bytes::<16>();
+    b[6] = (b[6] & 0x0f) | 0x40;
+    b[8] = (b[8] & 0x3f) | 0x80;
+    let h = u128::from_be_bytes(b);
+    format_smolstr!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        h >> 96,
+        (h >> 80) & 0xffff,
+        (h >> 64) & 0xffff,
+        (h >> 48) & 0xffff,
+        h & 0xffff_ffff_ffff
+    )
+}
+
+/// The five letters after a `generateName`: without vowels, so that no words appear, and without what looks alike.
+pub fn suffix() -> String {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    bytes::<5>()
+        .iter()
+        .map(|b| char::from(LETTERS.get(usize::from(*b) % LETTERS.len()).copied().unwrap_or(b'x')))
+        .collect()
+}
+
+/// The longest base that a suffix is added to.
+pub const MAX_BASE: usize = 58;
+
+fn bytes<const N: usize>() -> [u8; N] {
+    let mut out = [0; N];
+    if getrandom::fill(&mut out).is_err() {
+        // Without randomness there are no names and no tokens: going on would be worse than ending.
+        std::process::abort();
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn uids_have_the_form_of_version_four() {
+        let uid = super::uid();
+        assert_eq!(uid.len(), 36);
+        assert_eq!(uid.as_bytes()[14], b'4');
+        assert!(b"89ab".contains(&uid.as_bytes()[19]));
+        assert_ne!(uid, super::uid());
+    }
+
+    #[test]
+    fn suffixes_are_five_letters_of_the_alphabet() {
+        let suffix = super::suffix();
+        assert!(suffix.len() == 5 && suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)));
+    }
+}

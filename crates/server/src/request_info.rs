@@ -1,0 +1,216 @@
+//! What a request asks for, read from its method, path and query alone.
+//!
+//! Pure parsing: it knows no resource and asks no store, because the caller has not been authorized yet. The rules are those
+//! of Kubernetes' `RequestInfo`; authorization, audit and routing all look at this one result.
+
+use value::Str;
+
+/// A request's method, path and query, understood as an API request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// Whether the path names a resource; all else below but `path` and `verb` is empty if not.
+    pub is_resource: bool,
+    /// The path as sent.
+    pub path: String,
+    /// `get`, `list`, `watch`, `create`, …; the lower-case HTTP method for paths that name no resource.
+    pub verb: Str,
+    /// `api` or `apis`.
+    pub prefix: Str,
+    /// The API group; empty for the core group.
+    pub group: Str,
+    /// The API version.
+    pub version: Str,
+    /// The namespace; empty for cluster-wide requests.
+    pub namespace: Str,
+    /// The plural resource name.
+    pub resource: Str,
+    /// `status`, `scale`, `log`, …
+    pub subresource: Str,
+    /// The object's name.
+    pub name: Str,
+    /// All path segments from the resource on.
+    pub parts: Vec<Str>,
+    /// The `labelSelector` of a list, watch or deletecollection.
+    pub label_selector: String,
+    /// The `fieldSelector` of a list, watch or deletecollection.
+    pub field_selector: String,
+}
+
+impl RequestInfo {
+    /// Reads a request. `path` is percent-decoded; `query` gives a decoded parameter.
+    pub fn parse(method: &http::Method, path: &str, query: &Query) -> Self {
+        let mut info =
+            RequestInfo { path: path.to_owned(), verb: method.as_str().to_ascii_lowercase().into(), ..Self::default() };
+        let segments: Vec<&str> = split_path(path);
+        let (mut parts, grouped) = match segments.as_slice() {
+            ["api", rest @ ..] if segments.len() >= 3 => (rest, false),
+            ["apis", rest @ ..] if segments.len() >= 4 => (rest, true),
+            _ => return info,
+        };
+        info.prefix = if grouped { "apis".into() } else { "api".into() };
+        if grouped && let [group, rest @ ..] = parts {
+            info.group = (*group).into();
+            parts = rest;
+        }
+        let [version, rest @ ..] = parts else { return info };
+        info.is_resource = true;
+        info.version = (*version).into();
+        parts = rest;
+
+        let mut special = "";
+        match parts {
+            [verb @ ("proxy" | "watch"), rest @ ..] if !rest.is_empty() => {
+                special = verb;
+                info.verb = (*verb).into();
+                parts = rest;
+            }
+            _ => {
+                info.verb = match *method {
+                    http::Method::POST => "create",
+                    http::Method::GET | http::Method::HEAD => "get",
+                    http::Method::PUT => "update",
+                    http::Method::PATCH => "patch",
+                    http::Method::DELETE => "delete",
+                    _ => "",
+                }
+                .into();
+            }
+        }
+        if let ["namespaces", namespace, rest @ ..] = parts {
+            info.namespace = (*namespace).into();
+            // `namespaces/NAME/status` is about the namespace itself; anything else is a resource inside it.
+            if let [first, ..] = rest
+                && !matches!(*first, "status" | "finalize")
+            {
+                parts = rest;
+            }
+        }
+        info.parts = parts.iter().map(|part| Str::from(*part)).collect();
+        if let [resource, rest @ ..] = parts {
+            info.resource = (*resource).into();
+            if let [name, rest @ ..] = rest {
+                info.name = (*name).into();
+                if let [subresource, ..] = rest
+                    && special != "proxy"
+                {
+                    info.subresource = (*subresource).into();
+                }
+            }
+        }
+        if info.name.is_empty() && info.verb == "get" {
+            info.verb = if query.is_true("watch") { "watch" } else { "list" }.into();
+        }
+        if info.name.is_empty() && info.verb == "delete" {
+            info.verb = "deletecollection".into();
+        }
+        if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
+            info.label_selector = query.get("labelSelector").unwrap_or_default().to_owned();
+            info.field_selector = query.get("fieldSelector").unwrap_or_default().to_owned();
+            // A list of one named object is authorized under that name.
+            if info.name.is_empty()
+                && let Some(name) = single_name(&info.field_selector)
+            {
+                info.name = name.into();
+            }
+        }
+        info
+    }
+
+    /// Whether the request may last as long as its client likes, so that it takes no seat and no deadline.
+    pub fn is_long_running(&self) -> bool {
+        matches!(self.verb.as_str(), "watch" | "proxy")
+            || (self.is_resource && matches!(self.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward"))
+    }
+
+    /// Whether the name comes from a field selector, not from the path.
+    pub fn is_selector_name(&self) -> bool {
+        self.parts.len() < 2
+    }
+
+    /// Whether the request only reads.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.verb.as_str(), "get" | "list" | "watch" | "head" | "options")
+    }
+}
+
+/// The non-empty segments of a path; a trailing slash says nothing.
+fn split_path(path: &str) -> Vec<&str> {
+    let trimmed = path.trim_matches('/');
+    if trimmed.is_empty() { Vec::new() } else { trimmed.split('/').collect() }
+}
+
+/// The `X` of a field selector that requires `metadata.name=X`.
+fn single_name(selector: &str) -> Option<&str> {
+    selector.split(',').find_map(|term| {
+        let (field, name) = term.split_once("==").or_else(|| term.split_once('='))?;
+        let usable = field == "metadata.name" && !name.is_empty() && !name.contains(['/', '%', '\\', '=']);
+        usable.then_some(name)
+    })
+}
+
+/// The decoded parameters of a query string, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    pairs: Vec<(String, String)>,
+}
+
+impl Query {
+    /// The most parameters looked at; the rest of a longer query is ignored.
+    const MAX: usize = 256;
+
+    /// Reads `a=b&c=d`.
+    pub fn parse(text: &str) -> Self {
+        let pairs = text
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .take(Self::MAX)
+            .map(|pair| {
+                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                (percent_decode(key, true), percent_decode(value, true))
+            })
+            .collect();
+        Query { pairs }
+    }
+
+    /// The first value of a parameter.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.pairs.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+    }
+
+    /// All values of a parameter.
+    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.pairs.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
+    }
+
+    /// Whether a boolean parameter is set: present, and neither `false` nor `0` (Kubernetes reads `?watch` as true).
+    pub fn is_true(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|v| !matches!(v.to_ascii_lowercase().as_str(), "false" | "0"))
+    }
+}
+
+/// Percent-decodes; bytes that are not UTF-8 afterwards become U+FFFD, which no name contains.
+pub fn percent_decode(text: &str, plus_is_space: bool) -> String {
+    if !text.contains(['%', '+']) {
+        return text.to_owned();
+    }
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while let Some(&b) = bytes.get(i) {
+        let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
+        match (b, hex(i + 1), hex(i + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
+                i += 2;
+            }
+            (b'+', _, _) if plus_is_space => out.push(b' '),
+            _ => out.push(b),
+        }
+        i += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+#[path = "request_info/tests.rs"]
+mod tests;

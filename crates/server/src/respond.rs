@@ -1,0 +1,161 @@
+//! From a handler's answer to an HTTP response.
+
+use std::io::Write as _;
+
+use api::Status;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY, WARNING};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use value::{Value, write, yaml};
+
+use crate::body::Body;
+use crate::call::{Answer, Call};
+use crate::catalog::Kind;
+use crate::encode;
+use crate::negotiate::{self, Accepted, Form, Media};
+use crate::request_info::Query;
+use crate::table::{self, TableOptions};
+
+/// Bodies smaller than this are not worth compressing.
+const GZIP_FROM: u64 = 128 * 1024;
+
+/// The response to a request that got as far as its handler.
+pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Status>) -> Response<Body> {
+    let mut response = match result.and_then(|answer| encode(call, kind, answer)) {
+        Ok(response) => response,
+        Err(status) => refusal(&status, &call.headers, &call.query),
+    };
+    for warning in call.take_warnings() {
+        if let Ok(value) = HeaderValue::try_from(warning_value(&warning)) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+    response
+}
+
+/// The response that refuses a request.
+pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query) -> Response<Body> {
+    let pretty = negotiate::is_pretty(headers, query);
+    let media = negotiate::accept(headers, query, true).map_or(Media::Json, |a| a.media);
+    let body = render(&status.to_value(), media, pretty);
+    let mut response = respond(status.code(), media.content_type(), Body::from(body));
+    let retry = status.details().map_or(0, |d| d.retry_after_seconds);
+    if retry > 0 {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry));
+    }
+    response
+}
+
+/// Nobody allowed the request and an authorizer failed: Kubernetes answers in plain text.
+pub fn authorization_failed(path: &str) -> Response<Body> {
+    let text = format!("Internal Server Error: {}: authorization failed\n", api::field::quote(path));
+    respond(500, "text/plain; charset=utf-8", Body::from(text))
+}
+
+fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<Body>, Status> {
+    let response = match answer {
+        Answer::Raw(code, content_type, body) => respond(code, content_type, body),
+        Answer::Tagged(code, content_type, tag, body) => {
+            let mut response = respond(code, content_type, body);
+            if let Ok(tag) = HeaderValue::try_from(tag) {
+                response.headers_mut().insert(ETAG, tag);
+            }
+            response
+        }
+        Answer::Entry(code, entry) => {
+            let accepted = negotiate::accept(&call.headers, &call.query, true)?;
+            let kind = kind.ok_or_else(|| Status::internal("an entry without a kind"))?;
+            if accepted.form == Form::Object && accepted.media == Media::Json && !kind.needs_conversion() {
+                let bytes = kind.bytes(&entry);
+                let body = if accepted.pretty { Body::from(encode::indent(&bytes)) } else { Body::from(bytes) };
+                respond(code, "application/json", body)
+            } else {
+                object(call, Some(kind), code, kind.from_stored(encode::tree(&entry)?), accepted)?
+            }
+        }
+        Answer::Object(code, value) => {
+            let accepted = negotiate::accept(&call.headers, &call.query, true)?;
+            object(call, kind, code, value, accepted)?
+        }
+    };
+    Ok(compressed(call, response))
+}
+
+fn object(call: &Call, kind: Option<&Kind>, code: u16, value: Value, accepted: Accepted) -> Result<Response<Body>, Status> {
+    let own_form = matches!(value.str_at(&["kind"]), Some("Status" | "Table" | "PartialObjectMetadataList"));
+    let value = match (accepted.form, kind) {
+        (Form::Table(version), Some(kind)) if !own_form => {
+            let options = TableOptions::parse(&call.query)?;
+            let metadata = Value::map([("resourceVersion", api::meta::resource_version(&value))]);
+            table::table(kind, version, std::slice::from_ref(&value), metadata, options, call.now)
+        }
+        (Form::Metadata(version), Some(_)) if !own_form => table::partial(&value, version),
+        _ => value,
+    };
+    Ok(respond(code, accepted.media.content_type(), Body::from(render(&value, accepted.media, accepted.pretty))))
+}
+
+fn render(value: &Value, media: Media, pretty: bool) -> Vec<u8> {
+    match media {
+        Media::Yaml => yaml::write(value).into_bytes(),
+        Media::Json => {
+            let mut out = Vec::with_capacity(512);
+            if pretty {
+                write::pretty(&mut out, value);
+            } else {
+                write::write(&mut out, value);
+                out.push(b'\n');
+            }
+            out
+        }
+    }
+}
+
+/// Compresses a large answer to a read, if the client takes gzip.
+fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
+    let takes = |v: &HeaderValue| v.to_str().is_ok_and(|v| v.split(',').any(|e| e.trim().split(';').next() == Some("gzip")));
+    let large = response.body().len().is_some_and(|len| len >= GZIP_FROM);
+    if !large || !call.info.is_read_only() || !call.headers.get(ACCEPT_ENCODING).is_some_and(takes) {
+        return response;
+    }
+    let body = std::mem::replace(response.body_mut(), Body::empty());
+    let Some(bytes) = body.into_bytes() else { return response };
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
+    let packed = encoder.write_all(&bytes).and_then(|()| encoder.finish());
+    match packed {
+        Ok(packed) => {
+            *response.body_mut() = Body::from(packed);
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        Err(_) => *response.body_mut() = Body::from(bytes),
+    }
+    response
+}
+
+/// A `Warning` header: code 299, no agent, the text quoted.
+fn warning_value(text: &str) -> String {
+    let mut out = String::from("299 - \"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

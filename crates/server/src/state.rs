@@ -1,0 +1,134 @@
+//! What the server knows while it runs.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use admission::Chain as AdmissionChain;
+use api::Status;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use authn::Authenticator;
+use authz::{Attributes, Chain as AuthorizationChain, Permit, Refusal, rbac};
+use resources::openapi::OpenApi;
+use resources::{strategy, validation};
+use storage::Store;
+use tokio::sync::watch;
+use value::Value;
+
+use crate::addresses::Addresses;
+use crate::call::Call;
+use crate::catalog::{Catalog, Kind};
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::seats::Seats;
+use crate::tls::ClientCa;
+
+/// Everything a request may need, built once.
+pub struct State {
+    /// The store.
+    pub store: Store,
+    /// What is served.
+    pub catalog: Catalog,
+    /// Who may call.
+    pub authenticator: ArcSwap<Authenticator>,
+    /// Whose client certificates count.
+    pub client_ca: ArcSwapOption<ClientCa>,
+    /// What they may do.
+    pub authorizer: ArcSwap<AuthorizationChain>,
+    /// The roles and bindings that are stored, indexed.
+    pub rbac: Arc<rbac::Index>,
+    /// What may be stored.
+    pub admission: AdmissionChain,
+    /// The in-flight limits.
+    pub seats: Seats,
+    /// The counters.
+    pub metrics: Metrics,
+    /// The OpenAPI documents, made when asked for.
+    pub openapi: OpenApi,
+    /// The health checks.
+    pub health: Health,
+    /// Cluster IPs and node ports.
+    pub addresses: Addresses,
+    /// `--allow-privileged`.
+    pub allow_privileged: bool,
+    /// How long a request may take.
+    pub request_timeout: std::time::Duration,
+    /// `host:port` as clients outside are told it.
+    pub advertised: String,
+    pub(crate) rbac_revision: watch::Receiver<u64>,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+impl State {
+    /// Seconds since the epoch.
+    pub fn now(&self) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+    }
+
+    /// Turns true when the server stops.
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.clone()
+    }
+
+    /// What strategies may know of a request.
+    pub fn strategy_context(&self, call: &Call) -> strategy::Context {
+        let user = call.user();
+        strategy::Context {
+            now: api::time::Timestamp::from_seconds(call.now).time(),
+            caller: strategy::Caller {
+                username: user.name.to_string(),
+                uid: user.uid.to_string(),
+                groups: user.groups.iter().map(ToString::to_string).collect(),
+                extra: user
+                    .extra
+                    .iter()
+                    .map(|(k, v)| (k.to_string(), v.iter().map(ToString::to_string).collect()))
+                    .collect(),
+            },
+        }
+    }
+
+    /// What validation may know of the server.
+    pub fn validation_context(&self, now: i64) -> validation::Context {
+        validation::Context { allow_privileged: self.allow_privileged, now }
+    }
+
+    /// A PUT that creates needs the permission to create.
+    pub async fn authorize_create(&self, call: &Call, kind: &Kind) -> Result<Permit, Status> {
+        let info = &call.info;
+        let attributes = Attributes {
+            path: info.path.as_str().into(),
+            version: info.version.clone(),
+            ..Attributes::resource("create", info.group.clone(), kind.row.plural)
+                .in_namespace(info.namespace.clone())
+                .named(info.name.clone())
+        };
+        self.authorizer.load_full().authorize(call.caller(), attributes).await.map_err(|refusal| match refusal {
+            Refusal::Denied { status, .. } => status,
+            // Nothing of what went wrong inside is told.
+            Refusal::Failed { .. } => Status::internal("the request could not be authorized"),
+        })
+    }
+
+    /// Waits until the authorizer knows what was written at `revision`, so that a caller who has changed a role sees the change
+    /// in the next request.
+    pub async fn authorizer_reached(&self, revision: u64) {
+        let mut reached = self.rbac_revision.clone();
+        // The writer of the channel lives as long as the server; when it stops nobody waits any more.
+        let _ = reached.wait_for(|r| *r >= revision).await;
+    }
+}
+
+/// Admission reads the cluster from memory.
+impl admission::Cluster for State {
+    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let directory = if group.is_empty() { "core" } else { group };
+        let key = if namespace.is_empty() {
+            format!("/registry/{directory}/{resource}/{name}")
+        } else {
+            format!("/registry/{directory}/{resource}/{namespace}/{name}")
+        };
+        let entry = self.store.get(&key)?;
+        crate::encode::tree(&entry).ok().map(Arc::new)
+    }
+}

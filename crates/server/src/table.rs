@@ -1,0 +1,105 @@
+//! Objects as rows of a `Table`, or as `PartialObjectMetadata`.
+
+use api::Status;
+use resources::print;
+use value::{Map, Value};
+
+use crate::catalog::Kind;
+use crate::request_info::Query;
+
+/// What a table shows besides its cells.
+#[derive(Clone, Copy, Debug)]
+pub struct TableOptions {
+    /// Whether the columns are described; events after the first leave that out.
+    pub headers: bool,
+    /// What each row carries of its object.
+    pub include: Include,
+}
+
+/// What each row carries of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Include {
+    /// Nothing.
+    None,
+    /// Its metadata.
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+impl TableOptions {
+    /// From the query's `includeObject`.
+    pub fn parse(query: &Query) -> Result<Self, Status> {
+        let include = match query.get("includeObject").unwrap_or_default() {
+            "" | "Metadata" => Include::Metadata,
+            "None" => Include::None,
+            "Object" => Include::Object,
+            other => {
+                return Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                    api::field::quote(other)
+                )));
+            }
+        };
+        Ok(TableOptions { headers: true, include })
+    }
+}
+
+/// The table of `objects`, which are in the version of the request.
+pub fn table(kind: &Kind, version: &str, objects: &[Value], metadata: Value, options: TableOptions, now: i64) -> Value {
+    let definition = kind.table();
+    let rows = definition
+        .rows(&objects.iter().collect::<Vec<_>>(), now)
+        .into_iter()
+        .filter_map(|printed| {
+            let object = objects.get(printed.index)?;
+            let mut row = Map::new();
+            row.insert("cells", Value::List(printed.cells));
+            let conditions = print::row_conditions(&kind.gvk.group, &kind.gvk.kind, object);
+            if !conditions.is_empty() {
+                row.insert("conditions", Value::List(conditions));
+            }
+            match options.include {
+                Include::None => {}
+                Include::Metadata => {
+                    row.insert("object", partial(object, version));
+                }
+                Include::Object => {
+                    row.insert("object", object.clone());
+                }
+            }
+            Some(Value::Map(row))
+        })
+        .collect();
+    document(kind, version, rows, metadata, options)
+}
+
+/// A table without rows that says how far a watch has come.
+pub fn bookmark(kind: &Kind, version: &str, metadata: Value, options: TableOptions) -> Value {
+    let mut object = Value::map([("kind", "PartialObjectMetadata")]);
+    object.set_at(&["apiVersion"], format!("meta.k8s.io/{version}"));
+    object.set_at(&["metadata"], metadata.clone());
+    let row = Value::map([("cells", Value::List(Vec::new())), ("object", object)]);
+    document(kind, version, vec![row], metadata, options)
+}
+
+fn document(kind: &Kind, version: &str, rows: Vec<Value>, metadata: Value, options: TableOptions) -> Value {
+    let columns = if options.headers { kind.table().columns() } else { &[] };
+    let columns = columns.iter().map(|column| column.to_value()).collect();
+    Value::map([
+        ("kind", Value::from("Table")),
+        ("apiVersion", Value::from(format!("meta.k8s.io/{version}"))),
+        ("metadata", metadata),
+        ("columnDefinitions", Value::List(columns)),
+        ("rows", Value::List(rows)),
+    ])
+}
+
+/// An object's metadata alone.
+pub fn partial(object: &Value, version: &str) -> Value {
+    Value::map([
+        ("kind", Value::from("PartialObjectMetadata")),
+        ("apiVersion", Value::from(format!("meta.k8s.io/{version}"))),
+        ("metadata", object.at(&["metadata"]).cloned().unwrap_or(Value::Map(Map::new()))),
+    ])
+}

@@ -1,0 +1,187 @@
+//! TLS: the serving configuration, and the check of client certificates.
+//!
+//! As in kube-apiserver the handshake asks for a client certificate but does not judge it: the chain is checked once per
+//! connection against the CA bundle of that moment, and a certificate that does not pass is an unauthenticated request (401),
+//! not a broken connection. That is also what lets the CA file be replaced while the server runs.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+    SupportedCipherSuite, SupportedProtocolVersion,
+};
+
+use crate::config::ConfigError;
+
+/// The lowest TLS version and the cipher suites that are offered.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// `VersionTLS12` (the default) or `VersionTLS13`.
+    pub min_version: Option<String>,
+    /// Go's names of the TLS 1.2 suites to offer; empty offers all that are safe.
+    pub cipher_suites: Vec<String>,
+}
+
+const BOTH: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
+const ONLY_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
+
+/// The configuration connections are accepted with.
+pub fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    options: &TlsOptions,
+) -> Result<ServerConfig, ConfigError> {
+    let mut provider = aws_lc_rs::default_provider();
+    if !options.cipher_suites.is_empty() {
+        provider.cipher_suites = suites(&provider.cipher_suites, &options.cipher_suites)?;
+    }
+    let versions = match options.min_version.as_deref() {
+        None | Some("VersionTLS10" | "VersionTLS11" | "VersionTLS12") => BOTH,
+        Some("VersionTLS13") => ONLY_13,
+        Some(other) => {
+            return Err(ConfigError::flag(
+                "tls-min-version",
+                format!("unknown tls version `{other}`: use VersionTLS12 or VersionTLS13"),
+            ));
+        }
+    };
+    let algorithms = provider.signature_verification_algorithms;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(versions)
+        .map_err(|e| ConfigError::flag("tls-min-version", e.to_string()))?
+        .with_client_cert_verifier(Arc::new(AskForCertificate { algorithms }))
+        .with_single_cert(chain, key)
+        .map_err(|e| ConfigError::flag("tls-cert-file", format!("the certificate and its key do not fit: {e}")))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// The suites of TLS 1.3 (which cannot be chosen) and those of TLS 1.2 that are named.
+fn suites(known: &[SupportedCipherSuite], names: &[String]) -> Result<Vec<SupportedCipherSuite>, ConfigError> {
+    let mut chosen: Vec<SupportedCipherSuite> =
+        known.iter().copied().filter(|s| s.tls13().is_some()).collect();
+    for name in names {
+        let suite = match name.as_str() {
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" => CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" => CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" | "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => {
+                CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+            }
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" => CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" | "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => {
+                CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256
+            }
+            "TLS_AES_128_GCM_SHA256" | "TLS_AES_256_GCM_SHA384" | "TLS_CHACHA20_POLY1305_SHA256" => continue,
+            other => {
+                return Err(ConfigError::flag(
+                    "tls-cipher-suites",
+                    format!("cipher suite {other} not supported or doesn't exist"),
+                ));
+            }
+        };
+        chosen.extend(known.iter().copied().filter(|s| s.suite() == suite));
+    }
+    Ok(chosen)
+}
+
+/// Asks for a client certificate and accepts whichever comes, so long as the client proves that it holds its key.
+#[derive(Debug)]
+struct AskForCertificate {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for AskForCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        // Judged after the handshake by `ClientCa`; until then the certificate says nothing about who is calling.
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// The authorities whose client certificates name callers.
+#[derive(Clone, Debug)]
+pub struct ClientCa {
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientCa {
+    /// From the PEM of one or more CA certificates.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for cert in certificates(pem)? {
+            roots.add(cert).map_err(|e| format!("not a usable CA certificate: {e}"))?;
+        }
+        let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .allow_unauthenticated()
+            .build()
+            .map_err(|e| e.to_string())?;
+        Ok(ClientCa { verifier })
+    }
+
+    /// Whether the chain leads to one of the authorities at time `now`.
+    pub fn verifies(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> bool {
+        match chain {
+            [leaf, intermediates @ ..] => self.verifier.verify_client_cert(leaf, intermediates, now).is_ok(),
+            [] => false,
+        }
+    }
+}
+
+/// The certificates in a PEM file; none at all is an error.
+pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    use rustls::pki_types::pem::PemObject as _;
+    let certs: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|e| format!("not valid PEM: {e}"))?;
+    if certs.is_empty() {
+        return Err("contains no PEM block of type CERTIFICATE".to_owned());
+    }
+    Ok(certs)
+}
+
+/// The private key in a PEM file.
+pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    use rustls::pki_types::pem::PemObject as _;
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| "contains no usable private key in PEM".to_owned())
+}

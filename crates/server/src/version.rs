@@ -1,0 +1,28 @@
+//! What the server says it is: Kubernetes 1.37.
+
+use value::Value;
+
+/// As `/version` and `kubectl version` show it.
+pub const GIT_VERSION: &str = "v1.37.0+portcullis";
+
+/// Operating system and architecture in Go's words.
+pub const PLATFORM: &str = if cfg!(target_arch = "aarch64") { "linux/arm64" } else { "linux/amd64" };
+
+/// The answer to `/version`.
+pub fn document() -> Value {
+    Value::map([
+        ("buildDate", ""),
+        ("compiler", "rustc"),
+        ("emulationMajor", "1"),
+        ("emulationMinor", "37"),
+        ("gitCommit", ""),
+        ("gitTreeState", "clean"),
+        ("gitVersion", GIT_VERSION),
+        ("goVersion", ""),
+        ("major", "1"),
+        ("minCompatibilityMajor", "1"),
+        ("minCompatibilityMinor", "36"),
+        ("minor", "37"),
+        ("platform", PLATFORM),
+    ])
+}

@@ -1,0 +1,398 @@
+//! The write path: mutate, prepare, validate, admit, store.
+//!
+//! `Draft` → [`Mutated`] → [`Admitted`] → [`Stored`]: each is made only by the stage before it, so nothing is stored that
+//! skipped one. This is the only file that commits to the store (a tidy check holds it to that), whoever is calling.
+
+use std::sync::Arc;
+
+use admission::{Attributes, Operation};
+use api::{FieldError, FieldErrors, GroupResource, Status, meta};
+use resources::{strategy, validation};
+use storage::{Change, CommitError, Entry, Expect, Record, Write};
+use value::{Path, Str, Value};
+
+use crate::addresses::Held;
+use crate::call::Call;
+use crate::catalog::{Facet, Kind};
+use crate::decode::Draft;
+use crate::encode;
+use crate::state::State;
+
+/// What a write is about, the same for every stage.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The server.
+    pub state: &'a State,
+    /// The kind.
+    pub kind: &'a Kind,
+    /// Which face of the object the request goes through.
+    pub facet: Facet,
+    /// The options, as admission sees them.
+    pub options: &'a Value,
+    /// Nothing is stored.
+    pub dry_run: bool,
+}
+
+/// An object after the mutating stage.
+#[derive(Debug)]
+pub struct Mutated {
+    object: Value,
+}
+
+/// An object that may be stored.
+#[derive(Debug)]
+pub struct Admitted<'a> {
+    object: Value,
+    expect: Expect,
+    /// What a service was given, until it is stored.
+    held: Option<Held<'a>>,
+}
+
+/// What came of a write.
+#[derive(Debug)]
+pub enum Stored {
+    /// It is in the store.
+    Entry(Arc<Entry>),
+    /// A dry run: what would be.
+    Dry(Value),
+}
+
+/// Why a stored object is not the one that the write was made for.
+#[derive(Debug)]
+pub enum StoreError {
+    /// Another write came first.
+    Conflict,
+    /// Anything else.
+    Refused(Status),
+}
+
+impl Admitted<'_> {
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        meta::name(&self.object)
+    }
+
+    /// The object.
+    pub fn object(&self) -> &Value {
+        &self.object
+    }
+
+    /// The object, which will not be stored.
+    pub fn into_object(self) -> Value {
+        self.object
+    }
+}
+
+impl<'a> Subject<'a> {
+    fn attributes<'c>(&'c self, call: &'c Call, operation: Operation, name: &str, old: Option<&'c Value>) -> Attributes<'c> {
+        Attributes {
+            user: call.user(),
+            operation,
+            kind: self.kind.admission_kind(self.facet),
+            resource: self.kind.resource.clone(),
+            version: self.kind.gvk.version.clone(),
+            subresource: Str::new_static(self.facet.subresource()),
+            namespace: call.info.namespace.clone(),
+            name: name.into(),
+            old_object: old,
+            options: self.options,
+            dry_run: self.dry_run,
+        }
+    }
+
+    /// The mutating stage.
+    pub fn mutate(&self, call: &mut Call, draft: Draft, old: Option<&Value>) -> Result<Mutated, Status> {
+        let mut object = draft.into_object();
+        dedup_owners(call, &mut object, false);
+        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        let name = if old.is_some() { call.info.name.clone() } else { meta::name(&object).into() };
+        let attributes = self.attributes(call, operation, &name, old);
+        self.state.admission.mutate(&attributes, &mut object, self.state)?;
+        dedup_owners(call, &mut object, true);
+        Ok(Mutated { object })
+    }
+
+    /// Makes a mutated object a new one, validates it and runs the validating stage.
+    pub fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted<'a>, Status> {
+        let Mutated { mut object } = mutated;
+        let kind = self.kind.stored.group_kind();
+        for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            object.remove_at(&["metadata", field]);
+        }
+        meta::set(&mut object, "uid", crate::random::uid());
+        meta::set(&mut object, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
+        let base = meta::text(&object, "generateName").to_owned();
+        if meta::name(&object).is_empty() && !base.is_empty() {
+            let base: String = base.chars().take(crate::random::MAX_BASE).collect();
+            meta::set(&mut object, "name", format!("{base}{}", crate::random::suffix()));
+        }
+        let held = self.allocate(&mut object, None)?;
+        strategy::prepare_create(&kind, &mut object, &self.state.strategy_context(call));
+        let context = self.state.validation_context(call.now);
+        let mut errors = match validation::rules(&kind) {
+            Some(rules) => (rules.create)(&object, &context),
+            None => FieldErrors::new(),
+        };
+        if errors.is_empty() {
+            errors = validation::meta::create(&object, self.kind.namespaced, validation::meta::path_segment);
+        }
+        let name = meta::name(&object).to_owned();
+        refuse_invalid(self, &name, &errors)?;
+        if !meta::resource_version(&object).is_empty() {
+            return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        for warning in validation::warnings(&kind, &object, None) {
+            call.warn(warning);
+        }
+        strategy::canonicalize(&kind, &mut object);
+        let attributes = self.attributes(call, Operation::Create, &name, None);
+        self.state.admission.validate(&attributes, Some(&object), self.state)?;
+        Ok(Admitted { object, expect: Expect::Absent, held })
+    }
+
+    /// Makes a mutated object the successor of `old`, validates it and runs the validating stage.
+    pub fn admit_update(&self, call: &mut Call, mutated: Mutated, old: &Entry, old_object: &Value) -> Result<Admitted<'a>, Status> {
+        let Mutated { mut object } = mutated;
+        let kind = self.kind.stored.group_kind();
+        let name = call.info.name.clone();
+        self.check_revision(&mut object, old, &name)?;
+        let held = self.allocate(&mut object, Some(old_object))?;
+        copy_meta(&mut object, old_object, "generation");
+        let context = self.state.strategy_context(call);
+        match self.facet {
+            Facet::Whole | Facet::Scale => strategy::prepare_update(&kind, &mut object, old_object, &context),
+            Facet::Status => strategy::prepare_update_status(&kind, &mut object, old_object, &context),
+            Facet::Finalize => strategy::prepare_namespace_finalize(&mut object, old_object),
+            Facet::Approval => strategy::prepare_approval(&mut object, old_object, &context),
+            Facet::EphemeralContainers => strategy::prepare_ephemeral_containers(&mut object, old_object),
+            Facet::Resize => strategy::prepare_resize(&mut object, old_object),
+        }
+        if meta::uid(&object).is_empty() {
+            copy_meta(&mut object, old_object, "uid");
+        }
+        copy_meta(&mut object, old_object, "creationTimestamp");
+        if meta::is_deleting(old_object) {
+            copy_meta(&mut object, old_object, "deletionTimestamp");
+        }
+        if object.at(&["metadata", "deletionGracePeriodSeconds"]).is_none() {
+            copy_meta(&mut object, old_object, "deletionGracePeriodSeconds");
+        }
+        let context = self.state.validation_context(call.now);
+        let mut errors = validation::meta::update_any(&object, old_object, self.kind.namespaced);
+        errors.extend(self.kind.validate_update(self.facet, &object, old_object, &context));
+        refuse_invalid(self, &name, &errors)?;
+        for warning in validation::warnings(&kind, &object, Some(old_object)) {
+            call.warn(warning);
+        }
+        strategy::canonicalize(&kind, &mut object);
+        let attributes = self.attributes(call, Operation::Update, &name, Some(old_object));
+        self.state.admission.validate(&attributes, Some(&object), self.state)?;
+        Ok(Admitted { object, expect: Expect::Revision(old.revision), held })
+    }
+
+    /// The revision in an update must be the one that is stored, or absent where the kind allows that.
+    fn check_revision(&self, object: &mut Value, old: &Entry, name: &str) -> Result<(), Status> {
+        let sent = meta::resource_version(object);
+        let wrong = || {
+            let path = Path::root().field("metadata").field("resourceVersion");
+            FieldError::invalid(&path, sent, "must be specified for an update")
+        };
+        let sent_revision = match sent {
+            "" => 0,
+            text => text.parse::<u64>().map_err(|_| {
+                let kind = api::GroupKind::new(self.kind.resource.group.clone(), self.kind.resource.resource.clone());
+                Status::invalid(&kind, name, &[wrong()])
+            })?,
+        };
+        if sent_revision == 0 {
+            if !strategy::allow_unconditional_update(&self.kind.stored.group_kind()) {
+                let kind = api::GroupKind::new(self.kind.resource.group.clone(), self.kind.resource.resource.clone());
+                let path = Path::root().field("metadata").field("resourceVersion");
+                let error = FieldError::invalid(&path, 0, "must be specified for an update");
+                return Err(Status::invalid(&kind, name, &[error]));
+            }
+            meta::set(object, "resourceVersion", old.revision.to_string());
+        } else if sent_revision != old.revision {
+            return Err(Status::conflict(&self.kind.resource, name, OPTIMISTIC_LOCK));
+        }
+        Ok(())
+    }
+
+    /// The validating stage of a deletion (the mutating one sees the same, and has nothing to change).
+    pub fn admit_delete(&self, call: &Call, name: &str, old_object: &Value) -> Result<(), Status> {
+        let attributes = self.attributes(call, Operation::Delete, name, Some(old_object));
+        self.state.admission.mutate(&attributes, &mut Value::Null, self.state)?;
+        self.state.admission.validate(&attributes, None, self.state)
+    }
+
+    /// Stores what was admitted. `old` is the entry it replaces: an update that changes nothing is not written.
+    pub async fn store(&self, call: &Call, admitted: Admitted<'_>, old: Option<&Arc<Entry>>) -> Result<Stored, StoreError> {
+        let Admitted { mut object, expect, held } = admitted;
+        resources::decode::fill(&mut object, self.kind.stored_schema());
+        let name = meta::name(&object).to_owned();
+        let record = self.kind.record(&object);
+        if let Some(old) = old
+            && old.record() == record
+        {
+            return Ok(if self.dry_run { Stored::Dry(object) } else { Stored::Entry(Arc::clone(old)) });
+        }
+        let key = self.kind.key(&call.info.namespace, &name);
+        if self.dry_run {
+            if expect == Expect::Absent && self.state.store.get(&key).is_some() {
+                return Err(StoreError::Conflict);
+            }
+            return Ok(Stored::Dry(object));
+        }
+        let entry = self.commit(key, expect, Change::Put(record), &name).await?;
+        if let Some(held) = held {
+            held.keep();
+        }
+        Ok(Stored::Entry(entry))
+    }
+
+    /// Gives a service the addresses and ports it asks for.
+    fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<Held<'a>>, Status> {
+        if !self.is_service() || !matches!(self.facet, Facet::Whole) {
+            return Ok(None);
+        }
+        self.state.addresses.allocate(object, old, self.dry_run).map(Some)
+    }
+
+    fn is_service(&self) -> bool {
+        self.kind.stored.group.is_empty() && self.kind.stored.kind == "Service"
+    }
+
+    /// Deletes the object at `old`. A dry run only says that it could.
+    pub async fn delete(&self, old: &Arc<Entry>, name: &str) -> Result<Arc<Entry>, StoreError> {
+        if self.dry_run {
+            return Ok(Arc::clone(old));
+        }
+        let expect = Expect::Revision(old.revision);
+        let entry = self.commit(old.key.to_string(), expect, Change::Delete, name).await?;
+        if self.is_service()
+            && let Ok(service) = encode::tree(old)
+        {
+            self.state.addresses.release(&service);
+        }
+        Ok(entry)
+    }
+
+    /// Replaces the object at `old` by one that differs only in marks of the server's own (of a deletion, a binding, an
+    /// eviction). They pass no validation; the request that caused them has been admitted.
+    pub async fn store_mark(&self, old: &Arc<Entry>, object: &Value, name: &str) -> Result<Stored, StoreError> {
+        if self.dry_run {
+            return Ok(Stored::Dry(object.clone()));
+        }
+        let record: Record = self.kind.record(object);
+        let expect = Expect::Revision(old.revision);
+        self.commit(old.key.to_string(), expect, Change::Put(record), name).await.map(Stored::Entry)
+    }
+
+    async fn commit(&self, key: String, expect: Expect, change: Change, name: &str) -> Result<Arc<Entry>, StoreError> {
+        let write = Write { key: key.into(), expect, change };
+        match self.state.store.commit(write).await {
+            Ok(committed) => Ok(committed.entry),
+            Err(CommitError::Conflict { .. }) => Err(StoreError::Conflict),
+            Err(e) => Err(StoreError::Refused(commit_status(&e, &self.kind.resource, name))),
+        }
+    }
+}
+
+/// What an optimistic write that lost is told.
+pub const OPTIMISTIC_LOCK: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> Status {
+    match error {
+        CommitError::Conflict { .. } => Status::conflict(resource, name, OPTIMISTIC_LOCK),
+        CommitError::TooLarge { limit, .. } => Status::too_large(format!("limit is {limit}")),
+        CommitError::Invalid(why) => Status::bad_request(why.clone()),
+        CommitError::Unavailable(_) | CommitError::Closed => {
+            tracing::error!(error = %error, %resource, name, "a write could not be stored");
+            Status::internal("the store cannot write; nothing was changed")
+        }
+    }
+}
+
+fn refuse_invalid(subject: &Subject<'_>, name: &str, errors: &FieldErrors) -> Result<(), Status> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&subject.kind.stored.group_kind(), name, errors))
+}
+
+fn copy_meta(new: &mut Value, old: &Value, field: &str) {
+    match old.at(&["metadata", field]) {
+        Some(value) => meta::set(new, field, value.clone()),
+        None => {
+            new.remove_at(&["metadata", field]);
+        }
+    }
+}
+
+/// Drops owner references that occur twice, and says so.
+fn dedup_owners(call: &mut Call, object: &mut Value, after_mutation: bool) {
+    let Some(owners) = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_list_mut) else { return };
+    let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut repeated: Vec<String> = Vec::new();
+    owners.retain(|owner| {
+        if seen.contains(owner) {
+            let uid = owner.str_at(&["uid"]).unwrap_or_default().to_owned();
+            if !repeated.contains(&uid) {
+                repeated.push(uid);
+            }
+            return false;
+        }
+        seen.push(owner.clone());
+        true
+    });
+    if !repeated.is_empty() {
+        let when = if after_mutation { " after mutating admission happens" } else { "" };
+        call.warn(format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        ));
+    }
+}
+
+/// What is posted below an object or answered and forgotten: the mutating and the validating stage, with nothing stored.
+pub struct Posted<'a> {
+    /// The kind in the path.
+    pub kind: &'a Kind,
+    /// The subresource, if it is one.
+    pub subresource: &'static str,
+    /// The kind of what is posted.
+    pub posted: api::GroupVersionKind,
+    /// The name it is about.
+    pub name: &'a str,
+}
+
+impl Posted<'_> {
+    /// Admits `object`.
+    pub fn admit(
+        &self,
+        state: &State,
+        call: &Call,
+        operation: Operation,
+        object: &Value,
+        options: &Value,
+        dry_run: bool,
+    ) -> Result<(), Status> {
+        let attributes = Attributes {
+            user: call.user(),
+            operation,
+            kind: self.posted.clone(),
+            resource: self.kind.resource.clone(),
+            version: self.kind.gvk.version.clone(),
+            subresource: Str::new_static(self.subresource),
+            namespace: call.info.namespace.clone(),
+            name: self.name.into(),
+            old_object: None,
+            options,
+            dry_run,
+        };
+        let mut object = object.clone();
+        state.admission.mutate(&attributes, &mut object, state)?;
+        state.admission.validate(&attributes, Some(&object), state)
+    }
+}
