@@ -105,9 +105,9 @@ impl Client {
 
 /// Feeds what the service says, as it says it.
 async fn stream(service: Service, feed: Feed) {
-    let mut changed = service.0.changed.subscribe();
+    let mut news = service.0.changed.subscribe();
     loop {
-        changed.mark_unchanged();
+        news.mark_unchanged();
         let from = feed.revision();
         let (changes, revision) = {
             let state = service.lock();
@@ -116,7 +116,7 @@ async fn stream(service: Service, feed: Feed) {
         };
         drop(feed.apply(changes));
         feed.advance(revision);
-        if changed.changed().await.is_err() {
+        if news.changed().await.is_err() {
             return;
         }
     }
