@@ -81,7 +81,8 @@ fn fill_times(new: &mut Value, old: &Value, context: &Context) {
             let since = former
                 .iter()
                 .filter(|old| {
-                    old.text("type") == condition.text("type") && old.text("status") == condition.text("status")
+                    old.text("type") == condition.text("type")
+                        && old.text("status") == condition.text("status")
                 })
                 .find_map(|old| old.part("lastTransitionTime"));
             let since = since.cloned().unwrap_or_else(|| context.now.as_str().into());

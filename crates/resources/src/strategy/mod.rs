@@ -260,8 +260,15 @@ fn keep(new: &mut Value, old: &Value, path: &[&str]) {
 }
 
 fn keep_metadata(new: &mut Value, old: &Value) {
-    let fields =
-        ["deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers", "ownerReferences"];
+    let fields = [
+        "deletionTimestamp",
+        "generation",
+        "selfLink",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+    ];
     for field in fields {
         keep(new, old, &["metadata", field]);
     }

@@ -68,10 +68,7 @@ spec_gates!(
     GATES,
     "Features of pods that are off in 1.37.",
     ["spec"],
-    [
-        &[&["status", "nodeAllocatableResourceClaimStatuses"]],
-        &[&["status", "volumeHealth"]]
-    ]
+    [&[&["status", "nodeAllocatableResourceClaimStatuses"]], &[&["status", "volumeHealth"]]]
 );
 spec_gates!(TEMPLATE_GATES, "The same in a `PodTemplate`.", ["template", "spec"], []);
 spec_gates!(WORKLOAD_GATES, "The same in a workload's template.", ["spec", "template", "spec"], []);
@@ -107,8 +104,12 @@ pub(super) fn update(new: &mut Value, old: &Value, _: &Context) {
 pub(super) fn update_status(new: &mut Value, old: &Value, _: &Context) {
     new.remove_at(&["metadata", "deletionTimestamp"]);
     keep(new, old, &["metadata", "ownerReferences"]);
-    let kept =
-        ["qosClass", "resourceClaimStatuses", "extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses"];
+    let kept = [
+        "qosClass",
+        "resourceClaimStatuses",
+        "extendedResourceClaimStatus",
+        "nodeAllocatableResourceClaimStatuses",
+    ];
     for field in kept {
         let sent = new.part("status").part(field);
         if sent.is_none() || sent.and_then(Value::as_str) == Some("") {
@@ -158,7 +159,8 @@ pub(super) fn grace_period(pod: &Value, requested: Option<i64>) -> i64 {
 
 fn grow_generation(new: &mut Value, old: &Value) {
     let generation = old.int_at(&["metadata", "generation"]).unwrap_or(0);
-    let grown = if same(new.part("spec"), old.part("spec")) { generation } else { generation.saturating_add(1) };
+    let grown =
+        if same(new.part("spec"), old.part("spec")) { generation } else { generation.saturating_add(1) };
     if grown != 0 {
         api::meta::set(new, "generation", grown);
     }
@@ -166,8 +168,7 @@ fn grow_generation(new: &mut Value, old: &Value) {
 
 fn keep_all_but_resources(new: &mut Value, old: &Value) {
     let lists = ["containers", "initContainers"];
-    let same_length =
-        |list: &&str| new.list_at(&["spec", list]).len() == old.list_at(&["spec", list]).len();
+    let same_length = |list: &&str| new.list_at(&["spec", list]).len() == old.list_at(&["spec", list]).len();
     if !lists.iter().all(same_length) {
         return;
     }
@@ -229,7 +230,9 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
 
 /// Annotations that once held init containers are not kept.
 pub(super) fn drop_init_container_annotations(pod: &mut Value) {
-    let Some(annotations) = pod.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) else { return };
+    let Some(annotations) = pod.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) else {
+        return;
+    };
     for stage in ["beta", "alpha"] {
         for what in ["init-containers", "init-container-statuses"] {
             annotations.remove(&format!("pod.{stage}.kubernetes.io/{what}"));
@@ -328,7 +331,8 @@ fn is_windows(pod: &Value) -> bool {
 
 fn apply_app_armor_annotations(pod: &mut Value) {
     for (list, i, profile) in app_armor_changes(pod) {
-        let container = pod.at_mut(&["spec", list]).and_then(Value::as_list_mut).and_then(|list| list.get_mut(i));
+        let container =
+            pod.at_mut(&["spec", list]).and_then(Value::as_list_mut).and_then(|list| list.get_mut(i));
         if let Some(container) = container {
             container.set_at(&["securityContext", "appArmorProfile"], profile);
         }
@@ -376,7 +380,9 @@ pub(super) fn deprecated_app_armor_annotations(pod: &Value) -> Vec<String> {
     for list in CONTAINERS {
         for container in pod.list_at(&["spec", list]) {
             let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
-            let Some(annotation) = pod.at(&["metadata", "annotations", &key]).and_then(Value::as_str) else { continue };
+            let Some(annotation) = pod.at(&["metadata", "annotations", &key]).and_then(Value::as_str) else {
+                continue;
+            };
             let said = app_armor_profile(annotation).filter(is_valid_profile);
             // A field that equals the annotation was copied from it by `apply_app_armor_annotations`, or was sent with
             // it; only the first is warned about, and the two cannot be told apart here but by the pod's own profile.
@@ -456,7 +462,8 @@ fn default_pod_level_resources(pod: &mut Value) {
         return;
     }
     let (limits, requests) = (aggregate(pod, "limits"), aggregate(pod, "requests"));
-    let written = |pod: &Value, field: &str, name: &str| pod.at(&["spec", "resources", field, name]).is_some();
+    let written =
+        |pod: &Value, field: &str, name: &str| pod.at(&["spec", "resources", field, name]).is_some();
 
     for (name, total) in &limits {
         if is_huge_page(name) && !written(pod, "requests", name) && !written(pod, "limits", name) {

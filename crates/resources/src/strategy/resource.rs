@@ -39,7 +39,9 @@ pub(super) const SLICE_GATES: &[Gate] = &[
 /// Changing a taint's effect without its time starts the time again.
 pub(super) fn update_taint_rule(new: &mut Value, old: &Value, context: &Context) {
     let (taint, former) = (new.at(&["spec", "taint"]), old.at(&["spec", "taint"]));
-    if taint.text("effect") != former.text("effect") && same(taint.part("timeAdded"), former.part("timeAdded")) {
+    if taint.text("effect") != former.text("effect")
+        && same(taint.part("timeAdded"), former.part("timeAdded"))
+    {
         new.set_at(&["spec", "taint", "timeAdded"], context.now.as_str());
     }
 }
@@ -50,7 +52,8 @@ pub(super) fn update_claim_status(new: &mut Value, old: &Value, _: &Context) {
         claim.list_at(&["status", "allocation", "devices", "results"]).iter().map(device_id).collect()
     };
     let still = allocated(new);
-    let gone: Vec<[String; 4]> = allocated(old).into_iter().filter(|device| !still.contains(device)).collect();
+    let gone: Vec<[String; 4]> =
+        allocated(old).into_iter().filter(|device| !still.contains(device)).collect();
     let Some(devices) = new.at_mut(&["status", "devices"]).and_then(Value::as_list_mut) else { return };
     devices.retain(|device| !gone.contains(&device_id(device)));
     if devices.is_empty() {

@@ -351,8 +351,9 @@ fn init_families(
     if policy == "SingleStack" {
         for (field, what) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
             if service.list_at(&["spec", field]).len() == 2 {
-                let detail =
-                    format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
+                let detail = format!(
+                    "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+                );
                 errors.invalid(&policy_at, policy.as_str(), detail);
             }
         }
@@ -395,7 +396,11 @@ fn init_families(
     }
     for (i, family) in families.iter().enumerate() {
         if !allocator.has(*family) {
-            errors.invalid(&At::new("spec.ipFamilies").index(i), family.as_str(), "not configured on this cluster");
+            errors.invalid(
+                &At::new("spec.ipFamilies").index(i),
+                family.as_str(),
+                "not configured on this cluster",
+            );
         }
     }
     refuse(service, errors)?;
@@ -679,13 +684,15 @@ fn patch_allocated_values(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_ports(old) && needs_node_ports(new) {
-        let used: Vec<i64> = node_ports(new).into_iter().filter(|port| node_ports(old).contains(port)).collect();
+        let used: Vec<i64> =
+            node_ports(new).into_iter().filter(|port| node_ports(old).contains(port)).collect();
         let mut given = Vec::new();
         for (i, port) in new.list_at(&["spec", "ports"]).iter().enumerate() {
             if port.number("nodePort") != 0 {
                 continue;
             }
-            let same_name = old.list_at(&["spec", "ports"]).iter().rfind(|p| p.text("name") == port.text("name"));
+            let same_name =
+                old.list_at(&["spec", "ports"]).iter().rfind(|p| p.text("name") == port.text("name"));
             let former = same_name.map_or(0, |port| port.number("nodePort"));
             if former != 0 && !used.contains(&former) {
                 given.push((i, former));
@@ -693,7 +700,10 @@ fn patch_allocated_values(new: &mut Value, old: &Value) {
         }
         set_node_ports(new, &given);
     }
-    if needs_health_check(old) && needs_health_check(new) && new.part("spec").number("healthCheckNodePort") == 0 {
+    if needs_health_check(old)
+        && needs_health_check(new)
+        && new.part("spec").number("healthCheckNodePort") == 0
+    {
         let port = old.part("spec").number("healthCheckNodePort");
         if port != 0 {
             new.set_at(&["spec", "healthCheckNodePort"], port);

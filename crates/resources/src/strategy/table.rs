@@ -4,8 +4,8 @@ use value::Value;
 
 use super::gates::Gate;
 use super::{
-    Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, Zero, certificates, keep, pod, resource,
-    storage,
+    Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, Zero, certificates, keep, pod,
+    resource, storage,
 };
 use crate::validation::fields::{Read, same};
 
@@ -307,5 +307,8 @@ fn create_daemon_set(set: &mut Value, _: &Context) {
 fn update_daemon_set(new: &mut Value, old: &Value, _: &Context) {
     let generation = old.at(&["spec"]).number("templateGeneration");
     let changed = !same(new.at(&["spec", "template"]), old.at(&["spec", "template"]));
-    new.set_at(&["spec", "templateGeneration"], if changed { generation.saturating_add(1) } else { generation });
+    new.set_at(
+        &["spec", "templateGeneration"],
+        if changed { generation.saturating_add(1) } else { generation },
+    );
 }

@@ -57,7 +57,9 @@ fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
             recommend_label(new, "the Pod's hostname", &mut warnings);
             pod::pod(new, &mut warnings);
         }
-        ("", "PodTemplate") if grew(new, old) => pod::template(&At::new("template"), new.part("template"), &mut warnings),
+        ("", "PodTemplate") if grew(new, old) => {
+            pod::template(&At::new("template"), new.part("template"), &mut warnings)
+        }
         ("", "ReplicationController") | ("apps", "Deployment" | "ReplicaSet") => {
             workload_name(new, old, &mut warnings);
             // Kubernetes looks at the old template when a replication controller changes.
@@ -87,7 +89,9 @@ fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
         ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(new, old, &mut warnings),
         ("networking.k8s.io", "Ingress") if old.is_none() => {
             let class = "kubernetes.io/ingress.class";
-            if new.at(&["metadata", "annotations", class]).is_some() && new.at(&["spec", "ingressClassName"]).is_none() {
+            if new.at(&["metadata", "annotations", class]).is_some()
+                && new.at(&["spec", "ingressClassName"]).is_none()
+            {
                 warnings.push(format!(
                     "annotation \"{class}\" is deprecated, please use 'spec.ingressClassName' instead"
                 ));
@@ -96,7 +100,8 @@ fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
         ("networking.k8s.io", "NetworkPolicy") => network_policy(new, &mut warnings),
         ("node.k8s.io", "RuntimeClass") => {
             for (label, _) in new.part("scheduling").entries("nodeSelector") {
-                warnings.extend(deprecated_label(label).map(|words| format!("scheduling.nodeSelector: {words}")));
+                warnings
+                    .extend(deprecated_label(label).map(|words| format!("scheduling.nodeSelector: {words}")));
             }
         }
         ("resource.k8s.io", "ResourceSlice") => {
@@ -123,7 +128,9 @@ const STORAGE_CLASS_WORDS: &str = r#"deprecated since v1.8; use "storageClassNam
 const STATIC_SUFFIX: &str = crate::validation::admissionregistration::STATIC_SUFFIX;
 
 fn grew(new: &Value, old: Option<&Value>) -> bool {
-    old.is_none_or(|old| old.at(&["metadata"]).number("generation") != new.at(&["metadata"]).number("generation"))
+    old.is_none_or(|old| {
+        old.at(&["metadata"]).number("generation") != new.at(&["metadata"]).number("generation")
+    })
 }
 
 fn workload_name(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
@@ -201,7 +208,9 @@ fn label_selector(at: &At<'_>, selector: Option<&Value>, warnings: &mut Vec<Stri
 }
 
 fn endpoints(endpoints: &Value, warnings: &mut Vec<String>) {
-    if api::meta::labels(endpoints).any(|label| label == ("endpoints.kubernetes.io/managed-by", "endpoint-controller")) {
+    if api::meta::labels(endpoints)
+        .any(|label| label == ("endpoints.kubernetes.io/managed-by", "endpoint-controller"))
+    {
         return;
     }
     let subsets = At::new("subsets");
@@ -220,8 +229,10 @@ fn endpoint_slice(slice: &Value, old: Option<&Value>, warnings: &mut Vec<String>
     if old.is_none() && slice.text("addressType") == "FQDN" {
         warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
     }
-    let manager = slice.at(&["metadata", "labels", "endpointslice.kubernetes.io/managed-by"]).and_then(Value::as_str);
-    if matches!(manager, Some("endpointslice-controller.k8s.io" | "endpointslicemirroring-controller.k8s.io")) {
+    let manager =
+        slice.at(&["metadata", "labels", "endpointslice.kubernetes.io/managed-by"]).and_then(Value::as_str);
+    if matches!(manager, Some("endpointslice-controller.k8s.io" | "endpointslicemirroring-controller.k8s.io"))
+    {
         return;
     }
     let endpoints = At::new("endpoints");
@@ -353,8 +364,9 @@ fn service(service: &Value, warnings: &mut Vec<String>) {
         warnings.extend(ip_warning(&at.index(i).to_string(), address));
     }
     if !external.is_empty() && !headless && kind != "ExternalName" {
-        warnings
-            .push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+        warnings.push(
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned(),
+        );
     }
     warnings.extend(ip_warning("spec.loadBalancerIP", spec.text("loadBalancerIP")));
     let at = At::new("spec.loadBalancerSourceRanges");

@@ -65,8 +65,9 @@ fn priority_class(class: &Value, _: &Context) -> FieldErrors {
     let value = class.number("value");
     if name.starts_with("system-") {
         if let Err(why) = is_system_class(name, value, class.flag("globalDefault")) {
-            let detail =
-                format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}");
+            let detail = format!(
+                "priority class names with 'system-' prefix are reserved for system use only. error: {why}"
+            );
             errors.forbidden(&At::new("metadata.name"), detail);
         }
     } else if value > HIGHEST_USER_PRIORITY {
@@ -103,7 +104,11 @@ fn priority_class_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     if new.number("value") != old.number("value") {
         errors.forbidden(&At::new("value"), "may not be changed in an update.");
     }
-    errors.immutable(&At::new("preemptionPolicy"), new.part("preemptionPolicy"), old.part("preemptionPolicy"));
+    errors.immutable(
+        &At::new("preemptionPolicy"),
+        new.part("preemptionPolicy"),
+        old.part("preemptionPolicy"),
+    );
     errors
 }
 

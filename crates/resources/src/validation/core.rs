@@ -17,7 +17,8 @@ pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 pub(super) const NAMESPACE: Rules =
     Rules { create: namespace, update: namespace_update, update_status: namespace_status };
-pub(super) const CONFIG_MAP: Rules = Rules { create: config_map, update: config_map_update, update_status: no_rules };
+pub(super) const CONFIG_MAP: Rules =
+    Rules { create: config_map, update: config_map_update, update_status: no_rules };
 pub(super) const SECRET: Rules = Rules { create: secret, update: secret_update, update_status: no_rules };
 pub(super) const SERVICE_ACCOUNT: Rules =
     Rules { create: service_account, update: service_account_update, update_status: no_rules };

@@ -118,9 +118,8 @@ fn endpoints(endpoints: &[Value], kind: &str, errors: &mut FieldErrors) {
 
 fn address_rules(address: &str, kind: &str, list: &At<'_>, i: usize, errors: &mut FieldErrors) {
     let at = list.index(i);
-    let is_v6 = || {
-        names::parse_ip_sloppy(address).is_some_and(|ip| matches!(ip.to_canonical(), IpAddr::V6(_)))
-    };
+    let is_v6 =
+        || names::parse_ip_sloppy(address).is_some_and(|ip| matches!(ip.to_canonical(), IpAddr::V6(_)));
     match kind {
         "IPv4" | "IPv6" => {
             let wrong = if kind == "IPv4" {

@@ -4,13 +4,23 @@
 //! meaning, not shape; a rule that meets an unexpected shape skips it and never panics. `Rules` of a kind run after
 //! the metadata rules that all kinds share.
 
+mod admission_policy;
+pub mod admissionregistration;
+mod apiextensions;
+mod apps;
+mod autoscaling;
+mod batch;
+pub mod certificates;
 mod cluster;
 pub mod core;
+mod cron;
 mod endpoint_slice;
 mod event;
-pub mod admissionregistration;
 pub mod fields;
+mod flowcontrol;
 mod internal_json;
+mod job_status;
+mod label_match;
 pub mod meta;
 mod networking;
 mod node;
@@ -30,8 +40,13 @@ mod pod_security;
 mod pod_spec;
 mod pod_status;
 mod pod_volumes;
+mod policy;
 mod quota;
 mod rbac;
+mod resource;
+mod resource_claim;
+mod resource_slice;
+pub mod reviews;
 pub(crate) mod service;
 mod storage;
 mod template;
@@ -73,23 +88,68 @@ const TABLE: &[(&str, &str, Rules)] = &[
     ("", "PersistentVolumeClaim", persistent_volume::PERSISTENT_VOLUME_CLAIM),
     ("", "Pod", pod::POD),
     ("", "PodTemplate", template::POD_TEMPLATE),
+    ("", "ReplicationController", apps::REPLICATION_CONTROLLER),
     ("", "ResourceQuota", quota::RESOURCE_QUOTA),
     ("", "Secret", core::SECRET),
     ("", "Service", service::SERVICE),
     ("", "ServiceAccount", core::SERVICE_ACCOUNT),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", admission_policy::MUTATING_POLICY),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", admission_policy::MUTATING_BINDING),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingWebhookConfiguration",
+        admissionregistration::MUTATING_WEBHOOKS,
+    ),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", admission_policy::VALIDATING_POLICY),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicyBinding",
+        admission_policy::VALIDATING_BINDING,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingWebhookConfiguration",
+        admissionregistration::VALIDATING_WEBHOOKS,
+    ),
+    ("apiextensions.k8s.io", "CustomResourceDefinition", apiextensions::DEFINITION),
+    ("apiregistration.k8s.io", "APIService", apiextensions::API_SERVICE),
+    ("apps", "ControllerRevision", apps::CONTROLLER_REVISION),
+    ("apps", "DaemonSet", apps::DAEMON_SET),
+    ("apps", "Deployment", apps::DEPLOYMENT),
+    ("apps", "ReplicaSet", apps::REPLICA_SET),
+    ("apps", "StatefulSet", apps::STATEFUL_SET),
+    ("authentication.k8s.io", "TokenRequest", reviews::TOKEN_REQUEST),
+    ("authorization.k8s.io", "LocalSubjectAccessReview", reviews::LOCAL_SUBJECT_ACCESS_REVIEW),
+    ("authorization.k8s.io", "SelfSubjectAccessReview", reviews::SELF_SUBJECT_ACCESS_REVIEW),
+    ("authorization.k8s.io", "SubjectAccessReview", reviews::SUBJECT_ACCESS_REVIEW),
+    ("autoscaling", "HorizontalPodAutoscaler", autoscaling::HORIZONTAL_POD_AUTOSCALER),
+    ("batch", "CronJob", batch::CRON_JOB),
+    ("batch", "Job", batch::JOB),
+    ("certificates.k8s.io", "CertificateSigningRequest", certificates::SIGNING_REQUEST),
+    ("certificates.k8s.io", "ClusterTrustBundle", certificates::TRUST_BUNDLE),
+    ("certificates.k8s.io", "PodCertificateRequest", certificates::POD_CERTIFICATE_REQUEST),
     ("coordination.k8s.io", "Lease", cluster::LEASE),
     ("discovery.k8s.io", "EndpointSlice", endpoint_slice::ENDPOINT_SLICE),
     ("events.k8s.io", "Event", event::EVENT),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", flowcontrol::FLOW_SCHEMA),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", flowcontrol::PRIORITY_LEVEL),
     ("networking.k8s.io", "IPAddress", networking::IP_ADDRESS),
     ("networking.k8s.io", "Ingress", networking::INGRESS),
     ("networking.k8s.io", "IngressClass", networking::INGRESS_CLASS),
     ("networking.k8s.io", "NetworkPolicy", networking::NETWORK_POLICY),
     ("networking.k8s.io", "ServiceCIDR", networking::SERVICE_CIDR),
     ("node.k8s.io", "RuntimeClass", cluster::RUNTIME_CLASS),
+    ("policy", "Eviction", policy::EVICTION),
+    ("policy", "PodDisruptionBudget", policy::POD_DISRUPTION_BUDGET),
     ("rbac.authorization.k8s.io", "ClusterRole", rbac::CLUSTER_ROLE),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding", rbac::CLUSTER_ROLE_BINDING),
     ("rbac.authorization.k8s.io", "Role", rbac::ROLE),
     ("rbac.authorization.k8s.io", "RoleBinding", rbac::ROLE_BINDING),
+    ("resource.k8s.io", "DeviceClass", resource::DEVICE_CLASS),
+    ("resource.k8s.io", "DeviceTaintRule", resource::DEVICE_TAINT_RULE),
+    ("resource.k8s.io", "ResourceClaim", resource_claim::CLAIM),
+    ("resource.k8s.io", "ResourceClaimTemplate", resource_claim::TEMPLATE),
+    ("resource.k8s.io", "ResourceSlice", resource_slice::SLICE),
     ("scheduling.k8s.io", "PriorityClass", cluster::PRIORITY_CLASS),
     ("storage.k8s.io", "CSIDriver", storage::CSI_DRIVER),
     ("storage.k8s.io", "CSINode", storage::CSI_NODE),

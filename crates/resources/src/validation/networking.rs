@@ -191,7 +191,8 @@ fn backend_rules(backend: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors)
             } else {
                 errors.invalid_each(&at.field("service.name"), name, names::is_dns1123_label(name));
             }
-            let (port_name, number) = (service.part("port").text("name"), service.part("port").number("number"));
+            let (port_name, number) =
+                (service.part("port").text("name"), service.part("port").number("number"));
             match (port_name.is_empty(), number) {
                 (false, 0) => {
                     let at = at.field("service.port.name");
@@ -537,7 +538,8 @@ fn cidr_list(object: &Value, errors: &mut FieldErrors) {
     if let [first, second] = cidrs.as_slice() {
         let family = |cidr: &str| network(cidr).map(|network| network.addr().is_ipv6());
         if family(first).is_some() && family(first) == family(second) {
-            let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+            let detail =
+                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
             errors.invalid(&CIDRS, Value::list(cidrs.iter().copied()), detail);
         }
     }

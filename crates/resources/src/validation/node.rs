@@ -60,8 +60,11 @@ fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     cidrs_stay(spec, old.part("spec"), &mut errors);
     let (id, former) = (spec.text("providerID"), old.part("spec").text("providerID"));
     if !former.is_empty() && id != former {
-        let detail =
-            if id.is_empty() { "field cannot be cleared once set" } else { "field cannot be modified once set" };
+        let detail = if id.is_empty() {
+            "field cannot be cleared once set"
+        } else {
+            "field cannot be modified once set"
+        };
         errors.invalid(&At::new("spec.providerID"), Value::Null, detail);
     }
     if let Some(source) = spec.part("configSource") {
@@ -90,8 +93,10 @@ fn annotations(node: &Value, errors: &mut FieldErrors) {
             Ok(Value::List(list)) => taints(&list, &at.field(TAINTS), errors),
             Ok(Value::Null) => {}
             Ok(other) => {
-                let detail =
-                    format!("json: cannot unmarshal {} into Go value of type []core.Taint", other.json_type());
+                let detail = format!(
+                    "json: cannot unmarshal {} into Go value of type []core.Taint",
+                    other.json_type()
+                );
                 errors.invalid(&at, TAINTS, detail);
             }
             Err(error) => errors.invalid(&at, TAINTS, error.to_string()),
@@ -185,7 +190,8 @@ fn is_feature_name(name: &str) -> bool {
     let is_segment = |(i, segment): (usize, &str)| {
         let mut chars = segment.chars();
         let first = chars.next();
-        let starts = first.is_some_and(|c| if i == 0 { c.is_ascii_uppercase() } else { c.is_ascii_alphabetic() });
+        let starts =
+            first.is_some_and(|c| if i == 0 { c.is_ascii_uppercase() } else { c.is_ascii_alphabetic() });
         starts && chars.all(|c| c.is_ascii_alphanumeric())
     };
     name.split('/').enumerate().all(is_segment)
@@ -200,7 +206,8 @@ fn pod_cidrs(spec: Option<&Value>, errors: &mut FieldErrors) {
     if cidrs.len() < 2 {
         return;
     }
-    let parsed: Option<Vec<IpAddr>> = cidrs.iter().map(|cidr| Some(names::parse_cidr_sloppy(cidr)?.0)).collect();
+    let parsed: Option<Vec<IpAddr>> =
+        cidrs.iter().map(|cidr| Some(names::parse_cidr_sloppy(cidr)?.0)).collect();
     let dual = match &parsed {
         Some(ips) => {
             let sixes = ips.iter().filter(|ip| ip.is_ipv6()).count();

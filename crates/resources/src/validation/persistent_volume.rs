@@ -237,7 +237,8 @@ fn class_rules(spec: Option<&Value>, is_inline: bool, at: &At<'_>, errors: &mut 
         let at = at.field("volumeMode");
         if is_inline {
             if mode != "Filesystem" {
-                let detail = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+                let detail =
+                    "may not specify volumeMode other than Filesystem in the context of inline volumes";
                 errors.forbidden(&at, detail);
             }
         } else if !matches!(mode, "Block" | "Filesystem") {
@@ -372,9 +373,12 @@ fn storage_os(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 fn csi(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     csi_driver_name(source.text("driver"), &at.field("driver"), errors);
     require(source, &["volumeHandle"], at, errors);
-    for field in
-        ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"]
-    {
+    for field in [
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ] {
         let Some(secret) = source.part(field) else { continue };
         let here = at.field(field);
         let rules: [(&str, fn(&str) -> Vec<String>); 2] =
@@ -480,7 +484,8 @@ fn claim_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     crate::strategy::normalize_claim_sources(&mut old);
     let old = &old;
     let former = old.part("spec");
-    let has_group = ["dataSource", "dataSourceRef"].iter().any(|field| former.part(field).part("apiGroup").is_some());
+    let has_group =
+        ["dataSource", "dataSourceRef"].iter().any(|field| former.part(field).part("apiGroup").is_some());
     errors.extend(meta::create(new, true, names::name_is_dns_subdomain));
     claim_spec(new.part("spec"), has_group, &SPEC, &mut errors);
 
@@ -522,9 +527,8 @@ fn claim_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
 
 /// Both specs without what may change.
 fn masked_specs(new: &Value, old: &Value, errors: &mut FieldErrors) -> (Value, Value) {
-    let annotation = |claim: &Value| {
-        claim.part("metadata").part("annotations").text_if_set(BETA_CLASS).map(str::to_owned)
-    };
+    let annotation =
+        |claim: &Value| claim.part("metadata").part("annotations").text_if_set(BETA_CLASS).map(str::to_owned);
     let class = |claim: &Value| claim.part("spec").text_if_set("storageClassName").map(str::to_owned);
     let mut spec = new.part("spec").cloned().unwrap_or_default();
     let mut former = old.part("spec").cloned().unwrap_or_default();

@@ -11,8 +11,11 @@ use super::fields::{At, IMMUTABLE, Read, Report};
 use super::pod_resources::{container_resource_name, may_overcommit, resource_name, resource_quantity};
 use super::{Context, Rules, meta, no_rules};
 
-pub(super) const LIMIT_RANGE: Rules =
-    Rules { create: limit_range, update: |new, _, context| limit_range(new, context), update_status: no_rules };
+pub(super) const LIMIT_RANGE: Rules = Rules {
+    create: limit_range,
+    update: |new, _, context| limit_range(new, context),
+    update_status: no_rules,
+};
 pub(super) const RESOURCE_QUOTA: Rules =
     Rules { create: quota, update: quota_update, update_status: quota_status_update };
 
@@ -150,12 +153,20 @@ fn bounds_agree(limit: &Value, kind: &str, name: &str, at: &At<'_>, errors: &mut
     if let (Some(request), Some(min)) = (&request, &min)
         && min > request
     {
-        wrong("defaultRequest", request, format!("min value {min} is greater than default request value {request}"));
+        wrong(
+            "defaultRequest",
+            request,
+            format!("min value {min} is greater than default request value {request}"),
+        );
     }
     if let (Some(request), Some(max)) = (&request, &max)
         && request > max
     {
-        wrong("defaultRequest", request, format!("default request value {request} is greater than max value {max}"));
+        wrong(
+            "defaultRequest",
+            request,
+            format!("default request value {request} is greater than max value {max}"),
+        );
     }
     if let (Some(request), Some(default)) = (&request, &default)
         && request > default
@@ -189,7 +200,8 @@ fn bounds_agree(limit: &Value, kind: &str, name: &str, at: &At<'_>, errors: &mut
         && !may_overcommit(name)
         && default != request
     {
-        let detail = format!("default value {default} must equal to defaultRequest value {request} in {name}");
+        let detail =
+            format!("default value {default} must equal to defaultRequest value {request} in {name}");
         wrong("defaultRequest", request, detail);
     }
 }
@@ -294,13 +306,15 @@ fn scope_requirement(requirement: &Value, scope: &str, at: &At<'_>, errors: &mut
     match operator {
         "In" | "NotIn" => {
             if values.is_empty() {
-                let detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                let detail =
+                    "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
                 errors.required(&at.field("values"), detail);
             }
         }
         "Exists" | "DoesNotExist" => {
             if !values.is_empty() {
-                let detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                let detail =
+                    "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
                 errors.invalid(&at.field("values"), Value::List(values.to_vec()), detail);
             }
         }
@@ -324,20 +338,22 @@ fn is_scope(scope: &str) -> bool {
 /// The resources a scope cannot bound.
 fn misapplied<'a>(scope: &str, resources: &'a [&'a str]) -> impl Iterator<Item = &'a &'a str> {
     let bounds: fn(&str) -> bool = match scope {
-        "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass" | "CrossNamespacePodAffinity" => {
-            |name| {
-                matches!(
-                    name,
-                    "pods"
-                        | "cpu"
-                        | "memory"
-                        | "limits.cpu"
-                        | "limits.memory"
-                        | "requests.cpu"
-                        | "requests.memory"
-                )
-            }
-        }
+        "Terminating"
+        | "NotTerminating"
+        | "NotBestEffort"
+        | "PriorityClass"
+        | "CrossNamespacePodAffinity" => |name| {
+            matches!(
+                name,
+                "pods"
+                    | "cpu"
+                    | "memory"
+                    | "limits.cpu"
+                    | "limits.memory"
+                    | "requests.cpu"
+                    | "requests.memory"
+            )
+        },
         "BestEffort" => |name| name == "pods",
         "VolumeAttributesClass" => |name| matches!(name, "persistentvolumeclaims" | "requests.storage"),
         _ => |_| true,

@@ -34,8 +34,11 @@ pub(super) const CLUSTER_ROLE: Rules = Rules {
 };
 pub(super) const ROLE_BINDING: Rules =
     Rules { create: create_role_binding, update: update_role_binding, update_status: no_rules };
-pub(super) const CLUSTER_ROLE_BINDING: Rules =
-    Rules { create: create_cluster_role_binding, update: update_cluster_role_binding, update_status: no_rules };
+pub(super) const CLUSTER_ROLE_BINDING: Rules = Rules {
+    create: create_cluster_role_binding,
+    update: update_cluster_role_binding,
+    update_status: no_rules,
+};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -49,8 +49,11 @@ fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
         errors.forbidden(&at, "may only be used when `spec.type` is 'LoadBalancer'");
         return errors;
     }
-    let before: Vec<&str> =
-        old.list_at(&["status", "loadBalancer", "ingress"]).iter().map(|ingress| ingress.text("ip")).collect();
+    let before: Vec<&str> = old
+        .list_at(&["status", "loadBalancer", "ingress"])
+        .iter()
+        .map(|ingress| ingress.text("ip"))
+        .collect();
     for (i, ingress) in ingress.iter().enumerate() {
         load_balancer_ingress(ingress, &before, true, &at.index(i), &mut errors);
     }
@@ -74,7 +77,9 @@ pub(super) fn load_balancer_ingress(
         match ingress.text_if_set("ipMode") {
             None if !ip.is_empty() => errors.required(&mode_at, "must be specified when `ip` is set"),
             None => {}
-            Some(_) if ip.is_empty() => errors.forbidden(&mode_at, "may not be specified when `ip` is not set"),
+            Some(_) if ip.is_empty() => {
+                errors.forbidden(&mode_at, "may not be specified when `ip` is not set")
+            }
             Some("VIP" | "Proxy") => {}
             Some(other) => errors.not_supported(&mode_at, other, &["Proxy", "VIP"]),
         }
@@ -130,7 +135,11 @@ fn rules(service: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     }
     match kind {
         "LoadBalancer" | "NodePort" if headless => {
-            errors.invalid(&CLUSTER_IPS.index(0), "None", format!("may not be set to 'None' for {kind} services"));
+            errors.invalid(
+                &CLUSTER_IPS.index(0),
+                "None",
+                format!("may not be set to 'None' for {kind} services"),
+            );
         }
         "ExternalName" => external_name(service, errors),
         _ => {}
@@ -139,7 +148,8 @@ fn rules(service: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     meta::labels(spec, "selector", &SPEC, errors);
     session_affinity(spec, errors);
     errors.extend(cluster_ip_errors(service, old));
-    let before: Vec<&str> = old.map(|old| old.part("spec").texts("externalIPs").collect()).unwrap_or_default();
+    let before: Vec<&str> =
+        old.map(|old| old.part("spec").texts("externalIPs").collect()).unwrap_or_default();
     let at = At::new("spec.externalIPs");
     for (i, ip) in spec.texts("externalIPs").enumerate() {
         let here = at.index(i);
@@ -362,7 +372,8 @@ fn traffic(service: &Value, errors: &mut FieldErrors) {
     let at = SPEC.field("healthCheckNodePort");
     if !needs_health_check(service) {
         if port != 0 {
-            let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            let detail =
+                "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
             errors.invalid(&at, port, detail);
         }
     } else if port == 0 {
@@ -445,9 +456,8 @@ pub(crate) fn cluster_ip_errors(service: &Value, old: Option<&Value>) -> FieldEr
     if malformed {
         return errors;
     }
-    let is_v6 = |ip: &str| {
-        names::parse_ip_sloppy(ip).is_some_and(|ip| matches!(ip.to_canonical(), IpAddr::V6(_)))
-    };
+    let is_v6 =
+        |ip: &str| names::parse_ip_sloppy(ip).is_some_and(|ip| matches!(ip.to_canonical(), IpAddr::V6(_)));
     if ips.len() > 1 {
         let sixes = ips.iter().filter(|ip| is_v6(ip)).count();
         if sixes == 0 || sixes == ips.len() {
@@ -471,7 +481,10 @@ pub(crate) fn cluster_ip_errors(service: &Value, old: Option<&Value>) -> FieldEr
 }
 
 fn cluster_ips_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
-    if kind_of(new) == "ExternalName" || kind_of(old) == "ExternalName" || (is_headless(new) && is_headless(old)) {
+    if kind_of(new) == "ExternalName"
+        || kind_of(old) == "ExternalName"
+        || (is_headless(new) && is_headless(old))
+    {
         return;
     }
     let (now, before) = (new.list_at(&["spec", "clusterIPs"]), old.list_at(&["spec", "clusterIPs"]));
@@ -512,7 +525,11 @@ fn single_stack_to_release(service: &Value, what: &str, errors: &mut FieldErrors
 }
 
 fn families_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
-    if kind_of(new) == "ExternalName" || kind_of(old) == "ExternalName" || is_headless(new) || is_headless(old) {
+    if kind_of(new) == "ExternalName"
+        || kind_of(old) == "ExternalName"
+        || is_headless(new)
+        || is_headless(old)
+    {
         return;
     }
     let (now, before) = (new.list_at(&["spec", "ipFamilies"]), old.list_at(&["spec", "ipFamilies"]));

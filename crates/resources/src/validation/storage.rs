@@ -191,7 +191,6 @@ fn attachment_update(new: &Value, old: &Value, context: &Context) -> FieldErrors
     supersede(errors, declared)
 }
 
-
 fn declared_attacher(object: &Value, declared: &mut FieldErrors) {
     let name = object.part("spec").text("attacher");
     let at = At::new("spec.attacher");
@@ -229,14 +228,19 @@ fn attachment_rules(object: &Value, _: &Context) -> FieldErrors {
     errors.invalid_each(&At::new("spec.nodeName"), node, names::is_dns1123_subdomain(node));
     attachment_status(object.part("status"), &mut errors);
     if let Some(volume) = volume {
-        errors.invalid_each(&At::new("spec.source.persistentVolumeName"), volume, names::is_dns1123_subdomain(volume));
+        errors.invalid_each(
+            &At::new("spec.source.persistentVolumeName"),
+            volume,
+            names::is_dns1123_subdomain(volume),
+        );
     }
     errors
 }
 
 fn attachment_status(status: Option<&Value>, errors: &mut FieldErrors) {
     let at = At::new("status");
-    let size: usize = status.text_entries("attachmentMetadata").map(|(key, value)| key.len() + value.len()).sum();
+    let size: usize =
+        status.text_entries("attachmentMetadata").map(|(key, value)| key.len() + value.len()).sum();
     if size > MAX_METADATA_SIZE {
         errors.too_long(&at.field("attachmentMetadata"), MAX_METADATA_SIZE);
     }
@@ -266,7 +270,11 @@ fn driver_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     driver_spec(new, &mut errors);
     let (spec, former) = (new.part("spec"), old.part("spec"));
     let at = At::new("spec");
-    errors.immutable(&at.field("attachedRequired"), spec.part("attachRequired"), former.part("attachRequired"));
+    errors.immutable(
+        &at.field("attachedRequired"),
+        spec.part("attachRequired"),
+        former.part("attachRequired"),
+    );
     let field = "volumeLifecycleModes";
     errors.immutable(&at.field(field), spec.part(field), former.part(field));
     errors

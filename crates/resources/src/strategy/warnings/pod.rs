@@ -31,7 +31,10 @@ const DEPRECATED: [(&str, &str); 3] = [
         r#"non-functional in v1.16+; use the "priorityClassName" field instead"#,
     ),
     ("security.alpha.kubernetes.io/sysctls", r#"non-functional in v1.11+; use the "sysctls" field instead"#),
-    ("security.alpha.kubernetes.io/unsafe-sysctls", r#"non-functional in v1.11+; use the "sysctls" field instead"#),
+    (
+        "security.alpha.kubernetes.io/unsafe-sysctls",
+        r#"non-functional in v1.11+; use the "sysctls" field instead"#,
+    ),
 ];
 
 fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnings: &mut Vec<String>) {
@@ -53,7 +56,11 @@ fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnin
     }
     let secrets = spec_at.field("imagePullSecrets");
     for (i, name) in duplicates(spec.items("imagePullSecrets"), "name") {
-        warnings.push(format!("{}: duplicate name {}", secrets.index(i).field("name"), api::field::quote(name)));
+        warnings.push(format!(
+            "{}: duplicate name {}",
+            secrets.index(i).field("name"),
+            api::field::quote(name)
+        ));
     }
     for (i, secret) in spec.items("imagePullSecrets").iter().enumerate() {
         if secret.text("name").is_empty() {
@@ -65,7 +72,9 @@ fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnin
     }
     let seccomp = r#"non-functional in v1.27+; use the "seccompProfile" field instead"#;
     let pod_seccomp = "seccomp.security.alpha.kubernetes.io/pod";
-    if spec.part("securityContext").part("seccompProfile").is_none() && annotations.part(pod_seccomp).is_some() {
+    if spec.part("securityContext").part("seccompProfile").is_none()
+        && annotations.part(pod_seccomp).is_some()
+    {
         warnings.push(format!("{}: {seccomp}", annotations_at.key(pod_seccomp)));
     }
     let pod_profile = spec.part("securityContext").part("appArmorProfile");
@@ -153,7 +162,8 @@ fn duplicates<'a>(items: &'a [Value], field: &str) -> Vec<(usize, &'a str)> {
 
 fn null_selector(at: &At<'_>, term: Option<&Value>, warnings: &mut Vec<String>) {
     if term.part("labelSelector").is_none() {
-        warnings.push(format!("{}: a null labelSelector results in matching no pod", at.field("labelSelector")));
+        warnings
+            .push(format!("{}: a null labelSelector results in matching no pod", at.field("labelSelector")));
     }
 }
 
@@ -262,7 +272,10 @@ fn overlaps(spec: Option<&Value>, warnings: &mut Vec<String>) {
             warn(&format!("ConfigMap {}", quote(map.text("name"))), overlapping(paths(Some(map), "")));
         }
         if let Some(secret) = volume.part("secret") {
-            warn(&format!("Secret {}", quote(secret.text("secretName"))), overlapping(paths(Some(secret), "")));
+            warn(
+                &format!("Secret {}", quote(secret.text("secretName"))),
+                overlapping(paths(Some(secret), "")),
+            );
         }
         if let Some(api) = volume.part("downwardAPI") {
             warn("DownwardAPI", overlapping(paths(Some(api), "")));
