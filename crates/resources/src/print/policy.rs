@@ -1,0 +1,35 @@
+//! `policy`.
+
+use value::Value;
+
+use super::view::{View, cells};
+use super::{Column, TableDef};
+
+pub(super) const TABLES: &[TableDef] = &[TableDef::new(
+    "PodDisruptionBudget",
+    &[
+        Column::NAME,
+        Column::text("Min Available"),
+        Column::text("Max Unavailable"),
+        Column::integer("Allowed Disruptions"),
+        Column::AGE,
+    ],
+    |v| {
+        cells![
+            v.name(),
+            amount(v, "minAvailable"),
+            amount(v, "maxUnavailable"),
+            v.int(&["status", "disruptionsAllowed"]),
+            v.age(),
+        ]
+    },
+)];
+
+/// A number or a percentage.
+fn amount(v: &View<'_>, field: &str) -> String {
+    match v.object.at(&["spec", field]) {
+        Some(Value::String(text)) => text.to_string(),
+        Some(Value::Int(number)) => number.to_string(),
+        _ => "N/A".to_owned(),
+    }
+}

@@ -1,0 +1,24 @@
+//! `scheduling.k8s.io`.
+
+use super::view::cells;
+use super::{Column, TableDef};
+
+pub(super) const TABLES: &[TableDef] = &[TableDef::new(
+    "PriorityClass",
+    &[
+        Column::NAME,
+        Column::integer("Value"),
+        Column::boolean("Global-Default"),
+        Column::AGE,
+        Column::text("PreemptionPolicy"),
+    ],
+    |v| {
+        cells![
+            v.name(),
+            v.int(&["value"]),
+            v.bool(&["globalDefault"]).unwrap_or(false),
+            v.age(),
+            v.text(&["preemptionPolicy"]),
+        ]
+    },
+)];
