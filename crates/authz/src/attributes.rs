@@ -92,6 +92,21 @@ impl Attributes {
         Attributes { verb: verb.into(), path: path.into(), ..Attributes::default() }
     }
 
+    /// How long the parts are that whoever asks may choose.
+    pub(crate) fn weight(&self) -> usize {
+        let parts = [
+            &self.namespace,
+            &self.verb,
+            &self.group,
+            &self.version,
+            &self.resource,
+            &self.subresource,
+            &self.name,
+            &self.path,
+        ];
+        parts.iter().map(|part| part.len()).sum()
+    }
+
     /// In a namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<Str>) -> Self {

@@ -6,8 +6,11 @@ use authn::{Caller, User, names};
 use value::{Str, format_smolstr};
 
 use crate::attributes::Attributes;
+use crate::config::AuthorizerType;
 use crate::decision::{Answer, Decision, Permit, Reason, Refusal};
 use crate::node::NodeAuthorizer;
+use crate::observe::{Observer, Unobserved};
+use crate::webhook::Webhook;
 use crate::{abac, rbac};
 
 /// All kinds of authorizers.
@@ -23,7 +26,12 @@ pub enum Authorizer {
     Node(Arc<NodeAuthorizer>),
     /// A policy file.
     Abac(Arc<abac::Policies>),
+    /// A remote service.
+    Webhook(Arc<Webhook>),
 }
+
+/// What an explanation calls the rule that comes before every step.
+const MASTERS_STEP: &str = "kubernetes.io/system-privileged-group";
 
 /// One authorizer of a chain, under its name.
 #[derive(Clone, Debug)]
@@ -40,9 +48,10 @@ pub struct Step {
 pub struct DuplicateName(pub Str);
 
 /// The authorizers in the order they are asked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Chain {
     steps: Vec<Step>,
+    observer: Arc<dyn Observer>,
 }
 
 impl Chain {
@@ -53,7 +62,14 @@ impl Chain {
                 return Err(DuplicateName(step.name.clone()));
             }
         }
-        Ok(Chain { steps })
+        Ok(Chain { steps, observer: Arc::new(Unobserved) })
+    }
+
+    /// This chain, with somebody to hear of its decisions.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
     }
 
     /// The steps, in order.
@@ -77,10 +93,34 @@ impl Chain {
         if user.is_in(names::MASTERS) {
             return Answer::allow(Reason::None);
         }
+        self.ask_all(user, attributes, &mut |_, _| {}).await
+    }
+
+    /// As [`Chain::decide`], with what each step that was asked answered.
+    pub async fn explain(&self, user: &User, attributes: &Attributes) -> (Answer, Vec<(Str, Answer)>) {
+        let mut asked = Vec::new();
+        if user.is_in(names::MASTERS) {
+            let answer = Answer::allow(Reason::None);
+            return (answer.clone(), vec![(Str::new_static(MASTERS_STEP), answer)]);
+        }
+        let answer = self
+            .ask_all(user, attributes, &mut |step, answer| asked.push((step.name.clone(), answer.clone())))
+            .await;
+        (answer, asked)
+    }
+
+    async fn ask_all(
+        &self,
+        user: &User,
+        attributes: &Attributes,
+        heard: &mut (dyn FnMut(&Step, &Answer) + Send),
+    ) -> Answer {
         let mut reasons: Vec<Str> = Vec::new();
         let mut errors: Vec<String> = Vec::new();
         for step in &self.steps {
             let answer = step.authorizer.decide(user, attributes).await;
+            self.observer.decided(step.authorizer.kind(), &step.name, answer.decision);
+            heard(step, &answer);
             if answer.decision != Decision::NoOpinion {
                 return answer;
             }
@@ -90,6 +130,9 @@ impl Chain {
             errors.extend(answer.error);
         }
         let error = (!errors.is_empty()).then(|| api::field::aggregate(&errors));
+        if reasons.is_empty() {
+            return Answer { decision: Decision::NoOpinion, reason: Reason::None, error };
+        }
         Answer { error, ..Answer::no_opinion(reasons.join("\n")) }
     }
 
@@ -108,8 +151,25 @@ impl Chain {
     }
 }
 
+impl std::fmt::Debug for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.steps).finish()
+    }
+}
+
 impl Authorizer {
-    #[expect(clippy::unused_async, reason = "webhooks are asked here")]
+    /// Its type.
+    pub fn kind(&self) -> AuthorizerType {
+        match self {
+            Authorizer::AlwaysAllow => AuthorizerType::AlwaysAllow,
+            Authorizer::AlwaysDeny => AuthorizerType::AlwaysDeny,
+            Authorizer::Rbac(_) => AuthorizerType::Rbac,
+            Authorizer::Node(_) => AuthorizerType::Node,
+            Authorizer::Abac(_) => AuthorizerType::Abac,
+            Authorizer::Webhook(_) => AuthorizerType::Webhook,
+        }
+    }
+
     async fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
         match self {
             Authorizer::AlwaysAllow => Answer::allow(Reason::None),
@@ -117,6 +177,7 @@ impl Authorizer {
             Authorizer::Rbac(index) => index.decide(user, attributes),
             Authorizer::Node(nodes) => nodes.decide(user, attributes),
             Authorizer::Abac(policies) => policies.decide(user, attributes),
+            Authorizer::Webhook(webhook) => webhook.decide(user, attributes).await,
         }
     }
 
@@ -127,6 +188,11 @@ impl Authorizer {
             Authorizer::Rbac(index) => index.rules_for(user, namespace),
             Authorizer::Node(nodes) => nodes.rules_for(user),
             Authorizer::Abac(policies) => policies.rules_for(user, namespace),
+            Authorizer::Webhook(_) => rbac::Rules {
+                rules: Vec::new(),
+                incomplete: true,
+                error: Some("webhook authorizer does not support user rule resolution".to_owned()),
+            },
         }
     }
 }

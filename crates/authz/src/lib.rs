@@ -6,7 +6,7 @@
 //!
 //! Reviews ask the same chain about somebody else ([`Chain::decide`]) and get an [`Answer`], never a permit.
 //!
-//! No I/O and no clock in here: stored roles arrive as objects, time as a value.
+//! No I/O and no clock in here: stored roles arrive as objects, and webhooks are sent, and told the time, by [`webhook::Sender`].
 
 pub mod abac;
 mod attributes;
@@ -16,13 +16,16 @@ pub mod config;
 mod decision;
 mod forbidden;
 pub mod node;
+mod observe;
 pub mod rbac;
+pub mod webhook;
 
 pub use attributes::{Attributes, Operator, Requirement, Selector};
 pub use chain::{Authorizer, Chain, DuplicateName, Step};
 pub use conditions::{CompileError, Compiler, Condition, Conditions, request};
 pub use decision::{Answer, Decision, Permit, Reason, Refusal};
 pub use forbidden::forbidden;
+pub use observe::{Evaluation, Observer, Unobserved};
 
 #[cfg(test)]
 mod tests;

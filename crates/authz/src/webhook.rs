@@ -1,0 +1,189 @@
+//! A remote service that is asked by SubjectAccessReview.
+//!
+//! [`Webhook`] decides whether to ask at all (match conditions), builds the review, keeps answers for a while, lets identical
+//! questions share one call, tries again where that may help, and says what an answer, or none, means. Sending is somebody
+//! else's ([`Sender`]).
+
+mod answer;
+mod cache;
+mod flight;
+mod review;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use authn::User;
+use value::{Str, write};
+
+pub use answer::{Answered, SendError};
+
+use crate::attributes::Attributes;
+use crate::conditions::Conditions;
+use crate::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
+use crate::decision::{Answer, Decision, Reason};
+use crate::observe::{Evaluation, Observer};
+use answer::{Failure, Verdict};
+use cache::Cache;
+use flight::{Flights, Seat};
+
+/// A future that may be sent to another thread.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Sends reviews to one service.
+pub trait Sender: Send + Sync {
+    /// POSTs a review as JSON and waits for the answer, no longer than configured and for no more than a bounded body.
+    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>>;
+
+    /// Waits before another try.
+    fn pause(&self, how_long: Duration) -> BoxFuture<'_, ()>;
+
+    /// The time, as far as keeping answers goes.
+    fn now(&self) -> Instant;
+}
+
+/// How often a review is tried, and how long the first wait is; each later one is half as long again.
+const TRIES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Requests whose attributes are longer than this in sum are not kept: somebody may try to fill the cache.
+const MAX_CACHED: usize = 10_000;
+
+/// A webhook authorizer.
+pub struct Webhook {
+    name: Str,
+    version: ReviewVersion,
+    authorized_ttl: Option<Duration>,
+    unauthorized_ttl: Option<Duration>,
+    failure_policy: FailurePolicy,
+    conditions: Conditions,
+    sender: Arc<dyn Sender>,
+    observer: Arc<dyn Observer>,
+    cache: Cache,
+    flights: Flights<Result<Verdict, Failure>>,
+}
+
+impl Webhook {
+    /// A webhook as configured.
+    pub fn new(
+        name: impl Into<Str>,
+        configuration: &WebhookConfiguration,
+        sender: Arc<dyn Sender>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        Webhook {
+            name: name.into(),
+            version: configuration.version,
+            authorized_ttl: configuration.authorized_ttl,
+            unauthorized_ttl: configuration.unauthorized_ttl,
+            failure_policy: configuration.failure_policy,
+            conditions: configuration.conditions.clone(),
+            sender,
+            observer,
+            cache: Cache::default(),
+            flights: Flights::default(),
+        }
+    }
+
+    /// Asks, unless a condition says not to or the answer is known.
+    pub async fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
+        match self.conditions.evaluate(user, attributes) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.observer.condition_excluded(&self.name);
+                return Answer { reason: Reason::None, ..Answer::no_opinion("") };
+            }
+            Err(error) => {
+                self.observer.condition_failed(&self.name);
+                return self.failed(error);
+            }
+        }
+        let spec = review::spec(user, attributes, self.version);
+        let key = write::to_string(&spec);
+        loop {
+            if let Some(verdict) = self.cache.get(&key, self.sender.now()) {
+                return verdict.answer();
+            }
+            match self.flights.join(&key) {
+                Seat::Pilot(pilot) => {
+                    let outcome = self.ask(&review::body(spec, self.version)).await;
+                    if let Ok(verdict) = &outcome
+                        && attributes.weight() < MAX_CACHED
+                    {
+                        let ttl = if verdict.allowed { self.authorized_ttl } else { self.unauthorized_ttl };
+                        self.cache.put(&key, verdict, ttl, self.sender.now());
+                    }
+                    pilot.land(outcome.clone());
+                    return self.answer(outcome);
+                }
+                // A pilot that gave up (its client went away) leaves the question to whoever waits.
+                Seat::Passenger(flight) => {
+                    if let Some(outcome) = flight.await {
+                        return self.answer(outcome);
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&self, outcome: Result<Verdict, Failure>) -> Answer {
+        match outcome {
+            Ok(verdict) => verdict.answer(),
+            Err(failure) => {
+                if self.failure_policy == FailurePolicy::NoOpinion {
+                    self.observer.failed_open(&self.name, failure.result());
+                }
+                self.failed(failure.message)
+            }
+        }
+    }
+
+    /// What a failure means: the configured decision, and never an allow.
+    fn failed(&self, error: String) -> Answer {
+        let decision = match self.failure_policy {
+            FailurePolicy::NoOpinion => Decision::NoOpinion,
+            FailurePolicy::Deny => Decision::Deny,
+        };
+        Answer { decision, reason: Reason::None, error: Some(error) }
+    }
+
+    async fn ask(&self, body: &[u8]) -> Result<Verdict, Failure> {
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 1;
+        loop {
+            let begun = self.sender.now();
+            let sent = self.sender.send(body).await;
+            let status = sent.as_ref().ok().map(|answered| answered.status);
+            let outcome = answer::verdict(sent, self.version);
+            self.observer.evaluated(&Evaluation {
+                name: &self.name,
+                result: outcome.as_ref().map_or_else(Failure::result, |_| "success"),
+                status,
+                decision: outcome.as_ref().map(|verdict| verdict.answer().decision).ok(),
+                latency: self.sender.now().saturating_duration_since(begun),
+            });
+            match outcome {
+                Err(failure) if failure.may_pass && tries < TRIES => {
+                    self.sender.pause(pause).await;
+                    pause = pause * 3 / 2;
+                    tries += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook")
+            .field("name", &self.name)
+            .field("failure_policy", &self.failure_policy)
+            .field("conditions", &self.conditions)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
