@@ -10,6 +10,10 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// The most bytes that copies of one patch may add.
 pub const MAX_COPIED: usize = 3 * 1024 * 1024;
 
+/// The most items of lists that one patch may shift or look at: thousands of operations on one long list are refused
+/// before they take long.
+const MAX_WORK: usize = 200_000_000;
+
 /// One operation, its fields as they were sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation(Map);
@@ -88,19 +92,53 @@ pub fn check(patch: &Value) -> Result<Vec<String>, String> {
 
 /// Applies operations in order; the first that fails ends it, with the library's words.
 pub fn apply(mut document: Value, operations: &[Operation]) -> Result<Value, String> {
-    let mut copied = 0;
+    let mut spent = Spent::default();
     for operation in operations {
         match operation.kind() {
-            "add" => operation.add(&mut document)?,
-            "remove" => operation.remove(&mut document)?,
-            "replace" => operation.replace(&mut document)?,
-            "move" => operation.relocate(&mut document)?,
+            "add" => operation.add(&mut document, &mut spent)?,
+            "remove" => operation.remove(&mut document, &mut spent)?,
+            "replace" => operation.replace(&mut document, &mut spent)?,
+            "move" => operation.relocate(&mut document, &mut spent)?,
             "test" => operation.test(&document)?,
-            "copy" => operation.copy(&mut document, &mut copied)?,
+            "copy" => operation.copy(&mut document, &mut spent)?,
             other => return Err(format!("Unexpected kind: {other}")),
         }
     }
     Ok(document)
+}
+
+/// What a patch has used up so far.
+#[derive(Default)]
+struct Spent {
+    /// Bytes added by copies.
+    copied: usize,
+    /// Items shifted or looked at.
+    work: usize,
+}
+
+impl Spent {
+    fn work(&mut self, items: usize) -> Result<(), String> {
+        self.work += items;
+        if self.work > MAX_WORK { Err("the patch takes too much work".to_owned()) } else { Ok(()) }
+    }
+
+    /// Keeps trees as shallow as those that are read: without it, copies of copies nest without end.
+    fn deep_enough(&mut self, path: &str, value: &Value) -> Result<(), String> {
+        let mut items = 0;
+        let depth = path.matches('/').count() + depth(value, &mut items);
+        self.work(items)?;
+        if depth > json::MAX_DEPTH { Err("exceeded max depth".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// How deeply a value nests; counts what it looks at.
+fn depth(value: &Value, items: &mut usize) -> usize {
+    *items += 1;
+    match value {
+        Value::List(list) => 1 + list.iter().map(|item| depth(item, items)).max().unwrap_or(0),
+        Value::Map(map) => 1 + map.values().map(|item| depth(item, items)).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 impl Operation {
@@ -131,24 +169,24 @@ impl Operation {
         self.0.get("value").cloned().unwrap_or_default()
     }
 
-    fn add(&self, document: &mut Value) -> Result<(), String> {
+    fn add(&self, document: &mut Value, spent: &mut Spent) -> Result<(), String> {
         let path = self.path().map_err(|_| "add operation failed to decode path: missing value")?;
         let (container, key) = find(document, path).ok_or_else(|| {
             format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
         })?;
-        insert(container, path, &key, self.value())
+        insert(spent, container, path, &key, self.value())
             .map_err(|e| format!("error in add for path: '{path}': {e}"))
     }
 
-    fn remove(&self, document: &mut Value) -> Result<(), String> {
+    fn remove(&self, document: &mut Value, spent: &mut Spent) -> Result<(), String> {
         let path = self.path().map_err(|_| "remove operation failed to decode path: missing value")?;
         let (container, key) = find(document, path).ok_or_else(|| {
             format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
         })?;
-        take(container, &key).map(drop).map_err(|e| format!("error in remove for path: '{path}': {e}"))
+        take(spent, container, &key).map(drop).map_err(|e| format!("error in remove for path: '{path}': {e}"))
     }
 
-    fn replace(&self, document: &mut Value) -> Result<(), String> {
+    fn replace(&self, document: &mut Value, spent: &mut Spent) -> Result<(), String> {
         let path = self.path().map_err(|e| format!("replace operation failed to decode path: {e}"))?;
         if path.is_empty() {
             let value = self.value();
@@ -168,26 +206,28 @@ impl Operation {
                     format!("replace operation does not apply: doc is missing key: {path}: missing value")
                 })?;
                 let value = self.value();
-                deep_enough(path, &value)?;
+                spent.deep_enough(path, &value)?;
                 *slot = value;
                 Ok(())
             }
-            container => insert(container, path, &key, self.value())
+            container => insert(spent, container, path, &key, self.value())
                 .map_err(|e| format!("error in remove for path: '{path}': {e}")),
         }
     }
 
-    fn relocate(&self, document: &mut Value) -> Result<(), String> {
+    fn relocate(&self, document: &mut Value, spent: &mut Spent) -> Result<(), String> {
         let from = self.from().map_err(|e| format!("move operation failed to decode from: {e}"))?;
         let (container, key) = find(document, from).ok_or_else(|| {
             format!("move operation does not apply: doc is missing from path: {from}: missing value")
         })?;
-        let value = take(container, &key).map_err(|e| format!("error in move for path: '{key}': {e}"))?;
+        let value =
+            take(spent, container, &key).map_err(|e| format!("error in move for path: '{key}': {e}"))?;
         let path = self.path().map_err(|e| format!("move operation failed to decode path: {e}"))?;
         let (container, key) = find(document, path).ok_or_else(|| {
             format!("move operation does not apply: doc is missing destination path: {path}: missing value")
         })?;
-        insert(container, path, &key, value).map_err(|e| format!("error in move for path: '{path}': {e}"))
+        insert(spent, container, path, &key, value)
+            .map_err(|e| format!("error in move for path: '{path}': {e}"))
     }
 
     fn test(&self, document: &Value) -> Result<(), String> {
@@ -204,7 +244,7 @@ impl Operation {
         if actual == expected { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
     }
 
-    fn copy(&self, document: &mut Value, copied: &mut usize) -> Result<(), String> {
+    fn copy(&self, document: &mut Value, spent: &mut Spent) -> Result<(), String> {
         let from = self.from().map_err(|e| format!("copy operation failed to decode from: {e}"))?;
         let (container, key) = look(document, from).ok_or_else(|| {
             format!("copy operation does not apply: doc is missing from path: {from}: missing value")
@@ -216,14 +256,16 @@ impl Operation {
             format!("copy operation does not apply: doc is missing destination path: {path}: missing value")
         })?;
         if !value.is_null() {
-            *copied += write::to_vec(&value).len();
+            spent.copied += write::to_vec(&value).len();
         }
-        if *copied > MAX_COPIED {
+        let copied = spent.copied;
+        if copied > MAX_COPIED {
             return Err(format!(
                 "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
             ));
         }
-        insert(container, path, &key, value).map_err(|e| format!("error while adding value during copy: {e}"))
+        insert(spent, container, path, &key, value)
+            .map_err(|e| format!("error while adding value during copy: {e}"))
     }
 }
 
@@ -299,10 +341,11 @@ fn get<'a>(container: &'a Value, key: &str) -> Result<&'a Value, String> {
     }
 }
 
-fn take(container: &mut Value, key: &str) -> Result<Value, String> {
+fn take(spent: &mut Spent, container: &mut Value, key: &str) -> Result<Value, String> {
     match container {
         Value::List(list) => {
             let at = position(key, list.len())?;
+            spent.work(list.len() - at)?;
             Ok(list.remove(at))
         }
         container => container
@@ -312,26 +355,25 @@ fn take(container: &mut Value, key: &str) -> Result<Value, String> {
     }
 }
 
-fn insert(container: &mut Value, path: &str, key: &str, value: Value) -> Result<(), String> {
-    deep_enough(path, &value)?;
+fn insert(
+    spent: &mut Spent,
+    container: &mut Value,
+    path: &str,
+    key: &str,
+    value: Value,
+) -> Result<(), String> {
+    spent.deep_enough(path, &value)?;
     match container {
         Value::List(list) if key == "-" => list.push(value),
         Value::List(list) => {
             number(key).map_err(|e| format!("value was not a proper array index: '{key}': {e}"))?;
             let at = position(key, list.len() + 1)?;
+            spent.work(list.len() - at)?;
             list.insert(at, value);
         }
         container => {
             container.make_map().insert(key, value);
         }
-    }
-    Ok(())
-}
-
-/// Keeps trees as shallow as those that are read: without it, copies of copies nest without end.
-fn deep_enough(path: &str, value: &Value) -> Result<(), String> {
-    if path.matches('/').count() + value.depth() > json::MAX_DEPTH {
-        return Err("exceeded max depth".to_owned());
     }
     Ok(())
 }

@@ -64,6 +64,15 @@ fn copies_of_copies_do_not_nest_without_end() {
     assert_eq!(error, "error while adding value during copy: exceeded max depth");
 }
 
+#[test]
+fn many_operations_on_one_long_list_are_refused_early() {
+    let document = Value::map([("a", Value::list(vec![Value::Null; 300_000]))]);
+    let operations = vec![r#"{"op":"add","path":"/a/0"}"#; 5_000].join(",");
+    let operations = json_patch::decode(parse(&format!("[{operations}]"))).unwrap();
+    let error = json_patch::apply(document, &operations).unwrap_err();
+    assert_eq!(error, "error in add for path: '/a/0': the patch takes too much work");
+}
+
 #[track_caller]
 fn refused(kind: Kind<&Schema>, patch: &str, strict: bool, code: u16, message: &str) {
     let current = parse(r#"{"metadata":{"name":"x"}}"#);

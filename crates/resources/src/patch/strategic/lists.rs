@@ -1,6 +1,8 @@
 //! Merging lists: which items match, and in which order the result stands.
 
-use value::{Map, Str, Value};
+use std::collections::{HashMap, HashSet};
+
+use value::{Map, Str, Value, write};
 
 use super::{
     DIRECTIVE, Error, MergeSchema, Rule, SET_ELEMENT_ORDER, directive_field, merge, merge_list_field,
@@ -70,15 +72,14 @@ pub(super) fn merge_lists<S: MergeSchema>(
     }
     if element_type(&[&original, &patch])? != "map[string]interface {}" {
         if deletes {
-            let kept: Vec<Value> = original.into_iter().filter(|item| !patch.contains(item)).collect();
+            let gone: HashSet<String> = patch.iter().map(identity).collect();
+            let kept: Vec<Value> =
+                original.into_iter().filter(|item| !gone.contains(&identity(item))).collect();
             return Ok(kept.into());
         }
-        let mut merged: Vec<Value> = Vec::with_capacity(original.len() + patch.len());
-        for item in original.iter().chain(&patch) {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        let mut seen = HashSet::new();
+        let both = original.iter().chain(&patch);
+        let merged: Vec<Value> = both.filter(|item| seen.insert(identity(item))).cloned().collect();
         let (named, rest) = partition(merged, &patch, rule.merge_key.as_deref())?;
         return interleave(named, rest, &patch, &original, None).map(Merged::from);
     }
@@ -89,18 +90,17 @@ pub(super) fn merge_lists<S: MergeSchema>(
     let length = original.len();
     let (original, patch) = directives(original, patch, key)?;
     let mut merged = original.clone();
+    let mut places = Places::of(&merged, Some(key));
     for item in &patch {
         let item = object(item)?;
         let id = item.get(key).ok_or_else(|| Error::no_merge_key(item, key))?;
-        match find(&merged, key, id)? {
-            Some(at) => {
-                if let Some(slot) = merged.get_mut(at)
-                    && let Value::Map(old) = std::mem::take(slot)
-                {
-                    *slot = Value::Map(merge(old, item.clone(), rule.schema)?);
-                }
+        if let Some(slot) = places.get_id(id).and_then(|at| merged.get_mut(at)) {
+            if let Value::Map(old) = std::mem::take(slot) {
+                *slot = Value::Map(merge(old, item.clone(), rule.schema)?);
             }
-            None => merged.push(Value::Map(item.clone())),
+        } else {
+            places.note(id, merged.len());
+            merged.push(Value::Map(item.clone()));
         }
     }
     let live = (original.len() < length).then(|| merged.iter().take(length).cloned().collect());
@@ -109,12 +109,9 @@ pub(super) fn merge_lists<S: MergeSchema>(
 }
 
 /// Obeys the items of a patch that are directives, and returns the lists without them.
-fn directives(
-    mut original: Vec<Value>,
-    patch: Vec<Value>,
-    key: &str,
-) -> Result<(Vec<Value>, Vec<Value>), Error> {
+fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), Error> {
     let mut plain = Vec::with_capacity(patch.len());
+    let mut gone = HashSet::new();
     let mut replace = false;
     for item in patch {
         let map = object(&item)?;
@@ -125,9 +122,7 @@ fn directives(
         match directive.as_str() {
             Some("delete") => {
                 let id = map.get(key).ok_or_else(|| Error::no_merge_key(map, key))?;
-                while let Some(at) = find(&original, key, id)? {
-                    original.remove(at);
-                }
+                gone.insert(identity(id));
             }
             Some("replace") => replace = true,
             Some("merge") => {
@@ -136,7 +131,11 @@ fn directives(
             _ => return Err(Error::bad_directive(directive, map)),
         }
     }
-    Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
+    if replace {
+        return Ok((plain, Vec::new()));
+    }
+    let stays = |item: &Value| item.get(key).is_none_or(|id| !gone.contains(&identity(id)));
+    Ok((original.into_iter().filter(stays).collect(), plain))
 }
 
 /// The items of a patch, but for deletions, must occur in the order directive, in its order.
@@ -180,13 +179,19 @@ fn partition(
     list: &[Value],
     key: Option<&str>,
 ) -> Result<(Vec<Value>, Vec<Value>), Error> {
+    if key.is_some()
+        && let Some(at) = list.iter().position(|item| !matches!(item, Value::Map(_)))
+        && !items.is_empty()
+    {
+        return Err(Error::Other(format!("value for key {at} is not a map")));
+    }
+    let places = Places::of(list, key);
     let (mut named, mut rest) = (Vec::new(), Vec::new());
     for item in items {
-        let found = match key {
-            None => list.contains(&item),
-            Some(key) => find(list, key, id(&item, key)?)?.is_some(),
-        };
-        if found { named.push(item) } else { rest.push(item) }
+        if let Some(key) = key {
+            id(&item, key)?;
+        }
+        if places.get(&item).is_some() { named.push(item) } else { rest.push(item) }
     }
     Ok((named, rest))
 }
@@ -205,22 +210,14 @@ fn interleave(
             id(item, key)?;
         }
     }
-    let place = |list: &[Value], item: &Value| {
-        let same = |other: &Value| match key {
-            Some(key) => other.get(key) == item.get(key),
-            None => other == item,
-        };
-        list.iter().position(same)
-    };
-    named.sort_by_cached_key(|item| place(order, item).unwrap_or(usize::MAX));
-    rest.sort_by_cached_key(|item| place(live, item).unwrap_or(usize::MAX));
+    let (order, live) = (Places::of(order, key), Places::of(live, key));
+    named.sort_by_cached_key(|item| order.get(item).unwrap_or(usize::MAX));
+    rest.sort_by_cached_key(|item| live.get(item).unwrap_or(usize::MAX));
     let mut out = Vec::with_capacity(named.len() + rest.len());
     let mut rest = rest.into_iter().peekable();
     for item in named {
-        let limit = place(live, &item);
-        while let (Some(next), Some(limit)) = (rest.peek(), limit)
-            && place(live, next).is_some_and(|at| at < limit)
-        {
+        let limit = live.get(&item).unwrap_or(0);
+        while rest.peek().is_some_and(|next| live.get(next).is_some_and(|at| at < limit)) {
             out.extend(rest.next());
         }
         out.push(item);
@@ -263,15 +260,42 @@ fn id<'a>(item: &'a Value, key: &str) -> Result<&'a Value, Error> {
     map.get(key).ok_or_else(|| Error::no_merge_key(map, key))
 }
 
-/// Where in a list the item with this value of the merge key stands.
-fn find(list: &[Value], key: &str, id: &Value) -> Result<Option<usize>, Error> {
-    for (at, item) in list.iter().enumerate() {
-        let Value::Map(map) = item else {
-            return Err(Error::Other(format!("value for key {at} is not a map")));
-        };
-        if map.get(key) == Some(id) {
-            return Ok(Some(at));
+/// Where in a list each item stands first. Lists come from outside and may be long: looking an item up takes no walk.
+struct Places<'k> {
+    key: Option<&'k str>,
+    places: HashMap<String, usize>,
+}
+
+impl<'k> Places<'k> {
+    /// The places of items told apart by a key, or by themselves.
+    fn of(list: &[Value], key: Option<&'k str>) -> Self {
+        let mut places = Places { key, places: HashMap::with_capacity(list.len()) };
+        for (at, item) in list.iter().enumerate() {
+            if let Some(id) = key.map_or(Some(item), |key| item.get(key)) {
+                places.note(id, at);
+            }
         }
+        places
     }
-    Ok(None)
+
+    fn note(&mut self, id: &Value, at: usize) {
+        self.places.entry(identity(id)).or_insert(at);
+    }
+
+    fn get_id(&self, id: &Value) -> Option<usize> {
+        self.places.get(&identity(id)).copied()
+    }
+
+    fn get(&self, item: &Value) -> Option<usize> {
+        self.get_id(self.key.map_or(Some(item), |key| item.get(key))?)
+    }
+}
+
+/// A text that two values share only if they are equal: integers and floats stay apart.
+fn identity(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("s{text}"),
+        Value::Float(_) => format!("f{}", write::to_string(value)),
+        other => write::to_string(other),
+    }
 }

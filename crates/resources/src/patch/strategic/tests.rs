@@ -118,6 +118,20 @@ fn containers_merge_by_name_and_ports_by_number() {
 }
 
 #[test]
+fn long_lists_merge_in_time_proportional_to_their_length() {
+    let list = |from: usize| {
+        Value::list(
+            (from..from + 20_000).map(|i| Value::map([("name", format!("n{i}"))])).collect::<Vec<_>>(),
+        )
+    };
+    let containers =
+        |list| Value::map([("spec", Value::map([("containers", list)]))]).as_map().unwrap().clone();
+    let schema = crate::schema::of("", "v1", "Pod").unwrap();
+    let merged = merge(containers(list(0)), containers(list(10_000)), schema).unwrap();
+    assert_eq!(Value::Map(merged).list_at(&["spec", "containers"]).len(), 30_000);
+}
+
+#[test]
 fn errors_have_the_codes_kubernetes_gives_them() {
     assert_eq!(Error::BAD_RETAIN_KEYS.into_status().code(), 400);
     assert_eq!(Error::LIST_OF_LISTS.into_status().code(), 422);
