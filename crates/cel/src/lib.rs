@@ -1,1 +1,42 @@
 //! The Common Expression Language with Kubernetes' libraries and costs.
+//!
+//! An expression passes three stages, each a type: [`Parsed`] (its syntax is right), [`Checked`] (its types are right) and
+//! [`Program`] (ready to run). All three come from an [`Env`], which says what an expression may use. A program runs on
+//! borrowed data ([`Val::data`]) and counts its cost as Kubernetes counts it.
+//!
+//! ```
+//! use cel::{Activation, Env, Type, Val, Version};
+//!
+//! let env = Env::kubernetes(Version::CURRENT).with_variables([("object", Type::Dyn)]);
+//! let program = env.compile("object.spec.replicas <= 5").unwrap().program().unwrap();
+//! let object = value::json::parse(br#"{"spec": {"replicas": 3}}"#).unwrap();
+//! let activation = Activation::new(&env).with("object", Val::data(&object));
+//! let evaluation = program.run(&activation, cel::PER_CALL_LIMIT);
+//! assert_eq!(evaluation.outcome.unwrap().as_bool(), Some(true));
+//! assert_eq!(evaluation.cost, 4);
+//! ```
+//!
+//! The crate never reads a clock, a file or a socket. Authorization checks are answered through [`authz::Authorizer`].
+
+pub mod batch;
+mod check;
+mod cost;
+mod decl;
+mod env;
+mod eval;
+#[path = "lib/mod.rs"]
+mod lib;
+mod plan;
+pub mod schema;
+pub mod syntax;
+mod types;
+mod val;
+
+pub use cost::PER_CALL_LIMIT;
+pub use cost::estimate::{NoHints, Range, SizeHints};
+pub use env::{Checked, Env, Parsed, Program, TypeProvider, Version};
+pub use eval::{Activation, Error, ErrorKind, Evaluation, Outcome};
+pub use lib::authz;
+pub use syntax::source::{Issue, Issues, Location, Source};
+pub use types::Type;
+pub use val::{Entries, LazyFields, List, Map, Object, Tag, Text, Timestamp, Val};

@@ -1,0 +1,114 @@
+//! Expressions line by line: the door for differential tests.
+//!
+//! A line is `{"id": …, "expr": …, "vars": {…}}`. The answer is one line too, with the type, the value or the error, the cost
+//! and its estimate, in the base environment with a few variables of type dyn.
+
+use value::{Value, json, write};
+
+use crate::cost::estimate::NoHints;
+use crate::env::{Env, Version};
+use crate::eval::Activation;
+use crate::types::Type;
+use crate::val::{Val, convert};
+
+/// The variables that are declared, all dyn and null where not given.
+pub const VARIABLES: [&str; 7] = ["object", "oldObject", "request", "params", "namespaceObject", "self", "x"];
+
+/// The environment of a batch.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    env: Env,
+}
+
+impl Batch {
+    /// A batch in the base environment of a version.
+    pub fn new(version: Version) -> Self {
+        let env = Env::kubernetes(version).with_variables(VARIABLES.map(|name| (name, Type::Dyn)));
+        Batch { env }
+    }
+
+    /// Answers one line.
+    pub fn line(&self, line: &str) -> String {
+        write::to_string(&self.answer(line))
+    }
+
+    fn answer(&self, line: &str) -> Value {
+        let request = match json::parse(line.as_bytes()) {
+            Ok(request) => request,
+            Err(error) => return Value::map([("error", error.message)]),
+        };
+        let mut answer = Value::map([("id", request.get("id").cloned().unwrap_or_default())]);
+        let expr = request.get("expr").and_then(Value::as_str).unwrap_or_default();
+        let checked = match self.env.compile(expr) {
+            Ok(checked) => checked,
+            Err(issues) => {
+                answer.set_at(&["compileError"], issues.to_string());
+                return answer;
+            }
+        };
+        answer.set_at(&["type"], checked.output_type().to_string());
+        let estimate = checked.estimate(&NoHints);
+        answer.set_at(&["estMin"], number(estimate.min));
+        answer.set_at(&["estMax"], number(estimate.max));
+        let program = match checked.program() {
+            Ok(program) => program,
+            Err(error) => {
+                answer.set_at(&["evalError"], format!("program: {error}"));
+                return answer;
+            }
+        };
+        let mut activation = Activation::new(&self.env);
+        for name in VARIABLES {
+            let given = request.at(&["vars", name]);
+            activation.set(name, given.map_or(Val::Null, Val::data));
+        }
+        let evaluation = program.run(&activation, crate::PER_CALL_LIMIT);
+        answer.set_at(&["cost"], number(evaluation.cost));
+        match evaluation.outcome {
+            Ok(val) => answer.set_at(&["value"], show(&val)),
+            Err(error) => answer.set_at(&["evalError"], error.to_string()),
+        }
+        answer
+    }
+}
+
+fn number(n: u64) -> Value {
+    i64::try_from(n).map_or(Value::UInt(n), Value::Int)
+}
+
+/// A value as `TYPE TEXT`: JSON for lists and maps, CEL's own text for the rest.
+pub fn show(val: &Val<'_>) -> String {
+    let name = val.type_name();
+    match val {
+        Val::List(_) | Val::Map(_) => match convert::to_json(val) {
+            Ok(json) => format!("{name} {}", write::to_string(&json)),
+            Err(error) => format!("{name} !{error}"),
+        },
+        Val::Optional(None) => format!("{name} <nil>"),
+        Val::Optional(Some(inner)) => format!("{name} {}", native(inner)),
+        _ => match convert::text(val) {
+            Ok(Some(text)) => format!("{name} {text}"),
+            _ => format!("{name} {val}"),
+        },
+    }
+}
+
+/// A value as Go prints what is behind it.
+fn native(val: &Val<'_>) -> String {
+    match val {
+        Val::Null => "NULL_VALUE".to_owned(),
+        Val::List(list) => {
+            let items: Vec<String> = list.iter().map(|item| native(&item)).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Val::Map(map) => {
+            let mut entries: Vec<String> =
+                map.iter().map(|(key, val)| format!("{}:{}", native(&key), native(&val))).collect();
+            entries.sort();
+            format!("map[{}]", entries.join(" "))
+        }
+        Val::Optional(None) => "<nil>".to_owned(),
+        Val::Optional(Some(inner)) => native(inner),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,201 @@
+//! Which types may stand for which, and what type parameters stand for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use value::Str;
+
+use crate::types::{Sort, Type};
+
+/// What type parameters have been found to be. Attempts that fail are undone.
+#[derive(Debug, Default)]
+pub(crate) struct Mapping {
+    known: HashMap<Str, Type>,
+    /// What to put back: the parameter and what it was before.
+    undo: Vec<(Str, Option<Type>)>,
+}
+
+impl Mapping {
+    fn find(&self, ty: &Type) -> Option<&Type> {
+        match ty {
+            Type::Param(name) => self.known.get(name),
+            _ => None,
+        }
+    }
+
+    fn add(&mut self, parameter: &Type, ty: Type) {
+        if let Type::Param(name) = parameter {
+            let before = self.known.insert(name.clone(), ty);
+            self.undo.push((name.clone(), before));
+        }
+    }
+
+    /// Does all of `attempt`, or nothing if it says no.
+    pub(crate) fn attempt(&mut self, attempt: impl FnOnce(&mut Self) -> bool) -> bool {
+        let mark = self.undo.len();
+        if attempt(self) {
+            if mark == 0 {
+                self.undo.clear();
+            }
+            return true;
+        }
+        while self.undo.len() > mark {
+            match self.undo.pop() {
+                Some((name, Some(ty))) => self.known.insert(name, ty),
+                Some((name, None)) => self.known.remove(&name),
+                None => None,
+            };
+        }
+        false
+    }
+
+    /// Whether `from` may stand where `to` is wanted.
+    pub(crate) fn assignable(&mut self, from: &Type, to: &Type) -> bool {
+        if to.sort() == Sort::Param {
+            match self.substitutes(from, to) {
+                (true, _) => return true,
+                (false, true) => return false,
+                (false, false) => {}
+            }
+        }
+        if from.sort() == Sort::Param {
+            return self.substitutes(to, from).0;
+        }
+        if matches!(from.sort(), Sort::Dyn | Sort::Error) || matches!(to.sort(), Sort::Dyn | Sort::Error) {
+            return true;
+        }
+        if *from == Type::Null {
+            return nullable(to);
+        }
+        if *to == Type::Null {
+            return nullable(from);
+        }
+        match from.sort() {
+            Sort::Scalar | Sort::Struct => to.accepts(from),
+            Sort::Type => to.sort() == Sort::Type,
+            Sort::Opaque | Sort::List | Sort::Map => {
+                from.sort() == to.sort() && from.name() == to.name() && {
+                    let (from, to) = (from.parameters(), to.parameters());
+                    self.all_assignable(&from, &to)
+                }
+            }
+            Sort::Dyn | Sort::Error | Sort::Null | Sort::Param => false,
+        }
+    }
+
+    /// As [`Mapping::assignable`], position by position.
+    pub(crate) fn all_assignable(&mut self, from: &[&Type], to: &[&Type]) -> bool {
+        from.len() == to.len() && from.iter().zip(to).all(|(from, to)| self.assignable(from, to))
+    }
+
+    /// Whether `ty` may stand for a parameter, and whether something was known to stand for it already.
+    fn substitutes(&mut self, ty: &Type, parameter: &Type) -> (bool, bool) {
+        if ty.is_exactly(parameter) {
+            return (true, true);
+        }
+        if let Some(known) = self.find(parameter).cloned() {
+            if ty.is_exactly(&known) && ty.sort() == known.sort() {
+                return (true, true);
+            }
+            if self.assignable(ty, &known) {
+                let general = most_general(ty, &known).clone();
+                if self.free_of(parameter, &general) {
+                    self.add(parameter, general);
+                }
+                return (true, true);
+            }
+            return (false, true);
+        }
+        if self.free_of(parameter, ty) {
+            self.add(parameter, ty.clone());
+            return (true, false);
+        }
+        (false, false)
+    }
+
+    /// Whether `parameter` does not occur in `within`.
+    fn free_of(&self, parameter: &Type, within: &Type) -> bool {
+        if parameter.is_exactly(within) {
+            return false;
+        }
+        match within {
+            Type::Param(_) => self.find(within).is_none_or(|known| self.free_of(parameter, known)),
+            _ => within.parameters().into_iter().all(|inner| self.free_of(parameter, inner)),
+        }
+    }
+
+    /// `ty` with what is known put in for its parameters; what is not known becomes dyn if `to_dyn`.
+    pub(crate) fn substitute(&self, ty: &Type, to_dyn: bool) -> Type {
+        if let Some(known) = self.find(ty) {
+            return self.substitute(known, to_dyn);
+        }
+        match ty {
+            Type::Param(_) if to_dyn => Type::Dyn,
+            Type::List(element) => Type::list(self.substitute(element, to_dyn)),
+            Type::Map(entry) => {
+                Type::map(self.substitute(&entry.0, to_dyn), self.substitute(&entry.1, to_dyn))
+            }
+            Type::Type(Some(inner)) => Type::Type(Some(Arc::new(self.substitute(inner, to_dyn)))),
+            Type::Opaque(name, parameters) if !parameters.is_empty() => Type::Opaque(
+                name.clone(),
+                parameters.iter().map(|inner| self.substitute(inner, to_dyn)).collect(),
+            ),
+            other => other.clone(),
+        }
+    }
+}
+
+fn nullable(ty: &Type) -> bool {
+    matches!(
+        ty,
+        Type::Opaque(..)
+            | Type::Struct(_)
+            | Type::Any
+            | Type::Duration
+            | Type::Timestamp
+            | Type::Wrapper(_)
+            | Type::Null
+            | Type::Dyn
+            | Type::Param(_)
+    )
+}
+
+/// Puts fresh parameters in for the named ones.
+pub(crate) fn rename(ty: &Type, names: &[(Str, Type)]) -> Type {
+    match ty {
+        Type::Param(name) => {
+            names.iter().find(|(from, _)| from == name).map_or_else(|| ty.clone(), |(_, to)| to.clone())
+        }
+        Type::List(element) => Type::list(rename(element, names)),
+        Type::Map(entry) => Type::map(rename(&entry.0, names), rename(&entry.1, names)),
+        Type::Type(Some(inner)) => Type::Type(Some(Arc::new(rename(inner, names)))),
+        Type::Opaque(name, parameters) if !parameters.is_empty() => {
+            Type::Opaque(name.clone(), parameters.iter().map(|inner| rename(inner, names)).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// The less specific of two types that are assignable.
+pub(crate) fn most_general<'t>(a: &'t Type, b: &'t Type) -> &'t Type {
+    if equal_or_less_specific(a, b) { a } else { b }
+}
+
+fn equal_or_less_specific(a: &Type, b: &Type) -> bool {
+    if matches!(a.sort(), Sort::Dyn | Sort::Param) {
+        return true;
+    }
+    if matches!(b.sort(), Sort::Dyn | Sort::Param) {
+        return false;
+    }
+    match (a, b) {
+        (Type::Opaque(..), Type::Opaque(..)) | (Type::List(_), Type::List(_)) | (Type::Map(_), Type::Map(_)) => {
+            let (p, q) = (a.parameters(), b.parameters());
+            a.name() == b.name()
+                && p.len() == q.len()
+                && p.iter().zip(q).all(|(a, b)| equal_or_less_specific(a, b))
+        }
+        (Type::Type(_), Type::Type(_)) => true,
+        _ => a.is_exactly(b),
+    }
+}

@@ -1,0 +1,538 @@
+//! A syntax tree to a checked one: every node gets its type, every name and call what it stands for.
+
+pub(crate) mod assign;
+mod resolve;
+mod validate;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use value::Str;
+
+use crate::decl::Function;
+use crate::env::{Env, Global};
+use crate::syntax::ast::{Ast, Comprehension, Expr, ExprKind, Id, Literal};
+use crate::syntax::operator;
+use crate::syntax::source::{Issues, Location, Source};
+use crate::types::{Sort, Type};
+use assign::{Mapping, most_general};
+
+pub(crate) use validate::{Validator, validate};
+
+/// What a name or a call stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Reference {
+    /// A variable.
+    Variable(Str),
+    /// A name with a value: a type or an enum value.
+    Constant(Constant),
+    /// The overloads a call may mean, at least one.
+    Overloads(Vec<Str>),
+}
+
+/// The value of a name that has one.
+#[derive(Clone, Debug)]
+pub(crate) enum Constant {
+    Type(Str),
+    Int(i64),
+}
+
+/// The result of checking: the tree with names resolved, types and references by node number.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) ast: Ast,
+    pub(crate) types: Vec<Option<Type>>,
+    pub(crate) references: HashMap<Id, Reference>,
+}
+
+impl Checked {
+    pub(crate) fn type_of(&self, id: Id) -> &Type {
+        self.types.get(id as usize).and_then(Option::as_ref).unwrap_or(&Type::Dyn)
+    }
+
+    /// The overloads of a call.
+    pub(crate) fn overloads(&self, id: Id) -> &[Str] {
+        match self.references.get(&id) {
+            Some(Reference::Overloads(overloads)) => overloads,
+            _ => &[],
+        }
+    }
+}
+
+/// Checks a parsed expression.
+pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<Checked, Issues> {
+    let count = ast.offsets.len();
+    let mut checker = Checker {
+        env,
+        source,
+        offsets: ast.offsets.clone(),
+        issues: Issues::new(source),
+        types: vec![None; count],
+        references: HashMap::new(),
+        mapping: Mapping::default(),
+        fresh: 0,
+        scopes: Vec::new(),
+    };
+    let mut ast = ast;
+    checker.check(&mut ast.expr);
+    let Checker { issues, mut types, references, mapping, .. } = checker;
+    if !issues.is_empty() {
+        return Err(issues);
+    }
+    for ty in types.iter_mut().flatten() {
+        *ty = mapping.substitute(ty, true);
+    }
+    let checked = Checked { ast, types, references };
+    let mut issues = issues;
+    validate(source, &checked, env, &mut issues);
+    if issues.is_empty() { Ok(checked) } else { Err(issues) }
+}
+
+struct Checker<'e> {
+    env: &'e Env,
+    source: &'e Source,
+    offsets: Vec<Option<u32>>,
+    issues: Issues,
+    types: Vec<Option<Type>>,
+    references: HashMap<Id, Reference>,
+    mapping: Mapping,
+    fresh: usize,
+    /// The variables of comprehensions, innermost last.
+    scopes: Vec<(Str, Type)>,
+}
+
+impl Checker<'_> {
+    fn location(&self, id: Id) -> Location {
+        let offset = self.offsets.get(id as usize).copied().flatten();
+        offset.map_or(Location::NONE, |offset| self.source.location(offset))
+    }
+
+    fn report(&mut self, id: Id, message: String) {
+        self.issues.report(self.location(id), message);
+    }
+
+    fn undeclared(&mut self, id: Id, name: &str) {
+        let container = self.env.container();
+        self.report(id, format!("undeclared reference to '{name}' (in container '{container}')"));
+    }
+
+    fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
+        self.report(
+            id,
+            format!("expected type '{}' but found '{}'", expected.in_messages(), found.in_messages()),
+        );
+    }
+
+    fn set(&mut self, id: Id, ty: Type) {
+        if let Some(slot) = self.types.get_mut(id as usize) {
+            *slot = Some(ty);
+        }
+    }
+
+    fn get(&self, id: Id) -> Type {
+        self.types.get(id as usize).cloned().flatten().unwrap_or(Type::Error)
+    }
+
+    fn fresh(&mut self) -> Type {
+        let name = format!("_var{}", self.fresh);
+        self.fresh += 1;
+        Type::Param(name.into())
+    }
+
+    fn assignable(&mut self, from: &Type, to: &Type) -> bool {
+        self.mapping.attempt(|mapping| mapping.assignable(from, to))
+    }
+
+    fn check(&mut self, expr: &mut Expr) {
+        let id = expr.id;
+        match &mut expr.kind {
+            ExprKind::Unspecified => self.report(id, "unexpected unspecified type: Expr".to_owned()),
+            ExprKind::Literal(literal) => {
+                let ty = match literal {
+                    Literal::Null => Type::Null,
+                    Literal::Bool(_) => Type::Bool,
+                    Literal::Int(_) => Type::Int,
+                    Literal::Uint(_) => Type::Uint,
+                    Literal::Double(_) => Type::Double,
+                    Literal::String(_) => Type::String,
+                    Literal::Bytes(_) => Type::Bytes,
+                };
+                self.set(id, ty);
+            }
+            ExprKind::Ident(name) => {
+                if let Some((resolved, ty, reference)) = self.resolve_name(name) {
+                    *name = resolved;
+                    self.set(id, ty);
+                    self.references.insert(id, reference);
+                } else {
+                    self.set(id, Type::Error);
+                    let name = name.clone();
+                    self.undeclared(id, &name);
+                }
+            }
+            ExprKind::Select { .. } => self.check_select(expr),
+            ExprKind::Call { .. } => self.check_call(expr),
+            ExprKind::List { .. } => self.check_list(expr),
+            ExprKind::Map(_) => self.check_map(expr),
+            ExprKind::Struct { .. } => self.check_struct(expr),
+            ExprKind::Comprehension(comprehension) => self.check_comprehension(id, comprehension),
+        }
+    }
+
+    fn check_select(&mut self, expr: &mut Expr) {
+        let id = expr.id;
+        if let Some((resolved, ty, reference)) =
+            qualified(expr).and_then(|names| self.resolve_qualified(&names))
+        {
+            self.set(id, ty);
+            self.references.insert(id, reference);
+            expr.kind = ExprKind::Ident(resolved);
+            return;
+        }
+        let ExprKind::Select { operand, field, test_only } = &mut expr.kind else { return };
+        let test_only = *test_only;
+        let field = field.clone();
+        let ty = self.check_field(id, operand, &field, false);
+        let ty = if test_only { Type::Bool } else { self.mapping.substitute(&ty, false) };
+        self.set(id, ty);
+    }
+
+    /// The type of a field of `operand`, which is checked first.
+    fn check_field(&mut self, id: Id, operand: &mut Expr, field: &str, optional: bool) -> Type {
+        self.check(operand);
+        let operand = self.mapping.substitute(&self.get(operand.id), false);
+        let (target, was_optional) = match operand.optional_value() {
+            Some(inner) => (inner.clone(), true),
+            None => (operand, false),
+        };
+        let ty = match &target {
+            Type::Map(entry) => entry.1.clone(),
+            Type::Struct(name) => self.field_type(id, name, field).unwrap_or(Type::Error),
+            Type::Param(_) => {
+                self.assignable(&Type::Dyn, &target);
+                Type::Dyn
+            }
+            _ => {
+                if !matches!(target.sort(), Sort::Dyn | Sort::Error) {
+                    self.report(
+                        id,
+                        format!("type '{}' does not support field selection", target.in_messages()),
+                    );
+                }
+                Type::Dyn
+            }
+        };
+        if was_optional || optional { Type::optional(ty) } else { ty }
+    }
+
+    fn field_type(&mut self, id: Id, type_name: &str, field: &str) -> Option<Type> {
+        if !self.env.has_struct(type_name) {
+            self.report(id, format!("unexpected failed resolution of '{type_name}'"));
+            return None;
+        }
+        let ty = self.env.field_type(type_name, field);
+        if ty.is_none() {
+            self.report(id, format!("undefined field '{field}'"));
+        }
+        ty
+    }
+
+    fn check_call(&mut self, expr: &mut Expr) {
+        let id = expr.id;
+        let ExprKind::Call { function, target, args } = &mut expr.kind else { return };
+        if function == operator::OPT_SELECT {
+            self.check_optional_select(id, args);
+            return;
+        }
+        for arg in args.iter_mut() {
+            self.check(arg);
+        }
+        let found = match target {
+            None => self.env.function(function),
+            Some(receiver) => {
+                let namespaced = qualified(receiver)
+                    .and_then(|names| self.env.function(&format!("{}.{function}", names.join("."))));
+                if let Some(declared) = namespaced {
+                    *target = None;
+                    Some(declared)
+                } else {
+                    self.check(receiver);
+                    self.env.function(function)
+                }
+            }
+        };
+        let Some(declared) = found else {
+            self.set(id, Type::Error);
+            let function = function.clone();
+            self.undeclared(id, &function);
+            return;
+        };
+        *function = declared.name.clone();
+        let is_method = target.is_some();
+        let arg_ids: Vec<Id> =
+            target.iter().map(|target| target.id).chain(args.iter().map(|arg| arg.id)).collect();
+        match self.resolve_overload(id, &declared, &arg_ids, is_method) {
+            Some((ty, overloads)) => {
+                self.set(id, ty);
+                self.references.insert(id, Reference::Overloads(overloads));
+            }
+            None => self.set(id, Type::Error),
+        }
+    }
+
+    fn check_optional_select(&mut self, id: Id, args: &mut [Expr]) {
+        let [operand, field] = args else {
+            self.report(
+                id,
+                format!(
+                    "unsupported optional field selection: incorrect signature. argument count: {}",
+                    args.len()
+                ),
+            );
+            return;
+        };
+        let Some(name) = field.as_string().cloned() else {
+            let message = format!("unsupported optional field selection: {:?}", field.kind);
+            self.report(field.id, message);
+            return;
+        };
+        let ty = self.check_field(id, operand, &name, true);
+        let ty = self.mapping.substitute(&ty, false);
+        self.set(id, ty);
+        self.references.insert(id, Reference::Overloads(vec![Str::new_static("select_optional_field")]));
+    }
+
+    fn resolve_overload(
+        &mut self,
+        id: Id,
+        function: &Arc<Function>,
+        args: &[Id],
+        is_method: bool,
+    ) -> Option<(Type, Vec<Str>)> {
+        let arg_types: Vec<Type> = args.iter().map(|arg| self.get(*arg)).collect();
+        if function.name == operator::AND || function.name == operator::OR {
+            let overload = function.overloads.first()?.id.clone();
+            let mut failed = false;
+            for (arg, ty) in args.iter().zip(&arg_types) {
+                if !self.assignable(ty, &Type::Bool) {
+                    self.mismatch(*arg, &Type::Bool, ty);
+                    failed = true;
+                }
+            }
+            return (!failed).then(|| (Type::Bool, vec![overload]));
+        }
+        let mut result: Option<Type> = None;
+        let mut overloads = Vec::new();
+        for overload in &function.overloads {
+            if overload.member != is_method || self.env.is_disabled(&overload.id) {
+                continue;
+            }
+            let names: Vec<(Str, Type)> =
+                overload.parameters.iter().map(|name| (name.clone(), self.fresh())).collect();
+            let candidates: Vec<Type> =
+                overload.args.iter().map(|arg| assign::rename(arg, &names)).collect();
+            let from: Vec<&Type> = arg_types.iter().collect();
+            let to: Vec<&Type> = candidates.iter().collect();
+            if !self.mapping.attempt(|mapping| mapping.all_assignable(&from, &to)) {
+                continue;
+            }
+            overloads.push(overload.id.clone());
+            let this = self.mapping.substitute(&assign::rename(&overload.result, &names), false);
+            result = Some(match result {
+                None => this,
+                Some(before) if !before.is_dyn() && !this.is_exactly(&before) => Type::Dyn,
+                Some(before) => before,
+            });
+        }
+        if result.is_none() {
+            let mut names = arg_types.iter().map(|ty| self.mapping.substitute(ty, true).in_messages());
+            let receiver = if is_method { names.next().map(|name| name + ".") } else { None };
+            let signature =
+                format!("{}({})", receiver.unwrap_or_default(), names.collect::<Vec<_>>().join(", "));
+            let name = &function.name;
+            self.report(id, format!("found no matching overload for '{name}' applied to '{signature}'"));
+        }
+        result.map(|ty| (ty, overloads))
+    }
+
+    /// The value type of what was written with `?`, which must be optional.
+    fn unwrap_optional(&mut self, id: Id, ty: Type) -> Type {
+        match ty.optional_value() {
+            Some(inner) => inner.clone(),
+            None => {
+                if !ty.is_dyn() {
+                    self.mismatch(id, &Type::optional(ty.clone()), &ty);
+                }
+                ty
+            }
+        }
+    }
+
+    fn join(&mut self, before: Option<Type>, this: Type) -> Type {
+        let Some(before) = before else { return this };
+        if self.assignable(&before, &this) {
+            return most_general(&before, &this).clone();
+        }
+        // Mixed literals are dyn here; where they are not allowed, validation says so.
+        Type::Dyn
+    }
+
+    fn check_list(&mut self, expr: &mut Expr) {
+        let ExprKind::List { elements, optional } = &mut expr.kind else { return };
+        let mut joined = None;
+        for (i, element) in elements.iter_mut().enumerate() {
+            self.check(element);
+            let mut ty = self.get(element.id);
+            if optional.contains(&i) {
+                ty = self.unwrap_optional(element.id, ty);
+            }
+            joined = Some(self.join(joined, ty));
+        }
+        let element = joined.unwrap_or_else(|| self.fresh());
+        self.set(expr.id, Type::list(element));
+    }
+
+    fn check_map(&mut self, expr: &mut Expr) {
+        let ExprKind::Map(entries) = &mut expr.kind else { return };
+        let mut keys = None;
+        let mut values = None;
+        for entry in entries.iter_mut() {
+            self.check(&mut entry.key);
+            let ty = self.get(entry.key.id);
+            keys = Some(self.join(keys, ty));
+            self.check(&mut entry.value);
+            let mut ty = self.get(entry.value.id);
+            if entry.optional {
+                ty = self.unwrap_optional(entry.value.id, ty);
+            }
+            values = Some(self.join(values, ty));
+        }
+        let key = keys.unwrap_or_else(|| self.fresh());
+        let value = values.unwrap_or_else(|| self.fresh());
+        self.set(expr.id, Type::map(key, value));
+    }
+
+    fn check_struct(&mut self, expr: &mut Expr) {
+        let id = expr.id;
+        let ExprKind::Struct { type_name, fields } = &mut expr.kind else { return };
+        let Some((resolved, ty)) = self.env.resolve_type(type_name) else {
+            let name = type_name.clone();
+            self.undeclared(id, &name);
+            self.set(id, Type::Error);
+            return;
+        };
+        *type_name = resolved;
+        // The fields are those of the message, whatever the type is called inside CEL.
+        let message = type_name.clone();
+        let is_message = matches!(ty, Type::Struct(_)) || self.env.has_struct(&message);
+        if is_message {
+            self.set(id, ty);
+        } else {
+            self.report(id, format!("'{ty}' is not a message type"));
+            self.set(id, Type::Error);
+        }
+        for field in fields.iter_mut() {
+            self.check(&mut field.value);
+            let declared = self.field_type(field.id, &message, &field.name).unwrap_or(Type::Error);
+            let mut ty = self.get(field.value.id);
+            if field.optional {
+                ty = self.unwrap_optional(field.value.id, ty);
+            }
+            if !self.assignable(&declared, &ty) {
+                let message = format!(
+                    "expected type of field '{}' is '{}' but provided type is '{}'",
+                    field.name,
+                    declared.in_messages(),
+                    ty.in_messages()
+                );
+                self.report(field.id, message);
+            }
+        }
+    }
+
+    fn check_comprehension(&mut self, id: Id, comprehension: &mut Comprehension) {
+        self.check(&mut comprehension.range);
+        self.check(&mut comprehension.init);
+        let range = self.mapping.substitute(&self.get(comprehension.range.id), false);
+        let accu = self.get(comprehension.init.id);
+        let two = comprehension.var2.is_some();
+        let (var, var2) = match &range {
+            Type::List(element) if two => (Type::Int, (**element).clone()),
+            Type::List(element) => ((**element).clone(), Type::Dyn),
+            Type::Map(entry) => (entry.0.clone(), entry.1.clone()),
+            Type::Dyn | Type::Error | Type::Param(_) => {
+                self.assignable(&Type::Dyn, &range);
+                (Type::Dyn, Type::Dyn)
+            }
+            _ => {
+                self.report(
+                    comprehension.range.id,
+                    format!(
+                        "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
+                        range.in_messages()
+                    ),
+                );
+                (Type::Error, Type::Error)
+            }
+        };
+        self.scopes.push((comprehension.accu.clone(), accu.clone()));
+        let outer = self.scopes.len();
+        self.scopes.push((comprehension.var.clone(), var));
+        if let Some(name) = &comprehension.var2 {
+            self.scopes.push((name.clone(), var2));
+        }
+        self.check(&mut comprehension.condition);
+        self.assert(comprehension.condition.id, &Type::Bool);
+        self.check(&mut comprehension.step);
+        self.assert(comprehension.step.id, &accu);
+        self.scopes.truncate(outer);
+        self.check(&mut comprehension.result);
+        self.scopes.truncate(outer - 1);
+        let ty = self.mapping.substitute(&self.get(comprehension.result.id), false);
+        self.set(id, ty);
+    }
+
+    fn assert(&mut self, id: Id, wanted: &Type) {
+        let ty = self.get(id);
+        if !self.assignable(wanted, &ty) {
+            self.mismatch(id, wanted, &ty);
+        }
+    }
+
+    fn local(&self, name: &str) -> Option<&Type> {
+        self.scopes.iter().rev().find(|(local, _)| local == name).map(|(_, ty)| ty)
+    }
+}
+
+/// The names of `a.b.c`, from the left.
+fn qualified(expr: &Expr) -> Option<Vec<Str>> {
+    let mut names = Vec::new();
+    let mut here = expr;
+    loop {
+        match &here.kind {
+            ExprKind::Ident(name) => {
+                names.push(name.clone());
+                names.reverse();
+                return Some(names);
+            }
+            ExprKind::Select { operand, field, test_only: false } => {
+                names.push(field.clone());
+                here = operand;
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// What a global name stands for, with the name under which a program finds it.
+fn global(name: &str, disambiguate: bool, found: Global) -> (Str, Type, Reference) {
+    let name: Str = if disambiguate { format!(".{name}").into() } else { name.into() };
+    match found {
+        Global::Variable(ty) => (name.clone(), ty, Reference::Variable(name)),
+        Global::Type(ty) => {
+            let value = Constant::Type(ty.name().into());
+            (name, Type::Type(Some(Arc::new(ty))), Reference::Constant(value))
+        }
+        Global::Int(i) => (name, Type::Int, Reference::Constant(Constant::Int(i))),
+    }
+}

@@ -1,0 +1,161 @@
+//! What is looked at after checking: literals that could only fail when the expression runs, and mixed literals.
+
+use super::Checked;
+use crate::env::Env;
+use crate::lib::format_string;
+use crate::lib::pattern;
+use crate::syntax::ast::{Expr, ExprKind, Literal};
+use crate::syntax::source::{Issues, Location, Source};
+use crate::types::Type;
+use crate::val::Val;
+use crate::val::convert::convert;
+
+/// A rule that is applied to checked expressions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Validator {
+    /// Literal durations are durations.
+    Durations,
+    /// Literal timestamps are timestamps.
+    Timestamps,
+    /// Literal patterns are patterns.
+    Patterns,
+    /// The elements of a literal list or map have one type.
+    Homogeneous,
+    /// Literal format strings fit their literal arguments.
+    FormatStrings,
+}
+
+/// Applies the environment's validators.
+pub(crate) fn validate(source: &Source, checked: &Checked, env: &Env, issues: &mut Issues) {
+    let validators = env.validators();
+    if validators.is_empty() {
+        return;
+    }
+    let mut walk = Walk { source, checked, issues, exempt: validators.contains(&Validator::FormatStrings) };
+    for validator in validators {
+        match validator {
+            Validator::Durations => walk.calls("duration", |arg| literal_fails(arg, &Type::Duration)),
+            Validator::Timestamps => walk.calls("timestamp", |arg| literal_fails(arg, &Type::Timestamp)),
+            Validator::Patterns => walk.calls("matches", |arg| match arg {
+                Literal::String(text) => pattern::compile(text).is_err(),
+                _ => false,
+            }),
+            Validator::Homogeneous => walk.homogeneous(&checked.ast.expr, false),
+            Validator::FormatStrings => walk.format_strings(&checked.ast.expr),
+        }
+    }
+}
+
+fn literal_fails(literal: &Literal, to: &Type) -> bool {
+    let val = crate::plan::literal(literal);
+    !matches!(val, Val::Null) && convert(&val, to).is_err()
+}
+
+struct Walk<'w> {
+    source: &'w Source,
+    checked: &'w Checked,
+    issues: &'w mut Issues,
+    /// Whether the arguments of `format` may be mixed.
+    exempt: bool,
+}
+
+impl Walk<'_> {
+    fn report(&mut self, id: u32, message: String) {
+        let location =
+            self.checked.ast.offset(id).map_or(Location::NONE, |offset| self.source.location(offset));
+        self.issues.report(location, message);
+    }
+
+    /// Reports calls whose first argument is a literal for which `fails` holds.
+    fn calls(&mut self, function: &str, fails: impl Fn(&Literal) -> bool) {
+        let mut bad = Vec::new();
+        self.checked.ast.expr.walk(&mut |expr| {
+            if let ExprKind::Call { function: called, args, .. } = &expr.kind
+                && called == function
+                && let Some(Expr { id, kind: ExprKind::Literal(literal) }) = args.first()
+                && fails(literal)
+            {
+                bad.push(*id);
+            }
+        });
+        for id in bad {
+            self.report(id, format!("invalid {function} argument"));
+        }
+    }
+
+    fn mismatch(&mut self, id: u32, expected: &Type, found: &Type) {
+        self.report(
+            id,
+            format!("expected type '{}' but found '{}'", expected.in_messages(), found.in_messages()),
+        );
+    }
+
+    fn homogeneous(&mut self, expr: &Expr, exempt: bool) {
+        let exempt = exempt
+            || (self.exempt && matches!(&expr.kind, ExprKind::Call { function, .. } if function == "format"));
+        let unwrapped = |id: u32, optional: bool| {
+            let ty = self.checked.type_of(id);
+            if optional { ty.parameters().first().copied().unwrap_or(ty) } else { ty }
+        };
+        let mut bad = Vec::new();
+        match &expr.kind {
+            ExprKind::List { elements, optional } if !exempt => {
+                let mut first: Option<&Type> = None;
+                for (i, element) in elements.iter().enumerate() {
+                    let ty = unwrapped(element.id, optional.contains(&i));
+                    let first = *first.get_or_insert(ty);
+                    if !first.is_equivalent(ty) {
+                        bad.push((element.id, first.clone(), ty.clone()));
+                        break;
+                    }
+                }
+            }
+            ExprKind::Map(entries) if !exempt => {
+                let mut first: Option<(&Type, &Type)> = None;
+                for entry in entries {
+                    let key = unwrapped(entry.key.id, false);
+                    let value = unwrapped(entry.value.id, entry.optional);
+                    let first = *first.get_or_insert((key, value));
+                    if !first.0.is_equivalent(key) {
+                        bad.push((entry.key.id, first.0.clone(), key.clone()));
+                    }
+                    if !first.1.is_equivalent(value) {
+                        bad.push((entry.value.id, first.1.clone(), value.clone()));
+                    }
+                }
+            }
+            _ => {}
+        }
+        for (id, expected, found) in bad {
+            self.mismatch(id, &expected, &found);
+        }
+        expr.children(&mut |child| self.homogeneous(child, exempt));
+    }
+
+    fn format_strings(&mut self, root: &Expr) {
+        let mut found = Vec::new();
+        root.walk(&mut |expr| {
+            if let ExprKind::Call { function, target: Some(target), args } = &expr.kind
+                && function == "format"
+                && let Some(format) = target.as_string()
+                && let [Expr { kind: ExprKind::List { elements, .. }, .. }] = args.as_slice()
+                && self.checked.overloads(expr.id).iter().any(|overload| overload == "string_format")
+            {
+                found.push((expr.id, format, elements));
+            }
+        });
+        for (id, format, elements) in found {
+            match format_string::check(format, elements, self.checked) {
+                Ok(used) if elements.len() > used => self.report(
+                    id,
+                    format!(
+                        "too many arguments supplied to string.format (expected {used}, got {})",
+                        elements.len()
+                    ),
+                ),
+                Ok(_) => {}
+                Err((place, message)) => self.report(place.unwrap_or(id), message),
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What calls cost when they are made.
+
+use super::{PATTERN, TRAVERSAL};
+use crate::env::Env;
+use crate::lib::Ext;
+use crate::syntax::operator;
+use crate::val::Val;
+
+/// How the cost of a call follows from its arguments and its result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rule {
+    /// A fixed cost.
+    Units(u64),
+    /// Going over an argument once.
+    Traverse(usize),
+    /// Going over the receiver and making as much again.
+    Rebuild,
+    /// Making the result twice over.
+    Result,
+    /// The number of elements of the second argument.
+    InList,
+    /// Going over the smaller argument.
+    Smaller,
+    /// As [`Rule::Smaller`], but library values compare at once.
+    Equals,
+    /// Going over both arguments.
+    Both,
+    /// Matching a pattern.
+    Pattern,
+    /// Looking for the second argument in the first.
+    Contains,
+    /// Reading a selector.
+    Selector,
+    /// Going over everything inside the first argument.
+    Deep,
+    /// Comparing an address with a network; a string has to be read first.
+    ContainsIp { string: bool },
+    /// Comparing two networks.
+    ContainsCidr { string: bool },
+    /// Validating a string with a named format.
+    Validate,
+    /// Comparing all elements of two lists, some number of times.
+    Sets(u64),
+    /// Making the result, a list.
+    Output,
+    /// Going over a list as often as it is flattened.
+    Flatten,
+    /// Comparing all elements of an argument with each other.
+    SelfCompare(usize),
+}
+
+impl Rule {
+    /// The rule of a call. The overload is empty where only the arguments decide it.
+    pub(crate) fn of(function: &str, overload: &str, env: &Env) -> Rule {
+        if env.costs_of_lists() {
+            match overload {
+                "list_slice" | "lists_range" | "list_reverse" => return Rule::Output,
+                "list_flatten" | "list_flatten_int" => return Rule::Flatten,
+                "list_distinct" => return Rule::SelfCompare(0),
+                _ if function == "sort" && !overload.is_empty() => return Rule::SelfCompare(0),
+                _ if function == "@sortByAssociatedKeys" && !overload.is_empty() => {
+                    return Rule::SelfCompare(1);
+                }
+                _ => {}
+            }
+        }
+        match overload {
+            "list_sets_contains_list" | "list_sets_intersects_list" => return Rule::Sets(1),
+            "list_sets_equivalent_list" => return Rule::Sets(2),
+            _ => {}
+        }
+        match function {
+            "check" => Rule::Units(350_000),
+            "fieldSelector" | "labelSelector" => Rule::Selector,
+            "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => Rule::Deep,
+            "ip" if overload == "cidr_ip" => Rule::Units(1),
+            "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "jsonpatch.escapeKey" | "cidr"
+            | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => Rule::Traverse(0),
+            "replace" | "split" | "ip.isCanonical" => Rule::Rebuild,
+            "join" => Rule::Result,
+            "find" | "findAll" => Rule::Pattern,
+            "containsIP" => Rule::ContainsIp { string: overload == "cidr_contains_ip_string" },
+            "containsCIDR" => Rule::ContainsCidr { string: overload == "cidr_contains_cidr_string" },
+            "validate" => Rule::Validate,
+            operator::EQUALS => Rule::Equals,
+            _ => match overload {
+                "starts_with_string" | "ends_with_string" => Rule::Traverse(1),
+                "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => Rule::Traverse(0),
+                "in_list" => Rule::InList,
+                "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string"
+                | "less_bytes" | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" => Rule::Smaller,
+                "add_string" | "add_bytes" => Rule::Both,
+                "matches" | "matches_string" => Rule::Pattern,
+                "contains_string" => Rule::Contains,
+                _ => Rule::Units(1),
+            },
+        }
+    }
+
+    /// The cost of a call that was made.
+    pub(crate) fn cost(self, args: &[Val<'_>], result: Option<&Val<'_>>) -> u64 {
+        let size = |at: usize| args.get(at).map_or(1, Val::cost_size);
+        let result = || result.map_or(1, Val::cost_size);
+        match self {
+            Rule::Units(units) => units,
+            Rule::Traverse(at) => ceil(float(size(at)) * TRAVERSAL),
+            Rule::Rebuild => ceil(float(size(0)) * 2.0 * TRAVERSAL),
+            Rule::Result => ceil(float(result()) * 2.0 * TRAVERSAL),
+            Rule::InList => size(1),
+            Rule::Equals if matches!(args.first(), Some(Val::Ext(_))) => 1,
+            Rule::Smaller | Rule::Equals => match args {
+                // Scalars first: they are most of what is compared.
+                [Val::Bool(_) | Val::Int(_) | Val::Null, _] | [_, Val::Bool(_) | Val::Int(_) | Val::Null] => {
+                    ceil(float(size(0).min(size(1))) * TRAVERSAL)
+                }
+                _ => ceil(float(size(0).min(size(1))) * TRAVERSAL),
+            },
+            Rule::Both => ceil(float(size(0).saturating_add(size(1))) * TRAVERSAL),
+            Rule::Pattern => {
+                let text = ceil((1.0 + float(size(0))) * TRAVERSAL);
+                text.saturating_mul(ceil(float(size(1)) * PATTERN))
+            }
+            Rule::Contains => {
+                let text = ceil(float(size(0)) * TRAVERSAL);
+                text.saturating_mul(ceil(float(size(1)) * TRAVERSAL))
+            }
+            Rule::Selector => selector(size(1)),
+            Rule::Deep => args.first().map_or(0, deep),
+            Rule::ContainsIp { string } => {
+                let text = if string { ceil(float(size(1)) * TRAVERSAL) } else { 0 };
+                ceil(float(2 * size(0)) * TRAVERSAL) + text
+            }
+            Rule::ContainsCidr { string } => {
+                let text = if string { ceil(float(size(1)) * TRAVERSAL) } else { 0 };
+                ceil(float(2 * size(0)) * TRAVERSAL) + ceil(float(size(0)) * TRAVERSAL) + 1 + text
+            }
+            Rule::Validate => match args.first() {
+                Some(Val::Ext(ext)) => match &**ext {
+                    Ext::Format(format) => {
+                        let text = ceil((1.0 + float(size(1))) * TRAVERSAL);
+                        text.saturating_mul(ceil(float(format.pattern_length) * PATTERN))
+                    }
+                    _ => 1,
+                },
+                _ => 1,
+            },
+            Rule::Sets(times) => size(0).saturating_mul(size(1)).saturating_mul(times).saturating_add(1),
+            Rule::Output => result().saturating_add(11),
+            Rule::Flatten => {
+                let depth = match args.get(1) {
+                    Some(Val::Int(depth)) => crate::val::convert::int_to_double(*depth),
+                    _ => 1.0,
+                };
+                let depth = if depth < 0.0 { 1.0 } else { depth };
+                floor(float(size(0)) * depth).saturating_add(11)
+            }
+            Rule::SelfCompare(at) => {
+                let squared = size(at).saturating_mul(size(at));
+                let first = args.get(at).and_then(Val::as_list).and_then(|list| list.get(0));
+                let factor =
+                    if matches!(first, Some(Val::String(_) | Val::Bytes(_))) { 2.0 + TRAVERSAL } else { 2.0 };
+                floor(float(squared) * factor).saturating_add(11)
+            }
+        }
+    }
+}
+
+/// What it costs to read a selector: it is gone over once, and makes a requirement for every two characters.
+fn selector(length: u64) -> u64 {
+    let requirements = ceil(float(length) * 0.5);
+    10u64
+        .saturating_add(ceil(float(length) * TRAVERSAL))
+        .saturating_add(ceil(float(requirements) * 50.0))
+}
+
+/// What it costs to go over everything inside a value.
+fn deep(val: &Val<'_>) -> u64 {
+    match val {
+        Val::String(s) => floor(float(s.len() as u64) * TRAVERSAL),
+        Val::Bytes(b) => floor(float(b.len() as u64) * TRAVERSAL),
+        Val::List(list) => list.iter().fold(0, |cost, item| cost.saturating_add(deep(&item))),
+        Val::Map(map) => map.iter().fold(0, |cost: u64, (key, val)| {
+            cost.saturating_add(deep(&key)).saturating_add(deep(&val))
+        }),
+        _ => 1,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the reference counts with doubles")]
+fn float(size: u64) -> f64 {
+    size as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "costs are positive and casts saturate")]
+fn ceil(cost: f64) -> u64 {
+    cost.ceil() as u64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "costs are positive and casts saturate")]
+fn floor(cost: f64) -> u64 {
+    cost as u64
+}

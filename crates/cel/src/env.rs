@@ -1,0 +1,516 @@
+//! Environments: which variables, functions, macros and types an expression may use.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use value::Str;
+
+use crate::check::{self, Validator};
+use crate::cost::estimate::{self, Range, SizeHints};
+use crate::decl::{Function, Implementation, Overload, Singleton};
+use crate::eval::{self, Activation, Error, Evaluation};
+use crate::lib::{self, messages};
+use crate::plan;
+use crate::syntax::ast::Ast;
+use crate::syntax::macros::{Expander, Macros, STANDARD};
+use crate::syntax::parser;
+use crate::syntax::source::{Issues, Source};
+use crate::types::Type;
+use crate::val::Tag;
+
+/// A version of Kubernetes, as libraries are gated by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// The part before the point.
+    pub major: u32,
+    /// The part after it.
+    pub minor: u32,
+}
+
+impl Version {
+    /// The version this engine presents.
+    pub const CURRENT: Version = Version { major: 1, minor: 37 };
+
+    const fn v1(minor: u32) -> Version {
+        Version { major: 1, minor }
+    }
+}
+
+/// Declares types with fields, such as those of a schema.
+pub trait TypeProvider: Send + Sync + fmt::Debug {
+    /// The type called `name`.
+    fn find_type(&self, name: &str) -> Option<Type>;
+
+    /// The type of a field of the type called `type_name`.
+    fn find_field(&self, type_name: &str, field: &str) -> Option<Type>;
+}
+
+/// One library and the versions that have it.
+struct Gate {
+    introduced: Version,
+    removed: Option<Version>,
+    add: fn(&mut Builder),
+}
+
+const fn gate(introduced: u32, removed: Option<u32>, add: fn(&mut Builder)) -> Gate {
+    let removed = match removed {
+        Some(minor) => Some(Version::v1(minor)),
+        None => None,
+    };
+    Gate { introduced: Version::v1(introduced), removed, add }
+}
+
+/// The base environment of Kubernetes, from top to bottom.
+const KUBERNETES: [Gate; 20] = [
+    gate(0, None, |b| b.validator(Validator::Homogeneous)),
+    gate(0, None, lib::url::add),
+    gate(0, None, lib::regex::add),
+    gate(0, Some(37), lib::lists_kubernetes::add),
+    gate(27, None, lib::authz::add),
+    gate(28, None, |b| b.cross_type_comparisons = true),
+    gate(28, None, lib::optional::add),
+    gate(28, None, lib::quantity::add),
+    gate(29, None, |b| {
+        b.validator(Validator::Durations);
+        b.validator(Validator::Timestamps);
+        b.validator(Validator::Patterns);
+    }),
+    gate(0, Some(29), lib::strings::add_first_version),
+    gate(29, None, lib::strings::add),
+    gate(29, None, lib::sets::add),
+    gate(30, None, lib::ip::add),
+    gate(30, None, lib::cidr::add),
+    gate(31, None, lib::named_format::add),
+    gate(31, None, lib::authz::add_selectors),
+    gate(32, None, lib::comprehensions::add),
+    gate(33, None, lib::semver::add),
+    gate(34, None, lib::lists::add),
+    gate(37, None, |b| {
+        lib::lists_kubernetes::add(b);
+        lib::lists_kubernetes::add_includes(b);
+    }),
+];
+
+/// Gathers an environment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Builder {
+    functions: HashMap<Str, Function>,
+    macros: Macros,
+    validators: Vec<Validator>,
+    optional_syntax: bool,
+    cross_type_comparisons: bool,
+    costs_of_lists: bool,
+    types: HashMap<Str, Type>,
+}
+
+impl Builder {
+    /// Declares overloads of a function, each with what runs it.
+    pub(crate) fn function(&mut self, name: &'static str, overloads: &[(&str, &str, Implementation)]) {
+        let overloads = overloads.iter().map(|(id, signature, run)| Overload::read(id, signature, Some(*run)));
+        self.entry(name).overloads.extend(overloads.map(Arc::new));
+    }
+
+    /// Declares overloads that nothing runs.
+    pub(crate) fn declare(&mut self, name: &'static str, overloads: &[(&str, &str)]) {
+        let overloads = overloads.iter().map(|(id, signature)| Overload::read(id, signature, None));
+        self.entry(name).overloads.extend(overloads.map(Arc::new));
+    }
+
+    /// Declares a function whose overloads all run the same way.
+    pub(crate) fn singleton(
+        &mut self,
+        name: &'static str,
+        accepts: fn(Tag) -> bool,
+        run: Implementation,
+        overloads: &[(&str, &str)],
+    ) {
+        self.declare(name, overloads);
+        self.entry(name).singleton = Some(Singleton { run, accepts });
+    }
+
+    fn entry(&mut self, name: &'static str) -> &mut Function {
+        self.functions.entry(name.into()).or_insert_with(|| Function {
+            name: name.into(),
+            overloads: Vec::new(),
+            singleton: None,
+            guarded: true,
+        })
+    }
+
+    /// Runs the overloads of a function whatever the types of their arguments: they look themselves.
+    pub(crate) fn unguarded(&mut self, name: &'static str) {
+        self.entry(name).guarded = false;
+    }
+
+    /// Makes the last overload of a function leave arguments after a failing one alone.
+    pub(crate) fn stops_early(&mut self, name: &'static str) {
+        if let Some(overload) = self.entry(name).overloads.last_mut() {
+            Arc::make_mut(overload).stops_early = true;
+        }
+    }
+
+    pub(crate) fn macros(&mut self, table: &[(&'static str, usize, bool, Expander)]) {
+        self.macros.add(table);
+    }
+
+    pub(crate) fn validator(&mut self, validator: Validator) {
+        if !self.validators.contains(&validator) {
+            self.validators.push(validator);
+        }
+    }
+
+    pub(crate) fn optional_syntax(&mut self) {
+        self.optional_syntax = true;
+    }
+
+    pub(crate) fn costs_of_lists(&mut self) {
+        self.costs_of_lists = true;
+    }
+
+    /// Gives a type a name that expressions can use.
+    pub(crate) fn type_name(&mut self, ty: Type) {
+        self.types.insert(ty.name().into(), ty);
+    }
+}
+
+/// What a name outside all comprehensions stands for.
+pub(crate) enum Global {
+    Variable(Type),
+    Type(Type),
+    Int(i64),
+}
+
+#[derive(Debug)]
+struct Library {
+    functions: HashMap<Str, Arc<Function>>,
+    parser: parser::Options,
+    validators: Vec<Validator>,
+    cross_type_comparisons: bool,
+    costs_of_lists: bool,
+    types: HashMap<Str, Type>,
+}
+
+/// An environment: what expressions may use. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Env {
+    library: Arc<Library>,
+    variables: Arc<[(Str, Type)]>,
+    names: Arc<[Str]>,
+    providers: Arc<[Arc<dyn TypeProvider>]>,
+    container: Str,
+}
+
+impl Env {
+    /// The language and the libraries that Kubernetes of this version lets new expressions use.
+    pub fn kubernetes(version: Version) -> Env {
+        let mut builder = Builder::default();
+        builder.macros(&STANDARD);
+        lib::standard::add(&mut builder);
+        for gate in &KUBERNETES {
+            if gate.introduced <= version && gate.removed.is_none_or(|removed| version < removed) {
+                (gate.add)(&mut builder);
+            }
+        }
+        Env::build(builder)
+    }
+
+    /// The base environment with what mutating policies have besides.
+    pub fn kubernetes_mutation(version: Version) -> Env {
+        let env = Env::kubernetes(version);
+        env.extended(lib::jsonpatch::add)
+    }
+
+    /// The language with all that cel-go's standard environment and its optional types have, and nothing of Kubernetes.
+    pub fn standard() -> Env {
+        let mut builder = Builder::default();
+        builder.macros(&STANDARD);
+        builder.cross_type_comparisons = true;
+        lib::standard::add(&mut builder);
+        lib::optional::add(&mut builder);
+        lib::strings::add(&mut builder);
+        lib::lists::add(&mut builder);
+        lib::comprehensions::add(&mut builder);
+        builder.validators.clear();
+        Env::build(builder)
+    }
+
+    fn build(builder: Builder) -> Env {
+        let Builder {
+            functions,
+            macros,
+            validators,
+            optional_syntax,
+            cross_type_comparisons,
+            costs_of_lists,
+            types,
+        } = builder;
+        let functions = functions.into_iter().map(|(name, function)| (name, Arc::new(function))).collect();
+        let parser = parser::Options { macros, optional_syntax, keep_macro_calls: false };
+        let library =
+            Library { functions, parser, validators, cross_type_comparisons, costs_of_lists, types };
+        Env {
+            library: Arc::new(library),
+            variables: Arc::from([]),
+            names: Arc::from([]),
+            providers: Arc::from([]),
+            container: Str::default(),
+        }
+    }
+
+    fn extended(&self, add: fn(&mut Builder)) -> Env {
+        let library = &*self.library;
+        let mut builder = Builder {
+            functions: library
+                .functions
+                .iter()
+                .map(|(name, function)| (name.clone(), (**function).clone()))
+                .collect(),
+            macros: library.parser.macros.clone(),
+            validators: library.validators.clone(),
+            optional_syntax: library.parser.optional_syntax,
+            cross_type_comparisons: library.cross_type_comparisons,
+            costs_of_lists: library.costs_of_lists,
+            types: library.types.clone(),
+        };
+        add(&mut builder);
+        let Env { variables, names, providers, container, .. } = self.clone();
+        Env { variables, names, providers, container, ..Env::build(builder) }
+    }
+
+    /// This environment with variables added; one of the same name is replaced.
+    #[must_use]
+    pub fn with_variables<N: Into<Str>>(&self, variables: impl IntoIterator<Item = (N, Type)>) -> Env {
+        let mut all: Vec<(Str, Type)> = self.variables.to_vec();
+        for (name, ty) in variables {
+            let name = name.into();
+            match all.iter_mut().find(|(declared, _)| *declared == name) {
+                Some((_, old)) => *old = ty,
+                None => all.push((name, ty)),
+            }
+        }
+        let names = all.iter().map(|(name, _)| name.clone()).collect();
+        Env { variables: all.into(), names, ..self.clone() }
+    }
+
+    /// This environment with types added.
+    #[must_use]
+    pub fn with_types(&self, provider: Arc<dyn TypeProvider>) -> Env {
+        let providers = self.providers.iter().cloned().chain([provider]).collect();
+        Env { providers, ..self.clone() }
+    }
+
+    /// This environment with names looked up in `container` first.
+    #[must_use]
+    pub fn with_container(&self, container: &str) -> Env {
+        Env { container: container.into(), ..self.clone() }
+    }
+
+    /// This environment with written macro calls kept, so that expressions can be printed.
+    #[must_use]
+    pub fn keeping_macro_calls(&self) -> Env {
+        let library = &*self.library;
+        let parser = parser::Options { keep_macro_calls: true, ..library.parser.clone() };
+        let library = Library {
+            functions: library.functions.clone(),
+            parser,
+            validators: library.validators.clone(),
+            cross_type_comparisons: library.cross_type_comparisons,
+            costs_of_lists: library.costs_of_lists,
+            types: library.types.clone(),
+        };
+        Env { library: Arc::new(library), ..self.clone() }
+    }
+
+    /// Parses an expression.
+    pub fn parse(&self, text: &str) -> Result<Parsed, Issues> {
+        let source = Source::new(text);
+        let ast = parser::parse(&source, &self.library.parser)?;
+        Ok(Parsed { source, ast })
+    }
+
+    /// Checks a parsed expression.
+    pub fn check(&self, parsed: Parsed) -> Result<Checked, Issues> {
+        let Parsed { source, ast } = parsed;
+        let checked = check::check(&source, ast, self)?;
+        Ok(Checked { env: self.clone(), source, checked })
+    }
+
+    /// Parses and checks an expression.
+    pub fn compile(&self, text: &str) -> Result<Checked, Issues> {
+        self.check(self.parse(text)?)
+    }
+
+    /// The names of the variables, in the order in which they were declared.
+    pub fn variable_names(&self) -> Arc<[Str]> {
+        self.names.clone()
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<usize> {
+        self.variables.iter().position(|(declared, _)| declared == name)
+    }
+
+    pub(crate) fn container(&self) -> &str {
+        &self.container
+    }
+
+    /// The names a name may mean, from the innermost container out.
+    pub(crate) fn candidates(&self, name: &str) -> Vec<Str> {
+        if let Some(absolute) = name.strip_prefix('.') {
+            return vec![absolute.into()];
+        }
+        let mut candidates = Vec::new();
+        let mut container = self.container.as_str();
+        while !container.is_empty() {
+            candidates.push(format!("{container}.{name}").into());
+            container = container.rsplit_once('.').map_or("", |(outer, _)| outer);
+        }
+        candidates.push(name.into());
+        candidates
+    }
+
+    pub(crate) fn function(&self, name: &str) -> Option<Arc<Function>> {
+        self.candidates(name).iter().find_map(|candidate| self.library.functions.get(candidate).cloned())
+    }
+
+    pub(crate) fn global(&self, name: &str) -> Option<Global> {
+        if let Some((_, ty)) = self.variables.iter().find(|(declared, _)| declared == name) {
+            return Some(Global::Variable(ty.clone()));
+        }
+        if let Some(ty) = self.find_type(name) {
+            return Some(Global::Type(ty));
+        }
+        messages::enum_value(name).map(Global::Int)
+    }
+
+    fn find_type(&self, name: &str) -> Option<Type> {
+        self.library
+            .types
+            .get(name)
+            .cloned()
+            .or_else(|| messages::type_called(name))
+            .or_else(|| self.providers.iter().find_map(|provider| provider.find_type(name)))
+    }
+
+    pub(crate) fn resolve_type(&self, name: &str) -> Option<(Str, Type)> {
+        self.candidates(name).into_iter().find_map(|candidate| {
+            let ty = self.find_type(&candidate)?;
+            Some((candidate, ty))
+        })
+    }
+
+    pub(crate) fn has_struct(&self, name: &str) -> bool {
+        messages::type_called(name).is_some()
+            || self.providers.iter().any(|provider| provider.find_type(name).is_some())
+    }
+
+    pub(crate) fn field_type(&self, type_name: &str, field: &str) -> Option<Type> {
+        messages::field_type(type_name, field)
+            .or_else(|| self.providers.iter().find_map(|provider| provider.find_field(type_name, field)))
+    }
+
+    pub(crate) fn is_disabled(&self, overload: &str) -> bool {
+        !self.library.cross_type_comparisons && lib::standard::is_cross_type(overload)
+    }
+
+    pub(crate) fn validators(&self) -> &[Validator] {
+        &self.library.validators
+    }
+
+    pub(crate) fn costs_of_lists(&self) -> bool {
+        self.library.costs_of_lists
+    }
+}
+
+/// An expression that is syntactically right.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    source: Source,
+    ast: Ast,
+}
+
+impl Parsed {
+    /// The tree.
+    pub fn ast(&self) -> &Ast {
+        &self.ast
+    }
+
+    /// The expression in a canonical form. Needs [`Env::keeping_macro_calls`].
+    pub fn print(&self) -> String {
+        crate::syntax::print::print(&self.ast)
+    }
+}
+
+/// An expression whose types are right.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    env: Env,
+    source: Source,
+    checked: check::Checked,
+}
+
+impl Checked {
+    /// The type of its value.
+    pub fn output_type(&self) -> &Type {
+        self.checked.type_of(self.checked.ast.expr.id)
+    }
+
+    /// The text it was compiled from.
+    pub fn text(&self) -> &str {
+        self.source.text()
+    }
+
+    /// The tree with names resolved.
+    pub fn ast(&self) -> &Ast {
+        &self.checked.ast
+    }
+
+    /// The type of a node of the tree.
+    pub fn type_of(&self, id: u32) -> &Type {
+        self.checked.type_of(id)
+    }
+
+    /// What it may cost.
+    pub fn estimate(&self, hints: &dyn SizeHints) -> Range {
+        estimate::estimate(&self.checked, &self.env, hints)
+    }
+
+    /// The program. Fails where a constant part of the expression can only fail.
+    pub fn program(&self) -> Result<Program, Error> {
+        self.program_with(plan::Options { fold: true })
+    }
+
+    /// The program with every call made when it runs; for tests of the folding.
+    pub fn unfolded_program(&self) -> Result<Program, Error> {
+        self.program_with(plan::Options { fold: false })
+    }
+
+    fn program_with(&self, options: plan::Options) -> Result<Program, Error> {
+        let plan = plan::plan(&self.checked, &self.env, options)?;
+        Ok(Program { plan: Arc::new(plan), output: self.output_type().clone() })
+    }
+
+    /// The tree with types, for reading.
+    pub fn show(&self) -> String {
+        crate::syntax::print::show(&self.checked)
+    }
+}
+
+/// A compiled expression: immutable, shared, cheap to run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    plan: Arc<plan::Plan>,
+    output: Type,
+}
+
+impl Program {
+    /// The type of the value it gives.
+    pub fn output_type(&self) -> &Type {
+        &self.output
+    }
+
+    /// Runs it. Evaluation ends with an error once it has cost more than `limit`.
+    pub fn run<'a>(&'a self, activation: &Activation<'a>, limit: u64) -> Evaluation<'a> {
+        eval::run(&self.plan.root, self.plan.slots, activation, limit)
+    }
+}

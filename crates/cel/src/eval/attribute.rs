@@ -1,0 +1,223 @@
+//! Variables and paths into them. Every step costs one; a step that may be absent costs only if it is there.
+
+use super::{Error, Eval, Outcome, Slot};
+use crate::plan::node::{Attribute, Base, Key, Node, Qualifier};
+use crate::val::{Text, Val};
+
+impl<'a> Eval<'a, '_> {
+    /// The value of an attribute or of a conditional, without the cost of naming it.
+    pub(super) fn unobserved(&mut self, node: &'a Node) -> Outcome<'a> {
+        match node {
+            Node::Attribute(attribute) => self.attribute(attribute),
+            Node::Conditional(conditional) => {
+                let branch = match self.node(&conditional.condition)? {
+                    Val::Bool(true) => &conditional.truthy,
+                    Val::Bool(false) => &conditional.falsy,
+                    _ => return Err(Error::no_such_overload()),
+                };
+                let val = self.unobserved(branch)?;
+                self.path(val, &conditional.path, false)
+            }
+            other => self.node(other),
+        }
+    }
+
+    pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
+        let base = match &attribute.base {
+            Base::Variable(at) => match self.values.get(*at) {
+                Some(Some(val)) => val.clone(),
+                _ => {
+                    let name = self.names.get(*at).map_or("", |name| name.as_str());
+                    return Err(Error::new(format!("no such attribute(s): {name}")));
+                }
+            },
+            Base::Slot(at) => self.slot(*at)?,
+            Base::Operand(node) => self.node(node)?,
+        };
+        if attribute.path.is_empty() {
+            return Ok(base);
+        }
+        let val = self.path(base, &attribute.path, attribute.test_only)?;
+        if attribute.test_only
+            && let Val::Optional(inner) = &val
+        {
+            return Ok(Val::Bool(inner.is_some()));
+        }
+        Ok(val)
+    }
+
+    fn slot(&mut self, at: usize) -> Outcome<'a> {
+        match self.slots.get(at) {
+            Some(Slot::Val(val)) => Ok(val.clone()),
+            Some(Slot::Failed(error)) => Err(error.clone()),
+            Some(Slot::Lazy(node)) => {
+                let outcome = self.node(node);
+                self.set_slot(
+                    at,
+                    match &outcome {
+                        Ok(val) => Slot::Val(val.clone()),
+                        Err(error) => Slot::Failed(error.clone()),
+                    },
+                );
+                outcome
+            }
+            _ => Err(Error::new("no such attribute(s): variable of a comprehension")),
+        }
+    }
+
+    /// Follows a path into a value. Once a step is optional, all that follow are.
+    fn path(&mut self, val: Val<'a>, path: &'a [Qualifier], test_only: bool) -> Outcome<'a> {
+        if path.is_empty() {
+            return Ok(val);
+        }
+        let (mut here, mut optional) = match val {
+            Val::Optional(None) => return Ok(Val::NONE),
+            Val::Optional(Some(inner)) => ((*inner).clone(), true),
+            val => (val, false),
+        };
+        for (at, qualifier) in path.iter().enumerate() {
+            optional |= qualifier.optional;
+            let test = test_only && at + 1 == path.len();
+            if test {
+                let present = self.step(&here, qualifier, true);
+                let present = match present {
+                    Err(error) if error.is_fatal() => return Err(error),
+                    other => other,
+                };
+                if !optional {
+                    self.charge(1)?;
+                    return Ok(Val::Bool(present?.is_some()));
+                }
+                if present?.is_none() {
+                    return Ok(Val::NONE);
+                }
+                self.charge(1)?;
+                here = Val::Null;
+            } else if optional {
+                match self.step(&here, qualifier, true)? {
+                    None => return Ok(Val::NONE),
+                    Some(next) => {
+                        self.charge(1)?;
+                        here = next;
+                    }
+                }
+            } else {
+                let next = self.step(&here, qualifier, false);
+                match next {
+                    Err(error) if error.is_fatal() => return Err(error),
+                    Ok(Some(next)) => {
+                        self.charge(1)?;
+                        here = next;
+                    }
+                    Ok(None) => {
+                        self.charge(1)?;
+                        return Err(Error::no_such_overload());
+                    }
+                    Err(error) => {
+                        self.charge(1)?;
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(if optional { Val::some(here) } else { here })
+    }
+
+    /// Takes one step; `None` if it cannot be taken and only its presence is asked for.
+    fn step(
+        &mut self,
+        here: &Val<'a>,
+        qualifier: &'a Qualifier,
+        presence: bool,
+    ) -> Result<Option<Val<'a>>, Error> {
+        match &qualifier.key {
+            Key::Field(name) => field(here, name, presence),
+            Key::Constant(key) => index(here, key, presence),
+            Key::Computed(node) => {
+                let key = self.unobserved(node)?;
+                match &key {
+                    Val::String(_) | Val::Int(_) | Val::Uint(_) | Val::Bool(_) | Val::Double(_) => {}
+                    other => {
+                        return Err(Error::new(format!("invalid qualifier type: {}", go_type(other))));
+                    }
+                }
+                index(here, &key, presence)
+            }
+        }
+    }
+}
+
+fn missing_key(key: &str) -> Error {
+    Error::new(format!("no such key: {key}"))
+}
+
+/// The value of a field of a map or an object.
+fn field<'a>(here: &Val<'a>, name: &str, presence: bool) -> Result<Option<Val<'a>>, Error> {
+    let found = match here {
+        Val::Map(map) => map.field(name).transpose()?,
+        Val::Object(object) => return crate::lib::messages::field(object, name, presence),
+        Val::List(_) => return Err(Error::new("unsupported index type 'string' in list")),
+        _ => None,
+    };
+    if found.is_none() && !presence {
+        return Err(missing_key(name));
+    }
+    Ok(found)
+}
+
+/// The value at a key of a map or at a position of a list.
+fn index<'a>(here: &Val<'a>, key: &Val<'_>, presence: bool) -> Result<Option<Val<'a>>, Error> {
+    match (here, key) {
+        (_, Val::String(Text::Borrowed(name))) => field(here, name, presence),
+        (_, Val::String(Text::Owned(name))) => field(here, name, presence),
+        (Val::Map(map), _) => {
+            let found = map.find(key).transpose()?;
+            if found.is_none() && !presence {
+                return Err(missing_key(&key.to_string()));
+            }
+            Ok(found)
+        }
+        (Val::List(list), _) => {
+            let position = position(key)?;
+            let found = usize::try_from(position).ok().and_then(|at| list.get(at));
+            if found.is_none() && !presence {
+                return Err(Error::new(format!("index out of bounds: {key}")));
+            }
+            Ok(found)
+        }
+        _ if presence => Ok(None),
+        _ => Err(missing_key(&key.to_string())),
+    }
+}
+
+/// A number as a position in a list.
+pub(crate) fn position(key: &Val<'_>) -> Result<i64, Error> {
+    let unsupported = || Error::new(format!("unsupported index value {key} in list"));
+    match key {
+        Val::Int(i) => Ok(*i),
+        Val::Double(d) => crate::val::double_as_int(*d).ok_or_else(unsupported),
+        Val::Uint(u) => i64::try_from(*u).map_err(|_| unsupported()),
+        other => Err(Error::new(format!("unsupported index type '{}' in list", other.type_name()))),
+    }
+}
+
+/// The name of the Go type that stands behind a value in cel-go; some of its messages show it.
+pub(super) fn go_type(val: &Val<'_>) -> &'static str {
+    match val {
+        Val::Null => "types.Null",
+        Val::Bool(_) => "types.Bool",
+        Val::Int(_) => "types.Int",
+        Val::Uint(_) => "types.Uint",
+        Val::Double(_) => "types.Double",
+        Val::String(_) => "types.String",
+        Val::Bytes(_) => "types.Bytes",
+        Val::List(_) => "*types.baseList",
+        Val::Map(_) => "*types.baseMap",
+        Val::Duration(_) => "types.Duration",
+        Val::Timestamp(_) => "types.Timestamp",
+        Val::Type(_) => "*types.Type",
+        Val::Optional(_) => "*types.Optional",
+        Val::Object(_) => "*types.protoObj",
+        Val::Ext(ext) => ext.go_type(),
+    }
+}

@@ -1,0 +1,287 @@
+//! Comprehensions. The loops behind the standard macros run as loops; what their expansion would have cost is charged.
+
+use super::attribute::go_type;
+use super::{Error, Eval, Outcome, Slot};
+use crate::plan::node::{Fold, FoldKind, ListNode, Node};
+use crate::val::{Entries, List, Map, Val};
+
+/// What a loop goes over.
+enum Range<'a> {
+    List(List<'a>),
+    /// A map of the data, gone over without collecting its keys.
+    Data(&'a value::Map),
+    Entries(Vec<(Val<'a>, Val<'a>)>),
+}
+
+impl<'a> Range<'a> {
+    fn of(val: Val<'a>, two: bool) -> Result<Range<'a>, Error> {
+        match val {
+            Val::List(list) => Ok(Range::List(list)),
+            Val::Map(Map::Data(map, None)) => Ok(Range::Data(map)),
+            Val::Map(map) if two => Ok(Range::Entries(map.iter().collect())),
+            Val::Map(map) => {
+                Ok(Range::Entries(map.keys().into_iter().map(|key| (key, Val::Null)).collect()))
+            }
+            other if two => {
+                Err(Error::new(format!("unsupported comprehension range type: {}", go_type(&other))))
+            }
+            other => Err(Error::new(format!("got '{}', expected iterable type", go_type(&other)))),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Range::List(list) => list.len(),
+            Range::Data(map) => map.len(),
+            Range::Entries(entries) => entries.len(),
+        }
+    }
+
+    /// The variables of one turn.
+    fn get(&self, at: usize, two: bool) -> Option<(Val<'a>, Option<Val<'a>>)> {
+        Some(match self {
+            Range::List(list) if two => {
+                (Val::Int(i64::try_from(at).unwrap_or(i64::MAX)), Some(list.get(at)?))
+            }
+            Range::List(list) => (list.get(at)?, None),
+            Range::Data(map) => {
+                let (key, value) = map.entry_at(at)?;
+                (Val::str(key), two.then(|| Val::data(value)))
+            }
+            Range::Entries(entries) => {
+                let (key, val) = entries.get(at)?;
+                (key.clone(), two.then(|| val.clone()))
+            }
+        })
+    }
+}
+
+impl<'a> Eval<'a, '_> {
+    pub(super) fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
+        let range = self.node(&fold.range)?;
+        let two = fold.var2.is_some();
+        let range = Range::of(range, two)?;
+        match &fold.kind {
+            FoldKind::All(predicate) => self.quantify(fold, &range, predicate, true),
+            FoldKind::Exists(predicate) => self.quantify(fold, &range, predicate, false),
+            FoldKind::ExistsOne(predicate) => self.exists_one(fold, &range, predicate),
+            FoldKind::Append { filter, items } => self.append(fold, &range, filter.as_ref(), items),
+            FoldKind::Insert { filter, key, value } => {
+                self.insert(fold, &range, filter.as_ref(), key.as_ref(), value)
+            }
+            FoldKind::General { accu, init, condition, step, result } => {
+                self.set_slot(*accu, Slot::Lazy(init));
+                for at in 0..range.len() {
+                    self.turn(fold, &range, at)?;
+                    match self.node(condition) {
+                        Ok(Val::Bool(false)) => break,
+                        Err(error) if error.is_fatal() => return Err(error),
+                        _ => {}
+                    }
+                    let next = match self.node(step) {
+                        Ok(val) => Slot::Val(val),
+                        Err(error) if error.is_fatal() => return Err(error),
+                        Err(error) => Slot::Failed(error),
+                    };
+                    self.set_slot(*accu, next);
+                }
+                self.node(result)
+            }
+        }
+    }
+
+    /// Sets the variables of one turn.
+    fn turn(&mut self, fold: &Fold, range: &Range<'a>, at: usize) -> Result<(), Error> {
+        self.tick()?;
+        if let Some((first, second)) = range.get(at, fold.var2.is_some()) {
+            self.set_slot(fold.var, Slot::Val(first));
+            if let (Some(slot), Some(second)) = (fold.var2, second) {
+                self.set_slot(slot, Slot::Val(second));
+            }
+        }
+        Ok(())
+    }
+
+    /// `all` and `exists`: `&&` or `||` over all elements, ended by the value that decides.
+    fn quantify(&mut self, fold: &'a Fold, range: &Range<'a>, predicate: &'a Node, all: bool) -> Outcome<'a> {
+        // The condition reads the result, negates it for `exists`, and calls @not_strictly_false.
+        let condition = if all { 2 } else { 3 };
+        let mut decided = false;
+        let mut failed: Option<Error> = None;
+        for at in 0..range.len() {
+            self.turn(fold, range, at)?;
+            self.charge(condition)?;
+            if decided {
+                break;
+            }
+            self.charge(1)?;
+            match self.node(predicate) {
+                Ok(Val::Bool(b)) if b == all => {}
+                Ok(Val::Bool(_)) => {
+                    decided = true;
+                    failed = None;
+                }
+                Ok(_) => failed = failed.or_else(|| Some(Error::no_such_overload())),
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        self.charge(1)?;
+        failed.map_or(Ok(Val::Bool(decided != all)), Err)
+    }
+
+    fn exists_one(&mut self, fold: &'a Fold, range: &Range<'a>, predicate: &'a Node) -> Outcome<'a> {
+        let mut count = 0u64;
+        let mut failed: Option<Error> = None;
+        for at in 0..range.len() {
+            self.turn(fold, range, at)?;
+            match self.passes(predicate) {
+                Ok(true) => {
+                    // Reads the result and adds one.
+                    self.charge(2)?;
+                    count += 1;
+                }
+                Ok(false) => {}
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => failed = Some(failed.unwrap_or(error)),
+            }
+        }
+        // Reads the result and compares it.
+        self.charge(2)?;
+        failed.map_or(Ok(Val::Bool(count == 1)), Err)
+    }
+
+    /// Whether a condition holds; anything but a boolean is a failure.
+    fn passes(&mut self, filter: &'a Node) -> Result<bool, Error> {
+        self.node(filter)?.as_bool().ok_or_else(Error::no_such_overload)
+    }
+
+    /// `map` and `filter`: a list that grows by `items` on every turn that passes.
+    fn append(
+        &mut self,
+        fold: &'a Fold,
+        range: &Range<'a>,
+        filter: Option<&'a Node>,
+        items: &'a Node,
+    ) -> Outcome<'a> {
+        let mut gathered = Vec::new();
+        let mut failed: Option<Error> = None;
+        for at in 0..range.len() {
+            self.turn(fold, range, at)?;
+            if let Some(filter) = filter {
+                match self.passes(filter) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) if error.is_fatal() => return Err(error),
+                    Err(error) => {
+                        failed = Some(failed.unwrap_or(error));
+                        continue;
+                    }
+                }
+            }
+            self.charge(1)?;
+            let added = self.appended(items, &mut gathered);
+            if let Err(error) = added {
+                if error.is_fatal() {
+                    return Err(error);
+                }
+                failed = Some(failed.unwrap_or(error));
+            }
+            self.charge(1)?;
+        }
+        self.charge(1)?;
+        failed.map_or_else(|| Ok(Val::list(gathered)), Err)
+    }
+
+    /// Adds the elements of a list that is made for nothing else.
+    fn appended(&mut self, items: &'a Node, gathered: &mut Vec<Val<'a>>) -> Result<(), Error> {
+        if let Node::List(list) = items
+            && let ListNode { elements } = &**list
+            && let [(element, false)] = &**elements
+        {
+            let outcome = self.node(element);
+            if let Err(error) = &outcome
+                && error.is_fatal()
+            {
+                return Err(error.clone());
+            }
+            self.charge(10)?;
+            gathered.push(outcome?);
+            return Ok(());
+        }
+        match self.node(items)? {
+            Val::List(list) => {
+                gathered.extend(list.iter());
+                Ok(())
+            }
+            _ => Err(Error::no_such_overload()),
+        }
+    }
+
+    /// `transformMap` and `transformMapEntry`: a map that grows by an entry, or by a map of entries.
+    fn insert(
+        &mut self,
+        fold: &'a Fold,
+        range: &Range<'a>,
+        filter: Option<&'a Node>,
+        key: Option<&'a Node>,
+        value: &'a Node,
+    ) -> Outcome<'a> {
+        let mut entries = Entries::default();
+        let mut failed: Option<Error> = None;
+        for at in 0..range.len() {
+            self.turn(fold, range, at)?;
+            if let Some(filter) = filter {
+                match self.passes(filter) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) if error.is_fatal() => return Err(error),
+                    Err(error) => {
+                        failed = Some(failed.unwrap_or(error));
+                        continue;
+                    }
+                }
+            }
+            // Reads the result.
+            self.charge(1)?;
+            if failed.is_some() && key.is_some() {
+                // With three arguments the call ends at the first that failed, and costs nothing.
+                continue;
+            }
+            let inserted = self.inserted(key, value, &mut entries);
+            if let Err(error) = inserted {
+                if error.is_fatal() {
+                    return Err(error);
+                }
+                failed = Some(failed.unwrap_or(error));
+            }
+            self.charge(1)?;
+        }
+        self.charge(1)?;
+        failed.map_or_else(|| Ok(Val::Map(Map::of(entries))), Err)
+    }
+
+    fn inserted(
+        &mut self,
+        key: Option<&'a Node>,
+        value: &'a Node,
+        entries: &mut Entries<'a>,
+    ) -> Result<(), Error> {
+        let mut put = |key: Val<'a>, val: Val<'a>| {
+            if entries.find(&key).is_some() {
+                return Err(Error::new(format!("insert failed: key {key} already exists")));
+            }
+            entries.insert(key, val);
+            Ok(())
+        };
+        if let Some(key) = key {
+            let key = self.node(key)?;
+            let val = self.node(value)?;
+            return put(key, val);
+        }
+        match self.node(value)? {
+            Val::Map(map) => map.iter().try_for_each(|(key, val)| put(key, val)),
+            other => Err(super::no_such_overload("cel.@mapInsert", &[Val::Map(Map::of(Entries::default())), other])),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Comprehensions with two variables.
+
+use super::refuse;
+use crate::env::Builder;
+use crate::eval::{Error, Outcome};
+use crate::syntax::macros;
+use crate::val::{Entries, Map, Val};
+
+/// Adds the macros and the function their expansions use.
+pub(crate) fn add(b: &mut Builder) {
+    b.macros(&macros::TWO_VARIABLES);
+    b.function(
+        "cel.@mapInsert",
+        &[
+            ("@mapInsert_map_key_value", "(map(K, V), K, V) -> map(K, V)", |_, args| match args {
+                [Val::Map(map), key, val] => insert(map, [(key.clone(), val.clone())]),
+                _ => refuse(),
+            }),
+            ("@mapInsert_map_map", "(map(K, V), map(K, V)) -> map(K, V)", |_, args| match args {
+                [Val::Map(map), Val::Map(more)] => insert(map, more.iter()),
+                _ => refuse(),
+            }),
+        ],
+    );
+}
+
+fn insert<'a>(map: &Map<'a>, more: impl IntoIterator<Item = (Val<'a>, Val<'a>)>) -> Outcome<'a> {
+    let mut entries = Entries::default();
+    for (key, val) in map.iter() {
+        entries.insert(key, val);
+    }
+    for (key, val) in more {
+        if entries.find(&key).is_some() {
+            return Err(Error::new(format!("insert failed: key {key} already exists")));
+        }
+        entries.insert(key, val);
+    }
+    Ok(Val::Map(Map::of(entries)))
+}

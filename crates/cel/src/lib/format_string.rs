@@ -1,0 +1,394 @@
+//! `format`: the clauses of a format string, checked against literal arguments and filled in.
+
+use crate::check::Checked;
+use crate::eval::{Cx, Error, Outcome};
+use crate::syntax::ast::{Expr, ExprKind, Id};
+use crate::types::Type;
+use crate::val::convert;
+use crate::val::{List, Map, Val, fixed, scientific};
+
+/// A clause of a format string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clause {
+    String,
+    Decimal,
+    Fixed(usize),
+    Scientific(usize),
+    Binary,
+    Hex { upper: bool },
+    Octal,
+}
+
+/// How many digits `%f` and `%e` write unless told.
+const DEFAULT_PRECISION: usize = 6;
+/// More digits than this are not written: a double has no more, and memory is not for sale.
+const MOST_PRECISION: usize = 2000;
+
+impl Clause {
+    fn refuses(self, type_name: &str) -> String {
+        let what = match self {
+            Clause::String => {
+                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, \
+                 durations, and timestamps"
+            }
+            Clause::Decimal => "decimal clause can only be used on integers",
+            Clause::Fixed(_) => "fixed-point clause can only be used on doubles",
+            Clause::Scientific(_) => "scientific clause can only be used on doubles",
+            Clause::Binary => "only integers and bools can be formatted as binary",
+            Clause::Hex { .. } => "only integers, byte buffers, and strings can be formatted as hex",
+            Clause::Octal => "octal clause can only be used on integers",
+        };
+        format!("{what}, was given {type_name}")
+    }
+}
+
+/// Why a format string failed: the message, and the argument it is about.
+type Failure = (Option<Id>, String);
+
+/// Goes through a format string, asking `fill` for the text of each clause.
+fn interpolate(
+    format: &str,
+    size: usize,
+    // At run time a missing argument is noticed before a missing clause.
+    missing_first: bool,
+    mut fill: impl FnMut(Clause, usize) -> Result<String, Failure>,
+) -> Result<String, Failure> {
+    let mut out = String::with_capacity(format.len());
+    let mut index = 0;
+    let mut rest = format;
+    while let Some(at) = rest.find('%') {
+        out.push_str(rest.get(..at).unwrap_or_default());
+        rest = rest.get(at + 1..).unwrap_or_default();
+        if let Some(after) = rest.strip_prefix('%') {
+            out.push('%');
+            rest = after;
+            continue;
+        }
+        let missing = || (None, format!("index {index} out of range"));
+        if missing_first && index >= size {
+            return Err(missing());
+        }
+        if rest.is_empty() {
+            return Err((None, "unexpected end of string".to_owned()));
+        }
+        if index >= size {
+            return Err(missing());
+        }
+        let (clause, length) =
+            clause(rest).map_err(|error| (None, format!("could not parse formatting clause: {error}")))?;
+        let text = fill(clause, index)
+            .map_err(|(id, error)| (id, format!("error during formatting: {error}")))?;
+        out.push_str(&text);
+        rest = rest.get(length..).unwrap_or_default();
+        index += 1;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// The clause at the start of `text` (after the percent sign) and its length.
+fn clause(text: &str) -> Result<(Clause, usize), String> {
+    let (precision, start) = match text.strip_prefix('.') {
+        None => (DEFAULT_PRECISION, 0),
+        Some(after) => {
+            let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+            if digits == after.len() {
+                return Err("error while parsing precision: could not find end of precision specifier".to_owned());
+            }
+            let digits = after.get(..digits).unwrap_or_default();
+            let precision = digits.parse::<i64>().map_err(|_| {
+                let why = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
+                format!(
+                    "error while parsing precision: error while converting precision to integer: \
+                     strconv.Atoi: parsing {digits:?}: {why}"
+                )
+            })?;
+            (usize::try_from(precision).unwrap_or(MOST_PRECISION).min(MOST_PRECISION), digits.len() + 1)
+        }
+    };
+    let byte = text.as_bytes().get(start).copied().unwrap_or(0);
+    let clause = match byte {
+        b's' => Clause::String,
+        b'd' => Clause::Decimal,
+        b'f' => Clause::Fixed(precision),
+        b'e' => Clause::Scientific(precision),
+        b'b' => Clause::Binary,
+        b'x' => Clause::Hex { upper: false },
+        b'X' => Clause::Hex { upper: true },
+        b'o' => Clause::Octal,
+        other => return Err(format!("unrecognized formatting clause \"{}\"", char::from(other))),
+    };
+    Ok((clause, start + 1))
+}
+
+/// Checks a literal format string against literal arguments; gives how many of them it uses.
+pub(crate) fn check(format: &str, args: &[Expr], checked: &Checked) -> Result<usize, Failure> {
+    let mut used = 0;
+    let mut requested = 0;
+    let outcome = interpolate(format, args.len(), false, |clause, index| {
+        used += 1;
+        let Some(arg) = args.get(index) else { return Ok(String::new()) };
+        let fine = |id: Id, allowed: fn(&Type) -> bool| {
+            let ty = checked.type_of(id);
+            matches!(ty, Type::Dyn) || allowed(ty)
+        };
+        let bad = match clause {
+            Clause::String => bad_string(arg, checked),
+            Clause::Decimal | Clause::Octal => {
+                (!fine(arg.id, |ty| matches!(ty, Type::Int | Type::Uint))).then_some(arg.id)
+            }
+            Clause::Fixed(_) | Clause::Scientific(_) => {
+                (!fine(arg.id, |ty| matches!(ty, Type::Double | Type::String))).then_some(arg.id)
+            }
+            Clause::Binary => {
+                (!fine(arg.id, |ty| matches!(ty, Type::Int | Type::Uint | Type::Bool))).then_some(arg.id)
+            }
+            Clause::Hex { .. } => {
+                (!fine(arg.id, |ty| matches!(ty, Type::Int | Type::Uint | Type::String | Type::Bytes)))
+                    .then_some(arg.id)
+            }
+        };
+        match bad {
+            Some(id) => Err((Some(id), clause.refuses(checked.type_of(id).name()))),
+            None => Ok(String::new()),
+        }
+    });
+    requested += used;
+    outcome.map(|_| requested)
+}
+
+/// The first part of an argument that `%s` cannot write.
+fn bad_string(arg: &Expr, checked: &Checked) -> Option<Id> {
+    let ty = checked.type_of(arg.id);
+    let fine = matches!(
+        ty,
+        Type::Dyn
+            | Type::List(_)
+            | Type::Map(_)
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::Bool
+            | Type::String
+            | Type::Timestamp
+            | Type::Bytes
+            | Type::Duration
+            | Type::Type(_)
+            | Type::Null
+    );
+    if !fine {
+        return Some(arg.id);
+    }
+    match &arg.kind {
+        ExprKind::List { elements, .. } => elements.iter().find_map(|element| bad_string(element, checked)),
+        ExprKind::Map(entries) => entries
+            .iter()
+            .find_map(|entry| bad_string(&entry.key, checked).or_else(|| bad_string(&entry.value, checked))),
+        _ => None,
+    }
+}
+
+/// `'%s'.format([arg])`.
+pub(crate) fn format<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    let [Val::String(format), Val::List(list)] = args else { return Err(Error::no_such_overload()) };
+    let text = interpolate(format, list.len(), true, |clause, index| {
+        let arg = list.get(index).unwrap_or(Val::Null);
+        fill(clause, &arg).map_err(|message| (None, message))
+    });
+    text.map(Val::string).map_err(|(_, message)| Error::new(message))
+}
+
+fn fill(clause: Clause, arg: &Val<'_>) -> Result<String, String> {
+    let refuse = || Err(clause.refuses(arg.type_name()));
+    match clause {
+        Clause::String => string(arg),
+        Clause::Decimal => match arg {
+            Val::Int(i) => Ok(i.to_string()),
+            Val::Uint(u) => Ok(u.to_string()),
+            _ => refuse(),
+        },
+        Clause::Fixed(precision) => match double(arg) {
+            Some(d) if d.is_finite() => Ok(grouped(&fixed(d, precision))),
+            Some(d) => Ok(not_finite(d).to_owned()),
+            None => refuse(),
+        },
+        Clause::Scientific(precision) => match double(arg) {
+            Some(d) if d.is_finite() => Ok(localized_exponent(&scientific(d, DEFAULT_PRECISION), precision)),
+            Some(d) => Ok(not_finite(d).to_owned()),
+            None => refuse(),
+        },
+        Clause::Binary => match arg {
+            Val::Int(i) => Ok(signed(*i, |u| format!("{u:b}"))),
+            Val::Uint(u) => Ok(format!("{u:b}")),
+            Val::Bool(b) => Ok(if *b { "1" } else { "0" }.to_owned()),
+            _ => refuse(),
+        },
+        Clause::Hex { upper } => {
+            let hex = match arg {
+                Val::Int(i) => signed(*i, |u| format!("{u:x}")),
+                Val::Uint(u) => format!("{u:x}"),
+                Val::String(s) => hex(s.as_bytes()),
+                Val::Bytes(b) => hex(b),
+                _ => return refuse(),
+            };
+            Ok(if upper { hex.to_uppercase() } else { hex })
+        }
+        Clause::Octal => match arg {
+            Val::Int(i) => Ok(signed(*i, |u| format!("{u:o}"))),
+            Val::Uint(u) => Ok(format!("{u:o}")),
+            _ => refuse(),
+        },
+    }
+}
+
+fn signed(i: i64, write: impl Fn(u64) -> String) -> String {
+    let digits = write(i.unsigned_abs());
+    if i < 0 { format!("-{digits}") } else { digits }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn double(arg: &Val<'_>) -> Option<f64> {
+    match arg {
+        Val::Double(d) => Some(*d),
+        Val::String(s) => match s.as_str() {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Infinities as the locale en-US writes them.
+fn not_finite(d: f64) -> &'static str {
+    if d.is_nan() {
+        "NaN"
+    } else if d > 0.0 {
+        "∞"
+    } else {
+        "-∞"
+    }
+}
+
+/// Digits before the point in groups of three, as the locale en-US writes them.
+fn grouped(text: &str) -> String {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text),
+    };
+    let (whole, fraction) = match digits.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (digits, None),
+    };
+    let mut out = sign.to_owned();
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// `1.5e+03` as the locale en-US writes it: `1.500000×10⁰³`.
+fn localized_exponent(text: &str, width: usize) -> String {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "+00"));
+    let raised: String = exponent
+        .chars()
+        .filter_map(|c| match c {
+            '-' => Some('⁻'),
+            '0'..='9' => "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(c.to_digit(10)? as usize),
+            _ => None,
+        })
+        .collect();
+    let text = format!("{mantissa}×10{raised}");
+    let missing = width.saturating_sub(text.chars().count());
+    format!("{}{text}", " ".repeat(missing))
+}
+
+fn string(arg: &Val<'_>) -> Result<String, String> {
+    match arg {
+        Val::List(items) => list(items),
+        Val::Map(entries) => map(entries),
+        Val::Null => Ok("null".to_owned()),
+        Val::Optional(_) | Val::Object(_) | Val::Ext(_) => Err(Clause::String.refuses(arg.type_name())),
+        _ => match convert::text(arg) {
+            Ok(Some(text)) => Ok(text),
+            Ok(None) => Err(Clause::String.refuses(arg.type_name())),
+            Err(error) => Err(format!("could not convert argument {:?} to string", error.to_string())),
+        },
+    }
+}
+
+/// A value inside a list or a map.
+fn nested(val: &Val<'_>) -> Result<String, String> {
+    Ok(match val {
+        Val::Int(_) | Val::Uint(_) | Val::Bool(_) | Val::Null | Val::Type(_) => string(val)?,
+        Val::String(s) => quote(s),
+        Val::Bytes(_) => format!("b{}", quote(&string(val)?)),
+        Val::Timestamp(_) => format!("timestamp({})", quote(&string(val)?)),
+        Val::Duration(_) => format!("duration({})", quote(&string(val)?)),
+        Val::List(items) => list(items)?,
+        Val::Map(entries) => map(entries)?,
+        Val::Double(d) => {
+            let text = fixed(*d, DEFAULT_PRECISION);
+            if d.is_finite() { text } else { quote(&text) }
+        }
+        Val::Optional(_) | Val::Object(_) | Val::Ext(_) => {
+            return Err(format!("no formatting function for {}", val.type_name()));
+        }
+    })
+}
+
+fn list(items: &List<'_>) -> Result<String, String> {
+    let items = items.iter().map(|item| nested(&item)).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("[{}]", items.join(", ")))
+}
+
+fn map(entries: &Map<'_>) -> Result<String, String> {
+    let mut pairs = Vec::new();
+    for (key, val) in entries.iter() {
+        let key = match key {
+            Val::String(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_) => nested(&key)?,
+            other => return Err(format!("no formatting function for map key of type {}", other.type_name())),
+        };
+        pairs.push((key, nested(&val)?));
+    }
+    pairs.sort();
+    let pairs: Vec<String> = pairs.into_iter().map(|(key, val)| format!("{key}:{val}")).collect();
+    Ok(format!("{{{}}}", pairs.join(", ")))
+}
+
+/// A string as Go's `%q` writes it.
+pub(crate) fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            c if (c as u32) < 0x20 || c == '\u{7f}' => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c if c.is_control() || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}') => {
+                out.push_str(&format!("\\u{:04x}", c as u32));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,151 @@
+//! The list extensions, in their third version.
+
+use super::{int, list};
+use crate::env::Builder;
+use crate::eval::{Cx, Error, Outcome};
+use crate::syntax::macros;
+use crate::val::{List, Tag, Val, compare, equal};
+
+/// The longest list `lists.range` makes.
+const LONGEST_RANGE: i64 = 1_000_000;
+
+/// The sorts that can be sorted: their names in overloads and their types.
+const SORTABLE: [(&str, &str); 8] = [
+    ("int", "int"),
+    ("uint", "uint"),
+    ("double", "double"),
+    ("bool", "bool"),
+    ("google.protobuf.Duration", "duration"),
+    ("google.protobuf.Timestamp", "timestamp"),
+    ("string", "string"),
+    ("bytes", "bytes"),
+];
+
+/// Adds them.
+pub(crate) fn add(b: &mut Builder) {
+    b.function("slice", &[("list_slice", "list(T).(int, int) -> list(T)", slice)]);
+    b.function(
+        "flatten",
+        &[
+            ("list_flatten", "list(list(T)).() -> list(T)", |_, args| flatten(args, 1)),
+            ("list_flatten_int", "list(dyn).(int) -> list(dyn)", |_, args| {
+                let depth = args.get(1).and_then(Val::as_int);
+                flatten(args, depth.ok_or_else(|| crate::eval::no_such_overload("flatten", args))?)
+            }),
+        ],
+    );
+    b.unguarded("flatten");
+    let sorts: Vec<(String, String)> = SORTABLE
+        .iter()
+        .map(|(id, ty)| (format!("list_{id}_sort"), format!("list({ty}).() -> list({ty})")))
+        .collect();
+    b.singleton("sort", |tag| tag == Tag::List, |_, args| sort(args, 0), &borrowed(&sorts));
+    let sorts: Vec<(String, String)> = SORTABLE
+        .iter()
+        .map(|(id, ty)| (format!("list_{id}_sortByAssociatedKeys"), format!("list(T).(list({ty})) -> list(T)")))
+        .collect();
+    b.singleton("@sortByAssociatedKeys", |tag| tag == Tag::List, |_, args| sort(args, 1), &borrowed(&sorts));
+    b.macros(&macros::LISTS);
+    b.function("lists.range", &[("lists_range", "(int) -> list(int)", range)]);
+    b.function(
+        "reverse",
+        &[("list_reverse", "list(T).() -> list(T)", |_, args| {
+            let mut items: Vec<Val<'_>> = list(args, 0)?.iter().collect();
+            items.reverse();
+            Ok(Val::list(items))
+        })],
+    );
+    b.function("distinct", &[("list_distinct", "list(T).() -> list(T)", distinct)]);
+    b.costs_of_lists();
+}
+
+fn borrowed(overloads: &[(String, String)]) -> Vec<(&str, &str)> {
+    overloads.iter().map(|(id, signature)| (id.as_str(), signature.as_str())).collect()
+}
+
+fn slice<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    let list = list(args, 0)?;
+    let (start, end) = (int(args, 1)?, int(args, 2)?);
+    let fail = |why: String| Err(Error::new(format!("cannot slice({start}, {end}), {why}")));
+    let (Ok(from), Ok(to)) = (usize::try_from(start), usize::try_from(end)) else {
+        return fail("negative indexes not supported".to_owned());
+    };
+    if from > to {
+        return fail("start index must be less than or equal to end index".to_owned());
+    }
+    if to > list.len() {
+        return fail(format!("list is length {}", list.len()));
+    }
+    Ok(Val::list((from..to).filter_map(|at| list.get(at)).collect()))
+}
+
+fn flatten<'a>(args: &[Val<'a>], depth: i64) -> Outcome<'a> {
+    fn into<'a>(list: &List<'a>, depth: i64, items: &mut Vec<Val<'a>>) {
+        for item in list.iter() {
+            match item {
+                Val::List(inner) if depth > 0 => into(&inner, depth - 1, items),
+                item => items.push(item),
+            }
+        }
+    }
+    let Some(Val::List(list)) = args.first() else {
+        return Err(crate::eval::no_such_overload("flatten", args));
+    };
+    if depth < 0 {
+        return Err(Error::new("level must be non-negative"));
+    }
+    let mut items = Vec::new();
+    into(list, depth, &mut items);
+    Ok(Val::list(items))
+}
+
+/// Sorts the first argument by the keys in another (or in itself).
+fn sort<'a>(args: &[Val<'a>], keys: usize) -> Outcome<'a> {
+    let list = list(args, 0)?;
+    let keys = super::list(args, keys)?;
+    if list.len() != keys.len() {
+        return Err(Error::new(format!(
+            "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {} and {} elements respectively",
+            list.len(),
+            keys.len()
+        )));
+    }
+    let Some(first) = keys.get(0) else { return Ok(Val::List(list.clone())) };
+    let comparable = |val: &Val<'_>| {
+        !matches!(
+            val.tag(),
+            Tag::Null | Tag::List | Tag::Map | Tag::Type | Tag::Optional | Tag::Object | Tag::Ext
+        )
+    };
+    if !comparable(&first) {
+        return Err(Error::new("list elements must be comparable"));
+    }
+    let mut pairs: Vec<(Val<'a>, Val<'a>)> = keys.iter().zip(list.iter()).collect();
+    if pairs.len() > 1 && pairs.iter().any(|(key, _)| key.tag() != first.tag()) {
+        return Err(Error::new("list elements must have the same type"));
+    }
+    pairs.sort_by(|(a, _), (b, _)| compare(a, b).unwrap_or(std::cmp::Ordering::Equal));
+    Ok(Val::list(pairs.into_iter().map(|(_, item)| item).collect()))
+}
+
+fn range<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    let size = int(args, 0)?;
+    if size < 0 {
+        return Err(Error::new(format!("lists.range: size must be non-negative, got {size}")));
+    }
+    if size > LONGEST_RANGE {
+        return Err(Error::new(format!("lists.range: size {size} exceeds maximum allowed ({LONGEST_RANGE})")));
+    }
+    Ok(Val::list((0..size).map(Val::Int).collect()))
+}
+
+fn distinct<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    let mut unique: Vec<Val<'a>> = Vec::new();
+    for item in list(args, 0)?.iter() {
+        // Nulls compare as any value does here, so the first stays.
+        if !unique.iter().any(|other| equal(&item, other).unwrap_or(false)) {
+            unique.push(item);
+        }
+    }
+    Ok(Val::list(unique))
+}

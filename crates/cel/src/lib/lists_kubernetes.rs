@@ -1,0 +1,128 @@
+//! Kubernetes' own list functions.
+
+use std::cmp::Ordering;
+
+use super::{count, refuse};
+use crate::decl::Implementation;
+use crate::env::Builder;
+use crate::eval::{Cx, Error, Outcome};
+use crate::val::{Tag, Val, compare, equal};
+
+/// The sorts that have an order.
+const COMPARABLE: [&str; 8] = ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"];
+
+/// Adds `isSorted`, `sum`, `max`, `min`, `indexOf` and `lastIndexOf`.
+pub(crate) fn add(b: &mut Builder) {
+    let mut each = |name: &'static str, sorts: &[&str], id: fn(&str) -> String, result: Option<&str>, run: Implementation| {
+        let overloads: Vec<(String, String)> = sorts
+            .iter()
+            .map(|ty| (id(ty), format!("list({ty}).() -> {}", result.unwrap_or(ty))))
+            .collect();
+        let overloads: Vec<(&str, &str, Implementation)> =
+            overloads.iter().map(|(id, signature)| (id.as_str(), signature.as_str(), run)).collect();
+        b.function(name, &overloads);
+    };
+    each("isSorted", &COMPARABLE, |ty| format!("list_{ty}_is_sorted_bool"), Some("bool"), is_sorted);
+    each("max", &COMPARABLE, |ty| format!("list_{ty}_max_{ty}"), None, |_, args| {
+        extreme(args, "max", Ordering::is_lt)
+    });
+    each("min", &COMPARABLE, |ty| format!("list_{ty}_min_{ty}"), None, |_, args| {
+        extreme(args, "min", Ordering::is_gt)
+    });
+    b.function(
+        "sum",
+        &[
+            ("list_int_sum_int", "list(int).() -> int", |_, args| sum(args, Val::Int(0))),
+            ("list_uint_sum_uint", "list(uint).() -> uint", |_, args| sum(args, Val::Uint(0))),
+            ("list_double_sum_double", "list(double).() -> double", |_, args| sum(args, Val::Double(0.0))),
+            ("list_duration_sum_duration", "list(duration).() -> duration", |_, args| sum(args, Val::Duration(0))),
+        ],
+    );
+    b.function(
+        "indexOf",
+        &[("list_a_index_of_int", "list(A).(A) -> int", |_, args| {
+            let (Some(Val::List(list)), Some(item)) = (args.first(), args.get(1)) else { return refuse() };
+            let at = list.iter().position(|each| same(&each, item));
+            Ok(at.map_or(Val::Int(-1), count))
+        })],
+    );
+    b.function(
+        "lastIndexOf",
+        &[("list_a_last_index_of_int", "list(A).(A) -> int", |_, args| {
+            let (Some(Val::List(list)), Some(item)) = (args.first(), args.get(1)) else { return refuse() };
+            let items: Vec<Val<'_>> = list.iter().collect();
+            let at = items.iter().rposition(|each| same(each, item));
+            Ok(at.map_or(Val::Int(-1), count))
+        })],
+    );
+}
+
+/// Adds `includes`.
+pub(crate) fn add_includes(b: &mut Builder) {
+    b.function(
+        "includes",
+        &[("list_includes_dyn_dyn", "dyn.(dyn) -> bool", |_, args| {
+            let [target, item] = args else { return refuse() };
+            Ok(Val::Bool(match target {
+                Val::List(list) => list.iter().any(|each| same(&each, item)),
+                other => same(other, item),
+            }))
+        })],
+    );
+}
+
+fn same(a: &Val<'_>, b: &Val<'_>) -> bool {
+    equal(a, b).unwrap_or(false)
+}
+
+fn is_comparable(val: &Val<'_>) -> bool {
+    matches!(
+        val.tag(),
+        Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String | Tag::Bytes | Tag::Duration | Tag::Timestamp
+    )
+}
+
+fn is_sorted<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    let mut before: Option<Val<'a>> = None;
+    for item in super::list(args, 0)?.iter() {
+        if !is_comparable(&item) {
+            return refuse();
+        }
+        if let Some(before) = &before
+            && compare(before, &item).is_ok_and(Ordering::is_gt)
+        {
+            return Ok(Val::Bool(false));
+        }
+        before = Some(item);
+    }
+    Ok(Val::Bool(true))
+}
+
+fn extreme<'a>(args: &[Val<'a>], name: &str, prefer: fn(Ordering) -> bool) -> Outcome<'a> {
+    let mut best: Option<Val<'a>> = None;
+    for item in super::list(args, 0)?.iter() {
+        if !is_comparable(&item) {
+            return refuse();
+        }
+        best = Some(match best {
+            Some(best) if !compare(&best, &item).is_ok_and(prefer) => best,
+            _ => item,
+        });
+    }
+    best.ok_or_else(|| Error::new(format!("{name} called on empty list")))
+}
+
+fn sum<'a>(args: &[Val<'a>], zero: Val<'a>) -> Outcome<'a> {
+    let overflow = |kind: &'static str| Error::new(kind);
+    super::list(args, 0)?.iter().try_fold(zero, |sum, item| match (sum, item) {
+        (Val::Int(a), Val::Int(b)) => a.checked_add(b).map(Val::Int).ok_or_else(|| overflow("integer overflow")),
+        (Val::Uint(a), Val::Uint(b)) => {
+            a.checked_add(b).map(Val::Uint).ok_or_else(|| overflow("unsigned integer overflow"))
+        }
+        (Val::Double(a), Val::Double(b)) => Ok(Val::Double(a + b)),
+        (Val::Duration(a), Val::Duration(b)) => {
+            a.checked_add(b).map(Val::Duration).ok_or_else(|| overflow("integer overflow"))
+        }
+        _ => refuse(),
+    })
+}

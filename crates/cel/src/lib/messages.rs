@@ -1,0 +1,133 @@
+//! Types with fields: protocol buffers' well-known types, and what instances of any such type are.
+
+use std::sync::Arc;
+
+use crate::eval::{Error, Outcome};
+use crate::types::{Type, read};
+use crate::val::time::{EARLIEST, LATEST};
+use crate::val::{Entries, Map, Object, Timestamp, Val};
+
+const PREFIX: &str = "google.protobuf.";
+
+/// The scalar inside a wrapper.
+fn wrapped(name: &str) -> Option<Type> {
+    Some(match name.strip_prefix(PREFIX)? {
+        "BoolValue" => Type::Bool,
+        "BytesValue" => Type::Bytes,
+        "DoubleValue" | "FloatValue" => Type::Double,
+        "Int64Value" | "Int32Value" => Type::Int,
+        "UInt64Value" | "UInt32Value" => Type::Uint,
+        "StringValue" => Type::String,
+        _ => return None,
+    })
+}
+
+/// The type a well-known name stands for.
+pub(crate) fn type_called(name: &str) -> Option<Type> {
+    if let Some(scalar) = wrapped(name) {
+        return Some(Type::Wrapper(Arc::new(scalar)));
+    }
+    Some(match name.strip_prefix(PREFIX)? {
+        "Any" => Type::Any,
+        "Duration" => Type::Duration,
+        "Timestamp" => Type::Timestamp,
+        "ListValue" => Type::list(Type::Dyn),
+        "Struct" => Type::map(Type::String, Type::Dyn),
+        "Value" => Type::Dyn,
+        "Empty" => Type::Struct(name.into()),
+        _ => return None,
+    })
+}
+
+/// The type of a field of a well-known type.
+pub(crate) fn field_type(name: &str, field: &str) -> Option<Type> {
+    if let Some(scalar) = wrapped(name) {
+        return (field == "value").then_some(scalar);
+    }
+    let ty = match (name.strip_prefix(PREFIX)?, field) {
+        ("Any", "type_url") => "string",
+        ("Any", "value") => "bytes",
+        ("Duration" | "Timestamp", "seconds" | "nanos") => "int",
+        ("ListValue", "values") => "list(dyn)",
+        ("Struct", "fields") => "map(string, dyn)",
+        ("Value", "null_value") => "int",
+        ("Value", "number_value") => "double",
+        ("Value", "string_value") => "string",
+        ("Value", "bool_value") => "bool",
+        ("Value", "struct_value") => "map(string, dyn)",
+        ("Value", "list_value") => "list(dyn)",
+        _ => return None,
+    };
+    Some(read(ty))
+}
+
+/// The number of a well-known enum value.
+pub(crate) fn enum_value(name: &str) -> Option<i64> {
+    (name == "google.protobuf.NullValue.NULL_VALUE").then_some(0)
+}
+
+/// An instance; those of well-known types are the values they stand for.
+pub(crate) fn make<'a>(object: Object<'a>) -> Outcome<'a> {
+    let name = object.type_name.clone();
+    let int = |field: &str| object.get(field).and_then(Val::as_int).unwrap_or(0);
+    if let Some(scalar) = wrapped(&name) {
+        let val = object.get("value").cloned();
+        return narrow(&name, val.unwrap_or(match scalar {
+            Type::Bool => Val::Bool(false),
+            Type::Bytes => Val::Bytes([].into()),
+            Type::Double => Val::Double(0.0),
+            Type::Int => Val::Int(0),
+            Type::Uint => Val::Uint(0),
+            _ => Val::str(""),
+        }));
+    }
+    Ok(match name.strip_prefix(PREFIX) {
+        Some("Duration") => {
+            let nanos = int("seconds").checked_mul(1_000_000_000).and_then(|n| n.checked_add(int("nanos")));
+            Val::Duration(nanos.ok_or_else(|| Error::new("duration overflow"))?)
+        }
+        Some("Timestamp") => {
+            let seconds = int("seconds");
+            if !(EARLIEST..=LATEST).contains(&seconds) {
+                return Err(Error::new("timestamp overflow"));
+            }
+            let start = Timestamp { seconds, nanos: 0, offset: 0 };
+            Val::Timestamp(start.plus(int("nanos")).ok_or_else(|| Error::new("timestamp overflow"))?)
+        }
+        Some("ListValue") => object.get("values").cloned().unwrap_or_else(|| Val::list(Vec::new())),
+        Some("Struct") => {
+            object.get("fields").cloned().unwrap_or_else(|| Val::Map(Map::of(Entries::default())))
+        }
+        Some("Value") => match object.fields.last() {
+            Some((field, _)) if field == "null_value" => Val::Null,
+            Some((_, val)) => val.clone(),
+            None => Val::Null,
+        },
+        Some("Any") => {
+            return Err(Error::new("unsupported conversion to ref.Val: (*dynamicpb.Message)"));
+        }
+        _ => Val::Object(Arc::new(object)),
+    })
+}
+
+/// Numbers of 32 bits have to fit.
+fn narrow<'a>(name: &str, val: Val<'a>) -> Outcome<'a> {
+    match (name.strip_prefix(PREFIX), val) {
+        (Some("Int32Value"), Val::Int(i)) if i32::try_from(i).is_err() => Err(Error::new("integer overflow")),
+        (Some("UInt32Value"), Val::Uint(u)) if u32::try_from(u).is_err() => {
+            Err(Error::new("unsigned integer overflow"))
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "a float has 32 bits")]
+        (Some("FloatValue"), Val::Double(d)) => Ok(Val::Double(f64::from(d as f32))),
+        (_, val) => Ok(val),
+    }
+}
+
+/// The value of a field of an instance.
+pub(crate) fn field<'a>(object: &Object<'a>, name: &str, presence: bool) -> Result<Option<Val<'a>>, Error> {
+    match object.get(name) {
+        Some(val) => Ok(Some(val.clone())),
+        None if presence => Ok(None),
+        None => Err(Error::new(format!("no such key: {name}"))),
+    }
+}

@@ -1,0 +1,167 @@
+//! The libraries: one file each, listed with the versions that have them in [`crate::env`].
+
+pub mod authz;
+pub(crate) mod cidr;
+pub(crate) mod comprehensions;
+pub(crate) mod format_string;
+pub(crate) mod ip;
+pub(crate) mod jsonpatch;
+pub(crate) mod lists;
+pub(crate) mod lists_kubernetes;
+pub(crate) mod messages;
+pub(crate) mod named_format;
+pub(crate) mod optional;
+pub(crate) mod pattern;
+pub(crate) mod quantity;
+pub(crate) mod regex;
+pub(crate) mod semver;
+pub(crate) mod sets;
+pub(crate) mod standard;
+pub(crate) mod strings;
+pub(crate) mod timestamps;
+pub(crate) mod url;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::eval::{Error, Outcome};
+use crate::val::Val;
+
+/// A value of a library.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Ext {
+    /// A quantity. The results of arithmetic are told apart: only the left side of a comparison may be one.
+    Quantity {
+        /// The quantity.
+        quantity: quantity::Quantity,
+        /// Whether it is the result of arithmetic.
+        computed: bool,
+    },
+    /// An IP address.
+    Ip(IpAddr),
+    /// A network.
+    Cidr(cidr::Cidr),
+    /// A URL.
+    Url(url::Url),
+    /// A semantic version.
+    Semver(semver::Semver),
+    /// A named format.
+    Format(&'static named_format::Format),
+    /// The `authorizer` variable and what its methods give.
+    Authz(authz::AuthzVal),
+}
+
+impl Ext {
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Ext::Quantity { .. } => "kubernetes.Quantity",
+            Ext::Ip(_) => "net.IP",
+            Ext::Cidr(_) => "net.CIDR",
+            Ext::Url(_) => "kubernetes.URL",
+            Ext::Semver(_) => "kubernetes.Semver",
+            Ext::Format(_) => "kubernetes.NamedFormat",
+            Ext::Authz(val) => val.type_name(),
+        }
+    }
+
+    pub(crate) fn go_type(&self) -> &'static str {
+        match self {
+            Ext::Quantity { computed: false, .. } => "cel.Quantity",
+            Ext::Quantity { computed: true, .. } => "*cel.Quantity",
+            Ext::Ip(_) => "cel.IP",
+            Ext::Cidr(_) => "cel.CIDR",
+            Ext::Url(_) => "cel.URL",
+            Ext::Semver(_) => "cel.Semver",
+            Ext::Format(_) => "cel.Format",
+            Ext::Authz(_) => "library.authorizerVal",
+        }
+    }
+
+    pub(crate) fn size(&self) -> Option<usize> {
+        match self {
+            Ext::Ip(IpAddr::V4(_)) => Some(4),
+            Ext::Ip(IpAddr::V6(_)) => Some(16),
+            Ext::Cidr(cidr) => Some(usize::from(cidr.bits.div_ceil(8))),
+            _ => None,
+        }
+    }
+
+    /// Compares with another value; most library values refuse what is not of their own type.
+    pub(crate) fn equal(&self, other: &Val<'_>) -> Result<bool, Error> {
+        let Val::Ext(other) = other else { return Err(Error::no_such_overload()) };
+        match (self, &**other) {
+            (Ext::Quantity { quantity: a, .. }, Ext::Quantity { quantity: b, computed: false }) => {
+                Ok(a.compare(b).is_eq())
+            }
+            (Ext::Ip(a), Ext::Ip(b)) => Ok(a == b),
+            (Ext::Cidr(a), Ext::Cidr(b)) => Ok(a == b),
+            (Ext::Url(a), Ext::Url(b)) => Ok(a.text() == b.text()),
+            (Ext::Semver(a), Ext::Semver(b)) => Ok(a.compare(b).is_eq()),
+            (Ext::Format(a), Ext::Format(b)) => Ok(a.name == b.name),
+            (Ext::Authz(a), Ext::Authz(b)) => Ok(a.same(b)),
+            _ => Err(Error::no_such_overload()),
+        }
+    }
+
+    /// The value as text, where it has one.
+    pub(crate) fn text(&self) -> Option<String> {
+        match self {
+            Ext::Ip(ip) => Some(ip::text(*ip)),
+            Ext::Cidr(cidr) => Some(cidr.text()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Ext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ext::Quantity { quantity, .. } => f.write_str(&quantity.text()),
+            Ext::Ip(ip) => f.write_str(&ip::text(*ip)),
+            Ext::Cidr(cidr) => f.write_str(&cidr.text()),
+            Ext::Url(url) => f.write_str(&url.text()),
+            Ext::Semver(semver) => write!(f, "{semver}"),
+            Ext::Format(format) => f.write_str(format.name),
+            Ext::Authz(val) => f.write_str(val.type_name()),
+        }
+    }
+}
+
+/// The string at a position of the arguments.
+pub(crate) fn string<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v str, Error> {
+    args.get(at).and_then(Val::as_str).ok_or_else(Error::no_such_overload)
+}
+
+/// The integer at a position of the arguments.
+pub(crate) fn int(args: &[Val<'_>], at: usize) -> Result<i64, Error> {
+    args.get(at).and_then(Val::as_int).ok_or_else(Error::no_such_overload)
+}
+
+/// The boolean at a position of the arguments.
+pub(crate) fn bool(args: &[Val<'_>], at: usize) -> Result<bool, Error> {
+    args.get(at).and_then(Val::as_bool).ok_or_else(Error::no_such_overload)
+}
+
+/// The list at a position of the arguments.
+pub(crate) fn list<'v, 'a>(args: &'v [Val<'a>], at: usize) -> Result<&'v crate::val::List<'a>, Error> {
+    args.get(at).and_then(Val::as_list).ok_or_else(Error::no_such_overload)
+}
+
+/// The library value at a position of the arguments.
+pub(crate) fn ext<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v Ext, Error> {
+    match args.get(at) {
+        Some(Val::Ext(ext)) => Ok(ext),
+        _ => Err(Error::no_such_overload()),
+    }
+}
+
+/// A number as CEL's `int`.
+pub(crate) fn count<'a>(size: usize) -> Val<'a> {
+    Val::Int(i64::try_from(size).unwrap_or(i64::MAX))
+}
+
+/// The failure of a call on values it is not for.
+pub(crate) fn refuse<'a>() -> Outcome<'a> {
+    Err(Error::no_such_overload())
+}

@@ -1,0 +1,35 @@
+//! `find` and `findAll`.
+
+use super::{int, pattern, string};
+use crate::env::Builder;
+use crate::eval::{Error, Outcome};
+use crate::val::Val;
+
+/// Adds them.
+pub(crate) fn add(b: &mut Builder) {
+    b.function(
+        "find",
+        &[("string_find_string", "string.(string) -> string", |_, args| {
+            let found = compile(string(args, 1)?)?.find(string(args, 0)?).map(str::to_owned);
+            Ok(Val::string(found.unwrap_or_default()))
+        })],
+    );
+    b.function(
+        "findAll",
+        &[
+            ("string_find_all_string", "string.(string) -> list(string)", |_, args| find_all(args, -1)),
+            ("string_find_all_string_int", "string.(string, int) -> list(string)", |_, args| {
+                find_all(args, int(args, 2)?)
+            }),
+        ],
+    );
+}
+
+fn compile(text: &str) -> Result<pattern::Pattern, Error> {
+    pattern::compile(text).map_err(|error| Error::new(format!("Illegal regex: {error}")))
+}
+
+fn find_all<'a>(args: &[Val<'a>], limit: i64) -> Outcome<'a> {
+    let pattern = compile(string(args, 1)?)?;
+    Ok(Val::strings(pattern.find_all(string(args, 0)?, limit)))
+}

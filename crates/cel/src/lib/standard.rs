@@ -1,0 +1,435 @@
+//! The language's own functions and operators.
+
+use std::cmp::Ordering;
+
+use super::timestamps;
+use crate::env::Builder;
+use crate::eval::{Cx, Error, Outcome};
+use crate::lib::{refuse, string};
+use crate::types::{Type, read};
+use crate::val::convert::convert;
+use crate::val::{List, Tag, Val, compare, contains};
+
+/// Adds them.
+pub(crate) fn add(b: &mut Builder) {
+    for name in ["bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"] {
+        b.type_name(read(name));
+    }
+    b.type_name(read("list(A)"));
+    b.type_name(read("map(A, B)"));
+    b.type_name(Type::Type(None));
+    operators(b);
+    comparisons(b);
+    conversions(b);
+    strings(b);
+    timestamps::add(b);
+}
+
+fn any(_: Tag) -> bool {
+    true
+}
+
+fn operators(b: &mut Builder) {
+    b.singleton("_?_:_", any, |_, _| refuse(), &[("conditional", "(bool, A, A) -> A")]);
+    b.singleton("_&&_", any, |_, _| refuse(), &[("logical_and", "(bool, bool) -> bool")]);
+    b.singleton("_||_", any, |_, _| refuse(), &[("logical_or", "(bool, bool) -> bool")]);
+    b.singleton("!_", any, not, &[("logical_not", "(bool) -> bool")]);
+    b.function(
+        "@not_strictly_false",
+        &[("not_strictly_false", "(bool) -> bool", |_, args| Ok(args.first().cloned().unwrap_or(Val::Bool(true))))],
+    );
+    b.singleton("_==_", any, |_, _| refuse(), &[("equals", "(A, A) -> bool")]);
+    b.singleton("_!=_", any, |_, _| refuse(), &[("not_equals", "(A, A) -> bool")]);
+    let adds = |tag| {
+        matches!(
+            tag,
+            Tag::Bytes | Tag::Double | Tag::Duration | Tag::Timestamp | Tag::Int | Tag::List | Tag::String | Tag::Uint
+        )
+    };
+    b.singleton(
+        "_+_",
+        adds,
+        plus,
+        &[
+            ("add_bytes", "(bytes, bytes) -> bytes"),
+            ("add_double", "(double, double) -> double"),
+            ("add_duration_duration", "(duration, duration) -> duration"),
+            ("add_duration_timestamp", "(duration, timestamp) -> timestamp"),
+            ("add_timestamp_duration", "(timestamp, duration) -> timestamp"),
+            ("add_int64", "(int, int) -> int"),
+            ("add_list", "(list(A), list(A)) -> list(A)"),
+            ("add_string", "(string, string) -> string"),
+            ("add_uint64", "(uint, uint) -> uint"),
+        ],
+    );
+    b.singleton(
+        "_-_",
+        |tag| matches!(tag, Tag::Double | Tag::Duration | Tag::Timestamp | Tag::Int | Tag::Uint),
+        minus,
+        &[
+            ("subtract_double", "(double, double) -> double"),
+            ("subtract_duration_duration", "(duration, duration) -> duration"),
+            ("subtract_int64", "(int, int) -> int"),
+            ("subtract_timestamp_duration", "(timestamp, duration) -> timestamp"),
+            ("subtract_timestamp_timestamp", "(timestamp, timestamp) -> duration"),
+            ("subtract_uint64", "(uint, uint) -> uint"),
+        ],
+    );
+    let number = |tag| matches!(tag, Tag::Double | Tag::Int | Tag::Uint);
+    b.singleton(
+        "_*_",
+        number,
+        times,
+        &[
+            ("multiply_double", "(double, double) -> double"),
+            ("multiply_int64", "(int, int) -> int"),
+            ("multiply_uint64", "(uint, uint) -> uint"),
+        ],
+    );
+    b.singleton(
+        "_/_",
+        number,
+        divide,
+        &[
+            ("divide_double", "(double, double) -> double"),
+            ("divide_int64", "(int, int) -> int"),
+            ("divide_uint64", "(uint, uint) -> uint"),
+        ],
+    );
+    b.singleton(
+        "_%_",
+        |tag| matches!(tag, Tag::Int | Tag::Uint),
+        modulo,
+        &[("modulo_int64", "(int, int) -> int"), ("modulo_uint64", "(uint, uint) -> uint")],
+    );
+    b.singleton(
+        "-_",
+        |tag| matches!(tag, Tag::Bool | Tag::Double | Tag::Int | Tag::Duration),
+        negate,
+        &[("negate_double", "(double) -> double"), ("negate_int64", "(int) -> int")],
+    );
+    b.singleton(
+        "@in",
+        any,
+        is_in,
+        &[("in_list", "(A, list(A)) -> bool"), ("in_map", "(A, map(A, B)) -> bool")],
+    );
+    b.singleton(
+        "_[_]",
+        any,
+        |_, _| refuse(),
+        &[("index_list", "(list(A), int) -> A"), ("index_map", "(map(A, B), A) -> B")],
+    );
+    b.singleton(
+        "size",
+        |tag| matches!(tag, Tag::Bytes | Tag::List | Tag::Map | Tag::String),
+        |_, args| match args.first().and_then(Val::size) {
+            Some(size) => Ok(super::count(size)),
+            None => refuse(),
+        },
+        &[
+            ("size_bytes", "(bytes) -> int"),
+            ("bytes_size", "bytes.() -> int"),
+            ("size_list", "(list(A)) -> int"),
+            ("list_size", "list(A).() -> int"),
+            ("size_map", "(map(A, B)) -> int"),
+            ("map_size", "map(A, B).() -> int"),
+            ("size_string", "(string) -> int"),
+            ("string_size", "string.() -> int"),
+        ],
+    );
+}
+
+/// The sorts that comparisons are declared for, in the order of their declaration.
+const COMPARED: [(&str, &str, &str); 14] = [
+    ("bool", "bool", "bool"),
+    ("int64", "int", "int"),
+    ("int64_double", "int", "double"),
+    ("int64_uint64", "int", "uint"),
+    ("uint64", "uint", "uint"),
+    ("uint64_double", "uint", "double"),
+    ("uint64_int64", "uint", "int"),
+    ("double", "double", "double"),
+    ("double_int64", "double", "int"),
+    ("double_uint64", "double", "uint"),
+    ("string", "string", "string"),
+    ("bytes", "bytes", "bytes"),
+    ("timestamp", "timestamp", "timestamp"),
+    ("duration", "duration", "duration"),
+];
+
+/// Whether an overload compares numbers of different types.
+pub(crate) fn is_cross_type(overload: &str) -> bool {
+    let comparison = ["less_equals_", "greater_equals_", "less_", "greater_"];
+    let Some(sorts) = comparison.iter().find_map(|prefix| overload.strip_prefix(prefix)) else { return false };
+    COMPARED.iter().any(|(id, left, right)| *id == sorts && left != right)
+}
+
+fn comparisons(b: &mut Builder) {
+    fn ordered(tag: Tag) -> bool {
+        matches!(
+            tag,
+            Tag::Bool
+                | Tag::Int
+                | Tag::Uint
+                | Tag::Double
+                | Tag::String
+                | Tag::Bytes
+                | Tag::Timestamp
+                | Tag::Duration
+        )
+    }
+    let mut declare = |name: &'static str, prefix: &str, run: crate::decl::Implementation| {
+        let overloads: Vec<(String, String)> = COMPARED
+            .iter()
+            .map(|(id, left, right)| (format!("{prefix}_{id}"), format!("({left}, {right}) -> bool")))
+            .collect();
+        let overloads: Vec<(&str, &str)> =
+            overloads.iter().map(|(id, signature)| (id.as_str(), signature.as_str())).collect();
+        b.singleton(name, ordered, run, &overloads);
+    };
+    declare("_<_", "less", |_, args| ordering(args, Ordering::is_lt));
+    declare("_<=_", "less_equals", |_, args| ordering(args, Ordering::is_le));
+    declare("_>_", "greater", |_, args| ordering(args, Ordering::is_gt));
+    declare("_>=_", "greater_equals", |_, args| ordering(args, Ordering::is_ge));
+}
+
+fn ordering<'a>(args: &[Val<'a>], holds: fn(Ordering) -> bool) -> Outcome<'a> {
+    let [left, right] = args else { return refuse() };
+    Ok(Val::Bool(holds(compare(left, right)?)))
+}
+
+fn conversions(b: &mut Builder) {
+    fn same<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+        args.first().cloned().ok_or_else(Error::no_such_overload)
+    }
+    macro_rules! to {
+        ($ty:ident) => {
+            |_, args| convert(args.first().ok_or_else(Error::no_such_overload)?, &Type::$ty)
+        };
+    }
+    b.function(
+        "bool",
+        &[("bool_to_bool", "(bool) -> bool", same), ("string_to_bool", "(string) -> bool", to!(Bool))],
+    );
+    b.function(
+        "bytes",
+        &[("bytes_to_bytes", "(bytes) -> bytes", same), ("string_to_bytes", "(string) -> bytes", to!(Bytes))],
+    );
+    b.function(
+        "double",
+        &[
+            ("double_to_double", "(double) -> double", same),
+            ("int64_to_double", "(int) -> double", to!(Double)),
+            ("string_to_double", "(string) -> double", to!(Double)),
+            ("uint64_to_double", "(uint) -> double", to!(Double)),
+        ],
+    );
+    b.function(
+        "duration",
+        &[
+            ("duration_to_duration", "(duration) -> duration", same),
+            ("string_to_duration", "(string) -> duration", to!(Duration)),
+        ],
+    );
+    b.singleton("dyn", any, same, &[("to_dyn", "(A) -> dyn")]);
+    b.function(
+        "int",
+        &[
+            ("int64_to_int64", "(int) -> int", same),
+            ("double_to_int64", "(double) -> int", to!(Int)),
+            ("duration_to_int64", "(duration) -> int", to!(Int)),
+            ("string_to_int64", "(string) -> int", to!(Int)),
+            ("timestamp_to_int64", "(timestamp) -> int", to!(Int)),
+            ("uint64_to_int64", "(uint) -> int", to!(Int)),
+        ],
+    );
+    b.function(
+        "string",
+        &[
+            ("string_to_string", "(string) -> string", same),
+            ("bool_to_string", "(bool) -> string", to!(String)),
+            ("bytes_to_string", "(bytes) -> string", to!(String)),
+            ("double_to_string", "(double) -> string", to!(String)),
+            ("duration_to_string", "(duration) -> string", to!(String)),
+            ("int64_to_string", "(int) -> string", to!(String)),
+            ("timestamp_to_string", "(timestamp) -> string", to!(String)),
+            ("uint64_to_string", "(uint) -> string", to!(String)),
+        ],
+    );
+    b.function(
+        "timestamp",
+        &[
+            ("timestamp_to_timestamp", "(timestamp) -> timestamp", same),
+            ("int64_to_timestamp", "(int) -> timestamp", to!(Timestamp)),
+            ("string_to_timestamp", "(string) -> timestamp", to!(Timestamp)),
+        ],
+    );
+    b.singleton(
+        "type",
+        any,
+        |_, args| Ok(Val::of_type(args.first().map_or("", Val::type_name))),
+        &[("type", "(A) -> type(A)")],
+    );
+    b.function(
+        "uint",
+        &[
+            ("uint64_to_uint64", "(uint) -> uint", same),
+            ("double_to_uint64", "(double) -> uint", to!(Uint)),
+            ("int64_to_uint64", "(int) -> uint", to!(Uint)),
+            ("string_to_uint64", "(string) -> uint", to!(Uint)),
+        ],
+    );
+}
+
+fn strings(b: &mut Builder) {
+    b.function(
+        "contains",
+        &[("contains_string", "string.(string) -> bool", |_, args| {
+            Ok(Val::Bool(string(args, 0)?.contains(string(args, 1)?)))
+        })],
+    );
+    b.unguarded("contains");
+    b.function(
+        "endsWith",
+        &[("ends_with_string", "string.(string) -> bool", |_, args| {
+            Ok(Val::Bool(string(args, 0)?.ends_with(string(args, 1)?)))
+        })],
+    );
+    b.unguarded("endsWith");
+    b.function(
+        "startsWith",
+        &[("starts_with_string", "string.(string) -> bool", |_, args| {
+            Ok(Val::Bool(string(args, 0)?.starts_with(string(args, 1)?)))
+        })],
+    );
+    b.unguarded("startsWith");
+    b.singleton(
+        "matches",
+        |tag| tag == Tag::String,
+        |_, args| {
+            let pattern = super::pattern::compile(string(args, 1)?).map_err(Error::new)?;
+            Ok(Val::Bool(pattern.is_match(string(args, 0)?)))
+        },
+        &[("matches", "(string, string) -> bool"), ("matches_string", "string.(string) -> bool")],
+    );
+}
+
+fn not<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    match args {
+        [Val::Bool(b)] => Ok(Val::Bool(!b)),
+        _ => refuse(),
+    }
+}
+
+fn integer(result: Option<i64>) -> Outcome<'static> {
+    result.map(Val::Int).ok_or_else(|| Error::new("integer overflow"))
+}
+
+fn unsigned(result: Option<u64>) -> Outcome<'static> {
+    result.map(Val::Uint).ok_or_else(|| Error::new("unsigned integer overflow"))
+}
+
+fn duration(result: Option<i64>) -> Outcome<'static> {
+    result.map(Val::Duration).ok_or_else(|| Error::new("integer overflow"))
+}
+
+fn timestamp(result: Option<crate::val::Timestamp>) -> Outcome<'static> {
+    result.map(Val::Timestamp).ok_or_else(|| Error::new("timestamp overflow"))
+}
+
+fn plus<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    let [left, right] = args else { return refuse() };
+    match (left, right) {
+        (Val::Int(a), Val::Int(b)) => integer(a.checked_add(*b)),
+        (Val::Uint(a), Val::Uint(b)) => unsigned(a.checked_add(*b)),
+        (Val::Double(a), Val::Double(b)) => Ok(Val::Double(a + b)),
+        (Val::String(a), Val::String(b)) => {
+            let mut text = String::with_capacity(a.len() + b.len());
+            text.push_str(a);
+            text.push_str(b);
+            Ok(Val::string(text))
+        }
+        (Val::Bytes(a), Val::Bytes(b)) => Ok(Val::Bytes([&**a, &**b].concat().into())),
+        (Val::List(a), Val::List(b)) => Ok(concat(a, b)),
+        (Val::Duration(a), Val::Duration(b)) => duration(a.checked_add(*b)),
+        (Val::Duration(d), Val::Timestamp(t)) | (Val::Timestamp(t), Val::Duration(d)) => timestamp(t.plus(*d)),
+        _ => refuse(),
+    }
+}
+
+fn concat<'a>(a: &List<'a>, b: &List<'a>) -> Val<'a> {
+    if let List::Data(items, Some(schema)) = a
+        && let Some(joined) = schema.concat(items, b)
+    {
+        return joined;
+    }
+    if b.len() == 0 {
+        return Val::List(a.clone());
+    }
+    if a.len() == 0 {
+        return Val::List(b.clone());
+    }
+    Val::list(a.iter().chain(b.iter()).collect())
+}
+
+fn minus<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    let [left, right] = args else { return refuse() };
+    match (left, right) {
+        (Val::Int(a), Val::Int(b)) => integer(a.checked_sub(*b)),
+        (Val::Uint(a), Val::Uint(b)) => unsigned(a.checked_sub(*b)),
+        (Val::Double(a), Val::Double(b)) => Ok(Val::Double(a - b)),
+        (Val::Duration(a), Val::Duration(b)) => duration(a.checked_sub(*b)),
+        (Val::Timestamp(t), Val::Duration(d)) => match d.checked_neg() {
+            Some(d) => timestamp(t.plus(d)),
+            None => Err(Error::new("integer overflow")),
+        },
+        (Val::Timestamp(a), Val::Timestamp(b)) => duration(a.minus(b)),
+        _ => refuse(),
+    }
+}
+
+fn times<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    match args {
+        [Val::Int(a), Val::Int(b)] => integer(a.checked_mul(*b)),
+        [Val::Uint(a), Val::Uint(b)] => unsigned(a.checked_mul(*b)),
+        [Val::Double(a), Val::Double(b)] => Ok(Val::Double(a * b)),
+        _ => refuse(),
+    }
+}
+
+fn divide<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    match args {
+        [Val::Int(_), Val::Int(0)] | [Val::Uint(_), Val::Uint(0)] => Err(Error::new("division by zero")),
+        [Val::Int(a), Val::Int(b)] => integer(a.checked_div(*b)),
+        [Val::Uint(a), Val::Uint(b)] => unsigned(a.checked_div(*b)),
+        [Val::Double(a), Val::Double(b)] => Ok(Val::Double(a / b)),
+        _ => refuse(),
+    }
+}
+
+fn modulo<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    match args {
+        [Val::Int(_), Val::Int(0)] | [Val::Uint(_), Val::Uint(0)] => Err(Error::new("modulus by zero")),
+        [Val::Int(a), Val::Int(b)] => integer(a.checked_rem(*b)),
+        [Val::Uint(a), Val::Uint(b)] => unsigned(a.checked_rem(*b)),
+        _ => refuse(),
+    }
+}
+
+fn negate<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    match args {
+        [Val::Int(a)] => integer(a.checked_neg()),
+        [Val::Double(a)] => Ok(Val::Double(-a)),
+        [Val::Duration(a)] => duration(a.checked_neg()),
+        _ => refuse(),
+    }
+}
+
+fn is_in<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    match args {
+        [val, Val::List(list)] => Ok(Val::Bool(contains(list, val))),
+        [key, Val::Map(map)] => Ok(Val::Bool(map.find(key).is_some())),
+        _ => refuse(),
+    }
+}

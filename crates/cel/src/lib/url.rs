@@ -1,0 +1,391 @@
+//! URLs, read and written as Go's `net/url` does.
+
+use super::format_string::quote;
+use super::{Ext, ext, ip, string};
+use crate::env::Builder;
+use crate::eval::{Error, Outcome};
+use crate::val::{Entries, Map, Val};
+
+/// A URL.
+#[derive(Clone, Debug, Default)]
+pub struct Url {
+    scheme: String,
+    opaque: String,
+    /// The user and, where there is one, the password.
+    user: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    host: String,
+    path: Vec<u8>,
+    /// The path as written, where that is not how it would be written.
+    raw_path: String,
+    force_query: bool,
+    raw_query: String,
+    omit_host: bool,
+    fragment: Vec<u8>,
+    raw_fragment: String,
+}
+
+/// Adds `url`, `isURL` and the methods of URLs.
+pub(crate) fn add(b: &mut Builder) {
+    b.function("url", &[("string_to_url", "(string) -> kubernetes.URL", |_, args| {
+        let text = string(args, 0)?;
+        let fail = |error: String| Error::new(format!("URL parse error during conversion from string: {error}"));
+        parse_request(text).map_err(fail)?;
+        Ok(Val::ext(Ext::Url(Url::parse(text).map_err(fail)?)))
+    })]);
+    b.function("isURL", &[("is_url_string", "(string) -> bool", |_, args| {
+        Ok(Val::Bool(parse_request(string(args, 0)?).is_ok()))
+    })]);
+    b.function("getScheme", &[("url_get_scheme", "kubernetes.URL.() -> string", |_, args| {
+        part(args, |url| url.scheme.clone())
+    })]);
+    b.function("getHost", &[("url_get_host", "kubernetes.URL.() -> string", |_, args| {
+        part(args, |url| url.host.clone())
+    })]);
+    b.function("getHostname", &[("url_get_hostname", "kubernetes.URL.() -> string", |_, args| {
+        part(args, |url| url.host_and_port().0.to_owned())
+    })]);
+    b.function("getPort", &[("url_get_port", "kubernetes.URL.() -> string", |_, args| {
+        part(args, |url| url.host_and_port().1.to_owned())
+    })]);
+    b.function("getEscapedPath", &[("url_get_escaped_path", "kubernetes.URL.() -> string", |_, args| {
+        part(args, Url::escaped_path)
+    })]);
+    b.function("getQuery", &[("url_get_query", "kubernetes.URL.() -> map(string, list(string))", |_, args| {
+        let mut entries = Entries::default();
+        for (key, values) in at(args)?.query() {
+            entries.insert(Val::string(key), Val::strings(values));
+        }
+        Ok(Val::Map(Map::of(entries)))
+    })]);
+}
+
+fn at<'v>(args: &'v [Val<'_>]) -> Result<&'v Url, Error> {
+    match ext(args, 0)? {
+        Ext::Url(url) => Ok(url),
+        _ => Err(Error::no_such_overload()),
+    }
+}
+
+fn part<'a>(args: &[Val<'a>], part: fn(&Url) -> String) -> Outcome<'a> {
+    Ok(Val::string(part(at(args)?)))
+}
+
+/// Whether a text is a URL a request may carry: absolute, or a path from the root.
+pub(crate) fn parse_request(text: &str) -> Result<Url, String> {
+    read(text, true).map_err(|error| format!("parse {}: {error}", quote(text)))
+}
+
+/// The part of a URL that is escaped or resolved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Path,
+    UserPassword,
+    Host,
+    Zone,
+    Query,
+    Fragment,
+}
+
+fn is_plain(c: u8, mode: Mode) -> bool {
+    if c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b'~') {
+        return true;
+    }
+    match mode {
+        Mode::Host | Mode::Zone => b"!$&'()*+,;=:[]<>\"".contains(&c),
+        Mode::Path => b"$&+,/:;=@".contains(&c),
+        Mode::UserPassword => b"$&+,;=".contains(&c),
+        Mode::Query => false,
+        Mode::Fragment => b"$&+,/:;=?@!()*".contains(&c),
+    }
+}
+
+fn escape(bytes: &[u8], mode: Mode) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if is_plain(byte, mode) {
+            out.push(char::from(byte));
+        } else if byte == b' ' && mode == Mode::Query {
+            out.push('+');
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+fn unescape(text: &str, mode: Mode) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut i = 0;
+    while let Some(&byte) = bytes.get(i) {
+        match byte {
+            b'%' => {
+                let escaped = bytes.get(i..bytes.len().min(i + 3)).unwrap_or_default();
+                let bad = || format!("invalid URL escape {}", quote(&String::from_utf8_lossy(escaped)));
+                let digit = |at: usize| escaped.get(at).and_then(|b| char::from(*b).to_digit(16));
+                let (Some(high), Some(low)) = (digit(1), digit(2)) else { return Err(bad()) };
+                let value = u8::try_from(high * 16 + low).unwrap_or(0);
+                if mode == Mode::Host && high < 8 && escaped != b"%25" {
+                    return Err(bad());
+                }
+                if mode == Mode::Zone && escaped != b"%25" && value != b' ' && !is_plain(value, Mode::Host) {
+                    return Err(bad());
+                }
+                out.push(value);
+                i += 3;
+                continue;
+            }
+            b'+' if mode == Mode::Query => out.push(b' '),
+            _ => {
+                if matches!(mode, Mode::Host | Mode::Zone) && byte < 0x80 && !is_plain(byte, mode) {
+                    return Err(format!(
+                        "invalid character {} in host name",
+                        quote(&char::from(byte).to_string())
+                    ));
+                }
+                out.push(byte);
+            }
+        }
+        i += 1;
+    }
+    Ok(out)
+}
+
+fn unescape_text(text: &str, mode: Mode) -> Result<String, String> {
+    unescape(text, mode).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The scheme and what follows it.
+fn scheme(text: &str) -> Result<(&str, &str), String> {
+    for (i, c) in text.bytes().enumerate() {
+        match c {
+            b'a'..=b'z' | b'A'..=b'Z' => {}
+            b'0'..=b'9' | b'+' | b'-' | b'.' if i > 0 => {}
+            b':' if i == 0 => return Err("missing protocol scheme".to_owned()),
+            b':' => return Ok((text.get(..i).unwrap_or_default(), text.get(i + 1..).unwrap_or_default())),
+            _ => return Ok(("", text)),
+        }
+    }
+    Ok(("", text))
+}
+
+fn read(text: &str, request: bool) -> Result<Url, String> {
+    if text.bytes().any(|b| b < b' ' || b == 0x7f) {
+        return Err("net/url: invalid control character in URL".to_owned());
+    }
+    if text.is_empty() && request {
+        return Err("empty url".to_owned());
+    }
+    let mut url = Url::default();
+    if text == "*" {
+        url.path = b"*".to_vec();
+        return Ok(url);
+    }
+    let (scheme, mut rest) = scheme(text)?;
+    url.scheme = scheme.to_ascii_lowercase();
+    if rest.ends_with('?') && rest.matches('?').count() == 1 {
+        url.force_query = true;
+        rest = rest.strip_suffix('?').unwrap_or(rest);
+    } else if let Some((before, query)) = rest.split_once('?') {
+        rest = before;
+        url.raw_query = query.to_owned();
+    }
+    if !rest.starts_with('/') {
+        if !url.scheme.is_empty() {
+            url.opaque = rest.to_owned();
+            return Ok(url);
+        }
+        if request {
+            return Err("invalid URI for request".to_owned());
+        }
+        if rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
+            return Err("first path segment in URL cannot contain colon".to_owned());
+        }
+    }
+    if (!url.scheme.is_empty() || !request && !rest.starts_with("///"))
+        && let Some(after) = rest.strip_prefix("//")
+    {
+        let end = after.find('/').unwrap_or(after.len());
+        rest = after.get(end..).unwrap_or_default();
+        authority(&mut url, after.get(..end).unwrap_or_default())?;
+    } else if !url.scheme.is_empty() && rest.starts_with('/') {
+        url.omit_host = true;
+    }
+    url.path = unescape(rest, Mode::Path)?;
+    if escape(&url.path, Mode::Path) != rest {
+        url.raw_path = rest.to_owned();
+    }
+    Ok(url)
+}
+
+fn authority(url: &mut Url, authority: &str) -> Result<(), String> {
+    let (user, host_text) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    url.host = host(&url.scheme, host_text)?;
+    let Some(user) = user else { return Ok(()) };
+    let valid = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
+    if !user.chars().all(valid) {
+        return Err("net/url: invalid userinfo".to_owned());
+    }
+    url.user = Some(match user.split_once(':') {
+        None => (unescape(user, Mode::UserPassword)?, None),
+        Some((name, password)) => {
+            (unescape(name, Mode::UserPassword)?, Some(unescape(password, Mode::UserPassword)?))
+        }
+    });
+    Ok(())
+}
+
+fn port(text: &str) -> Result<(), String> {
+    let valid = text.is_empty() || text.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
+    if valid { Ok(()) } else { Err(format!("invalid port {} after host", quote(text))) }
+}
+
+fn host(scheme: &str, text: &str) -> Result<String, String> {
+    match text.rfind('[') {
+        Some(0) => {
+            let Some((inside, after)) = text.get(1..).unwrap_or_default().rsplit_once(']') else {
+                return Err("missing ']' in host".to_owned());
+            };
+            port(after)?;
+            let after = unescape_text(after, Mode::Host)?;
+            let name = match inside.find("%25") {
+                Some(zone) => {
+                    let (host, zone) = inside.split_at(zone);
+                    unescape_text(host, Mode::Host)? + &unescape_text(zone, Mode::Zone)?
+                }
+                None => unescape_text(inside, Mode::Host)?,
+            };
+            let (ip, _) = ip::parse_go(&name).map_err(|error| format!("invalid host: {error}"))?;
+            if ip.is_ipv4() {
+                return Err("invalid IP-literal".to_owned());
+            }
+            return Ok(format!("[{name}]{after}"));
+        }
+        Some(_) => return Err("invalid IP-literal".to_owned()),
+        None => {}
+    }
+    if let (Some(first), Some(last)) = (text.find(':'), text.rfind(':')) {
+        let at = if matches!(scheme, "http" | "https") { first } else { last };
+        port(text.get(at..).unwrap_or_default())?;
+    }
+    unescape_text(text, Mode::Host)
+}
+
+/// Whether a text as written may stand for what it was read as.
+fn valid_encoded(text: &str, mode: Mode) -> bool {
+    text.bytes().all(|b| b"!$&'()*+,;=:@[]%".contains(&b) || is_plain(b, mode))
+}
+
+impl Url {
+    /// Reads a URL of any kind.
+    fn parse(text: &str) -> Result<Url, String> {
+        let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
+        let mut url = read(before, false).map_err(|error| format!("parse {}: {error}", quote(before)))?;
+        if !fragment.is_empty() {
+            url.fragment = unescape(fragment, Mode::Fragment)
+                .map_err(|error| format!("parse {}: {error}", quote(text)))?;
+            if escape(&url.fragment, Mode::Fragment) != fragment {
+                url.raw_fragment = fragment.to_owned();
+            }
+        }
+        Ok(url)
+    }
+
+    fn escaped_path(&self) -> String {
+        if !self.raw_path.is_empty()
+            && valid_encoded(&self.raw_path, Mode::Path)
+            && unescape(&self.raw_path, Mode::Path).is_ok_and(|path| path == self.path)
+        {
+            return self.raw_path.clone();
+        }
+        if self.path == b"*" {
+            return "*".to_owned();
+        }
+        escape(&self.path, Mode::Path)
+    }
+
+    fn escaped_fragment(&self) -> String {
+        if !self.raw_fragment.is_empty() && valid_encoded(&self.raw_fragment, Mode::Fragment) {
+            return self.raw_fragment.clone();
+        }
+        escape(&self.fragment, Mode::Fragment)
+    }
+
+    fn host_and_port(&self) -> (&str, &str) {
+        let (host, port) = match self.host.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => (host, port),
+            _ => (self.host.as_str(), ""),
+        };
+        (host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port)
+    }
+
+    /// The parameters of the query, in the order of their first appearance; malformed ones are left out.
+    fn query(&self) -> Vec<(String, Vec<String>)> {
+        let mut parameters: Vec<(String, Vec<String>)> = Vec::new();
+        for pair in self.raw_query.split('&') {
+            if pair.is_empty() || pair.contains(';') {
+                continue;
+            }
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (Ok(key), Ok(value)) = (unescape_text(key, Mode::Query), unescape_text(value, Mode::Query)) else {
+                continue;
+            };
+            match parameters.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, values)) => values.push(value),
+                None => parameters.push((key, vec![value])),
+            }
+        }
+        parameters
+    }
+
+    /// The URL as Go writes it.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        if !self.scheme.is_empty() {
+            out.push_str(&self.scheme);
+            out.push(':');
+        }
+        if self.opaque.is_empty() {
+            if (!self.scheme.is_empty() || !self.host.is_empty() || self.user.is_some())
+                && !(self.omit_host && self.host.is_empty() && self.user.is_none())
+            {
+                if !self.host.is_empty() || !self.path.is_empty() || self.user.is_some() {
+                    out.push_str("//");
+                }
+                if let Some((name, password)) = &self.user {
+                    out.push_str(&escape(name, Mode::UserPassword));
+                    if let Some(password) = password {
+                        out.push(':');
+                        out.push_str(&escape(password, Mode::UserPassword));
+                    }
+                    out.push('@');
+                }
+                if !self.host.is_empty() {
+                    out.push_str(&escape(self.host.as_bytes(), Mode::Host));
+                }
+            }
+            let path = self.escaped_path();
+            if !path.is_empty() && !path.starts_with('/') && !self.host.is_empty() {
+                out.push('/');
+            }
+            if out.is_empty() && path.split('/').next().is_some_and(|segment| segment.contains(':')) {
+                out.push_str("./");
+            }
+            out.push_str(&path);
+        } else {
+            out.push_str(&self.opaque);
+        }
+        if self.force_query || !self.raw_query.is_empty() {
+            out.push('?');
+            out.push_str(&self.raw_query);
+        }
+        if !self.fragment.is_empty() {
+            out.push('#');
+            out.push_str(&self.escaped_fragment());
+        }
+        out
+    }
+}

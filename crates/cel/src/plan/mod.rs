@@ -1,0 +1,377 @@
+//! A checked expression to a program: names become positions, calls know what runs them and what they cost, constants are
+//! computed, and the loops behind macros are recognised.
+
+mod fold;
+pub(crate) mod node;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use value::Str;
+
+use crate::check::{Checked, Constant, Reference};
+use crate::cost::runtime::Rule;
+use crate::env::Env;
+use crate::eval::{Error, run_constant};
+use crate::lib::pattern;
+use crate::syntax::ast::{Comprehension, Expr, ExprKind, Literal};
+use crate::syntax::operator;
+use crate::val::{Tag, Val};
+use node::{
+    Attribute, Base, Bind, Call, Conditional, Folded, Key, ListNode, MapNode, Members, Node, PatternCall,
+    Qualifier, Run, StructNode,
+};
+
+/// A program's instructions and how many slots they use.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) root: Node,
+    pub(crate) slots: usize,
+}
+
+/// How a program is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// Whether calls that cannot give anything else are made before the program runs. What they cost is charged all the
+    /// same.
+    pub(crate) fold: bool,
+}
+
+/// Makes a program. Fails where a constant part of the expression can only fail.
+pub(crate) fn plan(checked: &Checked, env: &Env, options: Options) -> Result<Plan, Error> {
+    let mut planner = Planner { checked, env, options, scopes: Vec::new(), slots: 0 };
+    let root = planner.plan(&checked.ast.expr)?;
+    Ok(Plan { root, slots: planner.slots })
+}
+
+/// The value of a literal.
+pub(crate) fn literal(literal: &Literal) -> Val<'static> {
+    match literal {
+        Literal::Null => Val::Null,
+        Literal::Bool(b) => Val::Bool(*b),
+        Literal::Int(i) => Val::Int(*i),
+        Literal::Uint(u) => Val::Uint(*u),
+        Literal::Double(d) => Val::Double(*d),
+        Literal::String(s) => Val::string(s.as_str()),
+        Literal::Bytes(b) => Val::Bytes(b.as_slice().into()),
+    }
+}
+
+struct Planner<'p> {
+    checked: &'p Checked,
+    env: &'p Env,
+    options: Options,
+    /// The variables of comprehensions and their slots, innermost last.
+    scopes: Vec<(Str, usize)>,
+    slots: usize,
+}
+
+/// Functions whose calls with one constant argument are made before the program runs, at no cost.
+const CONVERSIONS: [&str; 10] =
+    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
+
+/// Functions whose calls with constant arguments are made before the program runs, at the cost they have.
+const PREPARED: [&str; 17] = [
+    "quantity", "isQuantity", "ip", "isIP", "ip.isCanonical", "cidr", "isCIDR", "semver", "isSemver", "url", "isURL",
+    "format.named", "-_", "size", "lowerAscii", "upperAscii", "optional.none",
+];
+
+impl Planner<'_> {
+    fn plan(&mut self, expr: &Expr) -> Result<Node, Error> {
+        match &expr.kind {
+            ExprKind::Unspecified => Err(Error::new("unsupported expr")),
+            ExprKind::Literal(value) => Ok(Node::Const(literal(value))),
+            ExprKind::Ident(name) => self.ident(expr, name),
+            ExprKind::Select { operand, field, test_only } => {
+                let mut node = self.plan(operand)?;
+                if *test_only && matches!(&node, Node::Attribute(attribute) if attribute.test_only) {
+                    node = operand_of(node);
+                }
+                let key = Key::Field(field.as_str().into());
+                Ok(step(node, Qualifier { key, optional: false }, *test_only))
+            }
+            ExprKind::Call { function, target, args } => self.call(expr, function, target.as_deref(), args),
+            ExprKind::List { elements, optional } => {
+                let elements = elements
+                    .iter()
+                    .enumerate()
+                    .map(|(i, element)| Ok((self.plan(element)?, optional.contains(&i))))
+                    .collect::<Result<Box<[_]>, Error>>()?;
+                let constant = elements.iter().all(|(element, _)| matches!(element, Node::Const(_)));
+                Ok(constant_if(constant, Node::List(Box::new(ListNode { elements }))))
+            }
+            ExprKind::Map(entries) => {
+                let entries = entries
+                    .iter()
+                    .map(|entry| Ok((self.plan(&entry.key)?, self.plan(&entry.value)?, entry.optional)))
+                    .collect::<Result<Box<[_]>, Error>>()?;
+                let constant = entries
+                    .iter()
+                    .all(|(key, value, _)| matches!((key, value), (Node::Const(_), Node::Const(_))));
+                Ok(constant_if(constant, Node::Map(Box::new(MapNode { entries }))))
+            }
+            ExprKind::Struct { type_name, fields } => {
+                let fields = fields
+                    .iter()
+                    .map(|field| Ok((field.name.clone(), self.plan(&field.value)?, field.optional)))
+                    .collect::<Result<Box<[_]>, Error>>()?;
+                Ok(Node::Struct(Box::new(StructNode { type_name: type_name.clone(), fields })))
+            }
+            ExprKind::Comprehension(comprehension) => self.comprehension(comprehension),
+        }
+    }
+
+    fn ident(&self, expr: &Expr, name: &str) -> Result<Node, Error> {
+        if let Some(Reference::Constant(constant)) = self.checked.references.get(&expr.id) {
+            return Ok(Node::Const(match constant {
+                Constant::Type(name) => Val::of_type(name),
+                Constant::Int(i) => Val::Int(*i),
+            }));
+        }
+        let local = self.scopes.iter().rev().find(|(local, _)| local == name);
+        let base = match local {
+            Some((_, slot)) => Base::Slot(*slot),
+            None => {
+                let name = name.strip_prefix('.').unwrap_or(name);
+                let at = self.env.variable(name);
+                Base::Variable(at.ok_or_else(|| Error::new(format!("no such attribute(s): {name}")))?)
+            }
+        };
+        Ok(attribute(base))
+    }
+
+    fn call(
+        &mut self,
+        expr: &Expr,
+        function: &Str,
+        target: Option<&Expr>,
+        args: &[Expr],
+    ) -> Result<Node, Error> {
+        let mut nodes = Vec::with_capacity(args.len() + 1);
+        for arg in target.into_iter().chain(args) {
+            nodes.push(self.plan(arg)?);
+        }
+        let overloads = self.checked.overloads(expr.id);
+        match (function.as_str(), nodes.as_slice()) {
+            (operator::AND, [_, _]) => return Ok(Node::And(pair(nodes))),
+            (operator::OR, [_, _]) => return Ok(Node::Or(pair(nodes))),
+            (operator::EQUALS, [_, _]) => return Ok(Node::Equals(pair(nodes))),
+            (operator::NOT_EQUALS, [_, _]) => return Ok(Node::NotEquals(pair(nodes))),
+            (operator::CONDITIONAL, [_, _, _]) => {
+                let mut nodes = nodes.into_iter();
+                let mut next = || nodes.next().unwrap_or(Node::Const(Val::Null));
+                let (condition, truthy, falsy) = (next(), next(), next());
+                return Ok(Node::Conditional(Box::new(Conditional {
+                    condition,
+                    truthy,
+                    falsy,
+                    path: Vec::new(),
+                })));
+            }
+            (operator::INDEX | operator::OPT_INDEX | operator::OPT_SELECT, [_, _]) => {
+                let optional = function != operator::INDEX;
+                let (operand, index) = *pair(nodes);
+                let key = match index {
+                    Node::Const(Val::String(name)) => Key::Field(name.as_str().into()),
+                    Node::Const(val) if is_key(&val) => Key::Constant(val),
+                    index => Key::Computed(index),
+                };
+                return Ok(step(operand, Qualifier { key, optional }, false));
+            }
+            (operator::NOT_STRICTLY_FALSE, [_]) => {
+                let arg = nodes.pop().unwrap_or(Node::Const(Val::Null));
+                return Ok(Node::NotStrictlyFalse(Box::new(arg)));
+            }
+            ("or", [_, _]) if single(overloads, "optional_or_optional") => {
+                return Ok(Node::OptionalOr(pair(nodes)));
+            }
+            ("orValue", [_, _]) if single(overloads, "optional_orValue_value") => {
+                return Ok(Node::OptionalOrValue(pair(nodes)));
+            }
+            (operator::IN, [_, Node::Const(Val::List(list))]) if single(overloads, "in_list") => {
+                if list.len() == 0 {
+                    return Ok(Node::Const(Val::Bool(false)));
+                }
+                let members: Vec<Val<'static>> = list.iter().collect();
+                if let Some(members) = members_of(members) {
+                    let arg = nodes.swap_remove(0);
+                    return Ok(Node::InConstant(Box::new((arg, members))));
+                }
+            }
+            _ => {}
+        }
+        let overload = match overloads {
+            [only] => only.as_str(),
+            _ => "",
+        };
+        let (run, stops_early) = self.runner(function, overload, &nodes)?;
+        let rule = Rule::of(function, overload, self.env);
+        let call = Call {
+            id: expr.id,
+            function: function.clone(),
+            args: nodes.into_boxed_slice(),
+            run,
+            rule,
+            stops_early,
+        };
+        self.prepared(call)
+    }
+
+    /// What runs a call, and whether it leaves arguments after a failing one alone.
+    fn runner(&self, function: &str, overload: &str, args: &[Node]) -> Result<(Run, bool), Error> {
+        if let Some(Node::Const(Val::String(text))) = args.get(1) {
+            let kind = match function {
+                "matches" => Some(PatternCall::Matches),
+                "find" => Some(PatternCall::Find),
+                "findAll" => Some(PatternCall::FindAll),
+                _ => None,
+            };
+            if let Some(kind) = kind {
+                let compiled = pattern::compile(text).map_err(Error::new)?;
+                return Ok((Run::Pattern(kind, Arc::new(compiled)), true));
+            }
+        }
+        let Some(declared) = self.env.function(function) else { return Ok((Run::Missing, false)) };
+        if let Some(singleton) = declared.singleton {
+            return Ok((Run::Singleton(singleton), args.len() > 2));
+        }
+        let found = declared.overloads.iter().find(|candidate| candidate.id == overload);
+        let implemented = declared.overloads.iter().filter(|candidate| candidate.run.is_some()).count();
+        let found = match found {
+            Some(found) if found.run.is_some() => Some(found),
+            // A function with one implementation needs no choice.
+            _ if implemented == 1 => declared.overloads.iter().find(|candidate| candidate.run.is_some()),
+            _ => None,
+        };
+        Ok(match found {
+            Some(found) => match found.run {
+                Some(run) => {
+                    (Run::Overload(found.clone(), run, declared.guarded), found.stops_early)
+                }
+                None => (Run::Missing, false),
+            },
+            None if implemented == 0 => (Run::Missing, args.len() > 2),
+            None => (Run::Dispatch(declared), true),
+        })
+    }
+
+    /// A call, made now if it can be.
+    fn prepared(&self, call: Call) -> Result<Node, Error> {
+        let constant = call.args.iter().all(|arg| matches!(arg, Node::Const(_)));
+        let function = call.function.clone();
+        let one = call.args.len() == 1;
+        let known =
+            constant || call.args.iter().all(|arg| matches!(arg, Node::Const(_) | Node::Folded(_)));
+        let node = Node::Call(Box::new(call));
+        if constant && one && CONVERSIONS.contains(&function.as_str()) {
+            return run_constant(&node).0.map(Node::Const);
+        }
+        if known && self.options.fold && PREPARED.contains(&function.as_str()) {
+            let (outcome, cost) = run_constant(&node);
+            return Ok(Node::Folded(Box::new(Folded { outcome, cost })));
+        }
+        Ok(node)
+    }
+
+    fn slot(&mut self, name: &Str) -> usize {
+        let slot = self.slots;
+        self.slots += 1;
+        self.scopes.push((name.clone(), slot));
+        slot
+    }
+
+    fn comprehension(&mut self, c: &Comprehension) -> Result<Node, Error> {
+        let init = self.plan(&c.init)?;
+        let range = self.plan(&c.range)?;
+        let outer = self.scopes.len();
+        let accu = self.slot(&c.accu);
+        if is_bind(c) {
+            let result = self.plan(&c.result)?;
+            self.scopes.truncate(outer);
+            return Ok(Node::Bind(Box::new(Bind { slot: accu, value: init, result })));
+        }
+        let inner = self.scopes.len();
+        let var = self.slot(&c.var);
+        let var2 = c.var2.as_ref().map(|name| self.slot(name));
+        let condition = self.plan(&c.condition)?;
+        let step = self.plan(&c.step)?;
+        self.scopes.truncate(inner);
+        let result = self.plan(&c.result)?;
+        self.scopes.truncate(outer);
+        Ok(fold::recognise(range, (var, var2), fold::Parts { accu, init, condition, step, result }))
+    }
+}
+
+/// Whether a comprehension only gives a name to a value: its loop has nothing to go over.
+pub(crate) fn is_bind(c: &Comprehension) -> bool {
+    matches!(&c.range.kind, ExprKind::List { elements, .. } if elements.is_empty())
+        && matches!(&c.condition.kind, ExprKind::Literal(Literal::Bool(false)))
+}
+
+fn single(overloads: &[Str], wanted: &str) -> bool {
+    matches!(overloads, [only] if only == wanted)
+}
+
+fn is_key(val: &Val<'_>) -> bool {
+    matches!(val.tag(), Tag::Int | Tag::Uint | Tag::Bool | Tag::Double)
+}
+
+fn pair(nodes: Vec<Node>) -> Box<(Node, Node)> {
+    let mut nodes = nodes.into_iter();
+    let mut next = || nodes.next().unwrap_or(Node::Const(Val::Null));
+    Box::new((next(), next()))
+}
+
+fn attribute(base: Base) -> Node {
+    Node::Attribute(Box::new(Attribute { base, path: Vec::new(), test_only: false }))
+}
+
+fn operand_of(node: Node) -> Node {
+    attribute(Base::Operand(node))
+}
+
+/// Adds a step to a path, or starts one.
+fn step(node: Node, qualifier: Qualifier, test_only: bool) -> Node {
+    match node {
+        Node::Attribute(mut attribute) if !attribute.test_only => {
+            attribute.path.push(qualifier);
+            attribute.test_only = test_only;
+            Node::Attribute(attribute)
+        }
+        Node::Conditional(mut conditional) if !test_only => {
+            conditional.path.push(qualifier);
+            Node::Conditional(conditional)
+        }
+        other => step(operand_of(other), qualifier, test_only),
+    }
+}
+
+/// A literal list or map whose parts are constant is one.
+fn constant_if(constant: bool, node: Node) -> Node {
+    if !constant {
+        return node;
+    }
+    match run_constant(&node).0 {
+        Ok(val) => Node::Const(val),
+        Err(error) => Node::Folded(Box::new(Folded { outcome: Err(error), cost: 0 })),
+    }
+}
+
+/// From how many strings on a constant list is looked up by hash.
+const MANY: usize = 8;
+
+/// The elements of a constant list in a form that is quick to search; `None` if they are not scalars.
+fn members_of(members: Vec<Val<'static>>) -> Option<Members> {
+    let scalar = |val: &Val<'_>| {
+        matches!(val.tag(), Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String)
+    };
+    if !members.iter().all(scalar) {
+        return None;
+    }
+    if members.len() >= MANY && members.iter().all(|member| member.tag() == Tag::String) {
+        let strings: HashSet<Arc<str>> =
+            members.iter().filter_map(Val::as_str).map(Arc::from).collect();
+        return Some(Members::Strings(strings));
+    }
+    Some(Members::Few(members))
+}

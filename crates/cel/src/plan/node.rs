@@ -1,0 +1,173 @@
+//! The instructions of a program.
+
+use std::sync::Arc;
+
+use value::Str;
+
+use crate::cost::runtime::Rule;
+use crate::decl::{Function, Implementation, Overload, Singleton};
+use crate::eval::Error;
+use crate::lib::pattern::Pattern;
+use crate::val::Val;
+
+/// An instruction: evaluates to a value or fails.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    /// A constant; costs nothing.
+    Const(Val<'static>),
+    /// What is known before the program runs, and what finding it out would have cost.
+    Folded(Box<Folded>),
+    /// A variable or the result of another instruction, and a path into it.
+    Attribute(Box<Attribute>),
+    /// `a ? b : c`, and a path into the result.
+    Conditional(Box<Conditional>),
+    And(Box<(Node, Node)>),
+    Or(Box<(Node, Node)>),
+    Equals(Box<(Node, Node)>),
+    NotEquals(Box<(Node, Node)>),
+    /// Whether the argument is anything but `false`; never fails.
+    NotStrictlyFalse(Box<Node>),
+    Call(Box<Call>),
+    /// `x in […]` where the list is constant; costs only `x`.
+    InConstant(Box<(Node, Members)>),
+    OptionalOr(Box<(Node, Node)>),
+    OptionalOrValue(Box<(Node, Node)>),
+    List(Box<ListNode>),
+    Map(Box<MapNode>),
+    Struct(Box<StructNode>),
+    Fold(Box<Fold>),
+    /// A variable that is computed when it is first read.
+    Bind(Box<Bind>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Folded {
+    pub(crate) outcome: Result<Val<'static>, Error>,
+    pub(crate) cost: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Attribute {
+    pub(crate) base: Base,
+    pub(crate) path: Vec<Qualifier>,
+    /// `has(…)`: the last step only asks whether it could be taken.
+    pub(crate) test_only: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Base {
+    /// A variable of the environment, by its position.
+    Variable(usize),
+    /// A variable of a comprehension, by its slot.
+    Slot(usize),
+    Operand(Node),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Conditional {
+    pub(crate) condition: Node,
+    pub(crate) truthy: Node,
+    pub(crate) falsy: Node,
+    pub(crate) path: Vec<Qualifier>,
+}
+
+/// A step into a value.
+#[derive(Clone, Debug)]
+pub(crate) struct Qualifier {
+    pub(crate) key: Key,
+    /// Whether a step that cannot be taken gives an empty optional.
+    pub(crate) optional: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Key {
+    Field(Arc<str>),
+    Constant(Val<'static>),
+    Computed(Node),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) id: u32,
+    pub(crate) function: Str,
+    pub(crate) args: Box<[Node]>,
+    pub(crate) run: Run,
+    pub(crate) rule: Rule,
+    /// Whether arguments after a failing one are left alone.
+    pub(crate) stops_early: bool,
+}
+
+/// What runs a call.
+#[derive(Clone, Debug)]
+pub(crate) enum Run {
+    /// The one overload that fits the types; the arguments are compared with its declaration if it is guarded.
+    Overload(Arc<Overload>, Implementation, bool),
+    /// The first overload that fits the arguments.
+    Dispatch(Arc<Function>),
+    /// One implementation for all overloads.
+    Singleton(Singleton),
+    /// A pattern that was compiled before.
+    Pattern(PatternCall, Arc<Pattern>),
+    /// Nothing: the declaration has no implementation for this shape.
+    Missing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatternCall {
+    Matches,
+    Find,
+    FindAll,
+}
+
+/// The elements of a constant list.
+#[derive(Clone, Debug)]
+pub(crate) enum Members {
+    Few(Vec<Val<'static>>),
+    Strings(std::collections::HashSet<Arc<str>>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ListNode {
+    pub(crate) elements: Box<[(Node, bool)]>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct MapNode {
+    pub(crate) entries: Box<[(Node, Node, bool)]>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct StructNode {
+    pub(crate) type_name: Str,
+    pub(crate) fields: Box<[(Str, Node, bool)]>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
+    pub(crate) range: Node,
+    /// The slot of the element, or of the key or index when there are two variables.
+    pub(crate) var: usize,
+    /// The slot of the second variable.
+    pub(crate) var2: Option<usize>,
+    pub(crate) kind: FoldKind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum FoldKind {
+    All(Node),
+    Exists(Node),
+    ExistsOne(Node),
+    /// A list of the elements of `items`, a list evaluated for each element that passes the filter.
+    Append { filter: Option<Node>, items: Node },
+    /// A map of entries: a key and a value, or a map of them, evaluated for each element that passes the filter.
+    Insert { filter: Option<Node>, key: Option<Node>, value: Node },
+    /// Anything else.
+    General { accu: usize, init: Node, condition: Node, step: Node, result: Node },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bind {
+    pub(crate) slot: usize,
+    pub(crate) value: Node,
+    pub(crate) result: Node,
+}

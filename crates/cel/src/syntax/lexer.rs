@@ -1,0 +1,267 @@
+//! Text to tokens, longest match first, with ANTLR's recovery: what no token starts with is reported and skipped.
+
+use super::source::{Issues, Source};
+use super::token::{Kind, Token};
+
+/// The tokens of an expression, ending with [`Kind::Eof`]; problems are reported to `issues`.
+pub(crate) fn lex(source: &Source, issues: &mut Issues) -> Vec<Token> {
+    let mut lexer = Lexer { text: source.text(), at: 0, offset: 0 };
+    let mut tokens = Vec::with_capacity(source.text().len() / 3 + 2);
+    while let Some(first) = lexer.rest().chars().next() {
+        let start = lexer.at;
+        let offset = lexer.offset;
+        match lexer.scan(first) {
+            Scan::Hidden(length) => lexer.advance(length),
+            Scan::Token(kind, length) => {
+                lexer.advance(length);
+                tokens.push(Token { kind, start, end: lexer.at, offset });
+            }
+            Scan::Error(length) => {
+                // ANTLR reports everything it consumed before it failed, and goes on after it.
+                lexer.advance(length.max(first.len_utf8()));
+                let text = source.text().get(start..lexer.at).unwrap_or_default();
+                issues.report(
+                    source.location(offset),
+                    format!("Syntax error: token recognition error at: '{}'", escape(text)),
+                );
+            }
+        }
+    }
+    tokens.push(Token { kind: Kind::Eof, start: lexer.at, end: lexer.at, offset: lexer.offset });
+    tokens
+}
+
+fn escape(text: &str) -> String {
+    text.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t")
+}
+
+struct Lexer<'s> {
+    text: &'s str,
+    at: usize,
+    offset: u32,
+}
+
+enum Scan {
+    /// White space or a comment of this many bytes.
+    Hidden(usize),
+    /// A token of this many bytes.
+    Token(Kind, usize),
+    /// No token: this many bytes were tried.
+    Error(usize),
+}
+
+impl<'s> Lexer<'s> {
+    fn rest(&self) -> &'s str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        let passed = self.rest().get(..bytes).unwrap_or_default();
+        self.offset += u32::try_from(passed.chars().count()).unwrap_or(u32::MAX);
+        self.at += bytes;
+    }
+
+    fn scan(&self, first: char) -> Scan {
+        let rest = self.rest();
+        let bytes = rest.as_bytes();
+        let second = bytes.get(1).copied().unwrap_or(0);
+        let one = |kind| Scan::Token(kind, 1);
+        let pair =
+            |next: u8, two: Kind, alone: Kind| if second == next { Scan::Token(two, 2) } else { one(alone) };
+        match first {
+            ' ' | '\t' | '\r' | '\n' | '\u{c}' => Scan::Hidden(
+                bytes.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0x0c)).count(),
+            ),
+            '/' if second == b'/' => Scan::Hidden(rest.find('\n').unwrap_or(rest.len())),
+            '=' if second == b'=' => Scan::Token(Kind::Equals, 2),
+            '=' => self.stray(1),
+            '!' => pair(b'=', Kind::NotEquals, Kind::Not),
+            '<' => pair(b'=', Kind::LessEquals, Kind::Less),
+            '>' => pair(b'=', Kind::GreaterEquals, Kind::Greater),
+            '&' if second == b'&' => Scan::Token(Kind::And, 2),
+            '&' => self.stray(1),
+            '|' if second == b'|' => Scan::Token(Kind::Or, 2),
+            '|' => self.stray(1),
+            '[' => one(Kind::LeftBracket),
+            ']' => one(Kind::RightBracket),
+            '{' => one(Kind::LeftBrace),
+            '}' => one(Kind::RightBrace),
+            '(' => one(Kind::LeftParen),
+            ')' => one(Kind::RightParen),
+            '.' if second.is_ascii_digit() => {
+                let digits = 1 + count_digits(bytes.get(1..));
+                Scan::Token(Kind::Float, digits + exponent(bytes.get(digits..)))
+            }
+            '.' => one(Kind::Dot),
+            ',' => one(Kind::Comma),
+            '-' => one(Kind::Minus),
+            '?' => one(Kind::Question),
+            ':' => one(Kind::Colon),
+            '+' => one(Kind::Plus),
+            '*' => one(Kind::Star),
+            '/' => one(Kind::Slash),
+            '%' => one(Kind::Percent),
+            '0'..='9' => number(bytes),
+            '"' | '\'' => match quoted(rest, false) {
+                Ok(length) => Scan::Token(Kind::String, length),
+                Err(tried) => self.stray(tried),
+            },
+            '`' => {
+                let inner = bytes
+                    .iter()
+                    .skip(1)
+                    .take_while(|b| {
+                        b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b'/' | b' ')
+                    })
+                    .count();
+                if inner > 0 && bytes.get(inner + 1) == Some(&b'`') {
+                    Scan::Token(Kind::EscapedIdentifier, inner + 2)
+                } else {
+                    self.stray(1 + inner)
+                }
+            }
+            'a'..='z' | 'A'..='Z' | '_' => self.word(),
+            _ => self.stray(0),
+        }
+    }
+
+    /// A failed token of `tried` bytes: the character that made it fail belongs to it too.
+    fn stray(&self, tried: usize) -> Scan {
+        let next = self.rest().get(tried..).and_then(|rest| rest.chars().next());
+        Scan::Error(tried + next.map_or(0, char::len_utf8))
+    }
+
+    /// An identifier, a keyword, or a string with a prefix.
+    fn word(&self) -> Scan {
+        let rest = self.rest();
+        let bytes = rest.as_bytes();
+        let prefix = bytes.iter().take_while(|b| matches!(b, b'r' | b'R' | b'b' | b'B')).count();
+        let length = bytes.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+        if prefix == length && matches!(bytes.get(prefix), Some(b'"' | b'\'')) {
+            let (is_bytes, raw) = match rest.get(..prefix).unwrap_or_default() {
+                "r" | "R" => (false, true),
+                "b" | "B" => (true, false),
+                "br" | "bR" | "Br" | "BR" => (true, true),
+                _ => return Scan::Token(Kind::Identifier, length),
+            };
+            return match quoted(rest.get(prefix..).unwrap_or_default(), raw) {
+                Ok(string) => Scan::Token(if is_bytes { Kind::Bytes } else { Kind::String }, prefix + string),
+                Err(_) => Scan::Token(Kind::Identifier, length),
+            };
+        }
+        Scan::Token(
+            match rest.get(..length).unwrap_or_default() {
+                "in" => Kind::In,
+                "true" => Kind::True,
+                "false" => Kind::False,
+                "null" => Kind::Null,
+                _ => Kind::Identifier,
+            },
+            length,
+        )
+    }
+}
+
+fn count_digits(bytes: Option<&[u8]>) -> usize {
+    bytes.unwrap_or_default().iter().take_while(|b| b.is_ascii_digit()).count()
+}
+
+/// The length of an exponent at the start of `bytes`, or 0.
+fn exponent(bytes: Option<&[u8]>) -> usize {
+    let bytes = bytes.unwrap_or_default();
+    let sign = match bytes {
+        [b'e' | b'E', b'+' | b'-', ..] => 2,
+        [b'e' | b'E', ..] => 1,
+        _ => return 0,
+    };
+    match count_digits(bytes.get(sign..)) {
+        0 => 0,
+        digits => sign + digits,
+    }
+}
+
+fn number(bytes: &[u8]) -> Scan {
+    let unsigned = |length: usize| match bytes.get(length) {
+        Some(b'u' | b'U') => Scan::Token(Kind::Uint, length + 1),
+        _ => Scan::Token(Kind::Int, length),
+    };
+    if let [b'0', b'x', ..] = bytes {
+        let hex = bytes.iter().skip(2).take_while(|b| b.is_ascii_hexdigit()).count();
+        if hex > 0 {
+            return unsigned(hex + 2);
+        }
+    }
+    let digits = count_digits(Some(bytes));
+    if bytes.get(digits) == Some(&b'.') {
+        let fraction = count_digits(bytes.get(digits + 1..));
+        if fraction > 0 {
+            let length = digits + 1 + fraction;
+            return Scan::Token(Kind::Float, length + exponent(bytes.get(length..)));
+        }
+    }
+    match exponent(bytes.get(digits..)) {
+        0 => unsigned(digits),
+        more => Scan::Token(Kind::Float, digits + more),
+    }
+}
+
+/// The length of the quoted string at the start of `text`, or how many bytes fit one before it failed.
+fn quoted(text: &str, raw: bool) -> Result<usize, usize> {
+    let quote = if text.starts_with('"') { '"' } else { '\'' };
+    let triple: String = std::iter::repeat_n(quote, 3).collect();
+    let long = text.strip_prefix(triple.as_str()).and_then(|inner| {
+        let mut at = 0;
+        loop {
+            let rest = inner.get(at..)?;
+            if rest.starts_with(triple.as_str()) {
+                return Some(3 + at + 3);
+            }
+            let c = rest.chars().next()?;
+            at += if c == '\\' && !raw { escape_length(rest).ok()? } else { c.len_utf8() };
+        }
+    });
+    if let Some(length) = long {
+        return Ok(length);
+    }
+    let mut at = 1;
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        match rest.chars().next() {
+            Some(c) if c == quote => {
+                // `""` opens a long string that never closes, or is the empty string: the longest that matches wins.
+                return Ok(at + 1);
+            }
+            None => return Err(long_attempt(text, &triple, raw).max(at)),
+            Some('\n' | '\r') => return Err(long_attempt(text, &triple, raw).max(at)),
+            Some('\\') if !raw => match escape_length(rest) {
+                Ok(length) => at += length,
+                Err(tried) => return Err(at + tried),
+            },
+            Some(c) => at += c.len_utf8(),
+        }
+    }
+}
+
+fn long_attempt(text: &str, triple: &str, _raw: bool) -> usize {
+    if text.starts_with(triple) { text.len() } else { 0 }
+}
+
+/// The length of the escape sequence at the start of `text` (which begins with a backslash), or how much of one there is.
+fn escape_length(text: &str) -> Result<usize, usize> {
+    let bytes = text.as_bytes();
+    let hex = |count: usize| {
+        let found = bytes.iter().skip(2).take(count).take_while(|b| b.is_ascii_hexdigit()).count();
+        if found == count { Ok(2 + count) } else { Err(2 + found) }
+    };
+    match bytes.get(1) {
+        Some(b'a' | b'b' | b'f' | b'n' | b'r' | b't' | b'v' | b'"' | b'\'' | b'\\' | b'?' | b'`') => Ok(2),
+        Some(b'x' | b'X') => hex(2),
+        Some(b'u') => hex(4),
+        Some(b'U') => hex(8),
+        Some(b'0'..=b'3') => {
+            let found = bytes.iter().skip(2).take(2).take_while(|b| matches!(b, b'0'..=b'7')).count();
+            if found == 2 { Ok(4) } else { Err(2 + found) }
+        }
+        _ => Err(1),
+    }
+}

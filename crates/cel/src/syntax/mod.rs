@@ -1,0 +1,12 @@
+//! Text to a syntax tree.
+
+pub mod ast;
+pub(crate) mod explain;
+mod lexer;
+mod literal;
+pub(crate) mod macros;
+pub(crate) mod operator;
+pub(crate) mod parser;
+pub(crate) mod print;
+pub(crate) mod source;
+pub(crate) mod token;

@@ -1,0 +1,64 @@
+//! The function names behind the operators.
+
+use super::token::Kind;
+
+pub(crate) const CONDITIONAL: &str = "_?_:_";
+pub(crate) const AND: &str = "_&&_";
+pub(crate) const OR: &str = "_||_";
+pub(crate) const NOT: &str = "!_";
+pub(crate) const NEGATE: &str = "-_";
+pub(crate) const EQUALS: &str = "_==_";
+pub(crate) const NOT_EQUALS: &str = "_!=_";
+pub(crate) const ADD: &str = "_+_";
+pub(crate) const IN: &str = "@in";
+pub(crate) const INDEX: &str = "_[_]";
+pub(crate) const OPT_INDEX: &str = "_[?_]";
+pub(crate) const OPT_SELECT: &str = "_?._";
+pub(crate) const NOT_STRICTLY_FALSE: &str = "@not_strictly_false";
+
+/// The function of a relation.
+pub(crate) fn relation(kind: Kind) -> Option<&'static str> {
+    Some(match kind {
+        Kind::Less => "_<_",
+        Kind::LessEquals => "_<=_",
+        Kind::GreaterEquals => "_>=_",
+        Kind::Greater => "_>_",
+        Kind::Equals => EQUALS,
+        Kind::NotEquals => NOT_EQUALS,
+        Kind::In => IN,
+        _ => return None,
+    })
+}
+
+/// The function of an arithmetic operator and how strongly it binds.
+pub(crate) fn calc(kind: Kind) -> Option<(&'static str, u32)> {
+    Some(match kind {
+        Kind::Star => ("_*_", 2),
+        Kind::Slash => ("_/_", 2),
+        Kind::Percent => ("_%_", 2),
+        Kind::Plus => (ADD, 1),
+        Kind::Minus => ("_-_", 1),
+        _ => return None,
+    })
+}
+
+/// How the operator behind a binary function is written, with how strongly it binds.
+pub(crate) fn written(function: &str) -> Option<(&'static str, u32)> {
+    Some(match function {
+        OR => ("||", 1),
+        AND => ("&&", 2),
+        "_<_" => ("<", 3),
+        "_<=_" => ("<=", 3),
+        "_>=_" => (">=", 3),
+        "_>_" => (">", 3),
+        EQUALS => ("==", 3),
+        NOT_EQUALS => ("!=", 3),
+        IN => ("in", 3),
+        ADD => ("+", 4),
+        "_-_" => ("-", 4),
+        "_*_" => ("*", 5),
+        "_/_" => ("/", 5),
+        "_%_" => ("%", 5),
+        _ => return None,
+    })
+}

@@ -1,0 +1,160 @@
+//! The text of an expression and the problems found in it, shown as cel-go shows them.
+
+use std::fmt;
+
+use value::Str;
+
+/// An expression's text with the starts of its lines, counted in code points as CEL counts them.
+#[derive(Clone, Debug)]
+pub struct Source {
+    text: String,
+    /// Byte offset of each line's start.
+    lines: Vec<usize>,
+    /// Code-point offset of each line's start.
+    points: Vec<u32>,
+    length: u32,
+}
+
+/// A place in a [`Source`]: a line from 1 and a column from 0, in code points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// The line, from 1; -1 where there is no place.
+    pub line: i32,
+    /// The column, from 0, in code points; -1 where there is no place.
+    pub column: i32,
+}
+
+impl Location {
+    /// No place at all.
+    pub const NONE: Location = Location { line: -1, column: -1 };
+}
+
+impl Source {
+    /// The source of `text`.
+    pub fn new(text: &str) -> Self {
+        let mut lines = vec![0];
+        let mut points = vec![0];
+        let mut length = 0;
+        for (at, c) in text.char_indices() {
+            length += 1;
+            if c == '\n' {
+                lines.push(at + 1);
+                points.push(length);
+            }
+        }
+        Source { text: text.to_owned(), lines, points, length }
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How many code points the text has.
+    pub fn length(&self) -> usize {
+        self.length as usize
+    }
+
+    /// The place of a code-point offset.
+    pub fn location(&self, offset: u32) -> Location {
+        let line = self.points.partition_point(|&start| start <= offset).max(1) - 1;
+        let start = self.points.get(line).copied().unwrap_or(0);
+        Location {
+            line: i32::try_from(line + 1).unwrap_or(i32::MAX),
+            column: i32::try_from(offset - start).unwrap_or(i32::MAX),
+        }
+    }
+
+    /// The text of a line (from 1), without its line end.
+    pub fn line(&self, line: i32) -> Option<&str> {
+        if self.text.is_empty() {
+            return None;
+        }
+        let at = usize::try_from(line).ok()?.checked_sub(1)?;
+        let start = *self.lines.get(at)?;
+        let end = self.lines.get(at + 1).map_or(self.text.len(), |next| next - 1);
+        self.text.get(start..end)
+    }
+}
+
+/// One problem in an expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// Where.
+    pub location: Location,
+    /// What, in cel-go's words.
+    pub message: Str,
+}
+
+/// The problems of one expression, at least one; [`fmt::Display`] gives cel-go's text with the place underlined.
+#[derive(Clone, Debug)]
+pub struct Issues {
+    source: Source,
+    issues: Vec<Issue>,
+    total: usize,
+}
+
+/// How many problems are kept; the rest is only counted.
+const MOST_ISSUES: usize = 100;
+/// Lines longer than this are not shown.
+const LONGEST_SNIPPET: usize = 16384;
+
+impl Issues {
+    /// No problems yet.
+    pub(crate) fn new(source: &Source) -> Self {
+        Issues { source: source.clone(), issues: Vec::new(), total: 0 }
+    }
+
+    /// Adds a problem.
+    pub(crate) fn report(&mut self, location: Location, message: impl Into<Str>) {
+        self.total += 1;
+        if self.total <= MOST_ISSUES {
+            self.issues.push(Issue { location, message: message.into() });
+        }
+    }
+
+    /// Whether there are no problems.
+    pub fn is_empty(&self) -> bool {
+        self.issues.is_empty()
+    }
+
+    /// The problems in the order of their places.
+    pub fn sorted(&self) -> Vec<&Issue> {
+        let mut issues: Vec<&Issue> = self.issues.iter().collect();
+        issues.sort_by_key(|issue| issue.location);
+        issues
+    }
+
+    /// The expression they are about.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+}
+
+impl fmt::Display for Issues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, issue) in self.sorted().into_iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            let Location { line, column } = issue.location;
+            write!(f, "ERROR: <input>:{line}:{}: {}", column + 1, issue.message)?;
+            let Some(snippet) = self.source.line(line) else { continue };
+            if snippet.len() > LONGEST_SNIPPET {
+                continue;
+            }
+            write!(f, "\n | {}\n | ", snippet.replace('\t', " "))?;
+            let mut rest = snippet.chars();
+            for c in rest.by_ref().take(usize::try_from(column).unwrap_or(0)) {
+                f.write_str(if c.len_utf8() > 1 { "．" } else { "." })?;
+            }
+            f.write_str(if rest.next().is_some_and(|c| c.len_utf8() > 1) { "＾" } else { "^" })?;
+        }
+        if self.total > MOST_ISSUES {
+            write!(f, "\n{} more errors were truncated", self.total - MOST_ISSUES)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Issues {}

@@ -1,0 +1,286 @@
+//! Lists and maps: views of data, and what expressions build.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use value::Value;
+
+use super::{Text, Val, double_as_int, double_as_uint};
+use crate::eval::Error;
+use crate::schema::Schema;
+
+/// A list.
+#[derive(Clone, Debug)]
+pub enum List<'a> {
+    /// A list of the data, with the schema of the list.
+    Data(&'a Vec<Value>, Option<&'a Schema>),
+    /// A list of the program.
+    Borrowed(&'a [Val<'a>]),
+    /// A list that an expression made.
+    Owned(Arc<Vec<Val<'a>>>),
+}
+
+impl<'a> List<'a> {
+    /// How many elements there are.
+    #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
+    pub fn len(&self) -> usize {
+        match self {
+            List::Data(items, _) => items.len(),
+            List::Borrowed(items) => items.len(),
+            List::Owned(items) => items.len(),
+        }
+    }
+
+    /// The element at a position.
+    pub fn get(&self, at: usize) -> Option<Val<'a>> {
+        match self {
+            List::Data(items, schema) => {
+                items.get(at).map(|item| Val::typed(item, schema.and_then(Schema::items)))
+            }
+            List::Borrowed(items) => items.get(at).map(Val::borrow),
+            List::Owned(items) => items.get(at).cloned(),
+        }
+    }
+
+    /// The elements in order.
+    pub fn iter(&self) -> impl Iterator<Item = Val<'a>> + '_ {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+}
+
+/// A map.
+#[derive(Clone)]
+pub enum Map<'a> {
+    /// A map of the data, with the schema of the map.
+    Data(&'a value::Map, Option<&'a Schema>),
+    /// A map of the program.
+    Borrowed(&'a Entries<'a>),
+    /// A map that an expression made.
+    Owned(Arc<Entries<'a>>),
+    /// Fields that are computed when they are asked for.
+    Lazy(&'a (dyn LazyFields + 'a)),
+}
+
+impl fmt::Debug for Map<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// Fields that are computed when they are asked for, such as the variables of a policy.
+pub trait LazyFields: Sync {
+    /// The value of a field; `None` if there is no such field.
+    fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>>;
+
+    /// The names of the fields.
+    fn names(&self) -> Vec<&str>;
+
+    /// The name of the type the fields belong to.
+    fn type_name(&self) -> &str {
+        "map"
+    }
+}
+
+/// The entries of a map that an expression made, in the order in which they were inserted.
+#[derive(Clone, Debug, Default)]
+pub struct Entries<'a> {
+    entries: Vec<(Val<'a>, Val<'a>)>,
+    /// Positions by key, kept once there are many entries.
+    index: HashMap<Key, usize>,
+}
+
+/// A key in a form that can be hashed; numbers that are equal are the same key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Bool(bool),
+    Number(i128),
+    String(Arc<str>),
+}
+
+/// From how many entries on a map is indexed.
+const INDEXED: usize = 12;
+
+impl Key {
+    fn of(val: &Val<'_>) -> Option<Key> {
+        Some(match val {
+            Val::Bool(b) => Key::Bool(*b),
+            Val::Int(i) => Key::Number(i128::from(*i)),
+            Val::Uint(u) => Key::Number(i128::from(*u)),
+            Val::Double(d) => match double_as_int(*d) {
+                Some(i) => Key::Number(i128::from(i)),
+                None => Key::Number(i128::from(double_as_uint(*d)?)),
+            },
+            Val::String(Text::Borrowed(s)) => Key::String(Arc::from(*s)),
+            Val::String(Text::Owned(s)) => Key::String(s.clone()),
+            _ => return None,
+        })
+    }
+}
+
+/// Whether a key is the one looked for: equal strings and booleans, and numbers of equal value.
+fn matches(key: &Val<'_>, wanted: &Val<'_>) -> bool {
+    match (key, wanted) {
+        (Val::String(a), Val::String(b)) => a.as_str() == b.as_str(),
+        (Val::Bool(a), Val::Bool(b)) => a == b,
+        (Val::Int(a), Val::Int(b)) => a == b,
+        (Val::Uint(a), Val::Uint(b)) => a == b,
+        _ => matches!((Key::of(key), Key::of(wanted)), (Some(Key::Number(a)), Some(Key::Number(b))) if a == b),
+    }
+}
+
+impl<'a> Entries<'a> {
+    /// How many entries there are.
+    #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// All entries, in the order of insertion.
+    pub fn iter(&self) -> impl Iterator<Item = &(Val<'a>, Val<'a>)> {
+        self.entries.iter()
+    }
+
+    fn position(&self, key: &Val<'_>) -> Option<usize> {
+        if self.index.is_empty() {
+            return self.entries.iter().position(|(k, _)| matches(k, key));
+        }
+        self.index.get(&Key::of(key)?).copied()
+    }
+
+    /// The value at a key.
+    pub fn find(&self, key: &Val<'_>) -> Option<&Val<'a>> {
+        self.entries.get(self.position(key)?).map(|(_, val)| val)
+    }
+
+    /// Puts `val` at `key`, replacing what is there.
+    pub(crate) fn insert(&mut self, key: Val<'a>, val: Val<'a>) {
+        if let Some((_, old)) = self.position(&key).and_then(|at| self.entries.get_mut(at)) {
+            *old = val;
+            return;
+        }
+        if let Some(key) = Key::of(&key)
+            && !self.index.is_empty()
+        {
+            self.index.insert(key, self.entries.len());
+        }
+        self.entries.push((key, val));
+        if self.index.is_empty() && self.entries.len() >= INDEXED {
+            for (at, (key, _)) in self.entries.iter().enumerate() {
+                if let Some(key) = Key::of(key) {
+                    self.index.entry(key).or_insert(at);
+                }
+            }
+        }
+    }
+
+    /// Removes the entry at a key.
+    pub(crate) fn remove(&mut self, key: &Val<'_>) {
+        if let Some(at) = self.position(key) {
+            self.entries.remove(at);
+            self.index.clear();
+            for (at, (key, _)) in self.entries.iter().enumerate() {
+                if let Some(key) = Key::of(key) {
+                    self.index.entry(key).or_insert(at);
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Map<'a> {
+    /// A map from entries; the last entry of a key wins.
+    pub(crate) fn of(entries: Entries<'a>) -> Self {
+        Map::Owned(Arc::new(entries))
+    }
+
+    /// How many entries there are.
+    #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
+    pub fn len(&self) -> usize {
+        match self {
+            Map::Data(map, _) => map.len(),
+            Map::Borrowed(entries) => entries.len(),
+            Map::Owned(entries) => entries.len(),
+            Map::Lazy(fields) => fields.names().len(),
+        }
+    }
+
+    /// The name of the type: `map`, or that of an object a schema declares.
+    pub fn type_name(&self) -> &str {
+        match self {
+            Map::Data(_, Some(schema)) => schema.runtime_type_name(),
+            Map::Lazy(fields) => fields.type_name(),
+            _ => "map",
+        }
+    }
+
+    /// The value at a string key, or `None`; a value that had to be computed may fail.
+    pub fn field(&self, name: &str) -> Option<Result<Val<'a>, Error>> {
+        match self {
+            Map::Data(map, None) => map.get(name).map(|value| Ok(Val::data(value))),
+            Map::Data(map, Some(schema)) => {
+                let (original, schema) = schema.property(name)?;
+                map.get(original.unwrap_or(name)).map(|value| Ok(Val::typed(value, schema)))
+            }
+            Map::Borrowed(entries) => entries.find(&Val::str(name)).map(|val| Ok(val.borrow())),
+            Map::Owned(entries) => entries.find(&Val::str(name)).map(|val| Ok(val.clone())),
+            Map::Lazy(fields) => fields.get(name),
+        }
+    }
+
+    /// The value at a key, or `None`.
+    pub fn find(&self, key: &Val<'_>) -> Option<Result<Val<'a>, Error>> {
+        match (self, key) {
+            (_, Val::String(name)) => self.field(name),
+            (Map::Borrowed(entries), _) => entries.find(key).map(|val| Ok(val.borrow())),
+            (Map::Owned(entries), _) => entries.find(key).map(|val| Ok(val.clone())),
+            _ => None,
+        }
+    }
+
+    /// All entries; fields that fail to compute are left out.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + '_> {
+        match self {
+            Map::Data(map, None) => {
+                let map: &'a value::Map = map;
+                Box::new(map.iter().map(|(key, value)| (Val::str(key), Val::data(value))))
+            }
+            Map::Data(map, Some(schema)) => {
+                let map: &'a value::Map = map;
+                let schema: &'a Schema = schema;
+                Box::new(map.iter().filter_map(|(key, value)| {
+                    let (name, schema) = schema.entry(key)?;
+                    Some((name, Val::typed(value, schema)))
+                }))
+            }
+            Map::Borrowed(entries) => {
+                let entries: &'a Entries<'a> = entries;
+                Box::new(entries.iter().map(|(key, val)| (key.borrow(), val.borrow())))
+            }
+            Map::Owned(entries) => Box::new(entries.iter().cloned()),
+            Map::Lazy(fields) => {
+                let fields: &'a dyn LazyFields = *fields;
+                Box::new(
+                    fields.names().into_iter().filter_map(|name| Some((Val::str(name), fields.get(name)?.ok()?))),
+                )
+            }
+        }
+    }
+
+    /// All keys.
+    pub fn keys(&self) -> Vec<Val<'a>> {
+        match self {
+            Map::Data(map, None) => {
+                let map: &'a value::Map = map;
+                map.keys().map(|key| Val::str(key)).collect()
+            }
+            Map::Borrowed(entries) => {
+                let entries: &'a Entries<'a> = entries;
+                entries.iter().map(|(key, _)| key.borrow()).collect()
+            }
+            Map::Owned(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
+            Map::Lazy(fields) => fields.names().into_iter().map(Val::str).collect(),
+            Map::Data(_, Some(_)) => self.iter().map(|(key, _)| key).collect(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Equality and order.
+
+use std::cmp::Ordering;
+
+use super::{List, Map, Val};
+use crate::eval::Error;
+
+/// Whether two values are equal. Values of different sorts are not, except that numbers compare by value; a few library
+/// values refuse to be compared with anything else.
+pub(crate) fn equal(a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
+    Ok(match (a, b) {
+        (Val::Null, Val::Null) => true,
+        (Val::Null, _) | (_, Val::Null) => false,
+        (Val::Bool(a), Val::Bool(b)) => a == b,
+        (Val::String(a), Val::String(b)) => a.as_str() == b.as_str(),
+        (Val::Int(a), Val::Int(b)) => a == b,
+        (
+            Val::Int(_) | Val::Uint(_) | Val::Double(_),
+            Val::Int(_) | Val::Uint(_) | Val::Double(_),
+        ) => numbers(a, b) == Some(Ordering::Equal),
+        (Val::Bytes(a), Val::Bytes(b)) => a == b,
+        (Val::Duration(a), Val::Duration(b)) => a == b,
+        (Val::Timestamp(a), Val::Timestamp(b)) => a.same_instant(b),
+        (Val::Type(a), Val::Type(b)) => a == b,
+        (Val::List(a), Val::List(b)) => lists(a, b),
+        (Val::Map(a), Val::Map(b)) => maps(a, b),
+        (Val::Optional(a), Val::Optional(b)) => match (a, b) {
+            (None, None) => true,
+            (Some(a), Some(b)) => return equal(a, b),
+            _ => false,
+        },
+        (Val::Object(a), Val::Object(b)) => {
+            a.type_name == b.type_name
+                && a.fields.len() == b.fields.len()
+                && a.fields.iter().all(|(name, val)| {
+                    b.get(name).is_some_and(|other| equal(val, other).unwrap_or(true))
+                })
+        }
+        (Val::Ext(a), _) => return a.equal(b),
+        _ => false,
+    })
+}
+
+fn lists(a: &List<'_>, b: &List<'_>) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    if let List::Data(a_items, Some(schema)) = a
+        && let Some(same) = schema.equal_lists(a_items, b)
+    {
+        return same;
+    }
+    if let List::Data(b_items, Some(schema)) = b
+        && let Some(same) = schema.equal_lists(b_items, a)
+    {
+        return same;
+    }
+    // An element that cannot be compared does not make lists differ, as in cel-go.
+    a.iter().zip(b.iter()).all(|(a, b)| equal(&a, &b).unwrap_or(true))
+}
+
+fn maps(a: &Map<'_>, b: &Map<'_>) -> bool {
+    a.len() == b.len()
+        && a.iter().all(|(key, val)| match b.find(&key) {
+            Some(Ok(other)) => equal(&val, &other).unwrap_or(true),
+            _ => false,
+        })
+}
+
+/// The order of two numbers of any sorts; `None` where one is not a number (or not a number at all).
+fn numbers(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
+    match (a, b) {
+        (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),
+        (Val::Uint(a), Val::Uint(b)) => Some(a.cmp(b)),
+        (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),
+        (Val::Int(a), Val::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Val::Uint(a), Val::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Val::Int(a), Val::Double(b)) => double_int(*b, *a).map(Ordering::reverse),
+        (Val::Double(a), Val::Int(b)) => double_int(*a, *b),
+        (Val::Uint(a), Val::Double(b)) => double_uint(*b, *a).map(Ordering::reverse),
+        (Val::Double(a), Val::Uint(b)) => double_uint(*a, *b),
+        _ => None,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "cel-go compares as doubles inside the integers' range")]
+fn double_int(d: f64, i: i64) -> Option<Ordering> {
+    if d < i64::MIN as f64 {
+        Some(Ordering::Less)
+    } else if d > i64::MAX as f64 {
+        Some(Ordering::Greater)
+    } else {
+        d.partial_cmp(&(i as f64))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "cel-go compares as doubles inside the integers' range")]
+fn double_uint(d: f64, u: u64) -> Option<Ordering> {
+    if d < 0.0 {
+        Some(Ordering::Less)
+    } else if d > u64::MAX as f64 {
+        Some(Ordering::Greater)
+    } else {
+        d.partial_cmp(&(u as f64))
+    }
+}
+
+/// The order of two values of a sort that has one.
+pub(crate) fn compare(a: &Val<'_>, b: &Val<'_>) -> Result<Ordering, Error> {
+    match (a, b) {
+        (Val::Int(a), Val::Int(b)) => Ok(a.cmp(b)),
+        (Val::String(a), Val::String(b)) => Ok(a.as_str().cmp(b.as_str())),
+        (
+            Val::Int(_) | Val::Uint(_) | Val::Double(_),
+            Val::Int(_) | Val::Uint(_) | Val::Double(_),
+        ) => numbers(a, b).ok_or_else(|| Error::new("NaN values cannot be ordered")),
+        (Val::Bool(a), Val::Bool(b)) => Ok(a.cmp(b)),
+        (Val::Bytes(a), Val::Bytes(b)) => Ok(a.cmp(b)),
+        (Val::Duration(a), Val::Duration(b)) => Ok(a.cmp(b)),
+        (Val::Timestamp(a), Val::Timestamp(b)) => Ok(a.compare(b)),
+        // A double is looked at before the other side is.
+        (Val::Double(a), _) if a.is_nan() => Err(Error::new("NaN values cannot be ordered")),
+        _ => Err(Error::no_such_overload()),
+    }
+}
+
+/// Whether a list holds a value.
+pub(crate) fn contains(list: &List<'_>, val: &Val<'_>) -> bool {
+    if let (List::Data(items, None), Val::String(wanted)) = (list, val) {
+        return items.iter().any(|item| item.as_str() == Some(wanted.as_str()));
+    }
+    list.iter().any(|item| equal(val, &item).unwrap_or(false))
+}

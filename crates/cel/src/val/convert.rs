@@ -1,0 +1,198 @@
+//! Conversions between sorts of values, and to plain trees.
+
+use base64::Engine as _;
+use value::Value;
+
+use super::{Val, number, time};
+use crate::eval::{Error, Outcome};
+use crate::types::Type;
+
+/// An integer as a double.
+#[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds")]
+pub(crate) fn int_to_double(i: i64) -> f64 {
+    i as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds")]
+fn uint_to_double(u: u64) -> f64 {
+    u as f64
+}
+
+/// A value as another type, as `int()`, `string()` and the others convert it.
+pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> Outcome<'a> {
+    let converted = match (to, val) {
+        (Type::Bool, Val::Bool(_))
+        | (Type::Int, Val::Int(_))
+        | (Type::Uint, Val::Uint(_))
+        | (Type::Double, Val::Double(_))
+        | (Type::String, Val::String(_))
+        | (Type::Bytes, Val::Bytes(_))
+        | (Type::Duration, Val::Duration(_))
+        | (Type::Timestamp, Val::Timestamp(_)) => Some(val.clone()),
+        (Type::Bool, Val::String(s)) => match s.as_str() {
+            "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(Val::Bool(true)),
+            "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(Val::Bool(false)),
+            _ => None,
+        },
+        (Type::Int, Val::Double(d)) => {
+            // The ends of the range are refused too: doubles cannot tell them from their neighbours.
+            const END: f64 = 9_223_372_036_854_775_808.0;
+            if !d.is_finite() || *d <= -END || *d >= END {
+                return Err(Error::new("integer overflow"));
+            }
+            number::double_as_int(d.trunc()).map(Val::Int)
+        }
+        (Type::Int, Val::Uint(u)) => {
+            Some(Val::Int(i64::try_from(*u).map_err(|_| Error::new("integer overflow"))?))
+        }
+        (Type::Int, Val::String(s)) => s.parse().ok().map(Val::Int),
+        (Type::Int, Val::Duration(nanos)) => Some(Val::Int(*nanos)),
+        (Type::Int, Val::Timestamp(t)) => Some(Val::Int(t.seconds)),
+        (Type::Uint, Val::Double(d)) => {
+            if !d.is_finite() || *d < 0.0 || *d >= 18_446_744_073_709_551_616.0 {
+                return Err(Error::new("unsigned integer overflow"));
+            }
+            number::double_as_uint(d.trunc()).map(Val::Uint)
+        }
+        (Type::Uint, Val::Int(i)) => {
+            Some(Val::Uint(u64::try_from(*i).map_err(|_| Error::new("unsigned integer overflow"))?))
+        }
+        (Type::Uint, Val::String(s)) => s.parse().ok().filter(|_| !s.starts_with('+')).map(Val::Uint),
+        (Type::Double, Val::Int(i)) => Some(Val::Double(int_to_double(*i))),
+        (Type::Double, Val::Uint(u)) => Some(Val::Double(uint_to_double(*u))),
+        (Type::Double, Val::String(s)) => go_float(s).map(Val::Double),
+        (Type::String, _) => text(val)?.map(Val::string),
+        (Type::Bytes, Val::String(s)) => Some(Val::Bytes(s.as_bytes().into())),
+        (Type::Duration, Val::String(s)) => time::read_duration(s).map(Val::Duration),
+        (Type::Timestamp, Val::Int(seconds)) => {
+            if !(time::EARLIEST..=time::LATEST).contains(seconds) {
+                return Err(Error::new("timestamp overflow"));
+            }
+            Some(Val::Timestamp(time::Timestamp { seconds: *seconds, nanos: 0, offset: 0 }))
+        }
+        (Type::Timestamp, Val::String(s)) => match time::Timestamp::read(s) {
+            Some(t) if !(time::EARLIEST..=time::LATEST).contains(&t.seconds) => {
+                return Err(Error::new("timestamp overflow"));
+            }
+            read => read.map(Val::Timestamp),
+        },
+        _ => None,
+    };
+    converted
+        .ok_or_else(|| Error::new(format!("type conversion error from '{}' to '{}'", val.type_name(), to.name())))
+}
+
+/// A value as `string()` writes it; `None` where it does not.
+pub(crate) fn text(val: &Val<'_>) -> Result<Option<String>, Error> {
+    Ok(Some(match val {
+        Val::Null => "null".to_owned(),
+        Val::Bool(b) => b.to_string(),
+        Val::Int(i) => i.to_string(),
+        Val::Uint(u) => u.to_string(),
+        Val::Double(d) => number::shortest(*d),
+        Val::String(s) => s.as_str().to_owned(),
+        Val::Bytes(b) => String::from_utf8(b.to_vec())
+            .map_err(|_| Error::new("invalid UTF-8 in bytes, cannot convert to string"))?,
+        Val::Duration(nanos) => time::duration_text(*nanos),
+        Val::Timestamp(t) => t.rfc3339(),
+        Val::Type(name) => name.to_string(),
+        Val::Ext(ext) => return Ok(ext.text()),
+        Val::List(_) | Val::Map(_) | Val::Optional(_) | Val::Object(_) => return Ok(None),
+    }))
+}
+
+/// Reads a float as Go's `strconv.ParseFloat` does.
+pub(crate) fn go_float(text: &str) -> Option<f64> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let lower = unsigned.to_ascii_lowercase();
+    let magnitude = match lower.as_str() {
+        "inf" | "infinity" => f64::INFINITY,
+        "nan" => return (unsigned.len() == text.len()).then_some(f64::NAN),
+        _ if lower.starts_with("0x") => hexadecimal(&lower)?,
+        _ => {
+            if !lower.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+                return None;
+            }
+            lower.parse::<f64>().ok().filter(|f| f.is_finite())?
+        }
+    };
+    Some(if text.starts_with('-') { -magnitude } else { magnitude })
+}
+
+/// A hexadecimal float such as `0x1.8p3`; the exponent is required.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = text.strip_prefix("0x")?.split_once('p')?;
+    let exponent: i32 = exponent.parse().ok()?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut number = 0.0;
+    for digit in whole.chars().chain(fraction.chars()) {
+        number = number * 16.0 + f64::from(digit.to_digit(16)?);
+    }
+    let places = i32::try_from(fraction.len()).ok()?;
+    let number = number * 2f64.powi(exponent.checked_sub(places.checked_mul(4)?)?);
+    number.is_finite().then_some(number)
+}
+
+/// The largest integer that JSON numbers carry safely.
+const SAFE: u64 = (1 << 53) - 1;
+
+/// A value as a plain tree, as its conversion to JSON gives it.
+pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
+    Ok(match val {
+        Val::Null => Value::Null,
+        Val::Bool(b) => Value::Bool(*b),
+        Val::Int(i) => Value::Int(*i),
+        Val::Uint(u) => i64::try_from(*u).map_or(Value::UInt(*u), Value::Int),
+        Val::Double(d) => Value::Float(*d),
+        Val::String(s) => Value::String(s.as_str().into()),
+        Val::Bytes(b) => Value::String(base64::engine::general_purpose::STANDARD.encode(b).into()),
+        Val::List(list) => Value::List(list.iter().map(|item| to_value(&item)).collect::<Result<_, _>>()?),
+        Val::Map(map) => Value::Map(
+            map.iter()
+                .map(|(key, val)| {
+                    let key = match &key {
+                        Val::String(s) => s.as_str().to_owned(),
+                        Val::Bool(_) | Val::Int(_) | Val::Uint(_) => key.to_string(),
+                        other => return Err(format!("unsupported map key type {}", other.type_name())),
+                    };
+                    Ok((key.into(), to_value(&val)?))
+                })
+                .collect::<Result<_, String>>()?,
+        ),
+        Val::Duration(nanos) => Value::String(time::duration_text(*nanos).into()),
+        Val::Timestamp(t) => Value::String(t.rfc3339().into()),
+        Val::Optional(None) => return Err("optional.none() dereference".to_owned()),
+        Val::Optional(Some(inner)) => to_value(inner)?,
+        Val::Object(object) => Value::Map(
+            object
+                .fields
+                .iter()
+                .map(|(name, val)| Ok((name.clone(), to_value(val)?)))
+                .collect::<Result<_, String>>()?,
+        ),
+        Val::Type(name) => return Err(format!("type conversion not supported for 'type' {name}")),
+        Val::Ext(ext) => match ext.text() {
+            Some(text) => Value::String(text.into()),
+            None => return Err(format!("type conversion error from '{}'", ext.type_name())),
+        },
+    })
+}
+
+/// A value as JSON in the form the reference shows: large integers are strings.
+pub(crate) fn to_json(val: &Val<'_>) -> Result<Value, String> {
+    fn safe(value: &mut Value) {
+        match value {
+            Value::Int(i) if i.unsigned_abs() > SAFE => *value = Value::String(i.to_string().into()),
+            Value::UInt(u) if *u > SAFE => *value = Value::String(u.to_string().into()),
+            Value::List(items) => items.iter_mut().for_each(safe),
+            Value::Map(map) => map.iter_mut().for_each(|(_, item)| safe(item)),
+            _ => {}
+        }
+    }
+    let mut value = to_value(val)?;
+    safe(&mut value);
+    Ok(value)
+}

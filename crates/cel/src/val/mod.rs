@@ -1,0 +1,370 @@
+//! Values at run time. They borrow from the data an expression reads and from the program; only what an expression makes is
+//! owned.
+
+mod collection;
+mod compare;
+pub(crate) mod convert;
+mod number;
+mod show;
+pub(crate) mod time;
+
+use std::sync::Arc;
+
+use value::{Str, Value};
+
+pub use collection::{Entries, LazyFields, List, Map};
+pub(crate) use compare::{compare, contains, equal};
+pub(crate) use number::{double_as_int, double_as_uint, fixed, scientific};
+pub use time::Timestamp;
+
+use crate::lib::Ext;
+use crate::schema::Schema;
+
+/// A value.
+#[derive(Clone, Debug)]
+pub enum Val<'a> {
+    /// `null`.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    Uint(u64),
+    /// A floating-point number.
+    Double(f64),
+    /// A string.
+    String(Text<'a>),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A list.
+    List(List<'a>),
+    /// A map.
+    Map(Map<'a>),
+    /// A span of time in nanoseconds.
+    Duration(i64),
+    /// A point in time.
+    Timestamp(Timestamp),
+    /// A type.
+    Type(Arc<str>),
+    /// An optional value.
+    Optional(Option<Arc<Val<'a>>>),
+    /// An instance of a type with fields, made by an expression.
+    Object(Arc<Object<'a>>),
+    /// A value of a library.
+    Ext(Arc<Ext>),
+}
+
+/// A string, borrowed or owned.
+#[derive(Clone)]
+pub enum Text<'a> {
+    /// Borrowed from the data or from the program.
+    Borrowed(&'a str),
+    /// Made by an expression.
+    Owned(Arc<str>),
+}
+
+/// An instance of a type with fields.
+#[derive(Clone, Debug)]
+pub struct Object<'a> {
+    /// The type's name.
+    pub type_name: Str,
+    /// The fields that are set, in the order of the literal.
+    pub fields: Vec<(Str, Val<'a>)>,
+}
+
+impl<'a> Object<'a> {
+    /// The value of a field that is set.
+    pub fn get(&self, name: &str) -> Option<&Val<'a>> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, val)| val)
+    }
+}
+
+/// The sort of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// [`Val::Null`].
+    Null,
+    /// [`Val::Bool`].
+    Bool,
+    /// [`Val::Int`].
+    Int,
+    /// [`Val::Uint`].
+    Uint,
+    /// [`Val::Double`].
+    Double,
+    /// [`Val::String`].
+    String,
+    /// [`Val::Bytes`].
+    Bytes,
+    /// [`Val::List`].
+    List,
+    /// [`Val::Map`].
+    Map,
+    /// [`Val::Duration`].
+    Duration,
+    /// [`Val::Timestamp`].
+    Timestamp,
+    /// [`Val::Type`].
+    Type,
+    /// [`Val::Optional`].
+    Optional,
+    /// [`Val::Object`].
+    Object,
+    /// [`Val::Ext`].
+    Ext,
+}
+
+impl Text<'_> {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Text::Borrowed(s) => s,
+            Text::Owned(s) => s,
+        }
+    }
+}
+
+impl std::ops::Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl std::fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl<'a> Val<'a> {
+    /// A string that borrows.
+    pub fn str(s: &'a str) -> Self {
+        Val::String(Text::Borrowed(s))
+    }
+
+    /// A string that is owned.
+    pub fn string(s: impl Into<Arc<str>>) -> Self {
+        Val::String(Text::Owned(s.into()))
+    }
+
+    /// A list that is owned.
+    pub fn list(items: Vec<Val<'a>>) -> Self {
+        Val::List(List::Owned(Arc::new(items)))
+    }
+
+    /// A list of strings.
+    pub(crate) fn strings<S: Into<Arc<str>>>(items: impl IntoIterator<Item = S>) -> Self {
+        Val::list(items.into_iter().map(Val::string).collect())
+    }
+
+    /// An optional that holds `val`.
+    pub fn some(val: Val<'a>) -> Self {
+        Val::Optional(Some(Arc::new(val)))
+    }
+
+    /// An optional that holds nothing.
+    pub const NONE: Val<'static> = Val::Optional(None);
+
+    /// A value of a library.
+    pub(crate) fn ext(ext: Ext) -> Self {
+        Val::Ext(Arc::new(ext))
+    }
+
+    /// A type, by its name.
+    pub(crate) fn of_type(name: &str) -> Self {
+        Val::Type(name.into())
+    }
+
+    /// A view of data, without copying it.
+    pub fn data(value: &'a Value) -> Self {
+        Val::typed(value, None)
+    }
+
+    /// A view of data that a schema describes.
+    pub fn typed(value: &'a Value, schema: Option<&'a Schema>) -> Self {
+        match value {
+            Value::Null => Val::Null,
+            Value::Bool(b) => Val::Bool(*b),
+            Value::Int(i) => match schema {
+                Some(schema) if schema.is_number() => Val::Double(convert::int_to_double(*i)),
+                _ => Val::Int(*i),
+            },
+            Value::UInt(u) => Val::Uint(*u),
+            Value::Float(f) => Val::Double(*f),
+            Value::String(s) => match schema {
+                Some(schema) => schema.string(s),
+                None => Val::str(s),
+            },
+            Value::List(list) => Val::List(List::Data(list, schema.and_then(Schema::for_list))),
+            Value::Map(map) => Val::Map(Map::Data(map, schema.and_then(Schema::for_map))),
+        }
+    }
+
+    /// The sort of the value.
+    pub fn tag(&self) -> Tag {
+        match self {
+            Val::Null => Tag::Null,
+            Val::Bool(_) => Tag::Bool,
+            Val::Int(_) => Tag::Int,
+            Val::Uint(_) => Tag::Uint,
+            Val::Double(_) => Tag::Double,
+            Val::String(_) => Tag::String,
+            Val::Bytes(_) => Tag::Bytes,
+            Val::List(_) => Tag::List,
+            Val::Map(_) => Tag::Map,
+            Val::Duration(_) => Tag::Duration,
+            Val::Timestamp(_) => Tag::Timestamp,
+            Val::Type(_) => Tag::Type,
+            Val::Optional(_) => Tag::Optional,
+            Val::Object(_) => Tag::Object,
+            Val::Ext(_) => Tag::Ext,
+        }
+    }
+
+    /// The name of the value's type.
+    pub fn type_name(&self) -> &str {
+        match self {
+            Val::Null => "null_type",
+            Val::Bool(_) => "bool",
+            Val::Int(_) => "int",
+            Val::Uint(_) => "uint",
+            Val::Double(_) => "double",
+            Val::String(_) => "string",
+            Val::Bytes(_) => "bytes",
+            Val::List(_) => "list",
+            Val::Map(map) => map.type_name(),
+            Val::Duration(_) => "google.protobuf.Duration",
+            Val::Timestamp(_) => "google.protobuf.Timestamp",
+            Val::Type(_) => "type",
+            Val::Optional(_) => "optional_type",
+            Val::Object(object) => &object.type_name,
+            Val::Ext(ext) => ext.type_name(),
+        }
+    }
+
+    /// The boolean, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Val::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// The integer, if it is one.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Val::Int(i) => Some(*i),
+            _ => None,
+        }
+    }
+
+    /// The string, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Val::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The list, if it is one.
+    pub fn as_list(&self) -> Option<&List<'a>> {
+        match self {
+            Val::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// What `size()` gives, where it gives something; also the size that costs are counted by.
+    pub(crate) fn size(&self) -> Option<usize> {
+        match self {
+            Val::String(s) => Some(length(s)),
+            Val::Bytes(b) => Some(b.len()),
+            Val::List(list) => Some(list.len()),
+            Val::Map(map) => Some(map.len()),
+            Val::Ext(ext) => ext.size(),
+            _ => None,
+        }
+    }
+
+    /// The size that costs are counted by: 1 for what has no size.
+    pub(crate) fn cost_size(&self) -> u64 {
+        match self {
+            Val::Optional(Some(inner)) => inner.cost_size(),
+            _ => self.size().map_or(1, |size| size as u64),
+        }
+    }
+
+    /// Whether the value is what `optional.ofNonZeroValue` takes for nothing.
+    pub(crate) fn is_zero(&self) -> bool {
+        match self {
+            Val::Null => true,
+            Val::Bool(b) => !b,
+            Val::Int(i) => *i == 0,
+            Val::Uint(u) => *u == 0,
+            Val::Double(d) => *d == 0.0,
+            Val::String(s) => s.is_empty(),
+            Val::Bytes(b) => b.is_empty(),
+            Val::List(list) => list.len() == 0,
+            Val::Map(map) => map.len() == 0,
+            Val::Duration(nanos) => *nanos == 0,
+            Val::Timestamp(t) => t.is_zero(),
+            Val::Object(object) => object.fields.is_empty(),
+            Val::Type(_) | Val::Optional(_) | Val::Ext(_) => false,
+        }
+    }
+
+    /// A copy that borrows from this one where it can.
+    pub(crate) fn borrow(&'a self) -> Val<'a> {
+        match self {
+            Val::String(s) => Val::str(s),
+            Val::List(List::Owned(items)) => Val::List(List::Borrowed(items)),
+            Val::Map(Map::Owned(entries)) => Val::Map(Map::Borrowed(entries)),
+            other => other.clone(),
+        }
+    }
+
+    /// A copy that borrows nothing.
+    pub fn own(&self) -> Val<'static> {
+        match self {
+            Val::Null => Val::Null,
+            Val::Bool(b) => Val::Bool(*b),
+            Val::Int(i) => Val::Int(*i),
+            Val::Uint(u) => Val::Uint(*u),
+            Val::Double(d) => Val::Double(*d),
+            Val::String(Text::Borrowed(s)) => Val::string(*s),
+            Val::String(Text::Owned(s)) => Val::string(s.clone()),
+            Val::Bytes(b) => Val::Bytes(b.clone()),
+            Val::List(list) => Val::list(list.iter().map(|item| item.own()).collect()),
+            Val::Map(map) => {
+                let mut entries = Entries::default();
+                for (key, val) in map.iter() {
+                    entries.insert(key.own(), val.own());
+                }
+                Val::Map(Map::of(entries))
+            }
+            Val::Duration(nanos) => Val::Duration(*nanos),
+            Val::Timestamp(t) => Val::Timestamp(*t),
+            Val::Type(name) => Val::Type(name.clone()),
+            Val::Optional(None) => Val::NONE,
+            Val::Optional(Some(inner)) => Val::some(inner.own()),
+            Val::Object(object) => Val::Object(Arc::new(Object {
+                type_name: object.type_name.clone(),
+                fields: object.fields.iter().map(|(name, val)| (name.clone(), val.own())).collect(),
+            })),
+            Val::Ext(ext) => Val::Ext(ext.clone()),
+        }
+    }
+
+    /// The value as a tree of its own. Fails where JSON has no word for it.
+    pub fn to_value(&self) -> Result<Value, String> {
+        convert::to_value(self)
+    }
+}
+
+/// How many code points a string has.
+pub(crate) fn length(s: &str) -> usize {
+    if s.is_ascii() { s.len() } else { s.chars().count() }
+}

@@ -1,0 +1,46 @@
+//! Values as text in messages, as Go's `%v` writes cel-go's values.
+
+use std::fmt;
+
+use super::{Val, number, time};
+
+impl fmt::Display for Val<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Val::Null => f.write_str("0"),
+            Val::Bool(b) => write!(f, "{b}"),
+            Val::Int(i) => write!(f, "{i}"),
+            Val::Uint(u) => write!(f, "{u}"),
+            Val::Double(d) => f.write_str(&number::shortest(*d)),
+            Val::String(s) => f.write_str(s),
+            Val::Bytes(bytes) => {
+                f.write_str("[")?;
+                for (i, byte) in bytes.iter().enumerate() {
+                    write!(f, "{}{byte}", if i > 0 { " " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Val::List(list) => {
+                f.write_str("[")?;
+                for (i, item) in list.iter().enumerate() {
+                    write!(f, "{}{item}", if i > 0 { ", " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Val::Map(map) => {
+                f.write_str("{")?;
+                for (i, (key, val)) in map.iter().enumerate() {
+                    write!(f, "{}{key}: {val}", if i > 0 { ", " } else { "" })?;
+                }
+                f.write_str("}")
+            }
+            Val::Duration(nanos) => f.write_str(&time::duration_text(*nanos)),
+            Val::Timestamp(t) => f.write_str(&t.rfc3339()),
+            Val::Type(name) => f.write_str(name),
+            Val::Optional(None) => f.write_str("optional.none()"),
+            Val::Optional(Some(inner)) => write!(f, "optional({inner})"),
+            Val::Object(object) => write!(f, "{}{{}}", object.type_name),
+            Val::Ext(ext) => write!(f, "{ext}"),
+        }
+    }
+}
