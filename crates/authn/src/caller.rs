@@ -81,6 +81,11 @@ impl Caller {
         Caller(Arc::new(Inner { user, via, impersonator: None }))
     }
 
+    /// Somebody else whom this caller may act as; for [`crate::impersonation`] alone, which has checked it.
+    pub(crate) fn as_somebody(&self, user: User, via: Via) -> Self {
+        Caller(Arc::new(Inner { user, via, impersonator: Some(self.clone()) }))
+    }
+
     /// Nobody in particular.
     pub(crate) fn anonymous() -> Self {
         let user = User::named(names::ANONYMOUS).in_groups([names::UNAUTHENTICATED]);

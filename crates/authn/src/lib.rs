@@ -12,6 +12,7 @@ mod bearer;
 mod caller;
 mod front_proxy;
 mod headers;
+pub mod impersonation;
 mod static_tokens;
 pub mod tokens;
 mod user;

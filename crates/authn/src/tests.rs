@@ -329,3 +329,17 @@ fn service_account_names_are_recognised_only_in_their_strict_form() {
         assert_eq!(service_account::split(bad), None, "{bad}");
     }
 }
+
+#[test]
+fn recognising_a_caller_may_move_between_threads() {
+    fn is_send<T: Send>(_: &T) {}
+    let authenticator = Authenticator::default();
+    let evidence = Evidence {
+        certificate: None,
+        proxy_certificate: None,
+        headers: &HeaderLines(&[]),
+        path: "/",
+        now: now(),
+    };
+    is_send(&authenticator.authenticate(&evidence));
+}

@@ -15,6 +15,7 @@ mod conditions;
 pub mod config;
 mod decision;
 mod forbidden;
+mod impersonate;
 pub mod node;
 mod observe;
 pub mod rbac;
@@ -25,6 +26,7 @@ pub use chain::{Authorizer, Chain, DuplicateName, Step};
 pub use conditions::{CompileError, Compiler, Condition, Conditions, request};
 pub use decision::{Answer, Decision, Permit, Reason, Refusal};
 pub use forbidden::forbidden;
+pub use impersonate::impersonate;
 pub use observe::{Evaluation, Observer, Unobserved};
 
 #[cfg(test)]

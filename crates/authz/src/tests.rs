@@ -390,3 +390,38 @@ fn what_a_node_may_do_cannot_be_listed() {
     assert_eq!(rules.error.unwrap(), "node authorizer does not support user rule resolution");
     assert_eq!(nodes.rules_for(&User::named("alice"), ""), rbac::Rules::default());
 }
+
+#[test]
+fn acting_as_somebody_else_is_asked_of_the_chain() {
+    let index = index(
+        "
+kind: ClusterRole
+metadata: {name: actor}
+rules: [{apiGroups: [''], resources: [users], resourceNames: [bob], verbs: [impersonate]}]
+---
+kind: ClusterRoleBinding
+metadata: {name: actors}
+subjects: [{kind: User, name: system:kube-scheduler}]
+roleRef: {kind: ClusterRole, name: actor}
+",
+    );
+    let chain = chain(vec![("rbac", Authorizer::Rbac(index))]);
+    let caller = Caller::internal(InternalIdentity::Scheduler);
+    let as_user = |name: &'static str| {
+        let lines = [("impersonate-user", name)];
+        run(impersonate(&chain, &caller, &authn::HeaderLines(&lines), &pods()))
+    };
+    assert_eq!(as_user("bob").unwrap().name(), "bob");
+    expect![[r#"pods is forbidden: User "system:kube-scheduler" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope"#]]
+        .assert_eq(as_user("carol").unwrap_err().message());
+    assert_eq!(run(impersonate(&chain, &caller, &authn::HeaderLines(&[]), &pods())).unwrap(), caller);
+}
+
+#[test]
+fn asking_the_chain_may_move_between_threads() {
+    fn is_send<T: Send>(_: &T) {}
+    let chain = chain(vec![]);
+    let caller = Caller::internal(InternalIdentity::Scheduler);
+    is_send(&chain.authorize(&caller, pods()));
+    is_send(&impersonate(&chain, &caller, &authn::HeaderLines(&[]), &pods()));
+}

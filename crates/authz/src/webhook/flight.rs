@@ -14,9 +14,15 @@ pub(super) struct Flights<T> {
 }
 
 struct Flight<T> {
-    /// `Some` once it is over: with the outcome, or without if the pilot went away.
-    over: Option<Option<T>>,
+    state: State<T>,
     waiting: Vec<Waker>,
+}
+
+enum State<T> {
+    UnderWay,
+    Landed(T),
+    /// The pilot went away.
+    Lost,
 }
 
 /// Who makes the call, and who waits for it.
@@ -54,7 +60,7 @@ impl<T> Flights<T> {
         if let Some(flight) = under_way.get(key) {
             return Seat::Passenger(Passenger { flight: flight.clone() });
         }
-        let flight = Arc::new(Mutex::new(Flight { over: None, waiting: Vec::new() }));
+        let flight = Arc::new(Mutex::new(Flight { state: State::UnderWay, waiting: Vec::new() }));
         under_way.insert(key.to_owned(), flight.clone());
         Seat::Pilot(Pilot { flights: self, key: key.to_owned(), flight })
     }
@@ -63,7 +69,7 @@ impl<T> Flights<T> {
 impl<T> Pilot<'_, T> {
     /// Tells the passengers.
     pub(super) fn land(self, outcome: T) {
-        lock(&self.flight).over = Some(Some(outcome));
+        lock(&self.flight).state = State::Landed(outcome);
     }
 }
 
@@ -71,7 +77,9 @@ impl<T> Drop for Pilot<'_, T> {
     fn drop(&mut self) {
         lock(&self.flights.under_way).remove(&self.key);
         let mut flight = lock(&self.flight);
-        flight.over.get_or_insert(None);
+        if matches!(flight.state, State::UnderWay) {
+            flight.state = State::Lost;
+        }
         for waker in flight.waiting.drain(..) {
             waker.wake();
         }
@@ -83,8 +91,10 @@ impl<T: Clone> Future for Passenger<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         let mut flight = lock(&self.flight);
-        if let Some(over) = &flight.over {
-            return Poll::Ready(over.clone());
+        match &flight.state {
+            State::UnderWay => {}
+            State::Landed(outcome) => return Poll::Ready(Some(outcome.clone())),
+            State::Lost => return Poll::Ready(None),
         }
         if !flight.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
             flight.waiting.push(context.waker().clone());

@@ -69,6 +69,7 @@ fn ok(body: &str) -> Result<Answered, SendError> {
     code(200, "application/json", body)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a sender's result")]
 fn code(status: u16, content_type: &str, body: &str) -> Result<Answered, SendError> {
     Ok(Answered {
         status,
@@ -136,6 +137,7 @@ fn a_review_says_who_wants_what() {
     .assert_eq(&received);
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better at its callers")]
 fn means(answer: Result<Answered, SendError>, expected: &Expect) {
     let answers: Vec<_> = (0..5).map(|_| answer.clone()).collect();
     let sender = Fake::new(answers);
@@ -375,7 +377,7 @@ fn conditions_decide_whether_to_ask() {
     let with = |value: Result<bool, String>, failure_policy| {
         let conditions = Conditions::new(vec![Arc::new(Fixed(value))]);
         let sender = Fake::new([allow()]);
-        let configuration = WebhookConfiguration { conditions, failure_policy, ..configuration() };
+        let configuration = WebhookConfiguration { failure_policy, conditions, ..configuration() };
         let answer = run(webhook(&sender, &configuration).decide(&alice(), &pods()));
         (answer.decision, answer.error, sender.calls())
     };

@@ -1,0 +1,250 @@
+//! Who may act as whom.
+
+use std::sync::Mutex;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::{HeaderLines, InternalIdentity};
+
+/// Allows what is on a list; a check reads `verb resource[/sub] [ns/]name`, a request `MODE`.
+struct List {
+    allowed: Vec<&'static str>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl List {
+    fn say(&self, user: &User, text: String) -> Result<(), Status> {
+        let allowed = self.allowed.iter().any(|a| *a == text);
+        let refusal = Status::bad_request(format!("{} may not {text}", user.name));
+        self.asked.lock().unwrap().push(text);
+        if allowed { Ok(()) } else { Err(refusal) }
+    }
+}
+
+impl Checks for List {
+    fn identity<'a>(&'a self, user: &'a User, check: &'a IdentityCheck) -> Checked<'a> {
+        let sub =
+            if check.subresource.is_empty() { String::new() } else { format!("/{}", check.subresource) };
+        let namespace =
+            if check.namespace.is_empty() { String::new() } else { format!("{}/", check.namespace) };
+        let text = format!("{} {}{sub} {namespace}{}", check.verb, check.resource, check.name);
+        Box::pin(async move { self.say(user, text) })
+    }
+
+    fn request<'a>(&'a self, user: &'a User, mode: &'a str) -> Checked<'a> {
+        Box::pin(async move { self.say(user, format!("on {mode}")) })
+    }
+}
+
+fn caller() -> Caller {
+    Caller::internal(InternalIdentity::Scheduler)
+}
+
+fn attempt(
+    caller: &Caller,
+    headers: &[(&str, &str)],
+    allowed: &[&'static str],
+) -> (Result<Caller, Status>, Vec<String>) {
+    let checks = List { allowed: allowed.to_vec(), asked: Mutex::default() };
+    let wanted = Impersonation::from_headers(&HeaderLines(headers)).unwrap().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let result = runtime.block_on(wanted.apply(caller, &checks));
+    (result, checks.asked.into_inner().unwrap())
+}
+
+fn check(headers: &[(&str, &str)], allowed: &[&'static str], expected: &Expect) {
+    let (result, asked) = attempt(&caller(), headers, allowed);
+    let shown = match result {
+        Ok(user) => format!("{} {:?} {:?}", user.name(), user.groups(), user.via()),
+        Err(status) => format!("refused: {status}"),
+    };
+    expected.assert_eq(&format!("{}\n{shown}", asked.join("\n")));
+}
+
+#[test]
+fn without_headers_nobody_acts_as_anybody() {
+    assert_eq!(Impersonation::from_headers(&HeaderLines(&[("accept", "x")])).unwrap(), None);
+    assert!(Impersonation::is_header("Impersonate-Extra-Scopes"));
+    assert!(!Impersonation::is_header("Impersonate-Me"));
+}
+
+#[test]
+fn parts_without_a_name_are_refused_in_gos_words() {
+    let refused = |headers: &[(&str, &str)], expected: &Expect| {
+        expected.assert_eq(Impersonation::from_headers(&HeaderLines(headers)).unwrap_err().message());
+    };
+    refused(
+        &[("Impersonate-Group", "a"), ("Impersonate-Extra-Foo", "b")],
+        &expect![[
+            r#"requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"a"}, Extra:map[string][]string{"foo":[]string{"b"}}} without impersonating a user name"#
+        ]],
+    );
+    refused(
+        &[("impersonate-uid", "1")],
+        &expect![[
+            r#"requested &user.DefaultInfo{Name:"", UID:"1", Groups:[]string(nil), Extra:map[string][]string(nil)} without impersonating a user name"#
+        ]],
+    );
+}
+
+#[test]
+fn a_user_is_acted_as_when_both_the_request_and_the_identity_are_allowed() {
+    let bob = [("impersonate-user", "bob")];
+    check(
+        &bob,
+        &["on user-info", "impersonate:user-info users bob"],
+        &expect![[r#"
+            on user-info
+            impersonate:user-info users bob
+            bob ["system:authenticated"] Impersonation { constraint: "impersonate:user-info" }"#]],
+    );
+    check(
+        &bob,
+        &["impersonate:user-info users bob"],
+        &expect![[r"
+            on user-info
+            impersonate users bob
+            refused: system:kube-scheduler may not on user-info"]],
+    );
+    check(
+        &bob,
+        &["impersonate users bob"],
+        &expect![[r#"
+            on user-info
+            impersonate users bob
+            bob ["system:authenticated"] Impersonation { constraint: "" }"#]],
+    );
+}
+
+#[test]
+fn every_part_has_its_own_check() {
+    let headers = [
+        ("impersonate-user", "bob"),
+        ("impersonate-uid", "7"),
+        ("impersonate-group", "a"),
+        ("impersonate-group", "b"),
+        ("impersonate-extra-Acme.io%2fScopes", "view"),
+    ];
+    check(
+        &headers,
+        &["impersonate users bob", "impersonate uids 7", "impersonate groups a", "impersonate groups b"],
+        &expect![[r"
+            on user-info
+            impersonate users bob
+            impersonate uids 7
+            impersonate groups a
+            impersonate groups b
+            impersonate userextras/acme.io/scopes view
+            refused: system:kube-scheduler may not on user-info"]],
+    );
+    let (result, _) = attempt(
+        &caller(),
+        &headers,
+        &[
+            "impersonate users bob",
+            "impersonate uids 7",
+            "impersonate groups a",
+            "impersonate groups b",
+            "impersonate userextras/acme.io/scopes view",
+        ],
+    );
+    let bob = result.unwrap();
+    assert_eq!(bob.groups(), ["a", "b", "system:authenticated"]);
+    assert_eq!(bob.user().extra["acme.io/scopes"], ["view"]);
+    assert_eq!(bob.impersonator(), Some(&caller()));
+}
+
+#[test]
+fn service_accounts_and_nodes_get_the_groups_they_always_have() {
+    check(
+        &[("impersonate-user", "system:serviceaccount:ns:robot")],
+        &["on serviceaccount", "impersonate:serviceaccount serviceaccounts ns/robot"],
+        &expect![[r#"
+            on serviceaccount
+            impersonate:serviceaccount serviceaccounts ns/robot
+            system:serviceaccount:ns:robot ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"] Impersonation { constraint: "impersonate:serviceaccount" }"#]],
+    );
+    check(
+        &[("impersonate-user", "system:node:n1")],
+        &["on arbitrary-node", "impersonate:arbitrary-node nodes n1"],
+        &expect![[r#"
+            on arbitrary-node
+            impersonate:arbitrary-node nodes n1
+            system:node:n1 ["system:nodes", "system:authenticated"] Impersonation { constraint: "impersonate:arbitrary-node" }"#]],
+    );
+    // Under the plain verb a node is a user like any other.
+    check(
+        &[("impersonate-user", "system:node:n1")],
+        &["impersonate users system:node:n1"],
+        &expect![[r#"
+            on arbitrary-node
+            impersonate users system:node:n1
+            system:node:n1 ["system:authenticated"] Impersonation { constraint: "" }"#]],
+    );
+}
+
+#[test]
+fn a_service_account_may_act_as_the_node_its_token_is_bound_to() {
+    let mut user = service_account::user("ns", "agent", "u");
+    user.extra.insert(names::NODE_NAME.into(), vec!["n1".into()]);
+    let agent = Caller::authenticated(user, Via::ServiceAccountToken);
+    let allowed = ["on associated-node", "impersonate:associated-node nodes *"];
+    let (own, asked) = attempt(&agent, &[("impersonate-user", "system:node:n1")], &allowed);
+    assert_eq!(own.unwrap().name(), "system:node:n1");
+    assert_eq!(asked, allowed);
+    let (other, asked) = attempt(&agent, &[("impersonate-user", "system:node:n2")], &allowed);
+    assert!(other.is_err());
+    assert_eq!(asked[0], "on arbitrary-node");
+}
+
+#[test]
+fn masters_and_empty_groups_are_out_of_reach_of_the_constrained_modes() {
+    let constrained = ["on user-info", "impersonate:user-info users bob", "impersonate:user-info groups *"];
+    check(
+        &[("impersonate-user", "bob"), ("impersonate-group", "system:masters")],
+        &constrained,
+        &expect![[r#"
+            on user-info
+            impersonate:user-info users bob
+            impersonate users bob
+            refused: groups.authentication.k8s.io "system:masters" is forbidden: User "system:kube-scheduler" cannot impersonate:user-info resource "groups" in API group "authentication.k8s.io" at the cluster scope: impersonating the system:masters group is not allowed"#]],
+    );
+    let (result, _) =
+        attempt(&caller(), &[("impersonate-user", "bob"), ("impersonate-group", "")], &constrained);
+    assert!(result.unwrap_err().message().contains("impersonating the empty string group is not allowed"));
+}
+
+#[test]
+fn extra_keys_must_have_a_domain_in_the_constrained_modes() {
+    let constrained = ["on user-info", "impersonate:user-info users bob"];
+    let (result, _) =
+        attempt(&caller(), &[("impersonate-user", "bob"), ("impersonate-extra-scopes", "x")], &constrained);
+    expect![[r#"userextras.authentication.k8s.io is forbidden: User "system:kube-scheduler" cannot impersonate:user-info resource "userextras" in API group "authentication.k8s.io" at the cluster scope: impersonating an invalid key in extra is not allowed: extra.key: Invalid value: "scopes": must be a domain-prefixed path (such as "acme.io/foo")"#]]
+        .assert_eq(result.unwrap_err().message());
+}
+
+#[test]
+fn many_groups_are_first_asked_for_all_at_once() {
+    let headers = [
+        ("impersonate-user", "bob"),
+        ("impersonate-group", "a"),
+        ("impersonate-group", "b"),
+        ("impersonate-group", "c"),
+        ("impersonate-group", "d"),
+    ];
+    let allowed = ["on user-info", "impersonate:user-info users bob", "impersonate:user-info groups *"];
+    let (result, asked) = attempt(&caller(), &headers, &allowed);
+    assert!(result.is_ok());
+    assert_eq!(asked, allowed);
+}
+
+#[test]
+fn acting_as_anonymous_is_unauthenticated() {
+    let (result, _) = attempt(
+        &caller(),
+        &[("impersonate-user", "system:anonymous")],
+        &["impersonate users system:anonymous"],
+    );
+    assert_eq!(result.unwrap().groups(), ["system:unauthenticated"]);
+}
