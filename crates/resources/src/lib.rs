@@ -1,6 +1,8 @@
 //! What each kind is: table, schemas, defaults, validation, patches, printing.
 
+pub mod convert;
 pub mod defaults;
+pub mod scale;
 pub mod strategy;
 pub mod validation;
 

@@ -14,7 +14,7 @@ mod table;
 pub mod warnings;
 
 use api::GroupKind;
-use value::{Map, Value};
+use value::Value;
 
 use crate::validation::fields::{Read, same};
 
@@ -77,19 +77,10 @@ struct Strategy {
 enum Status {
     /// The kind has none, or the client's counts.
     AsSent,
-    /// Reset on create to these zero fields, kept on update.
-    Reset(&'static [(&'static str, Zero)]),
+    /// Dropped on create, kept on update.
+    Reset,
     /// As sent on create, kept on update.
     KeptOnUpdate,
-}
-
-/// A zero value that Go writes although it is zero.
-#[derive(Clone, Copy)]
-enum Zero {
-    Int,
-    Bool,
-    Map,
-    Null,
 }
 
 /// When `metadata.generation` is set and grows.
@@ -129,8 +120,8 @@ fn of(kind: &GroupKind) -> Option<&'static Strategy> {
 /// Makes a new object what its kind starts as.
 pub fn prepare_create(kind: &GroupKind, object: &mut Value, context: &Context) {
     let Some(row) = of(kind) else { return };
-    if let Status::Reset(zeros) = row.status {
-        reset_status(object, zeros);
+    if matches!(row.status, Status::Reset) {
+        object.remove_at(&["status"]);
     }
     match row.generation {
         Generation::Unset | Generation::WatchesUpdates(_) => {}
@@ -148,7 +139,7 @@ pub fn prepare_update(kind: &GroupKind, new: &mut Value, old: &Value, context: &
     let Some(row) = of(kind) else { return };
     match row.status {
         Status::AsSent => {}
-        Status::Reset(_) | Status::KeptOnUpdate => keep(new, old, &["status"]),
+        Status::Reset | Status::KeptOnUpdate => keep(new, old, &["status"]),
     }
     gates::drop_disabled(row.gates, new, Some(old));
     (row.update)(new, old, context);
@@ -234,21 +225,7 @@ pub fn default_propagation(kind: &GroupKind) -> Propagation {
 
 /// Whether the kind's status starts over on create, so that a client's is never stored.
 pub fn resets_status(kind: &GroupKind) -> bool {
-    of(kind).is_some_and(|row| matches!(row.status, Status::Reset(_)))
-}
-
-fn reset_status(object: &mut Value, zeros: &[(&str, Zero)]) {
-    let mut status = Map::new();
-    for (field, zero) in zeros {
-        let value = match zero {
-            Zero::Int => Value::Int(0),
-            Zero::Bool => Value::Bool(false),
-            Zero::Map => Value::Map(Map::new()),
-            Zero::Null => Value::Null,
-        };
-        status.insert(*field, value);
-    }
-    object.set_at(&["status"], status);
+    of(kind).is_some_and(|row| matches!(row.status, Status::Reset))
 }
 
 /// What is at `path` in `old` (or its absence) takes the place of what is there in `new`.

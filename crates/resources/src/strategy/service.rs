@@ -259,7 +259,7 @@ pub(super) fn drop_type_dependent_fields(new: &mut Value, old: &Value, _: &Conte
         }
     }
     if !is_load_balancer(new) {
-        new.set_at(&["status", "loadBalancer"], value::Map::new());
+        new.remove_at(&["status", "loadBalancer"]);
     }
 }
 

@@ -4,14 +4,12 @@ use value::Value;
 
 use super::gates::Gate;
 use super::{
-    Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, Zero, certificates, keep, pod,
+    Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, certificates, keep, pod,
     resource, storage,
 };
 use crate::validation::fields::{Read, same};
 
 const SPEC: &[&[&str]] = &[&["spec"]];
-const LOAD_BALANCER: &[(&str, Zero)] = &[("loadBalancer", Zero::Map)];
-const REPLICAS: &[(&str, Zero)] = &[("replicas", Zero::Int)];
 
 /// Every kind that is stored.
 #[rustfmt::skip]
@@ -21,58 +19,58 @@ pub(super) const TABLE: &[Strategy] = &[
     row("", "Endpoints").unconditional().creates(),
     row("", "Event").unconditional().creates().collects(Propagation::Unsupported),
     row("", "LimitRange").unconditional().creates(),
-    row("", "Namespace").unconditional().status(&[]).on_create(create_namespace).on_update(update_namespace),
+    row("", "Namespace").unconditional().status().on_create(create_namespace).on_update(update_namespace),
     row("", "Node").unconditional().status_kept_on_update().gates(NODE_GATES)
         .on_create(create_node).on_update(update_node).on_status(update_node_status),
-    row("", "PersistentVolume").unconditional().status(&[])
+    row("", "PersistentVolume").unconditional().status()
         .on_create(storage::create_volume).on_status(storage::update_volume_status),
-    row("", "PersistentVolumeClaim").unconditional().status(&[]).gates(CLAIM_GATES)
+    row("", "PersistentVolumeClaim").unconditional().status().gates(CLAIM_GATES)
         .on_create(storage::create_claim).on_update(storage::update_claim),
-    row("", "Pod").unconditional().status(&[]).generation(SPEC).gates(pod::GATES)
+    row("", "Pod").unconditional().status().generation(SPEC).gates(pod::GATES)
         .on_create(pod::create).on_update(pod::update).on_status(pod::update_status),
     row("", "PodTemplate").unconditional().generation(&[&["template"]]).gates(pod::TEMPLATE_GATES),
-    row("", "ReplicationController").unconditional().status(REPLICAS).generation(SPEC)
+    row("", "ReplicationController").unconditional().status().generation(SPEC)
         .gates(pod::WORKLOAD_GATES).collects(Propagation::Orphan),
-    row("", "ResourceQuota").unconditional().status(&[]),
+    row("", "ResourceQuota").unconditional().status(),
     row("", "Secret").unconditional().on_update(update_secret),
-    row("", "Service").unconditional().creates().status(LOAD_BALANCER).on_update(super::service::drop_type_dependent_fields),
+    row("", "Service").unconditional().creates().status().on_update(super::service::drop_type_dependent_fields),
     row("", "ServiceAccount").unconditional().on_create(create_service_account).on_update(update_service_account),
     // admissionregistration.k8s.io
     row("admissionregistration.k8s.io", "MutatingAdmissionPolicy").generation(SPEC),
     row("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding").generation(SPEC),
     row("admissionregistration.k8s.io", "MutatingWebhookConfiguration").generation(&[&["webhooks"]]),
-    row("admissionregistration.k8s.io", "ValidatingAdmissionPolicy").generation(SPEC).status(&[]).metadata(MetadataOnStatus::Kept),
+    row("admissionregistration.k8s.io", "ValidatingAdmissionPolicy").generation(SPEC).status().metadata(MetadataOnStatus::Kept),
     row("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding").generation(SPEC),
     row("admissionregistration.k8s.io", "ValidatingWebhookConfiguration").generation(&[&["webhooks"]]),
     // apiextensions.k8s.io
     row("apiextensions.k8s.io", "CustomResourceDefinition").generation(SPEC)
-        .status(&[("conditions", Zero::Null), ("storedVersions", Zero::Null)])
+        .status()
         .on_create(create_definition).on_update(update_definition),
     // apiregistration.k8s.io
-    row("apiregistration.k8s.io", "APIService").status(&[]).metadata(MetadataOnStatus::ApiServiceKept)
+    row("apiregistration.k8s.io", "APIService").status().metadata(MetadataOnStatus::ApiServiceKept)
         .on_create(create_api_service),
     // apps
     row("apps", "ControllerRevision").unconditional(),
     row("apps", "DaemonSet").unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES)
-        .status(&[("currentNumberScheduled", Zero::Int), ("desiredNumberScheduled", Zero::Int), ("numberMisscheduled", Zero::Int), ("numberReady", Zero::Int)])
+        .status()
         .on_create(create_daemon_set).on_update(update_daemon_set),
     row("apps", "Deployment").unconditional().generation(&[&["spec"], &["metadata", "annotations"]])
-        .gates(pod::WORKLOAD_GATES).status(&[]).metadata(MetadataOnStatus::LabelsKept),
-    row("apps", "ReplicaSet").unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES).status(REPLICAS),
+        .gates(pod::WORKLOAD_GATES).status().metadata(MetadataOnStatus::LabelsKept),
+    row("apps", "ReplicaSet").unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES).status(),
     row("apps", "StatefulSet").unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES)
-        .status(&[("availableReplicas", Zero::Int), ("replicas", Zero::Int)]),
+        .status(),
     // autoscaling
     row("autoscaling", "HorizontalPodAutoscaler").unconditional().generation(SPEC)
-        .status(&[("currentMetrics", Zero::Null), ("desiredReplicas", Zero::Int)]),
+        .status(),
     // batch
-    row("batch", "CronJob").unconditional().generation(SPEC).gates(pod::CRON_JOB_GATES).status(&[]),
-    row("batch", "Job").unconditional().generation(SPEC).gates(pod::JOB_GATES).status(&[])
+    row("batch", "CronJob").unconditional().generation(SPEC).gates(pod::CRON_JOB_GATES).status(),
+    row("batch", "Job").unconditional().generation(SPEC).gates(pod::JOB_GATES).status()
         .collects(Propagation::Orphan),
     // certificates.k8s.io
-    row("certificates.k8s.io", "CertificateSigningRequest").unconditional().status(&[])
+    row("certificates.k8s.io", "CertificateSigningRequest").unconditional().status()
         .on_create(certificates::create).on_update(certificates::update).on_status(certificates::update_status),
     row("certificates.k8s.io", "ClusterTrustBundle"),
-    row("certificates.k8s.io", "PodCertificateRequest").status(&[]).metadata(MetadataOnStatus::Kept),
+    row("certificates.k8s.io", "PodCertificateRequest").status().metadata(MetadataOnStatus::Kept),
     // coordination.k8s.io
     row("coordination.k8s.io", "Lease").creates().gates(LEASE_GATES),
     row("coordination.k8s.io", "LeaseCandidate").creates(),
@@ -81,21 +79,21 @@ pub(super) const TABLE: &[Strategy] = &[
     // events.k8s.io
     row("events.k8s.io", "Event").unconditional().creates().collects(Propagation::Unsupported),
     // flowcontrol.apiserver.k8s.io
-    row("flowcontrol.apiserver.k8s.io", "FlowSchema").unconditional().generation(SPEC).status(&[])
+    row("flowcontrol.apiserver.k8s.io", "FlowSchema").unconditional().generation(SPEC).status()
         .metadata(MetadataOnStatus::AllKept),
-    row("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration").unconditional().generation(SPEC).status(&[])
+    row("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration").unconditional().generation(SPEC).status()
         .metadata(MetadataOnStatus::AllKept),
     // networking.k8s.io
     row("networking.k8s.io", "IPAddress").unconditional(),
-    row("networking.k8s.io", "Ingress").unconditional().generation(SPEC).status(LOAD_BALANCER),
+    row("networking.k8s.io", "Ingress").unconditional().generation(SPEC).status(),
     row("networking.k8s.io", "IngressClass").unconditional().generation(SPEC),
     row("networking.k8s.io", "NetworkPolicy").unconditional().generation(SPEC),
-    row("networking.k8s.io", "ServiceCIDR").unconditional().status(&[]).metadata(MetadataOnStatus::Kept),
+    row("networking.k8s.io", "ServiceCIDR").unconditional().status().metadata(MetadataOnStatus::Kept),
     // node.k8s.io
     row("node.k8s.io", "RuntimeClass").creates(),
     // policy
     row("policy", "PodDisruptionBudget").generation(SPEC)
-        .status(&[("currentHealthy", Zero::Int), ("desiredHealthy", Zero::Int), ("disruptionsAllowed", Zero::Int), ("expectedPods", Zero::Int)]),
+        .status(),
     // rbac.authorization.k8s.io
     row("rbac.authorization.k8s.io", "ClusterRole").unconditional().creates(),
     row("rbac.authorization.k8s.io", "ClusterRoleBinding").unconditional().creates(),
@@ -103,9 +101,9 @@ pub(super) const TABLE: &[Strategy] = &[
     row("rbac.authorization.k8s.io", "RoleBinding").unconditional().creates(),
     // resource.k8s.io
     row("resource.k8s.io", "DeviceClass").unconditional().generation(SPEC),
-    row("resource.k8s.io", "DeviceTaintRule").generation(SPEC).status(&[]).metadata(MetadataOnStatus::Kept)
+    row("resource.k8s.io", "DeviceTaintRule").generation(SPEC).status().metadata(MetadataOnStatus::Kept)
         .on_update(resource::update_taint_rule),
-    row("resource.k8s.io", "ResourceClaim").unconditional().status(&[]).metadata(MetadataOnStatus::Kept)
+    row("resource.k8s.io", "ResourceClaim").unconditional().status().metadata(MetadataOnStatus::Kept)
         .gates(resource::CLAIM_GATES).on_status(resource::update_claim_status),
     row("resource.k8s.io", "ResourceClaimTemplate").unconditional().gates(resource::TEMPLATE_GATES),
     row("resource.k8s.io", "ResourceSlice").unconditional().generation(SPEC).gates(resource::SLICE_GATES),
@@ -113,10 +111,10 @@ pub(super) const TABLE: &[Strategy] = &[
     row("scheduling.k8s.io", "PriorityClass").unconditional().generation_on_create(),
     // storage.k8s.io
     row("storage.k8s.io", "CSIDriver").generation_on_update(SPEC),
-    row("storage.k8s.io", "CSINode").status(&[]).metadata(MetadataOnStatus::Kept).gates(&[&[&["status", "storageHealth"]]]),
+    row("storage.k8s.io", "CSINode").status().metadata(MetadataOnStatus::Kept).gates(&[&[&["status", "storageHealth"]]]),
     row("storage.k8s.io", "CSIStorageCapacity"),
     row("storage.k8s.io", "StorageClass").unconditional(),
-    row("storage.k8s.io", "VolumeAttachment").status(&[("attached", Zero::Bool)]).metadata(MetadataOnStatus::Kept),
+    row("storage.k8s.io", "VolumeAttachment").status().metadata(MetadataOnStatus::Kept),
     row("storage.k8s.io", "VolumeAttributesClass").unconditional(),
 ];
 
@@ -154,8 +152,8 @@ impl Strategy {
         self
     }
 
-    const fn status(mut self, zeros: &'static [(&'static str, Zero)]) -> Self {
-        self.status = Status::Reset(zeros);
+    const fn status(mut self) -> Self {
+        self.status = Status::Reset;
         self
     }
 
@@ -266,7 +264,6 @@ fn update_service_account(account: &mut Value, _: &Value, context: &Context) {
 }
 
 fn create_definition(definition: &mut Value, _: &Context) {
-    definition.set_at(&["status", "acceptedNames"], Value::map([("kind", ""), ("plural", "")]));
     record_stored_version(definition);
 }
 

@@ -41,6 +41,7 @@ pub fn create(object: &Value, namespaced: bool, name_rule: NameRule) -> FieldErr
         errors.invalid_each(&METADATA.field("name"), name, name_rule(name, false));
     }
     create_beside_name(metadata, namespaced, &mut errors);
+    known_finalizers(object, &mut errors);
     errors
 }
 
@@ -60,6 +61,7 @@ pub fn create_without_name(object: &Value, namespaced: bool) -> FieldErrors {
         errors.required(&METADATA.field("name"), "name or generateName is required");
     }
     create_beside_name(metadata, namespaced, &mut errors);
+    known_finalizers(object, &mut errors);
     errors
 }
 
@@ -90,6 +92,7 @@ pub fn update_any(new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
 /// A change of metadata.
 pub fn update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
+    let object = new;
     let (new, old) = (new.part("metadata"), old.part("metadata"));
     if old.part("deletionTimestamp").is_some() {
         no_new_finalizers(new, old, &mut errors);
@@ -119,6 +122,7 @@ pub fn update(new: &Value, old: &Value) -> FieldErrors {
     annotations(new, &METADATA, &mut errors);
     owner_references(new, &mut errors);
     managed_fields(new, &mut errors);
+    known_finalizers(object, &mut errors);
     errors
 }
 
@@ -230,6 +234,37 @@ fn finalizers(metadata: Option<&Value>, errors: &mut FieldErrors) {
     if has(ORPHAN) && has(FOREGROUND) {
         let all = Value::from(metadata.items("finalizers").to_vec());
         errors.invalid(&at, all, format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set"));
+    }
+}
+
+/// A finalizer without a domain must be one of Kubernetes' own. Kinds that began outside of the core do not ask for that.
+fn known_finalizers(object: &Value, errors: &mut FieldErrors) {
+    const GROUPS: [&str; 13] = [
+        "",
+        "apps",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "networking.k8s.io",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+    ];
+    let api_version = object.text("apiVersion");
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    if !GROUPS.contains(&group) {
+        return;
+    }
+    let list = METADATA.field("finalizers");
+    for (i, name) in object.part("metadata").texts("finalizers").enumerate() {
+        if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(&list.index(i), name, detail);
+        }
     }
 }
 

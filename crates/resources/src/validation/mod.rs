@@ -164,6 +164,14 @@ pub fn rules(kind: &GroupKind) -> Option<&'static Rules> {
     TABLE.iter().find(|(g, k, _)| *g == kind.group && *k == kind.kind).map(|(_, _, rules)| rules)
 }
 
+/// What a client is warned of when it creates `new`, or changes `old` into it.
+pub fn warnings(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
+    match old {
+        None => crate::strategy::warnings::on_create(kind, new),
+        Some(old) => crate::strategy::warnings::on_update(kind, new, old),
+    }
+}
+
 /// Nothing to say about a change.
 fn no_rules(_: &Value, _: &Value, _: &Context) -> FieldErrors {
     FieldErrors::new()

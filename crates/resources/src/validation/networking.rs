@@ -466,7 +466,7 @@ fn policy_peer(peer: &Value, lenient: bool, known: &[&str], at: &At<'_>, errors:
 }
 
 fn ip_block(block: &Value, known: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    let mut check = |cidr: &str, at: &At<'_>, errors: &mut FieldErrors| {
+    let check = |cidr: &str, at: &At<'_>, errors: &mut FieldErrors| {
         if !known.contains(&cidr) {
             errors.invalid_each(at, cidr, names::is_valid_cidr_for_legacy_field(cidr, true));
         }

@@ -1,7 +1,7 @@
 //! Security contexts of pods and containers, and the annotations that say the same in the old way.
 
 use api::{FieldErrors, names};
-use value::Value;
+use value::{Value, write};
 
 use super::{
     fields::{At, Read, Report},
@@ -246,37 +246,39 @@ fn windows_options(context: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
+/// Kubernetes prints this name as JSON, which differs from a quoted text where characters are escaped.
 fn windows_user(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    let json = write::to_string(&name.into());
     let parts: Vec<&str> = name.split('\\').collect();
     let (domain, user) = match parts.as_slice() {
-        _ if name.is_empty() => return errors.invalid(at, name, "runAsUserName cannot be an empty string"),
+        _ if name.is_empty() => return errors.invalid_json(at, &json, "runAsUserName cannot be an empty string"),
         _ if name.contains(|c: char| c.is_ascii_control()) => {
-            return errors.invalid(at, name, "runAsUserName cannot contain control characters");
+            return errors.invalid_json(at, &json, "runAsUserName cannot contain control characters");
         }
         [user] => (None, *user),
         [domain, user] => (Some(*domain), *user),
-        _ => return errors.invalid(at, name, "runAsUserName cannot contain more than one backslash"),
+        _ => return errors.invalid_json(at, &json, "runAsUserName cannot contain more than one backslash"),
     };
     if domain.is_some_and(|domain| domain.len() >= MAX_USER_DOMAIN) {
         let detail = format!("runAsUserName's Domain length must be under {MAX_USER_DOMAIN} characters");
-        errors.invalid(at, name, detail);
+        errors.invalid_json(at, &json, &detail);
     }
     if domain.is_some_and(|domain| !is_net_bios(domain) && !is_windows_dns(domain)) {
         let detail = "runAsUserName's Domain doesn't match the NetBios nor the DNS format";
-        errors.invalid(at, name, detail);
+        errors.invalid_json(at, &json, &detail);
     }
     if user.is_empty() {
-        errors.invalid(at, name, "runAsUserName's User cannot be empty");
+        errors.invalid_json(at, &json, "runAsUserName's User cannot be empty");
     } else if user.len() > MAX_USER {
         let detail = format!("runAsUserName's User length must not be longer than {MAX_USER} characters");
-        errors.invalid(at, name, detail);
+        errors.invalid_json(at, &json, &detail);
     }
     if !user.is_empty() && user.chars().all(|c| c == '.' || c == ' ') {
-        errors.invalid(at, name, "runAsUserName's User cannot contain only periods or spaces");
+        errors.invalid_json(at, &json, "runAsUserName's User cannot contain only periods or spaces");
     }
     if user.contains(['"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']']) {
         let detail = r#"runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]"#;
-        errors.invalid(at, name, detail);
+        errors.invalid_json(at, &json, &detail);
     }
 }
 

@@ -284,7 +284,7 @@ fn driver_spec(driver: &Value, errors: &mut FieldErrors) {
     const POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
     let spec = driver.part("spec");
     let at = At::new("spec");
-    let mut required = |field: &str, shown: &str, errors: &mut FieldErrors| {
+    let required = |field: &str, shown: &str, errors: &mut FieldErrors| {
         if spec.part(field).is_none() {
             errors.required(&at.field(shown), "");
         }

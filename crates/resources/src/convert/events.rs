@@ -1,0 +1,103 @@
+//! Events: `events.k8s.io/v1` ↔ the core `v1` shape, which is the one stored.
+//!
+//! The two shapes hold the same facts under different names. What has the same name in both is left alone.
+
+use value::{Map, Value};
+
+/// `events.k8s.io/v1` names on the left, core names on the right.
+const NAMES: [(&str, &str); 7] = [
+    ("deprecatedCount", "count"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedSource", "source"),
+    ("note", "message"),
+    ("regarding", "involvedObject"),
+    ("reportingController", "reportingComponent"),
+];
+
+/// Fields that the core shape always writes, with their zero values.
+const CORE_ZEROS: [&str; 4] = ["eventTime", "firstTimestamp", "lastTimestamp", "reportingComponent"];
+
+/// `events.k8s.io/v1` → core `v1`.
+pub fn to_core(event: &Value) -> Value {
+    let mut event = renamed(event, |new, core| (new, core));
+    event.set_at(&["apiVersion"], "v1");
+    let map = event.make_map();
+    for field in CORE_ZEROS {
+        if map.get(field).is_none() {
+            let zero = if field == "reportingComponent" { Value::from("") } else { Value::Null };
+            map.insert(field, zero);
+        }
+    }
+    for field in ["involvedObject", "source"] {
+        if map.get(field).is_none_or(Value::is_null) {
+            map.insert(field, Map::new());
+        }
+    }
+    if map.get("reportingInstance").is_none() {
+        map.insert("reportingInstance", "");
+    }
+    event
+}
+
+/// Core `v1` → `events.k8s.io/v1`.
+pub fn from_core(event: &Value) -> Value {
+    let mut event = renamed(event, |new, core| (core, new));
+    event.set_at(&["apiVersion"], "events.k8s.io/v1");
+    let map = event.make_map();
+    if map.get("reportingController").and_then(Value::as_str) == Some("") {
+        map.remove("reportingController");
+    }
+    if map.get("reportingInstance").and_then(Value::as_str) == Some("") {
+        map.remove("reportingInstance");
+    }
+    for field in ["deprecatedFirstTimestamp", "deprecatedLastTimestamp", "eventTime"] {
+        if map.get(field).is_none() {
+            map.insert(field, Value::Null);
+        }
+    }
+    for field in ["deprecatedSource", "regarding"] {
+        if map.get(field).is_none_or(Value::is_null) {
+            map.insert(field, Map::new());
+        }
+    }
+    event
+}
+
+fn renamed(
+    event: &Value,
+    direction: fn(&'static str, &'static str) -> (&'static str, &'static str),
+) -> Value {
+    let Some(map) = event.as_map() else { return event.clone() };
+    let renamed = map.iter().map(|(field, value)| {
+        let name = NAMES
+            .iter()
+            .map(|(new, core)| direction(new, core))
+            .find(|(from, _)| *from == field.as_str())
+            .map_or_else(|| field.clone(), |(_, to)| to.into());
+        (name, value.clone())
+    });
+    Value::Map(renamed.collect())
+}
+
+/// The core field a field selector on `events.k8s.io/v1` stands for; `None` where there is no such selector.
+pub fn core_field_label(label: &str) -> Option<&'static str> {
+    Some(match label {
+        "reason" => "reason",
+        "regarding.kind" => "involvedObject.kind",
+        "regarding.namespace" => "involvedObject.namespace",
+        "regarding.name" => "involvedObject.name",
+        "regarding.uid" => "involvedObject.uid",
+        "regarding.apiVersion" => "involvedObject.apiVersion",
+        "regarding.resourceVersion" => "involvedObject.resourceVersion",
+        "regarding.fieldPath" => "involvedObject.fieldPath",
+        "reportingController" => "reportingComponent",
+        "type" => "type",
+        "metadata.namespace" => "metadata.namespace",
+        "metadata.name" => "metadata.name",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

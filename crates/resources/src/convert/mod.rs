@@ -1,0 +1,3 @@
+//! Conversions between the shape an object is stored in and the shapes it is served in.
+
+pub mod events;
