@@ -1,17 +1,55 @@
-//! Set-up, test, bench, code generation, tidy checks.
+//! The project's own commands: set-up, test, bench, torture, code generation, tidy checks.
 
 use std::env;
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+mod bench;
 mod codegen;
+mod command;
+mod setup;
+mod stages;
+mod test;
+mod tidy;
+mod torture;
 
-fn main() -> Result<()> {
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test      set up what the tests need, then check format, lints and architecture, and run every test
+  setup     only set up what the tests need (kubectl, the Python client, the CEL conformance data)
+  tidy      check that the tree is what ARCHITECTURE.md says
+  bench     run the benchmarks and the load run (REFERENCE_URL, REFERENCE_TOKEN: against a reference too)
+  torture   run the crash and model tests for long (PORTCULLIS_ROUNDS: how many rounds)
+  codegen   write the table of schemas from the published definitions";
+
+fn main() -> ExitCode {
+    match dispatch() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("no workspace root")?;
     let mut args = env::args().skip(1);
     match args.next().as_deref() {
+        Some("test") => test::run(root, args),
+        Some("setup" | "set-up") => setup::run(root),
+        Some("tidy") => tidy::run(root),
+        Some("bench") => bench::run(root, args),
+        Some("torture") => torture::run(root),
         Some("codegen") => codegen::run(root, args),
-        _ => bail!("usage: cargo xtask codegen"),
+        Some("help" | "--help" | "-h") => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        Some(other) => bail!("unknown command `{other}`\n{USAGE}"),
+        None => bail!("{USAGE}"),
     }
 }

@@ -1,0 +1,61 @@
+//! Running other programs.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Cargo, at the workspace root.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+/// Runs to the end, with its output shown; anything but success is an error.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let line = shown(command);
+    let status = command.status().with_context(|| format!("cannot run `{line}`"))?;
+    if status.success() { Ok(()) } else { bail!("`{line}` failed ({status})") }
+}
+
+/// Runs to the end and hands back what it printed; anything but success is an error with what it complained of.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let line = shown(command);
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{line}`"))?;
+    if !output.status.success() {
+        bail!("`{line}` failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Where `program` is on PATH.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// Installs Debian packages when that is possible: an error says what to do where it is not.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
+    let names = packages.join(" ");
+    if find("apt-get").is_none() {
+        bail!("please install {names}: there is no apt-get here");
+    }
+    if output(Command::new("id").arg("-u"))?.trim() != "0" {
+        bail!("please install {names} (`apt-get install {names}` as root)");
+    }
+    println!("installing {names}");
+    let apt = || {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        command
+    };
+    run(apt().args(["update", "-qq"]))?;
+    run(apt().args(["install", "-y", "-qq", "--no-install-recommends"]).args(packages))
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,154 @@
+//! What the tests need from outside: kubectl, the Python client, the CEL conformance data.
+//!
+//! Everything fetched lives in the target folder. What cannot be had at all is left out with a line that says so; what should be
+//! there and does not install is an error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::command::{cargo, find, install, output, run as run_command};
+
+/// The oldest minor version of kubectl that has everything the suite asks of it.
+const KUBECTL_MINOR: u32 = 30;
+
+/// The Python client, of the version of Kubernetes that is served.
+const PYTHON_CLIENT: &str = "kubernetes>=34,<38";
+
+/// The CEL conformance data.
+const CEL_SPEC: &str = "@bufbuild/cel-spec@0.6.1";
+
+/// What was found, as the tests are told of it.
+#[derive(Debug, Default)]
+pub(crate) struct Tools {
+    /// Environment variables for the tests.
+    pub(crate) env: Vec<(&'static str, String)>,
+    /// What is left out, and why.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let tools = prepare(root)?;
+    for (name, value) in &tools.env {
+        println!("{name}={value}");
+    }
+    for line in &tools.left_out {
+        println!("left out: {line}");
+    }
+    Ok(())
+}
+
+/// Finds or fetches everything.
+pub(crate) fn prepare(root: &Path) -> Result<Tools> {
+    let target = target_folder(root)?;
+    fs::create_dir_all(&target)?;
+    let mut tools = Tools::default();
+    kubectl(&mut tools)?;
+    python(&target.join("python"), &mut tools)?;
+    cel_spec(&target.join("cel-spec"), &mut tools)?;
+    Ok(tools)
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder(root: &Path) -> Result<PathBuf> {
+    let metadata = output(cargo(root).args(["metadata", "--format-version=1", "--no-deps"]))?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
+    let folder = metadata.get("target_directory").and_then(Value::as_str);
+    Ok(PathBuf::from(folder.context("cargo metadata names no target folder")?))
+}
+
+fn kubectl(tools: &mut Tools) -> Result<()> {
+    if find("kubectl").is_none() {
+        install(&["kubernetes-client"])?;
+    }
+    let kubectl = find("kubectl").context("there is no kubectl on PATH")?;
+    let version = output(Command::new(&kubectl).args(["version", "--client", "-o", "json"]))?;
+    let version: Value = serde_json::from_str(&version).context("kubectl version is not JSON")?;
+    let minor = minor(&version).context("kubectl says no version")?;
+    println!("kubectl 1.{minor} at {}", kubectl.display());
+    if minor < KUBECTL_MINOR {
+        tools.left_out.push(format!(
+            "kubectl 1.{minor} is older than 1.{KUBECTL_MINOR}: the steps that need a newer one are made by raw requests only"
+        ));
+    }
+    tools.env.push(("PORTCULLIS_KUBECTL", kubectl.display().to_string()));
+    tools.env.push(("PORTCULLIS_KUBECTL_MINOR", minor.to_string()));
+    Ok(())
+}
+
+/// The minor version in what `kubectl version --client -o json` prints: `32`, or `20+` of a distribution's build.
+fn minor(version: &Value) -> Option<u32> {
+    let text = version.get("clientVersion")?.get("minor")?.as_str()?;
+    text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+}
+
+fn python(folder: &Path, tools: &mut Tools) -> Result<()> {
+    let Some(python) = find("python3") else {
+        tools.left_out.push("there is no python3: the round with the Python client".to_owned());
+        return Ok(());
+    };
+    let own = folder.join("bin/python");
+    let stamp = folder.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|text| text == PYTHON_CLIENT) && own.is_file() {
+        println!("Python client in {}", folder.display());
+    } else {
+        let venv = || output(Command::new(&python).args(["-m", "venv", "--clear"]).arg(folder));
+        if venv().is_err() {
+            // Debian keeps what venv needs in a package of its own.
+            install(&["python3-venv"])?;
+            venv()?;
+        }
+        run_command(
+            Command::new(&own)
+                .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+                .arg(PYTHON_CLIENT),
+        )
+        .context("cannot install the Python client")?;
+        fs::write(&stamp, PYTHON_CLIENT)?;
+        println!("Python client installed in {}", folder.display());
+    }
+    tools.env.push(("PORTCULLIS_PYTHON", own.display().to_string()));
+    Ok(())
+}
+
+/// The conformance data comes as JavaScript modules of plain objects; one file of JSON is made of them.
+fn cel_spec(folder: &Path, tools: &mut Tools) -> Result<()> {
+    let file = folder.join("cel-spec.json");
+    let stamp = folder.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|text| text == CEL_SPEC) && file.is_file() {
+        println!("CEL conformance data in {}", file.display());
+    } else {
+        if (find("node").is_none() || find("npm").is_none())
+            && let Err(error) = install(&["nodejs", "npm"])
+        {
+            tools.left_out.push(format!("the CEL conformance data: {error:#}"));
+            return Ok(());
+        }
+        fs::create_dir_all(folder)?;
+        run_command(
+            Command::new("npm")
+                .args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
+                .arg(folder)
+                .arg(CEL_SPEC),
+        )
+        .context("cannot fetch the CEL conformance data")?;
+        let script = "\
+            const fs = require('fs'), out = {};\
+            (async () => {\
+              for (const name of ['conformance', 'parsing', 'comprehension', 'checking'])\
+                out[name] = (await import(process.argv[1] + '/' + name + '.js')).tests;\
+              fs.writeFileSync(process.argv[2], JSON.stringify(out, (_, v) => typeof v === 'bigint' ? v.toString() : v));\
+            })().catch(e => { console.error(e); process.exit(1); });";
+        let modules = folder.join("node_modules/@bufbuild/cel-spec/dist/esm/testdata");
+        run_command(Command::new("node").arg("-e").arg(script).arg(&modules).arg(&file))
+            .context("cannot read the CEL conformance data")?;
+        fs::write(&stamp, CEL_SPEC)?;
+        println!("CEL conformance data written to {}", file.display());
+    }
+    tools.env.push(("CEL_SPEC_JSON", file.display().to_string()));
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask test`: everything that must hold, in one command.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::command::{cargo, find, run as run_command};
+use crate::setup::{self, Tools};
+use crate::stages::Stages;
+use crate::tidy;
+
+/// Runs the command; further arguments go to the test runner.
+pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()> {
+    let filter: Vec<String> = args.collect();
+    let mut stages = Stages::default();
+    let tools = stages.run("set-up", || setup::prepare(root));
+    stages.run("format", || run_command(cargo(root).args(["fmt", "--all", "--check"])));
+    stages.run("lints", || {
+        run_command(cargo(root).args([
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]))
+    });
+    stages.run("tidy", || tidy::run(root));
+    let built = stages.run("build", || {
+        run_command(cargo(root).args(["build", "--quiet", "--package", "cli", "--bin", "portcullis"]))?;
+        // The tests are built here, so that the next stage measures them alone.
+        run_command(cargo(root).args(["test", "--quiet", "--workspace", "--no-run"]))
+    });
+    match (&tools, built) {
+        (Some(tools), Some(())) => {
+            stages.run("tests", || run_command(tests(root, tools)?.args(&filter)));
+            stages.run("documentation tests", || {
+                run_command(cargo(root).args(["test", "--quiet", "--workspace", "--doc"]))
+            });
+        }
+        _ => {
+            stages.run::<()>("tests", || bail!("not run, because a stage before failed"));
+        }
+    }
+    for line in tools.iter().flat_map(|tools| &tools.left_out) {
+        println!("left out: {line}");
+    }
+    stages.finish()
+}
+
+/// The test runner, told of what was set up.
+pub(crate) fn tests(root: &Path, tools: &Tools) -> Result<Command> {
+    let mut command = cargo(root);
+    if find("cargo-nextest").is_some() {
+        command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--status-level=fail"]);
+    } else {
+        command.args(["test", "--quiet", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"]);
+    }
+    let binary = setup::target_folder(root)?.join("debug/portcullis");
+    command.env("PORTCULLIS_BIN", binary).envs(tools.env.iter().map(|(name, value)| (name, value)));
+    Ok(command)
+}

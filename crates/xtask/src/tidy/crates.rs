@@ -1,0 +1,134 @@
+//! What depends on what: the table's arrows, no I/O below the decisions, one cryptography.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::documents::Map;
+
+/// Crates that open sockets or files, or bring a second JSON tree.
+const IO: [&str; 9] = ["tokio", "mio", "socket2", "hyper", "http", "rustls", "redb", "reqwest", "serde_json"];
+
+/// The packages of the build and what they depend on, outside their tests.
+#[derive(Debug, Default)]
+pub(super) struct Packages {
+    names: BTreeMap<String, String>,
+    workspace: BTreeSet<String>,
+    /// By id: the ids of normal and build dependencies.
+    uses: BTreeMap<String, BTreeSet<String>>,
+    /// By id: the ids of test dependencies.
+    tests_use: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Packages {
+    /// Reads what `cargo metadata` says.
+    pub(super) fn parse(metadata: &Value) -> Result<Self> {
+        let mut packages = Packages::default();
+        for package in list(metadata, "packages") {
+            packages.names.insert(text(package, "id")?, text(package, "name")?);
+        }
+        for member in list(metadata, "workspace_members") {
+            packages.workspace.extend(member.as_str().map(str::to_owned));
+        }
+        let resolve = metadata.get("resolve").context("cargo metadata resolves nothing")?;
+        for node in list(resolve, "nodes") {
+            let id = text(node, "id")?;
+            for dependency in list(node, "deps") {
+                let target = text(dependency, "pkg")?;
+                for kind in list(dependency, "dep_kinds") {
+                    let set = match kind.get("kind").and_then(Value::as_str) {
+                        Some("dev") => &mut packages.tests_use,
+                        _ => &mut packages.uses,
+                    };
+                    set.entry(id.clone()).or_default().insert(target.clone());
+                }
+            }
+        }
+        Ok(packages)
+    }
+
+    /// The names of the workspace's own crates.
+    pub(super) fn workspace(&self) -> impl Iterator<Item = &str> {
+        self.workspace.iter().filter_map(|id| self.names.get(id)).map(String::as_str)
+    }
+
+    fn id(&self, name: &str) -> Option<&String> {
+        self.workspace.iter().find(|id| self.names.get(*id).is_some_and(|own| own == name))
+    }
+
+    fn name<'a>(&'a self, id: &'a str) -> &'a str {
+        self.names.get(id).map_or(id, String::as_str)
+    }
+
+    /// The names of everything `name` is built from, at any depth.
+    fn built_from(&self, name: &str) -> BTreeSet<&str> {
+        let mut waiting: Vec<&String> = self.id(name).into_iter().collect();
+        let mut seen = BTreeSet::new();
+        while let Some(id) = waiting.pop() {
+            for next in self.uses.get(id).into_iter().flatten() {
+                if seen.insert(next) {
+                    waiting.push(next);
+                }
+            }
+        }
+        seen.into_iter().map(|id| self.name(id)).collect()
+    }
+}
+
+/// Every arrow between crates of the workspace, tests included, is in the table.
+pub(super) fn arrows(map: &Map, packages: &Packages) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for name in packages.workspace() {
+        let Some(allowed) = map.allowed.get(name) else {
+            complaints.push(format!("ARCHITECTURE.md has no row for the crate `{name}`"));
+            continue;
+        };
+        let Some(id) = packages.id(name) else { continue };
+        let uses = packages.uses.get(id).into_iter().flatten();
+        let tests_use = packages.tests_use.get(id).into_iter().flatten();
+        let targets: BTreeSet<_> = uses
+            .chain(tests_use)
+            .filter(|id| packages.workspace.contains(*id))
+            .map(|id| packages.name(id))
+            .collect();
+        for other in targets {
+            if !allowed.contains(other) {
+                complaints
+                    .push(format!("`{name}` depends on `{other}`, which ARCHITECTURE.md does not allow"));
+            }
+        }
+    }
+    let known: BTreeSet<_> = packages.workspace().collect();
+    for name in map.allowed.keys().filter(|name| !known.contains(name.as_str())) {
+        complaints.push(format!("ARCHITECTURE.md has a row for `{name}`, which is no crate"));
+    }
+    complaints
+}
+
+/// Decision crates are built from nothing that does I/O, at any depth.
+pub(super) fn without_io(packages: &Packages, decisions: &[&str]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for name in decisions {
+        let parts = packages.built_from(name);
+        for io in IO.iter().filter(|io| parts.contains(*io)) {
+            complaints.push(format!("`{name}` decides, but is built from `{io}`"));
+        }
+    }
+    complaints
+}
+
+/// Two providers of cryptography in one build make rustls refuse to choose, at the first connection. `ring_users` is what
+/// `cargo tree --invert ring` prints; `cargo metadata` also names what is only possible.
+pub(super) fn one_cryptography(ring_users: &str) -> Option<String> {
+    let used = ring_users.lines().any(|line| line.starts_with("ring "));
+    used.then(|| "`ring` is in the build; `cargo tree --workspace --invert ring` says for whom".to_owned())
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value, key: &str) -> Result<String> {
+    Ok(value.get(key).and_then(Value::as_str).with_context(|| format!("no `{key}`"))?.to_owned())
+}

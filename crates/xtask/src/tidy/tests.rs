@@ -1,0 +1,132 @@
+use serde_json::json;
+
+use super::crates::{Packages, arrows, one_cryptography, without_io};
+use super::documents::{Map, headings, paths};
+use super::sources::{
+    Source, code_only, keys_at_home, no_io, nothing_left_to_do, one_writer, the_writer_exists,
+};
+
+const ARCHITECTURE: &str = "\
+# Architecture
+## Crates
+| crate | responsibility | may depend on |
+|---|---|---|
+| `value` | the tree | – |
+| `api` | the model | `value` |
+
+### `value`
+### `api`
+";
+
+fn packages(uses: &[(&str, &str, Option<&str>)]) -> Packages {
+    let names = ["value", "api", "mio"];
+    let present = |name: &str| name == "value" || name == "api" || uses.iter().any(|(_, to, _)| *to == name);
+    let nodes = names.map(|name| {
+        let deps: Vec<_> = uses
+            .iter()
+            .filter(|(from, ..)| *from == name)
+            .map(|(_, to, kind)| json!({"pkg": to, "dep_kinds": [{"kind": kind}]}))
+            .collect();
+        json!({"id": name, "deps": deps})
+    });
+    let listed: Vec<_> =
+        names.iter().filter(|name| present(name)).map(|name| json!({"id": name, "name": name})).collect();
+    Packages::parse(&json!({
+        "packages": listed, "workspace_members": ["value", "api"], "resolve": {"nodes": nodes},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn an_arrow_of_the_table_is_allowed_and_its_reverse_is_not() {
+    let map = Map::parse(ARCHITECTURE);
+    assert!(arrows(&map, &packages(&[("api", "value", None)])).is_empty());
+    let complaints = arrows(&map, &packages(&[("value", "api", Some("dev"))]));
+    assert_eq!(complaints, ["`value` depends on `api`, which ARCHITECTURE.md does not allow"]);
+}
+
+#[test]
+fn a_crate_needs_a_row_and_a_heading() {
+    let both = packages(&[]);
+    assert!(headings(ARCHITECTURE, &both).is_empty());
+    let without = ARCHITECTURE.replace("| `api` | the model | `value` |\n", "").replace("### `api`\n", "");
+    assert_eq!(arrows(&Map::parse(&without), &both), ["ARCHITECTURE.md has no row for the crate `api`"]);
+    assert_eq!(headings(&without, &both), ["ARCHITECTURE.md has no heading for the crate `api`"]);
+    let gone = ARCHITECTURE.replace("| `api`", "| `dra` | x | – |\n| `api`");
+    assert_eq!(arrows(&Map::parse(&gone), &both), ["ARCHITECTURE.md has a row for `dra`, which is no crate"]);
+}
+
+#[test]
+fn io_below_a_decision_is_found_at_any_depth_but_not_in_tests() {
+    let deep = packages(&[("api", "value", None), ("value", "mio", None)]);
+    assert_eq!(without_io(&deep, &["api"]), ["`api` decides, but is built from `mio`"]);
+    let tests = packages(&[("api", "mio", Some("dev"))]);
+    assert!(without_io(&tests, &["api"]).is_empty());
+}
+
+#[test]
+fn a_second_cryptography_is_found() {
+    assert!(one_cryptography("warning: nothing to print.").is_none());
+    assert!(one_cryptography("ring v0.17.14\n└── rustls v0.23.46").is_some());
+}
+
+#[test]
+fn a_path_in_backticks_must_exist() {
+    let exists = |path: &str| matches!(path, "crates/a" | "crates/a/b.rs" | "Cargo.toml");
+    let fine = "see `crates/a/b.rs`, `crates/a/`, `crates/a/<name>.rs`, `Cargo.toml`, `cargo run`, `authn::tokens`\n\
+                ```\n`crates/none.rs`\n```";
+    assert!(paths("X.md", fine, exists).is_empty(), "{:?}", paths("X.md", fine, exists));
+    assert_eq!(
+        paths("X.md", "a\nsee `crates/a/{b,c}.rs`", exists),
+        ["X.md:2: `crates/a/{b,c}.rs` is not there"]
+    );
+    assert_eq!(paths("X.md", "`crates/c/<name>.rs`", exists).len(), 1);
+}
+
+#[test]
+fn only_code_is_looked_at() {
+    let text = "let a = \"std::fs\"; // std::fs\n/* std::fs */ let b = r#\"std::\"fs\"#; let c = '\"'; fn d<'a>() {}\nlet e = 1;";
+    let code = code_only(text);
+    assert!(!code.contains("fs"), "{code}");
+    assert!(code.contains("fn d<'a>() {}") && code.contains("let e = 1;"));
+    assert_eq!(code.lines().count(), text.lines().count());
+}
+
+#[test]
+fn a_decision_crate_may_use_addresses_and_given_times_but_no_socket_and_no_clock() {
+    let decisions = ["authn"];
+    let fine = "use std::net::IpAddr; use std::time::SystemTime; fn f(now: SystemTime) {}\n#[cfg(test)]\nmod tests { use std::fs; fn g() { SystemTime::now(); } }";
+    assert!(no_io(&Source::new("crates/authn/src/a.rs", fine), &decisions).is_empty());
+    for bad in
+        ["use std::fs;", "let s = TcpStream::connect(a);", "let t = Instant::now();", "tokio::spawn(x);"]
+    {
+        assert!(!no_io(&Source::new("crates/authn/src/a.rs", bad), &decisions).is_empty(), "{bad}");
+        assert!(no_io(&Source::new("crates/authn/src/a/tests.rs", bad), &decisions).is_empty(), "{bad}");
+        assert!(no_io(&Source::new("crates/server/src/a.rs", bad), &decisions).is_empty(), "{bad}");
+    }
+}
+
+#[test]
+fn only_the_write_path_commits() {
+    let commits = "async fn f() { self.state.store.commit(write).await; }";
+    assert!(one_writer(&Source::new("crates/server/src/write.rs", commits)).is_empty());
+    assert!(one_writer(&Source::new("crates/storage/src/store.rs", commits)).is_empty());
+    assert_eq!(one_writer(&Source::new("crates/server/src/bootstrap.rs", commits)).len(), 1);
+    assert_eq!(one_writer(&Source::new("crates/controllers/src/lib.rs", commits)).len(), 1);
+    assert!(the_writer_exists(&[Source::new("crates/server/src/write.rs", commits)]).is_none());
+    assert!(the_writer_exists(&[Source::new("crates/server/src/write.rs", "")]).is_some());
+}
+
+#[test]
+fn keys_stay_at_home() {
+    let holds = "struct S { key: EcdsaKeyPair }";
+    assert!(keys_at_home(&Source::new("crates/authn/src/tokens/keys.rs", holds)).is_empty());
+    assert_eq!(keys_at_home(&Source::new("crates/server/src/handlers/get.rs", holds)).len(), 1);
+}
+
+#[test]
+fn nothing_is_left_to_do() {
+    let left = format!("// {}: later", concat!("TO", "DO"));
+    assert_eq!(nothing_left_to_do(&Source::new("crates/a/src/b.rs", &left)).len(), 1);
+    assert!(nothing_left_to_do(&Source::new("crates/a/src/b.rs", "// all done")).is_empty());
+}

@@ -1,0 +1,37 @@
+//! `cargo xtask torture`: the crash and model tests, for long.
+
+use std::env;
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::command::{cargo, run as run_command};
+use crate::setup;
+use crate::stages::Stages;
+
+/// Rounds when `PORTCULLIS_ROUNDS` does not say: some minutes of each.
+const ROUNDS: &str = "500";
+
+/// Runs the command.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let rounds = env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| ROUNDS.to_owned());
+    let mut stages = Stages::default();
+    stages.run("the store's crash model", || {
+        run_command(
+            cargo(root)
+                .args(["test", "--package", "storage", "--test", "store"])
+                .env("PORTCULLIS_ROUNDS", &rounds),
+        )
+    });
+    stages.run("killed servers", || {
+        run_command(cargo(root).args(["build", "--package", "cli", "--bin", "portcullis"]))?;
+        let binary = setup::target_folder(root)?.join("debug/portcullis");
+        run_command(
+            cargo(root)
+                .args(["test", "--package", "conformance", "--test", "crash"])
+                .env("PORTCULLIS_BIN", binary)
+                .env("PORTCULLIS_ROUNDS", &rounds),
+        )
+    });
+    stages.finish()
+}
