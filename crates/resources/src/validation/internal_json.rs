@@ -1,7 +1,7 @@
 //! A part of a pod → the JSON that Kubernetes prints for it in errors.
 //!
 //! kube-apiserver quotes its internal structs there: every field in declaration order under its Go name, zero values included.
-//! `data/internal-types.txt` has those names; it is read when the first such error is written.
+//! `data/internal-types.txt` and `data/internal-kinds.txt` have those names; they are read when the first such error is written.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -20,7 +20,8 @@ struct Field {
 static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
     let mut types: HashMap<&str, Vec<Field>> = HashMap::new();
     let mut current = "";
-    for line in include_str!("../../data/internal-types.txt").lines() {
+    let kinds = include_str!("../../data/internal-kinds.txt").lines();
+    for line in include_str!("../../data/internal-types.txt").lines().chain(kinds) {
         if line.starts_with('#') {
             continue;
         }
