@@ -62,6 +62,46 @@ pub enum Operator {
     DoesNotExist,
 }
 
+impl Selector {
+    /// Reads the text of a `labelSelector` parameter.
+    pub fn of_labels(text: &str) -> Self {
+        use api::selector::Operator as Api;
+        match api::selector::Selector::parse(text) {
+            Err(error) => Selector { requirements: Vec::new(), error: Some(error.into()) },
+            Ok(selector) => {
+                let requirements = selector.requirements().iter().filter_map(|requirement| {
+                    let operator = match requirement.operator() {
+                        Api::In | Api::Equals | Api::DoubleEquals => Operator::In,
+                        Api::NotIn | Api::NotEquals => Operator::NotIn,
+                        Api::Exists => Operator::Exists,
+                        Api::DoesNotExist => Operator::DoesNotExist,
+                        // Authorizers do not know comparisons of numbers; without one the question is only wider.
+                        Api::GreaterThan | Api::LessThan => return None,
+                    };
+                    let values = requirement.values().to_vec();
+                    Some(Requirement { key: requirement.key().into(), operator, values })
+                });
+                Selector { requirements: requirements.collect(), error: None }
+            }
+        }
+    }
+
+    /// Reads the text of a `fieldSelector` parameter.
+    pub fn of_fields(text: &str) -> Self {
+        match api::selector::FieldSelector::parse(text) {
+            Err(error) => Selector { requirements: Vec::new(), error: Some(error.into()) },
+            Ok(selector) => {
+                let requirements = selector.requirements().iter().map(|requirement| Requirement {
+                    key: requirement.field.clone(),
+                    operator: if requirement.equals { Operator::In } else { Operator::NotIn },
+                    values: vec![requirement.value.clone()],
+                });
+                Selector { requirements: requirements.collect(), error: None }
+            }
+        }
+    }
+}
+
 impl Operator {
     /// The word on the wire.
     pub fn as_str(self) -> &'static str {

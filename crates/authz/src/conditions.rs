@@ -1,6 +1,9 @@
 //! Match conditions: CEL expressions over a review that say whether a webhook is to be asked.
 //!
-//! Expressions are compiled by a [`Compiler`], once; this module knows what they are about and how their values combine.
+//! Expressions are compiled by a [`Compiler`], once ([`ReviewCompiler`] outside of tests); this module knows what they are about
+//! and how their values combine.
+
+mod review_type;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,6 +11,8 @@ use std::sync::Arc;
 use api::field::aggregate;
 use authn::User;
 use value::{Map, Str, Value};
+
+pub use review_type::ReviewCompiler;
 
 use crate::attributes::{Attributes, Selector};
 

@@ -19,11 +19,12 @@ mod impersonate;
 pub mod node;
 mod observe;
 pub mod rbac;
+pub mod review;
 pub mod webhook;
 
 pub use attributes::{Attributes, Operator, Requirement, Selector};
 pub use chain::{Authorizer, Chain, DuplicateName, Step};
-pub use conditions::{CompileError, Compiler, Condition, Conditions, request};
+pub use conditions::{CompileError, Compiler, Condition, Conditions, ReviewCompiler, request};
 pub use decision::{Answer, Decision, Permit, Reason, Refusal};
 pub use forbidden::forbidden;
 pub use impersonate::impersonate;

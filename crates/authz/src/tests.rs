@@ -425,3 +425,44 @@ fn asking_the_chain_may_move_between_threads() {
     is_send(&chain.authorize(&caller, pods()));
     is_send(&impersonate(&chain, &caller, &authn::HeaderLines(&[]), &pods()));
 }
+
+#[test]
+fn a_review_asks_what_its_spec_says() {
+    let spec = one(
+        "{user: a, uid: u, groups: [g], extra: {k: [v]}, resourceAttributes: {verb: list, resource: pods, namespace: n, fieldSelector: {rawSelector: 'metadata.name=x'}, labelSelector: {requirements: [{key: app, operator: In, values: [web]}, {key: '', operator: Exists}, {key: x, operator: Near}]}}}",
+    );
+    let user = review::subject(&spec);
+    assert_eq!((user.name.as_str(), user.uid.as_str()), ("a", "u"));
+    assert_eq!(user.extra["k"], ["v"]);
+    let attributes = review::attributes(&spec);
+    assert_eq!(attributes.version, "*");
+    assert_eq!(attributes.fields, Selector::of_fields("metadata.name=x"));
+    assert_eq!(attributes.labels.requirements.len(), 1);
+    let answer = Answer { error: Some("boom".to_owned()), ..Answer::no_opinion("why") };
+    expect![[r#"{"allowed":false,"evaluationError":"boom; spec.resourceAttributes.labelSelector partially ignored due to parse error","reason":"why"}"#]]
+        .assert_eq(&value::write::to_string(&review::status(&answer, &attributes)));
+    let path = review::attributes(&one("{nonResourceAttributes: {path: /x, verb: get}}"));
+    assert_eq!(path, Attributes::path("get", "/x"));
+    expect![[r#"{"allowed":false,"denied":true,"reason":"no"}"#]]
+        .assert_eq(&value::write::to_string(&review::status(&Answer::deny("no"), &path)));
+}
+
+#[test]
+fn a_rules_review_lists_resources_and_paths_apart() {
+    let rules = rbac::Rules { rules: everything(), ..rbac::Rules::default() };
+    expect![[r#"{"incomplete":false,"nonResourceRules":[{"nonResourceURLs":["*"],"verbs":["*"]}],"resourceRules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}"#]]
+        .assert_eq(&value::write::to_string(&review::rules_status(&rules)));
+}
+
+#[test]
+fn selectors_are_read_as_authorizers_see_them() {
+    let labels = Selector::of_labels("a=b,c in (d,e),!f,g,h>1");
+    let shown: Vec<String> = labels
+        .requirements
+        .iter()
+        .map(|r| format!("{} {} {:?}", r.key, r.operator.as_str(), r.values))
+        .collect();
+    assert_eq!(shown, ["a In [\"b\"]", "c In [\"d\", \"e\"]", "f DoesNotExist []", "g Exists []"]);
+    assert!(Selector::of_labels("a=(").error.is_some());
+    assert!(Selector::of_fields("nonsense").error.is_some());
+}

@@ -1,0 +1,163 @@
+//! The review APIs: whom and what a review asks about, and the status that answers it.
+
+use authn::User;
+use value::{Map, Str, Value};
+
+use crate::attributes::{Attributes, Operator, Requirement, Selector};
+use crate::decision::{Answer, Decision};
+use crate::rbac::Rules;
+
+/// Whom the `spec` of a SubjectAccessReview is about.
+pub fn subject(spec: &Value) -> User {
+    let text = |field: &str| Str::from(spec.str_at(&[field]).unwrap_or_default());
+    let extra = spec.at(&["extra"]).and_then(Value::as_map);
+    User {
+        name: text("user"),
+        uid: text("uid"),
+        groups: strings(spec.list_at(&["groups"])),
+        extra: extra
+            .into_iter()
+            .flat_map(Map::iter)
+            .map(|(key, values)| (key.clone(), strings(values.as_list().unwrap_or_default())))
+            .collect(),
+    }
+}
+
+/// What the `spec` of an access review asks.
+pub fn attributes(spec: &Value) -> Attributes {
+    let Some(resource) = spec.at(&["resourceAttributes"]).filter(|r| !r.is_null()) else {
+        let text =
+            |field: &str| Str::from(spec.str_at(&["nonResourceAttributes", field]).unwrap_or_default());
+        return Attributes::path(text("verb"), text("path"));
+    };
+    let text = |field: &str| Str::from(resource.str_at(&[field]).unwrap_or_default());
+    let version = text("version");
+    Attributes {
+        verb: text("verb"),
+        group: text("group"),
+        // A review that names no version is about all of them.
+        version: if version.is_empty() { Str::new_static("*") } else { version },
+        resource: text("resource"),
+        subresource: text("subresource"),
+        namespace: text("namespace"),
+        name: text("name"),
+        path: Str::default(),
+        is_resource: true,
+        fields: resource.at(&["fieldSelector"]).map(fields).unwrap_or_default(),
+        labels: resource.at(&["labelSelector"]).map(labels).unwrap_or_default(),
+    }
+}
+
+/// The `status` of an access review.
+pub fn status(answer: &Answer, attributes: &Attributes) -> Value {
+    let mut out = Map::new();
+    out.insert("allowed", answer.decision == Decision::Allow);
+    if answer.decision == Decision::Deny {
+        out.insert("denied", true);
+    }
+    let mut errors: Vec<String> = answer.error.clone().into_iter().collect();
+    for (field, selector) in [("fieldSelector", &attributes.fields), ("labelSelector", &attributes.labels)] {
+        if selector.error.is_some() {
+            let partially = if selector.requirements.is_empty() { "" } else { "partially " };
+            errors.push(format!("spec.resourceAttributes.{field} {partially}ignored due to parse error"));
+        }
+    }
+    if !errors.is_empty() {
+        out.insert("evaluationError", errors.join("; "));
+    }
+    if !answer.reason.is_empty() {
+        out.insert("reason", answer.reason.to_string());
+    }
+    Value::Map(out)
+}
+
+/// The `status` of a SelfSubjectRulesReview. A rule about both resources and paths stands in both lists.
+pub fn rules_status(rules: &Rules) -> Value {
+    let list = |list: &[Str]| Value::List(list.iter().cloned().map(Value::String).collect());
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    for rule in &rules.rules {
+        if !rule.resources.is_empty() {
+            let mut out = Map::new();
+            for (field, part) in [
+                ("apiGroups", &rule.groups),
+                ("resourceNames", &rule.resource_names),
+                ("resources", &rule.resources),
+            ] {
+                if !part.is_empty() {
+                    out.insert(field, list(part));
+                }
+            }
+            out.insert("verbs", list(&rule.verbs));
+            resources.push(Value::Map(out));
+        }
+        if !rule.urls.is_empty() {
+            paths.push(Value::map([("nonResourceURLs", list(&rule.urls)), ("verbs", list(&rule.verbs))]));
+        }
+    }
+    let mut out = Map::new();
+    if let Some(error) = &rules.error {
+        out.insert("evaluationError", error.as_str());
+    }
+    out.insert("incomplete", rules.incomplete);
+    out.insert("nonResourceRules", paths);
+    out.insert("resourceRules", resources);
+    Value::Map(out)
+}
+
+fn strings(list: &[Value]) -> Vec<Str> {
+    list.iter().filter_map(Value::as_str).map(Str::from).collect()
+}
+
+/// Requirements of an unknown kind are left out, and noted: fewer requirements only make the question wider.
+fn requirements(
+    selector: &Value,
+    mut convert: impl FnMut(Requirement) -> Result<Requirement, Str>,
+) -> Selector {
+    let mut out = Selector::default();
+    for item in selector.list_at(&["requirements"]) {
+        let text = |field: &str| Str::from(item.str_at(&[field]).unwrap_or_default());
+        let operator = match text("operator").as_str() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            other => {
+                out.error = Some(value::format_smolstr!("{other:?} is not a valid selector operator"));
+                continue;
+            }
+        };
+        match convert(Requirement { key: text("key"), operator, values: strings(item.list_at(&["values"])) })
+        {
+            Ok(requirement) => out.requirements.push(requirement),
+            Err(error) => out.error = Some(error),
+        }
+    }
+    out
+}
+
+fn fields(selector: &Value) -> Selector {
+    match selector.str_at(&["rawSelector"]) {
+        Some(raw) if !raw.is_empty() => Selector::of_fields(raw),
+        _ => requirements(selector, |requirement| match (requirement.operator, requirement.values.len()) {
+            (Operator::In | Operator::NotIn, 1) => Ok(requirement),
+            _ => Err(Str::new_static("fieldSelectors support one value")),
+        }),
+    }
+}
+
+fn labels(selector: &Value) -> Selector {
+    match selector.str_at(&["rawSelector"]) {
+        Some(raw) if !raw.is_empty() => Selector::of_labels(raw),
+        _ => requirements(selector, |requirement| {
+            let operator = match requirement.operator {
+                Operator::In => api::selector::Operator::In,
+                Operator::NotIn => api::selector::Operator::NotIn,
+                Operator::Exists => api::selector::Operator::Exists,
+                Operator::DoesNotExist => api::selector::Operator::DoesNotExist,
+            };
+            api::selector::Requirement::new(requirement.key.clone(), operator, requirement.values.clone())
+                .map(|_| requirement)
+                .map_err(|errors| api::field::aggregate(&errors).into())
+        }),
+    }
+}
