@@ -189,8 +189,15 @@ impl Refused {
 
     fn unreadable(bytes: &[u8], error: yaml::Error) -> Self {
         let hint = unquoted(bytes, error.position);
-        let summary = error.message.clone();
-        Self::load(vec![Problem { message: error.message, position: Some(error.position), hint }], &summary)
+        // A file that begins with a brace is JSON, and Go fails on it where it looks for the kind.
+        let is_json = bytes.trim_ascii_start().starts_with(b"{");
+        let message = if is_json {
+            format!("couldn't get version/kind; json parse error: {}", error.message)
+        } else {
+            error.message
+        };
+        let summary = message.clone();
+        Self::load(vec![Problem { message, position: Some(error.position), hint }], &summary)
     }
 
     /// All problems.

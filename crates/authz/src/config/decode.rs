@@ -40,12 +40,26 @@ pub(super) struct RawWebhook {
 const GROUP: &str = "apiserver.config.k8s.io";
 const KIND: &str = "AuthorizationConfiguration";
 const VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
+/// Other kinds of the same group, by version.
+const OTHERS: [(&str, &str); 11] = [
+    ("v1", "AdmissionConfiguration"),
+    ("v1", "AuthenticationConfiguration"),
+    ("v1", "EncryptionConfiguration"),
+    ("v1", "TracingConfiguration"),
+    ("v1beta1", "AuthenticationConfiguration"),
+    ("v1beta1", "EgressSelectorConfiguration"),
+    ("v1beta1", "TracingConfiguration"),
+    ("v1alpha1", "AdmissionConfiguration"),
+    ("v1alpha1", "AuthenticationConfiguration"),
+    ("v1alpha1", "EgressSelectorConfiguration"),
+    ("v1alpha1", "TracingConfiguration"),
+];
 const SECOND: i64 = 1_000_000_000;
 /// What is kept how long by default: five minutes, and thirty seconds.
 const AUTHORIZED_TTL: i64 = 300 * SECOND;
 const UNAUTHORIZED_TTL: i64 = 30 * SECOND;
 /// Where Go's scheme of these kinds is declared; part of its message.
-const SCHEME: &str = "k8s.io/apiserver/pkg/apis/apiserver/load/load.go:31";
+const SCHEME: &str = "k8s.io/apiserver/pkg/apis/apiserver/load/load.go:32";
 /// How Go prints the type it reads an object's kind with.
 const META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
@@ -89,6 +103,9 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
         return Err(fail(format!("Object 'apiVersion' is missing in '{text}'"), ""));
     }
     let version = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
+    if version.is_some_and(|version| OTHERS.contains(&(version, kind))) {
+        return Err(fail(format!("expected {KIND}, got *apiserver.{kind}"), "kind"));
+    }
     let Some(version) = version.filter(|version| VERSIONS.contains(version) && kind == KIND) else {
         let message = format!(
             "no kind {} is registered for version {} in scheme {}",
@@ -308,7 +325,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A duration in nanoseconds; its errors are not wrapped by Go's decoder.
+    /// A duration in nanoseconds; what is wrong with its text Go's decoder passes on as it is.
     fn duration(&mut self, field: &Field<'_>, value: &Value) -> i64 {
         let read = match value {
             Value::String(text) => parse_duration(text),

@@ -313,9 +313,20 @@ fn reading_is_strict_in_the_words_of_go() {
     check(
         "apiVersion: apiserver.config.k8s.io/v2\nkind: AuthorizationConfiguration\n",
         &expect![[
-            r#"no kind "AuthorizationConfiguration" is registered for version "apiserver.config.k8s.io/v2" in scheme "k8s.io/apiserver/pkg/apis/apiserver/load/load.go:31""#
+            r#"no kind "AuthorizationConfiguration" is registered for version "apiserver.config.k8s.io/v2" in scheme "k8s.io/apiserver/pkg/apis/apiserver/load/load.go:32""#
         ]],
     );
+    check(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n",
+        &expect!["expected AuthorizationConfiguration, got *apiserver.AuthenticationConfiguration"],
+    );
+    check(
+        &webhook_text("timeout", "    timeout: 3\n"),
+        &expect![
+            "json: cannot unmarshal number into Go struct field WebhookConfiguration.authorizers.webhook.timeout of type string"
+        ],
+    );
+    check("{", &expect!["couldn't get version/kind; json parse error: unexpected end of JSON input"]);
     check(
         "authorizers: []\n",
         &expect![[r"
