@@ -331,7 +331,8 @@ impl Reader<'_> {
             Value::String(text) => parse_duration(text),
             Value::Null => parse_duration(""),
             other => {
-                Err(format!("json: cannot unmarshal {} into Go value of type string", other.json_type()))
+                self.wrong(field, other, "string");
+                return 0;
             }
         };
         read.unwrap_or_else(|message| {
