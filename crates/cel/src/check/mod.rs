@@ -22,8 +22,8 @@ pub(crate) use validate::{Validator, validate};
 /// What a name or a call stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Reference {
-    /// A variable.
-    Variable(Str),
+    /// A variable, by the name in the tree.
+    Variable,
     /// A name with a value: a type or an enum value.
     Constant(Constant),
     /// The overloads a call may mean, at least one.
@@ -528,7 +528,7 @@ fn qualified(expr: &Expr) -> Option<Vec<Str>> {
 fn global(name: &str, disambiguate: bool, found: Global) -> (Str, Type, Reference) {
     let name: Str = if disambiguate { format!(".{name}").into() } else { name.into() };
     match found {
-        Global::Variable(ty) => (name.clone(), ty, Reference::Variable(name)),
+        Global::Variable(ty) => (name, ty, Reference::Variable),
         Global::Type(ty) => {
             let value = Constant::Type(ty.name().into());
             (name, Type::Type(Some(Arc::new(ty))), Reference::Constant(value))

@@ -13,7 +13,7 @@ impl Checker<'_> {
         if let Some(ty) = local
             && !name.starts_with('.')
         {
-            return Some((name.into(), ty.clone(), Reference::Variable(name.into())));
+            return Some((name.into(), ty.clone(), Reference::Variable));
         }
         self.resolve_global(name, local.is_some())
     }

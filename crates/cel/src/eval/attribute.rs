@@ -202,7 +202,7 @@ pub(crate) fn position(key: &Val<'_>) -> Result<i64, Error> {
 }
 
 /// The name of the Go type that stands behind a value in cel-go; some of its messages show it.
-pub(super) fn go_type(val: &Val<'_>) -> &'static str {
+pub(crate) fn go_type(val: &Val<'_>) -> &'static str {
     match val {
         Val::Null => "types.Null",
         Val::Bool(_) => "types.Bool",

@@ -1,7 +1,6 @@
 //! Comprehensions. The loops behind the standard macros run as loops; what their expansion would have cost is charged.
 
-use super::attribute::go_type;
-use super::{Error, Eval, Outcome, Slot};
+use super::{Error, Eval, Outcome, Slot, go_type};
 use crate::plan::node::{Fold, FoldKind, ListNode, Node};
 use crate::val::{Entries, List, Map, Val};
 

@@ -6,6 +6,7 @@ mod fold;
 
 use std::sync::Arc;
 
+pub(crate) use attribute::go_type;
 pub use error::{Error, ErrorKind};
 
 use crate::decl::Function;

@@ -214,7 +214,8 @@ fn fill(clause: Clause, arg: &Val<'_>) -> Result<String, String> {
         },
         Clause::Scientific(precision) => match double(arg) {
             Some(d) if d.is_finite() => Ok(localized_exponent(&scientific(d, DEFAULT_PRECISION), precision)),
-            Some(d) => Ok(not_finite(d).to_owned()),
+            // The precision is taken for the width, as in the reference.
+            Some(d) => Ok(format!("{:>precision$}", not_finite(d))),
             None => refuse(),
         },
         Clause::Binary => match arg {

@@ -152,17 +152,9 @@ fn last_index_from<'a>(text: &str, part: &str, offset: i64) -> Outcome<'a> {
         return Ok(Val::Int(-1));
     }
     // The part may start at `from` at the latest.
-    let end = byte_at(text, from).unwrap_or(text.len()).saturating_add(part.len());
-    let searched = (end..=text.len()).find_map(|end| text.get(..end)).unwrap_or(text);
-    let mut found = searched.rfind(part);
-    while let Some(byte) = found {
-        let at = length(text.get(..byte).unwrap_or_default());
-        if at <= from {
-            return Ok(count(at));
-        }
-        found = text.get(..byte + part.len() - 1).and_then(|rest| rest.rfind(part));
-    }
-    Ok(Val::Int(-1))
+    let starts: Vec<usize> = text.char_indices().map(|(byte, _)| byte).take(from + 1).collect();
+    let found = starts.iter().rposition(|byte| text.get(*byte..).is_some_and(|rest| rest.starts_with(part)));
+    Ok(found.map_or(Val::Int(-1), count))
 }
 
 fn replace<'a>(args: &[Val<'a>], limit: i64) -> Outcome<'a> {

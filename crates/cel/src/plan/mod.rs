@@ -12,7 +12,7 @@ use value::Str;
 use crate::check::{Checked, Constant, Reference};
 use crate::cost::runtime::Rule;
 use crate::env::Env;
-use crate::eval::{Error, run_constant};
+use crate::eval::{Error, go_type, run_constant};
 use crate::lib::pattern;
 use crate::syntax::ast::{Comprehension, Expr, ExprKind, Literal};
 use crate::syntax::operator;
@@ -174,6 +174,9 @@ impl Planner<'_> {
                 let key = match index {
                     Node::Const(Val::String(name)) => Key::Field(name.as_str().into()),
                     Node::Const(val) if is_key(&val) => Key::Constant(val),
+                    Node::Const(val) => {
+                        return Err(Error::new(format!("invalid qualifier type: {}", go_type(&val))));
+                    }
                     index => Key::Computed(index),
                 };
                 return Ok(step(operand, Qualifier { key, optional }, false));

@@ -164,7 +164,7 @@ pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
         ),
         Val::Duration(nanos) => Value::String(time::duration_text(*nanos).into()),
         Val::Timestamp(t) => Value::String(t.rfc3339().into()),
-        Val::Optional(None) => return Err("optional.none() dereference".to_owned()),
+        Val::Optional(None) => Value::Null,
         Val::Optional(Some(inner)) => to_value(inner)?,
         Val::Object(object) => Value::Map(
             object

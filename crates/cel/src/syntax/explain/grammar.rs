@@ -1,0 +1,386 @@
+//! CEL's grammar as the state machine ANTLR makes of it: errors depend on its states.
+
+use crate::syntax::token::Kind;
+
+/// A set of token kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Set(u64);
+
+impl Set {
+    pub(super) fn of(kinds: &[Kind]) -> Set {
+        kinds.iter().fold(Set(0), |set, kind| Set(set.0 | (1 << (*kind as u8))))
+    }
+
+    pub(super) fn contains(self, kind: Kind) -> bool {
+        self.0 & (1 << (kind as u8)) != 0
+    }
+
+    pub(super) fn union(self, other: Set) -> Set {
+        Set(self.0 | other.0)
+    }
+
+    /// The kinds in ANTLR's form: one by its name, several in braces.
+    pub(super) fn display(self) -> String {
+        let names: Vec<&str> =
+            ALL.iter().filter(|kind| self.contains(**kind)).map(|kind| kind.display()).collect();
+        match names.as_slice() {
+            [] => "{}".to_owned(),
+            [one] => (*one).to_owned(),
+            many => format!("{{{}}}", many.join(", ")),
+        }
+    }
+}
+
+use Kind::{
+    And, Bytes, Colon, Comma, Dot, Eof, Equals, EscapedIdentifier, False, Float, Greater, GreaterEquals, Identifier,
+    In, Int, LeftBrace, LeftBracket, LeftParen, Less, LessEquals, Minus, Not, NotEquals, Null, Or, Percent, Plus,
+    Question, RightBrace, RightBracket, RightParen, Slash, Star, String as StringToken, True, Uint,
+};
+
+/// All kinds in the order of the grammar; the end of the input comes first.
+const ALL: [Kind; 36] = [
+    Eof, Equals, NotEquals, In, Less, LessEquals, GreaterEquals, Greater, And, Or, LeftBracket, RightBracket,
+    LeftBrace, RightBrace, LeftParen, RightParen, Dot, Comma, Minus, Not, Question, Colon, Plus, Star, Slash, Percent,
+    True, False, Null, Float, Int, Uint, StringToken, Bytes, Identifier, EscapedIdentifier,
+];
+
+pub(super) type StateId = usize;
+pub(super) type RuleId = usize;
+
+/// A way from one state to another.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Epsilon(StateId),
+    /// Only where the rule was entered with at most this precedence.
+    Precedence(u32, StateId),
+    Token(Set, StateId),
+    /// Into a rule, with a precedence, and on from there.
+    Rule(RuleId, u32, StateId),
+}
+
+/// What a state is, as far as recovery and prediction care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    Basic,
+    /// The start of alternatives; whether one token decides between them, and whether there is a way around.
+    Block { one_token: bool, optional: bool },
+    /// The start of a loop that may run never.
+    LoopEntry { one_token: bool },
+    LoopBack,
+    /// The start of a loop that runs at least once.
+    PlusStart,
+    PlusBack { one_token: bool },
+    Stop,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) sort: Sort,
+    pub(super) rule: RuleId,
+    pub(super) steps: Vec<Step>,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub(super) struct Grammar {
+    pub(super) states: Vec<State>,
+    /// The first state of each rule.
+    pub(super) starts: Vec<StateId>,
+    /// The states after each rule, wherever it is used.
+    pub(super) follows: Vec<Vec<StateId>>,
+}
+
+/// A piece of the grammar, as it is written.
+enum Piece {
+    Token(&'static [Kind]),
+    Rule(RuleId, u32),
+    Precedence(u32),
+    Seq(Vec<Piece>),
+    Alt { alternatives: Vec<Piece>, one_token: bool },
+    Opt(Box<Piece>),
+    Star { body: Box<Piece>, one_token: bool },
+    Plus { body: Box<Piece>, one_token: bool },
+}
+
+pub(super) const START: RuleId = 0;
+pub(super) const EXPR: RuleId = 1;
+const OR: RuleId = 2;
+const AND: RuleId = 3;
+pub(super) const RELATION: RuleId = 4;
+pub(super) const CALC: RuleId = 5;
+const UNARY: RuleId = 6;
+const MEMBER: RuleId = 7;
+const PRIMARY: RuleId = 8;
+const EXPR_LIST: RuleId = 9;
+const LIST_INIT: RuleId = 10;
+const FIELD_INIT: RuleId = 11;
+const OPT_FIELD: RuleId = 12;
+const MAP_INIT: RuleId = 13;
+const ESCAPE_IDENT: RuleId = 14;
+const OPT_EXPR: RuleId = 15;
+const LITERAL: RuleId = 16;
+pub(super) const RULES: usize = 17;
+
+fn token(kinds: &'static [Kind]) -> Piece {
+    Piece::Token(kinds)
+}
+
+fn rule(id: RuleId) -> Piece {
+    Piece::Rule(id, 0)
+}
+
+fn opt(body: Piece) -> Piece {
+    Piece::Opt(Box::new(body))
+}
+
+fn star(body: Piece, one_token: bool) -> Piece {
+    Piece::Star { body: Box::new(body), one_token }
+}
+
+fn plus(body: Piece, one_token: bool) -> Piece {
+    Piece::Plus { body: Box::new(body), one_token }
+}
+
+macro_rules! seq {
+    ($($piece:expr),* $(,)?) => { Piece::Seq(vec![$($piece),*]) };
+}
+
+/// The rules, in the order of their numbers.
+fn rules() -> Vec<Piece> {
+    let leading_dot = || opt(token(&[Dot]));
+    let question = || opt(token(&[Question]));
+    let comma = || opt(token(&[Comma]));
+    let alt = |alternatives| Piece::Alt { alternatives, one_token: false };
+    vec![
+        seq![rule(EXPR), token(&[Eof])],
+        seq![rule(OR), opt(seq![token(&[Question]), rule(OR), token(&[Colon]), rule(EXPR)])],
+        seq![rule(AND), star(seq![token(&[Or]), rule(AND)], true)],
+        seq![rule(RELATION), star(seq![token(&[And]), rule(RELATION)], true)],
+        seq![
+            rule(CALC),
+            star(
+                seq![
+                    Piece::Precedence(1),
+                    token(&[Equals, NotEquals, In, Less, LessEquals, GreaterEquals, Greater]),
+                    Piece::Rule(RELATION, 2)
+                ],
+                false
+            ),
+        ],
+        seq![
+            rule(UNARY),
+            star(
+                alt(vec![
+                    seq![Piece::Precedence(2), token(&[Star, Slash, Percent]), Piece::Rule(CALC, 3)],
+                    seq![Piece::Precedence(1), token(&[Plus, Minus]), Piece::Rule(CALC, 2)],
+                ]),
+                false
+            ),
+        ],
+        alt(vec![
+            rule(MEMBER),
+            seq![plus(token(&[Not]), true), rule(MEMBER)],
+            seq![plus(token(&[Minus]), false), rule(MEMBER)],
+        ]),
+        seq![
+            rule(PRIMARY),
+            star(
+                alt(vec![
+                    seq![Piece::Precedence(3), token(&[Dot]), question(), rule(ESCAPE_IDENT)],
+                    seq![
+                        Piece::Precedence(2),
+                        token(&[Dot]),
+                        token(&[Identifier]),
+                        token(&[LeftParen]),
+                        opt(rule(EXPR_LIST)),
+                        token(&[RightParen])
+                    ],
+                    seq![
+                        Piece::Precedence(1),
+                        token(&[LeftBracket]),
+                        question(),
+                        rule(EXPR),
+                        token(&[RightBracket])
+                    ],
+                ]),
+                false
+            ),
+        ],
+        alt(vec![
+            seq![leading_dot(), token(&[Identifier])],
+            seq![
+                leading_dot(),
+                token(&[Identifier]),
+                token(&[LeftParen]),
+                opt(rule(EXPR_LIST)),
+                token(&[RightParen])
+            ],
+            seq![token(&[LeftParen]), rule(EXPR), token(&[RightParen])],
+            seq![token(&[LeftBracket]), opt(rule(LIST_INIT)), comma(), token(&[RightBracket])],
+            seq![token(&[LeftBrace]), opt(rule(MAP_INIT)), comma(), token(&[RightBrace])],
+            seq![
+                leading_dot(),
+                token(&[Identifier]),
+                star(seq![token(&[Dot]), token(&[Identifier])], true),
+                token(&[LeftBrace]),
+                opt(rule(FIELD_INIT)),
+                comma(),
+                token(&[RightBrace])
+            ],
+            rule(LITERAL),
+        ]),
+        seq![rule(EXPR), star(seq![token(&[Comma]), rule(EXPR)], true)],
+        seq![rule(OPT_EXPR), star(seq![token(&[Comma]), rule(OPT_EXPR)], false)],
+        seq![
+            rule(OPT_FIELD),
+            token(&[Colon]),
+            rule(EXPR),
+            star(seq![token(&[Comma]), rule(OPT_FIELD), token(&[Colon]), rule(EXPR)], false)
+        ],
+        seq![question(), rule(ESCAPE_IDENT)],
+        seq![
+            rule(OPT_EXPR),
+            token(&[Colon]),
+            rule(EXPR),
+            star(seq![token(&[Comma]), rule(OPT_EXPR), token(&[Colon]), rule(EXPR)], false)
+        ],
+        Piece::Alt { alternatives: vec![token(&[Identifier]), token(&[EscapedIdentifier])], one_token: true },
+        seq![question(), rule(EXPR)],
+        alt(vec![
+            seq![opt(token(&[Minus])), token(&[Int])],
+            token(&[Uint]),
+            seq![opt(token(&[Minus])), token(&[Float])],
+            token(&[StringToken]),
+            token(&[Bytes]),
+            token(&[True]),
+            token(&[False]),
+            token(&[Null]),
+        ]),
+    ]
+}
+
+impl Grammar {
+    pub(super) fn new() -> Grammar {
+        let mut grammar = Grammar { states: Vec::new(), starts: Vec::new(), follows: vec![Vec::new(); RULES] };
+        for (id, piece) in rules().into_iter().enumerate() {
+            let stop = grammar.state(id, Sort::Stop);
+            let start = grammar.piece(id, &piece, stop);
+            grammar.starts.push(start);
+        }
+        for state in &grammar.states {
+            for step in &state.steps {
+                if let Step::Rule(rule, _, follow) = step
+                    && let Some(follows) = grammar.follows.get_mut(*rule)
+                {
+                    follows.push(*follow);
+                }
+            }
+        }
+        grammar
+    }
+
+    fn state(&mut self, rule: RuleId, sort: Sort) -> StateId {
+        self.states.push(State { sort, rule, steps: Vec::new() });
+        self.states.len() - 1
+    }
+
+    fn step(&mut self, from: StateId, step: Step) {
+        if let Some(state) = self.states.get_mut(from) {
+            state.steps.push(step);
+        }
+    }
+
+    /// Makes the states of a piece that ends in `next`; gives its first.
+    fn piece(&mut self, rule: RuleId, piece: &Piece, next: StateId) -> StateId {
+        match piece {
+            Piece::Token(kinds) => {
+                let state = self.state(rule, Sort::Basic);
+                self.step(state, Step::Token(Set::of(kinds), next));
+                state
+            }
+            Piece::Rule(target, precedence) => {
+                let state = self.state(rule, Sort::Basic);
+                self.step(state, Step::Rule(*target, *precedence, next));
+                state
+            }
+            Piece::Precedence(precedence) => {
+                let state = self.state(rule, Sort::Basic);
+                self.step(state, Step::Precedence(*precedence, next));
+                state
+            }
+            Piece::Seq(pieces) => pieces.iter().rev().fold(next, |next, piece| self.piece(rule, piece, next)),
+            Piece::Alt { alternatives, one_token } => {
+                let block = self.state(rule, Sort::Block { one_token: *one_token, optional: false });
+                for alternative in alternatives {
+                    let start = self.piece(rule, alternative, next);
+                    self.step(block, Step::Epsilon(start));
+                }
+                block
+            }
+            Piece::Opt(body) => {
+                let block = self.state(rule, Sort::Block { one_token: true, optional: true });
+                let start = self.piece(rule, body, next);
+                self.step(block, Step::Epsilon(start));
+                self.step(block, Step::Epsilon(next));
+                block
+            }
+            Piece::Star { body, one_token } => {
+                let entry = self.state(rule, Sort::LoopEntry { one_token: *one_token });
+                let back = self.state(rule, Sort::LoopBack);
+                self.step(back, Step::Epsilon(entry));
+                let start = self.piece(rule, body, back);
+                self.step(entry, Step::Epsilon(start));
+                self.step(entry, Step::Epsilon(next));
+                entry
+            }
+            Piece::Plus { body, one_token } => {
+                let first = self.state(rule, Sort::PlusStart);
+                let back = self.state(rule, Sort::PlusBack { one_token: *one_token });
+                let start = self.piece(rule, body, back);
+                self.step(first, Step::Epsilon(start));
+                self.step(back, Step::Epsilon(first));
+                self.step(back, Step::Epsilon(next));
+                first
+            }
+        }
+    }
+
+    pub(super) fn get(&self, state: StateId) -> &[Step] {
+        self.states.get(state).map_or(&[], |state| &state.steps)
+    }
+
+    pub(super) fn sort(&self, state: StateId) -> Sort {
+        self.states.get(state).map_or(Sort::Stop, |state| state.sort)
+    }
+
+    /// The tokens that may come next inside the rule, and whether the rule may end here. No rule is empty, so a rule's first
+    /// tokens are all there is to it.
+    pub(super) fn look(&self, state: StateId) -> (Set, bool) {
+        let mut seen = vec![false; self.states.len()];
+        let mut found = (Set::default(), false);
+        self.look_into(state, true, &mut seen, &mut found);
+        found
+    }
+
+    fn look_into(&self, state: StateId, inside: bool, seen: &mut [bool], found: &mut (Set, bool)) {
+        match seen.get_mut(state) {
+            Some(seen) if !*seen => *seen = true,
+            _ => return,
+        }
+        if self.sort(state) == Sort::Stop {
+            found.1 |= inside;
+            return;
+        }
+        for step in self.get(state) {
+            match step {
+                Step::Epsilon(next) | Step::Precedence(_, next) => self.look_into(*next, inside, seen, found),
+                Step::Token(set, _) => found.0 = found.0.union(*set),
+                Step::Rule(rule, ..) => {
+                    if let Some(start) = self.starts.get(*rule) {
+                        self.look_into(*start, false, seen, found);
+                    }
+                }
+            }
+        }
+    }
+}

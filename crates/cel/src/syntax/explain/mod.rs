@@ -1,0 +1,414 @@
+//! Syntax errors in ANTLR's words.
+//!
+//! API clients see these messages, and they depend on how ANTLR predicts, reports and recovers. This module walks the
+//! grammar's states as its generated parser would; it runs only for expressions the real parser refused.
+
+mod grammar;
+mod predict;
+
+use std::sync::LazyLock;
+
+use grammar::{CALC, EXPR, Grammar, RELATION, RULES, RuleId, START, Set, Sort, StateId, Step};
+use predict::{NoViable, predict};
+
+use super::source::{Issues, Location, Source};
+use super::token::{Kind, Token};
+
+/// How often recovery is attempted.
+const MOST_RECOVERIES: usize = 30;
+/// How many tokens one recovery may skip.
+const MOST_SKIPPED: usize = 256;
+/// How deep a rule may nest in itself.
+const DEEPEST: u32 = 250;
+
+static GRAMMAR: LazyLock<Grammar> = LazyLock::new(Grammar::new);
+
+/// Reports the syntax errors of an expression that the parser refused.
+pub(super) fn explain(source: &Source, tokens: &[Token], issues: &mut Issues) {
+    let grammar = &*GRAMMAR;
+    let mut walk = Walk {
+        grammar,
+        source,
+        tokens,
+        at: 0,
+        issues,
+        frames: Vec::new(),
+        depths: [0; RULES],
+        recovering: false,
+        last_error: None,
+        recoveries: 0,
+    };
+    if walk.run() == Err(Halt) && walk.issues.is_empty() {
+        walk.issues.report(source.location(0), "Syntax error: invalid expression");
+    }
+    if walk.issues.is_empty() {
+        walk.issues.report(source.location(0), "Syntax error: invalid expression");
+    }
+}
+
+/// The walk is over before its end.
+#[derive(Debug, PartialEq, Eq)]
+struct Halt;
+
+/// An error of the kind that leaves the rule.
+enum Failure {
+    NoViable { start: usize, offending: usize },
+    Mismatch(Set),
+}
+
+/// A rule that was entered.
+struct Frame {
+    rule: RuleId,
+    precedence: u32,
+    /// The state after the rule, where it was used.
+    follow: Option<StateId>,
+}
+
+struct Walk<'w> {
+    grammar: &'w Grammar,
+    source: &'w Source,
+    tokens: &'w [Token],
+    at: usize,
+    issues: &'w mut Issues,
+    frames: Vec<Frame>,
+    depths: [u32; RULES],
+    /// Whether an error was reported and no token has matched since.
+    recovering: bool,
+    /// Where the last recovery was, and in which states.
+    last_error: Option<(usize, Vec<StateId>)>,
+    recoveries: usize,
+}
+
+impl Walk<'_> {
+    fn token(&self, ahead: usize) -> Token {
+        let end = Token { kind: Kind::Eof, start: 0, end: 0, offset: 0 };
+        self.tokens.get(self.at + ahead).or(self.tokens.last()).copied().unwrap_or(end)
+    }
+
+    fn kind(&self) -> Kind {
+        self.token(0).kind
+    }
+
+    fn consume(&mut self) {
+        if self.kind() != Kind::Eof {
+            self.at += 1;
+        }
+    }
+
+    fn enter(&mut self, rule: RuleId, precedence: u32, follow: Option<StateId>) -> Result<StateId, Halt> {
+        self.frames.push(Frame { rule, precedence, follow });
+        if let Some(depth) = self.depths.get_mut(rule) {
+            *depth += 1;
+            if *depth > DEEPEST && matches!(rule, EXPR | RELATION | CALC) {
+                let message = format!("expression recursion limit exceeded: {DEEPEST}");
+                self.issues.report(Location::NONE, message);
+                return Err(Halt);
+            }
+        }
+        self.grammar.starts.get(rule).copied().ok_or(Halt)
+    }
+
+    /// Leaves a rule; gives the state to go on in.
+    fn leave(&mut self) -> Option<StateId> {
+        let frame = self.frames.pop()?;
+        if let Some(depth) = self.depths.get_mut(frame.rule) {
+            *depth -= 1;
+        }
+        frame.follow
+    }
+
+    fn run(&mut self) -> Result<(), Halt> {
+        let mut state = self.enter(START, 0, None)?;
+        // Whether the state is a loop's entry that was reached from its end, where it was synchronised already.
+        let mut synced = false;
+        loop {
+            match self.visit(state, synced)? {
+                Visit::Next(next) => {
+                    synced = self.grammar.sort(state) == Sort::LoopBack;
+                    state = next;
+                }
+                Visit::Enter(rule, precedence, follow) => {
+                    synced = false;
+                    state = self.enter(rule, precedence, Some(follow))?;
+                }
+                Visit::Leave => {
+                    synced = false;
+                    match self.leave() {
+                        Some(next) => state = next,
+                        None => return Ok(()),
+                    }
+                }
+                Visit::Fail(failure) => {
+                    synced = false;
+                    self.report(failure)?;
+                    self.recover(state)?;
+                    match self.leave() {
+                        Some(next) => state = next,
+                        None => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+
+    fn visit(&mut self, state: StateId, synced: bool) -> Result<Visit, Halt> {
+        let sort = self.grammar.sort(state);
+        match sort {
+            Sort::Stop => return Ok(Visit::Leave),
+            Sort::Basic => {}
+            Sort::LoopEntry { .. } if synced => {}
+            _ => {
+                if let Some(failure) = self.sync(state, sort) {
+                    return Ok(Visit::Fail(failure));
+                }
+            }
+        }
+        let steps = self.grammar.get(state);
+        let one_token = match sort {
+            Sort::Block { one_token, .. } | Sort::LoopEntry { one_token } | Sort::PlusBack { one_token } => one_token,
+            _ => return self.follow(state),
+        };
+        if !one_token {
+            let precedence = self.frames.last().map_or(0, |frame| frame.precedence);
+            let ahead = self.tokens.get(self.at..).unwrap_or_default();
+            return Ok(match predict(self.grammar, state, precedence, ahead) {
+                Ok(alternative) => match steps.get(alternative) {
+                    Some(Step::Epsilon(next)) => Visit::Next(*next),
+                    _ => Visit::Leave,
+                },
+                Err(NoViable(ahead)) => {
+                    Visit::Fail(Failure::NoViable { start: self.at, offending: self.at + ahead })
+                }
+            });
+        }
+        let kind = self.kind();
+        let mut last = None;
+        for step in steps {
+            if let Step::Epsilon(next) = step {
+                if self.grammar.look(*next).0.contains(kind) {
+                    return Ok(Visit::Next(*next));
+                }
+                last = Some(*next);
+            }
+        }
+        // Where there is a way around, it is taken; where there is none, no alternative fits.
+        Ok(match (sort, last) {
+            (Sort::Block { optional: false, .. }, _) | (_, None) => {
+                Visit::Fail(Failure::NoViable { start: self.at, offending: self.at })
+            }
+            (_, Some(next)) => Visit::Next(next),
+        })
+    }
+
+    /// Takes the one step of a state that decides nothing.
+    fn follow(&mut self, state: StateId) -> Result<Visit, Halt> {
+        Ok(match self.grammar.get(state).first() {
+            None => Visit::Leave,
+            Some(Step::Epsilon(next) | Step::Precedence(_, next)) => Visit::Next(*next),
+            Some(Step::Rule(rule, precedence, follow)) => Visit::Enter(*rule, *precedence, *follow),
+            Some(Step::Token(set, next)) => {
+                if set.contains(self.kind()) {
+                    self.recovering = false;
+                    self.consume();
+                    return Ok(Visit::Next(*next));
+                }
+                self.attempt()?;
+                if self.delete_token(state) {
+                    self.consume();
+                    return Ok(Visit::Next(*next));
+                }
+                if self.insert_token(state, *next) {
+                    return Ok(Visit::Next(*next));
+                }
+                Visit::Fail(Failure::Mismatch(self.expected(state)))
+            }
+        })
+    }
+
+    /// The tokens that may come next, looking out of the rule where it may end.
+    fn expected(&self, state: StateId) -> Set {
+        let (mut set, mut ends) = self.grammar.look(state);
+        for frame in self.frames.iter().rev() {
+            if !ends {
+                return set;
+            }
+            let Some(follow) = frame.follow else { break };
+            let (more, next) = self.grammar.look(follow);
+            set = set.union(more);
+            ends = next;
+        }
+        if ends { set.union(Set::of(&[Kind::Eof])) } else { set }
+    }
+
+    fn syntax_error(&mut self, at: usize, message: String) {
+        let last = self.tokens.last().map_or(0, |token| token.offset);
+        let offset = self.tokens.get(at).map_or(last, |token| token.offset);
+        self.issues.report(self.source.location(offset), format!("Syntax error: {message}"));
+    }
+
+    fn display(&self, at: usize) -> String {
+        let token = self.tokens.get(at).or(self.tokens.last());
+        match token {
+            Some(token) if token.kind != Kind::Eof => quoted(token.text(self.source.text())),
+            _ => "'<EOF>'".to_owned(),
+        }
+    }
+
+    /// Notices, before a decision, a token that nothing there can start with.
+    fn sync(&mut self, state: StateId, sort: Sort) -> Option<Failure> {
+        if self.recovering {
+            return None;
+        }
+        let (set, ends) = self.grammar.look(state);
+        if ends || set.contains(self.kind()) {
+            return None;
+        }
+        match sort {
+            Sort::Block { .. } | Sort::LoopEntry { .. } | Sort::PlusStart => {
+                if self.delete_token(state) {
+                    return None;
+                }
+                Some(Failure::Mismatch(self.expected(state)))
+            }
+            _ => {
+                self.unwanted(state);
+                let wanted = self.expected(state).union(self.recovery_set());
+                while self.kind() != Kind::Eof && !wanted.contains(self.kind()) {
+                    self.consume();
+                }
+                None
+            }
+        }
+    }
+
+    fn unwanted(&mut self, state: StateId) {
+        if self.recovering {
+            return;
+        }
+        self.recovering = true;
+        let message =
+            format!("extraneous input {} expecting {}", self.display(self.at), self.expected(state).display());
+        self.syntax_error(self.at, message);
+    }
+
+    /// Leaves a token out, if the one after it fits.
+    fn delete_token(&mut self, state: StateId) -> bool {
+        if !self.expected(state).contains(self.token(1).kind) {
+            return false;
+        }
+        self.unwanted(state);
+        self.consume();
+        self.recovering = false;
+        true
+    }
+
+    /// Pretends that a missing token was there, if the one at hand fits after it.
+    fn insert_token(&mut self, state: StateId, next: StateId) -> bool {
+        if !self.expected(next).contains(self.kind()) {
+            return false;
+        }
+        if !self.recovering {
+            self.recovering = true;
+            let message =
+                format!("missing {} at {}", self.expected(state).display(), self.display(self.at));
+            self.syntax_error(self.at, message);
+        }
+        true
+    }
+
+    fn report(&mut self, failure: Failure) -> Result<(), Halt> {
+        if self.recovering {
+            return Ok(());
+        }
+        self.recovering = true;
+        match failure {
+            Failure::Mismatch(expected) => {
+                let message =
+                    format!("mismatched input {} expecting {}", self.display(self.at), expected.display());
+                self.syntax_error(self.at, message);
+            }
+            Failure::NoViable { start, offending } => {
+                let text = self.text_between(start, offending);
+                let reserved = ["true", "false", "null"].into_iter().find(|word| {
+                    text.strip_suffix(word).is_some_and(|before| before.chars().count() == 1)
+                });
+                let message = match reserved {
+                    Some(word) => format!("mismatched input '{word}' expecting IDENTIFIER"),
+                    None => format!("no viable alternative at input {}", quoted(&text)),
+                };
+                self.syntax_error(offending, message);
+            }
+        }
+        Ok(())
+    }
+
+    /// The text from one token to another, with what is between them.
+    fn text_between(&self, start: usize, end: usize) -> String {
+        let Some(first) = self.tokens.get(start).filter(|token| token.kind != Kind::Eof) else {
+            return "<EOF>".to_owned();
+        };
+        let end = self.tokens.get(end).or(self.tokens.last()).map_or(first.end, |token| token.end);
+        self.source.text().get(first.start..end).unwrap_or_default().to_owned()
+    }
+
+    fn attempt(&mut self) -> Result<(), Halt> {
+        if self.recoveries == MOST_RECOVERIES {
+            let message = format!("error recovery attempt limit exceeded: {MOST_RECOVERIES}");
+            self.syntax_error(self.at, message);
+            return Err(Halt);
+        }
+        self.recoveries += 1;
+        Ok(())
+    }
+
+    /// The tokens that may follow any of the rules that were entered.
+    fn recovery_set(&self) -> Set {
+        self.frames
+            .iter()
+            .filter_map(|frame| frame.follow)
+            .fold(Set::default(), |set, follow| set.union(self.grammar.look(follow).0))
+    }
+
+    /// Skips tokens until one may follow a rule that was entered.
+    fn recover(&mut self, state: StateId) -> Result<(), Halt> {
+        self.attempt()?;
+        let mut skipped = 0;
+        if let Some((at, states)) = &self.last_error
+            && *at == self.at
+            && states.contains(&state)
+        {
+            self.consume();
+            skipped += 1;
+        }
+        match &mut self.last_error {
+            Some((at, states)) => {
+                *at = self.at;
+                states.push(state);
+            }
+            None => self.last_error = Some((self.at, vec![state])),
+        }
+        let wanted = self.recovery_set();
+        while self.kind() != Kind::Eof && !wanted.contains(self.kind()) {
+            if skipped >= MOST_SKIPPED {
+                let message = format!("error recovery token lookahead limit exceeded: {MOST_SKIPPED}");
+                self.issues.report(Location::NONE, message);
+                return Err(Halt);
+            }
+            skipped += 1;
+            self.consume();
+        }
+        Ok(())
+    }
+}
+
+/// Where a visit to a state leads.
+enum Visit {
+    Next(StateId),
+    Enter(RuleId, u32, StateId),
+    Leave,
+    Fail(Failure),
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\t', "\\t").replace('\n', "\\n").replace('\r', "\\r"))
+}
