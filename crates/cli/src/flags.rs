@@ -55,7 +55,10 @@ pub(crate) const KNOWN: &[Known] = &[
     refused("etcd-keyfile", ETCD),
     refused("etcd-prefix", ETCD),
     refused("encryption-provider-config", "encryption of stored objects is not implemented yet"),
-    switch(refused("encryption-provider-config-automatic-reload", "encryption of stored objects is not implemented yet")),
+    switch(refused(
+        "encryption-provider-config-automatic-reload",
+        "encryption of stored objects is not implemented yet",
+    )),
     ignored("etcd-compaction-interval", NO_ETCD),
     ignored("etcd-count-metric-poll-period", NO_ETCD),
     ignored("etcd-db-metric-poll-interval", NO_ETCD),
@@ -163,10 +166,8 @@ pub(crate) const KNOWN: &[Known] = &[
     switch(ignored("enable-logs-handler", "log files are not served")),
     switch(ignored("enable-priority-and-fairness", "requests are limited by the in-flight limits alone")),
     switch(ignored("enable-garbage-collector", "garbage is always collected")),
-    ignored("delete-collection-workers", "collections are deleted one object after the other")
-,
-    ignored("external-hostname", "no URL of this server is published")
-,
+    ignored("delete-collection-workers", "collections are deleted one object after the other"),
+    ignored("external-hostname", "no URL of this server is published"),
     ignored("livez-grace-period", "the server answers as soon as it lives"),
     ignored("min-request-timeout", "watches last half an hour to an hour unless the client says otherwise"),
     ignored("shutdown-delay-duration", "the server stops at once and lets requests finish"),
@@ -193,5 +194,8 @@ pub(crate) const KNOWN: &[Known] = &[
     switch(ignored("service-account-lookup", "tokens are always checked against the store")),
     switch(ignored("emulation-forward-compatible", "1.37 is the only version that is emulated")),
     ignored("min-compatibility-version", "1.37 is the only version that is emulated"),
-    switch(ignored("runtime-config-emulation-forward-compatible", "1.37 is the only version that is emulated")),
+    switch(ignored(
+        "runtime-config-emulation-forward-compatible",
+        "1.37 is the only version that is emulated",
+    )),
 ];

@@ -22,12 +22,18 @@ pub(crate) fn check(values: &[String]) -> Result<(), Vec<String>> {
 fn check_one(pair: &str) -> Result<(), String> {
     let pair = pair.split_once(':').map_or(pair, |(_, rest)| rest);
     let Some((name, value)) = pair.split_once('=') else {
-        return Err(format!("missing bool value for feature gate `{pair}`: write `{pair}=true` or `{pair}=false`"));
+        return Err(format!(
+            "missing bool value for feature gate `{pair}`: write `{pair}=true` or `{pair}=false`"
+        ));
     };
     let on = match value {
         "true" | "True" | "TRUE" | "1" | "t" | "T" => true,
         "false" | "False" | "FALSE" | "0" | "f" | "F" => false,
-        _ => return Err(format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing \"{value}\": invalid syntax")),
+        _ => {
+            return Err(format!(
+                "invalid value of {name}={value}, err: strconv.ParseBool: parsing \"{value}\": invalid syntax"
+            ));
+        }
     };
     if matches!(name, "AllAlpha" | "AllBeta") {
         return if on == (name == "AllBeta") || !on && name == "AllAlpha" {
@@ -36,7 +42,9 @@ fn check_one(pair: &str) -> Result<(), String> {
             Err(format!("feature gate {name}={on} is not implemented: set the gates you need one by one"))
         };
     }
-    let Some((default, stage, locked)) = find(name) else { return Err(format!("unrecognized feature gate: {name}")) };
+    let Some((default, stage, locked)) = find(name) else {
+        return Err(format!("unrecognized feature gate: {name}"));
+    };
     if on == default || IMPLEMENTED.contains(&name) {
         return Ok(());
     }
@@ -83,6 +91,8 @@ mod tests {
         );
         assert!(errors("DRAAdminAccess").first().unwrap().contains("missing bool value"));
         assert!(errors("DRAAdminAccess=x").first().unwrap().contains("invalid syntax"));
-        assert!(errors("APIServerWebhookAuthenticationToken=true").first().unwrap().contains("implements only"));
+        assert!(
+            errors("APIServerWebhookAuthenticationToken=true").first().unwrap().contains("implements only")
+        );
     }
 }

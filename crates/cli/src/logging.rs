@@ -21,8 +21,13 @@ pub(crate) fn start(format: Format, verbosity: u8) -> Result<()> {
         _ => "trace",
     };
     // Libraries stay quiet unless everything was asked for.
-    let filter = EnvFilter::new(if level == "trace" { "trace".to_owned() } else { format!("warn,server={level},portcullis={level},storage={level},controllers={level}") });
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let filter = EnvFilter::new(if level == "trace" {
+        "trace".to_owned()
+    } else {
+        format!("warn,server={level},portcullis={level},storage={level},controllers={level}")
+    });
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     let started = match format {
         Format::Text => builder.with_ansi(false).finish().try_init(),
         Format::Json => builder.json().finish().try_init(),

@@ -9,7 +9,9 @@ mod up;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{
+    Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+};
 
 /// A Kubernetes API server whose security plane cannot be bypassed.
 #[derive(Debug, Parser)]
@@ -79,7 +81,8 @@ fn command() -> Command {
             arg.num_args(1)
         }
     }));
-    let about = Cli::command().find_subcommand("serve").and_then(|c| c.get_about().cloned()).unwrap_or_default();
+    let about =
+        Cli::command().find_subcommand("serve").and_then(|c| c.get_about().cloned()).unwrap_or_default();
     Cli::command().mut_subcommand("serve", |_| serve.about(about))
 }
 

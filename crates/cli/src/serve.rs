@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use resources::table::Served;
 use server::pki::{self, Identity};
 use server::tls::TlsOptions;
+use server::tokens::TokenConfig;
 use server::{AuthorizationMode, Config, Data};
 
 use crate::flags::{Fate, KNOWN};
@@ -69,6 +70,15 @@ pub(crate) struct Args {
     /// The key that signs service-account tokens.
     #[arg(long, help_heading = "Authentication")]
     service_account_signing_key_file: Option<PathBuf>,
+    /// The longest life of a token that may be asked for; 0 is no limit.
+    #[arg(long, default_value = "0s", help_heading = "Authentication")]
+    service_account_max_token_expiration: String,
+    /// Whether tokens of pods that never learned to read them again live a year.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, help_heading = "Authentication")]
+    service_account_extend_token_expiration: bool,
+    /// Where relying parties find the key set, if not here.
+    #[arg(long, help_heading = "Authentication")]
+    service_account_jwks_uri: Option<String>,
     /// The audiences of this API; the issuer if not given.
     #[arg(long, value_delimiter = ',', help_heading = "Authentication")]
     api_audiences: Vec<String>,
@@ -136,7 +146,10 @@ pub(crate) fn run(args: &Args, known: &[&'static str]) -> Result<()> {
     let outcome = config(args, known).and_then(crate::serve::serve);
     if let Err(error) = &outcome {
         // The form in which kube-apiserver reports why it does not start, for whoever reads logs for it.
-        eprintln!("\"command failed\" err=\"{}\"", format!("{error:#}").replace('\\', "\\\\").replace('"', "\\\""));
+        eprintln!(
+            "\"command failed\" err=\"{}\"",
+            format!("{error:#}").replace('\\', "\\\\").replace('"', "\\\"")
+        );
     }
     outcome
 }
@@ -182,11 +195,15 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     let authorization = authorization(&args.authorization_mode)?;
     let allows_all = authorization.contains(&AuthorizationMode::AlwaysAllow);
     if allows_all {
-        tracing::warn!("authorization mode AlwaysAllow: every authenticated caller may do everything; set --authorization-mode=RBAC");
+        tracing::warn!(
+            "authorization mode AlwaysAllow: every authenticated caller may do everything; set --authorization-mode=RBAC"
+        );
     }
     let anonymous = match args.anonymous_auth {
         Some(true) if allows_all => {
-            tracing::warn!("AlwaysAllow would open the server to everybody, so anonymous requests are not admitted");
+            tracing::warn!(
+                "AlwaysAllow would open the server to everybody, so anonymous requests are not admitted"
+            );
             Anonymous::Off
         }
         Some(true) => Anonymous::On,
@@ -202,24 +219,30 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
         Some(folder) => Data::Folder(folder.clone()),
         None => bail!("--data-dir is required: the folder in which objects are kept"),
     };
-    config.tls = TlsOptions { min_version: args.tls_min_version.clone(), cipher_suites: args.tls_cipher_suites.clone() };
+    config.tls = TlsOptions {
+        min_version: args.tls_min_version.clone(),
+        cipher_suites: args.tls_cipher_suites.clone(),
+    };
     config.client_ca = args.client_ca_file.as_deref().map(|path| read("client-ca-file", path)).transpose()?;
     config.static_tokens = args.token_auth_file.as_deref().map(static_tokens).transpose()?;
     config.anonymous = anonymous;
     config.authorization = authorization;
     config.enable_admission.clone_from(&args.enable_admission_plugins);
     config.disable_admission.clone_from(&args.disable_admission_plugins);
-    config.served = Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
+    config.served =
+        Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
     config.service_ranges = ranges;
     config.max_in_flight = args.max_requests_inflight;
     config.max_mutating_in_flight = args.max_mutating_requests_inflight;
-    let nanos = api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
-    config.request_timeout = std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
+    let nanos =
+        api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
+    config.request_timeout =
+        std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
     config.allow_privileged = args.allow_privileged;
     if args.profiling == Some(true) {
         tracing::warn!("--profiling: there is no profiling page");
     }
-    check_service_account_files(args)?;
+    config.tokens = tokens(args)?;
     Ok(config)
 }
 
@@ -232,7 +255,10 @@ fn check_known(given: &[&'static str]) -> Result<()> {
         }
     }
     if !refused.is_empty() {
-        bail!("{}; leaving this out silently would be unsafe, so the server does not start", refused.join("; "));
+        bail!(
+            "{}; leaving this out silently would be unsafe, so the server does not start",
+            refused.join("; ")
+        );
     }
     Ok(())
 }
@@ -248,7 +274,9 @@ fn authorization(modes: &[String]) -> Result<Vec<AuthorizationMode>> {
             "AlwaysDeny" => AuthorizationMode::AlwaysDeny,
             "RBAC" => AuthorizationMode::Rbac,
             "Node" | "ABAC" | "Webhook" => bail!("--authorization-mode: `{mode}` is not implemented yet"),
-            other => bail!("--authorization-mode: \"{other}\" is not a valid mode: use AlwaysAllow, AlwaysDeny, RBAC"),
+            other => bail!(
+                "--authorization-mode: \"{other}\" is not a valid mode: use AlwaysAllow, AlwaysDeny, RBAC"
+            ),
         };
         if out.contains(&parsed) {
             bail!("--authorization-mode: `{mode}` is listed more than once");
@@ -261,9 +289,9 @@ fn authorization(modes: &[String]) -> Result<Vec<AuthorizationMode>> {
 fn ranges(texts: &[String]) -> Result<Vec<IpNet>> {
     let mut out: Vec<IpNet> = Vec::new();
     for text in texts {
-        let net: IpNet = text
-            .parse()
-            .map_err(|_| anyhow!("--service-cluster-ip-range: `{text}` is not a range such as 10.0.0.0/24"))?;
+        let net: IpNet = text.parse().map_err(|_| {
+            anyhow!("--service-cluster-ip-range: `{text}` is not a range such as 10.0.0.0/24")
+        })?;
         if out.iter().any(|other| other.addr().is_ipv4() == net.addr().is_ipv4()) {
             bail!("--service-cluster-ip-range: two ranges of the same family");
         }
@@ -280,7 +308,8 @@ fn static_tokens(path: &Path) -> Result<StaticTokens> {
     let bytes = read("token-auth-file", path)?;
     let text = String::from_utf8(bytes)
         .map_err(|_| anyhow!("--token-auth-file: `{}` is not UTF-8", path.display()))?;
-    let (tokens, warnings) = StaticTokens::parse(&path.display().to_string(), &text).context("--token-auth-file")?;
+    let (tokens, warnings) =
+        StaticTokens::parse(&path.display().to_string(), &text).context("--token-auth-file")?;
     for warning in warnings {
         tracing::warn!("--token-auth-file: {warning}");
     }
@@ -291,7 +320,8 @@ fn static_tokens(path: &Path) -> Result<StaticTokens> {
 fn serving(args: &Args, ranges: &[IpNet]) -> Result<Identity> {
     if let (Some(cert), Some(key)) = (&args.tls_cert_file, &args.tls_private_key_file) {
         let text = |flag: &str, path: &Path| {
-            String::from_utf8(read(flag, path)?).map_err(|_| anyhow!("--{flag}: `{}` is not PEM", path.display()))
+            String::from_utf8(read(flag, path)?)
+                .map_err(|_| anyhow!("--{flag}: `{}` is not PEM", path.display()))
         };
         return Ok(Identity {
             cert_pem: text("tls-cert-file", cert)?,
@@ -318,9 +348,15 @@ fn serving(args: &Args, ranges: &[IpNet]) -> Result<Identity> {
 
 /// The names by which members of a cluster know the server.
 pub(crate) fn dns_names() -> Vec<String> {
-    ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
-        .map(str::to_owned)
-        .to_vec()
+    [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }
 
 /// Seconds since the epoch.
@@ -329,16 +365,26 @@ pub(crate) fn now() -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(0)
 }
 
-/// The keys must be there even though tokens are not issued yet, so that a typing mistake shows now.
-fn check_service_account_files(args: &Args) -> Result<()> {
-    let files = args.service_account_key_file.iter().map(|p| ("service-account-key-file", p));
-    let signing = args.service_account_signing_key_file.iter().map(|p| ("service-account-signing-key-file", p));
-    for (flag, path) in files.chain(signing) {
-        let pem = read(flag, path)?;
-        if !String::from_utf8_lossy(&pem).contains("-----BEGIN ") {
-            bail!("--{flag}: `{}` contains no PEM", path.display());
+/// What the flags say about service-account tokens; nothing where none is given.
+fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
+    let Some(signing) = &args.service_account_signing_key_file else {
+        if !args.service_account_key_file.is_empty() || !args.service_account_issuer.is_empty() {
+            bail!(
+                "--service-account-signing-key-file is required with --service-account-issuer and --service-account-key-file"
+            );
         }
-    }
-    let _ = (&args.service_account_issuer, &args.api_audiences);
-    Ok(())
+        return Ok(None);
+    };
+    let keys = args.service_account_key_file.iter().map(|path| read("service-account-key-file", path));
+    let nanos = api::time::parse_duration(&args.service_account_max_token_expiration)
+        .map_err(|e| anyhow!("--service-account-max-token-expiration: {e}"))?;
+    Ok(Some(TokenConfig {
+        issuers: args.service_account_issuer.iter().map(|i| i.as_str().into()).collect(),
+        signing_key: read("service-account-signing-key-file", signing)?,
+        keys: keys.collect::<Result<_>>()?,
+        audiences: args.api_audiences.iter().map(|a| a.as_str().into()).collect(),
+        max_seconds: nanos / 1_000_000_000,
+        extend: args.service_account_extend_token_expiration,
+        jwks_uri: args.service_account_jwks_uri.clone().unwrap_or_default(),
+    }))
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use authn::Anonymous;
 use server::pki::{self, Identity};
+use server::tokens::TokenConfig;
 use server::{AuthorizationMode, Config, Data};
 
 use crate::logging::{self, Format};
@@ -45,6 +46,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     config.data = Data::Folder(folder.join("store"));
     config.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
     config.root_ca = Some(files.authority.cert_pem.clone());
+    config.tokens = Some(TokenConfig {
+        issuers: vec!["https://kubernetes.default.svc".into()],
+        signing_key: files.signing_key.clone().into_bytes(),
+        keys: Vec::new(),
+        audiences: Vec::new(),
+        max_seconds: 0,
+        extend: true,
+        jwks_uri: String::new(),
+    });
     config.anonymous = Anonymous::Paths(HEALTH.iter().map(|p| (*p).into()).collect());
     config.authorization = vec![AuthorizationMode::Rbac];
     config.allow_privileged = true;
@@ -57,7 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "Portcullis is ready at {url}");
         let _ = writeln!(out, "export KUBECONFIG={}", shown.display());
-        let _ = writeln!(out, "kubectl create configmap hello --from-literal=greeting=world && kubectl get configmaps");
+        let _ = writeln!(
+            out,
+            "kubectl create configmap hello --from-literal=greeting=world && kubectl get configmaps"
+        );
         drop(out);
         wait_for_signal().await?;
         running.stop().await;
@@ -70,6 +83,7 @@ struct Files {
     authority: Identity,
     serving: Identity,
     admin: Identity,
+    signing_key: String,
 }
 
 impl Files {
@@ -79,25 +93,37 @@ impl Files {
         let authority = identity(folder, "ca", || pki::authority("portcullis-ca", now))?;
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let first = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-        let serving = identity(folder, "apiserver", || pki::serving(&authority, &dns_names(), &[local, first], now))?;
-        let admin = identity(folder, "admin", || pki::client(&authority, "kubernetes-admin", &["system:masters"], now))?;
-        let signing = folder.join("sa.key");
-        if signing.exists() {
-            check_private(&signing)?;
+        let serving =
+            identity(folder, "apiserver", || pki::serving(&authority, &dns_names(), &[local, first], now))?;
+        let admin = identity(folder, "admin", || {
+            pki::client(&authority, "kubernetes-admin", &["system:masters"], now)
+        })?;
+        let path = folder.join("sa.key");
+        let signing_key = if path.exists() {
+            check_private(&path)?;
+            fs::read_to_string(&path).with_context(|| format!("cannot read `{}`", path.display()))?
         } else {
-            write_private(&signing, &pki::signing_key()?)?;
-        }
-        Ok(Files { authority, serving, admin })
+            let made = pki::signing_key()?;
+            write_private(&path, &made)?;
+            made
+        };
+        Ok(Files { authority, serving, admin, signing_key })
     }
 }
 
 /// The certificate and key called `name`, made if neither is there.
-fn identity(folder: &Path, name: &str, make: impl FnOnce() -> Result<Identity, pki::Error>) -> Result<Identity> {
+fn identity(
+    folder: &Path,
+    name: &str,
+    make: impl FnOnce() -> Result<Identity, pki::Error>,
+) -> Result<Identity> {
     let (cert, key) = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
     match (cert.exists(), key.exists()) {
         (true, true) => {
             check_private(&key)?;
-            let read = |path: &Path| fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()));
+            let read = |path: &Path| {
+                fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))
+            };
             Ok(Identity { cert_pem: read(&cert)?, key_pem: read(&key)? })
         }
         (false, false) => {
@@ -123,7 +149,8 @@ fn private_folder(folder: &Path) -> Result<()> {
             .create(folder)
             .with_context(|| format!("cannot create the data folder `{}`", folder.display()));
     }
-    let metadata = fs::metadata(folder).with_context(|| format!("cannot read the data folder `{}`", folder.display()))?;
+    let metadata = fs::metadata(folder)
+        .with_context(|| format!("cannot read the data folder `{}`", folder.display()))?;
     if !metadata.is_dir() {
         bail!("the data folder `{}` is not a folder", folder.display());
     }
@@ -142,7 +169,11 @@ fn check_private(path: &Path) -> Result<()> {
     let metadata = fs::metadata(path).with_context(|| format!("cannot read `{}`", path.display()))?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        bail!("`{}` has mode {mode:04o}, so others can read it: run `chmod 600 {}`", path.display(), path.display());
+        bail!(
+            "`{}` has mode {mode:04o}, so others can read it: run `chmod 600 {}`",
+            path.display(),
+            path.display()
+        );
     }
     Ok(())
 }
@@ -151,7 +182,8 @@ fn check_private(path: &Path) -> Result<()> {
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let temporary = path.with_extension("new");
     let write = || -> std::io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;

@@ -123,7 +123,8 @@ impl Allocator for Taken {
 
     fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError> {
         let net = self.range(family).ok_or_else(|| AddressError::NotInRange(address, String::new()))?;
-        let usable = net.contains(&address) && address != net.network() && !(is_v4(net) && address == net.broadcast());
+        let usable =
+            net.contains(&address) && address != net.network() && !(is_v4(net) && address == net.broadcast());
         if !usable {
             return Err(AddressError::NotInRange(address, net.to_string()));
         }
@@ -137,7 +138,8 @@ impl Allocator for Taken {
         let reserved = if size < 16 { 0 } else { (size / 16).clamp(16, 256).min(size - 1) };
         let upper = size.saturating_sub(reserved);
         for step in 0..size.min(1 << 20) {
-            let offset = if step < upper { reserved + (self.turn + step) % upper.max(1) } else { step - upper };
+            let offset =
+                if step < upper { reserved + (self.turn + step) % upper.max(1) } else { step - upper };
             if let Some(address) = nth(&net, offset + 1)
                 && self.addresses.insert(address)
             {
@@ -204,7 +206,8 @@ mod tests {
     use super::Addresses;
 
     fn service(spec: &str) -> value::Value {
-        let text = format!(r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"s"}},"spec":{spec}}}"#);
+        let text =
+            format!(r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"s"}},"spec":{spec}}}"#);
         json::parse(text.as_bytes()).unwrap()
     }
 
@@ -234,13 +237,19 @@ mod tests {
         for _ in 0..6 {
             addresses.allocate(&mut make(), None, false).unwrap().keep();
         }
-        assert!(addresses.allocate(&mut make(), None, false).unwrap_err().message().contains("range is full"));
+        assert!(
+            addresses.allocate(&mut make(), None, false).unwrap_err().message().contains("range is full")
+        );
     }
 
     #[test]
     fn an_address_in_use_is_refused_and_free_after_release() {
         let addresses = addresses();
-        let make = || service(r#"{"type":"ClusterIP","clusterIP":"10.0.0.3","clusterIPs":["10.0.0.3"],"ports":[{"port":80}]}"#);
+        let make = || {
+            service(
+                r#"{"type":"ClusterIP","clusterIP":"10.0.0.3","clusterIPs":["10.0.0.3"],"ports":[{"port":80}]}"#,
+            )
+        };
         let mut first = make();
         addresses.allocate(&mut first, None, false).unwrap().keep();
         let refused = addresses.allocate(&mut make(), None, false).unwrap_err();

@@ -80,7 +80,10 @@ impl HttpBody for Body {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
             Inner::Chunks { chunks, left } => Poll::Ready(chunks.pop_front().map(|chunk| {
                 *left = left.saturating_sub(chunk.len() as u64);

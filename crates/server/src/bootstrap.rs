@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use api::Status;
 use authn::InternalIdentity;
-use authz::rbac::reconcile::{self, Action};
 use authz::rbac::bootstrap;
+use authz::rbac::reconcile::{self, Action};
 use tokio::task::JoinSet;
 use value::{Map, Value};
 
@@ -20,7 +20,9 @@ const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-nod
 /// Writes what is missing.
 pub async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Result<(), ConfigError> {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
-    let failed = |what: &str, status: &Status| ConfigError::other(format!("bootstrap could not write {what}: {status}"));
+    let failed = |what: &str, status: &Status| {
+        ConfigError::other(format!("bootstrap could not write {what}: {status}"))
+    };
 
     // Namespaces first, because what lives in them comes next. All of a group goes at once and shares a commit.
     let mut group = Group::default();
@@ -36,8 +38,16 @@ pub async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Result<(),
         group.reconcile(&client, expected);
     }
     for (name, value, description) in [
-        ("system-cluster-critical", 2_000_000_000_i64, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
-        ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
+        (
+            "system-cluster-critical",
+            2_000_000_000_i64,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
     ] {
         let mut class = object("scheduling.k8s.io/v1", "PriorityClass", "", name);
         class.set_at(&["value"], value);
@@ -176,5 +186,9 @@ fn rbac_collection(object: &Value) -> String {
         "Role" => "roles",
         _ => "rolebindings",
     };
-    if namespace.is_empty() { format!("{GROUP}/{plural}") } else { format!("{GROUP}/namespaces/{namespace}/{plural}") }
+    if namespace.is_empty() {
+        format!("{GROUP}/{plural}")
+    } else {
+        format!("{GROUP}/namespaces/{namespace}/{plural}")
+    }
 }

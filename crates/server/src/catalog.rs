@@ -17,6 +17,20 @@ use crate::call::Answer;
 use crate::decode::Draft;
 use crate::encode;
 
+/// One shape into another.
+type Convert = fn(&Value) -> Value;
+
+/// The versions whose shape is not the stored one.
+fn conversion(gvk: &GroupVersionKind) -> Option<(Convert, Convert)> {
+    match (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()) {
+        ("autoscaling", "v1", "HorizontalPodAutoscaler") => {
+            Some((convert::autoscaling::v1_to_v2, convert::autoscaling::v2_to_v1))
+        }
+        ("events.k8s.io", "v1", "Event") => Some((convert::events::to_core, convert::events::from_core)),
+        _ => None,
+    }
+}
+
 /// Which face of an object a request goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Facet {
@@ -80,6 +94,8 @@ pub struct Kind {
     pub namespaced: bool,
     /// The schema of the version of the request.
     pub schema: &'static Schema,
+    /// Where the version of the request has another shape than the stored one: there, and back.
+    conversion: Option<(Convert, Convert)>,
     prefix: String,
     head: Vec<u8>,
     stored_head: Vec<u8>,
@@ -147,6 +163,7 @@ impl Kind {
         let directory = if stored_group.is_empty() { "core" } else { stored_group };
         Some(Kind {
             schema: row.schema(version)?,
+            conversion: conversion(&gvk),
             resource: GroupResource::new(row.group, row.plural),
             namespaced: row.is_namespaced(),
             prefix: format!("/registry/{directory}/{}/", row.plural),
@@ -160,7 +177,11 @@ impl Kind {
 
     /// Where an object is kept.
     pub fn key(&self, namespace: &str, name: &str) -> String {
-        if self.namespaced { format!("{}{namespace}/{name}", self.prefix) } else { format!("{}{name}", self.prefix) }
+        if self.namespaced {
+            format!("{}{namespace}/{name}", self.prefix)
+        } else {
+            format!("{}{name}", self.prefix)
+        }
     }
 
     /// The part of the key space that a request is about; an empty namespace is all of them.
@@ -180,7 +201,11 @@ impl Kind {
 
     /// The key under which etcd would have the object, as some of Kubernetes' messages show it.
     pub fn etcd_key(&self, key: &str) -> String {
-        format!("/registry/{}/{}", self.row.plural, key.strip_prefix(self.prefix.as_str()).unwrap_or_default())
+        format!(
+            "/registry/{}/{}",
+            self.row.plural,
+            key.strip_prefix(self.prefix.as_str()).unwrap_or_default()
+        )
     }
 
     /// `PodList`.
@@ -195,7 +220,7 @@ impl Kind {
 
     /// Whether the version of the request has another shape than the stored one.
     pub fn needs_conversion(&self) -> bool {
-        !self.is_stored_version() && convert::differs(&self.gvk, &self.stored)
+        self.conversion.is_some()
     }
 
     /// Whether the version of the request is the stored one.
@@ -205,14 +230,23 @@ impl Kind {
 
     /// Brings an object of the request's version into the stored shape, with defaults.
     pub fn to_stored(&self, object: Value) -> Value {
-        let mut object = if self.is_stored_version() { object } else { convert::to_stored(&self.gvk, &self.stored, object) };
+        let mut object = match &self.conversion {
+            Some((to_stored, _)) => to_stored(&object),
+            None => object,
+        };
+        object.set_at(&["apiVersion"], self.stored.api_version());
         resources::defaults::apply(&self.stored.group_kind(), &mut object);
         object
     }
 
     /// Brings a stored object into the shape of the request's version.
     pub fn from_stored(&self, object: Value) -> Value {
-        if self.is_stored_version() { object } else { convert::from_stored(&self.stored, &self.gvk, object) }
+        let mut object = match &self.conversion {
+            Some((_, from_stored)) => from_stored(&object),
+            None => object,
+        };
+        object.set_at(&["apiVersion"], self.gvk.api_version());
+        object
     }
 
     /// How long the head of a stored body is.
@@ -232,7 +266,8 @@ impl Kind {
     /// What is stored for an object in the stored shape.
     pub fn record(&self, object: &Value) -> Record {
         let fields = self.field_values(object);
-        let facts = Facts::encode(meta::labels(object), fields.iter().map(|(label, value)| (*label, value.as_ref())));
+        let facts =
+            Facts::encode(meta::labels(object), fields.iter().map(|(label, value)| (*label, value.as_ref())));
         encode::record(&self.stored.api_version(), &self.stored.kind, object, facts)
     }
 
@@ -277,16 +312,19 @@ impl Kind {
     /// A stored object as a facet shows it, in the version of the request.
     pub fn view(&self, facet: Facet, object: &Value) -> Result<Value, Status> {
         match facet {
-            Facet::Scale => scale::of(&self.stored.group_kind(), object)
-                .ok_or_else(|| Status::internal("the object has no scale")),
+            Facet::Scale => Ok(scale::from_object(self.scaled()?, object)),
             _ => Ok(self.from_stored(object.clone())),
         }
+    }
+
+    fn scaled(&self) -> Result<scale::Scaled, Status> {
+        scale::Scaled::of(&self.stored.group_kind()).ok_or_else(Status::no_such_resource)
     }
 
     /// The object that a change through a facet asks for.
     pub fn through(&self, facet: Facet, draft: Draft, old: &Value) -> Result<Draft, Status> {
         match facet {
-            Facet::Scale => scale::apply(&self.stored.group_kind(), draft.object(), old).map(Draft::again),
+            Facet::Scale => scale::apply(self.scaled()?, old, draft.object()).map(Draft::again),
             _ => Ok(draft),
         }
     }
@@ -326,7 +364,8 @@ impl Kind {
 
     /// The schema of the stored version.
     pub fn stored_schema(&self) -> &'static Schema {
-        resources::schema::of(&self.stored.group, &self.stored.version, &self.stored.kind).unwrap_or(self.schema)
+        resources::schema::of(&self.stored.group, &self.stored.version, &self.stored.kind)
+            .unwrap_or(self.schema)
     }
 
     /// How the kind is printed.

@@ -42,7 +42,8 @@ impl Client {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         let body = body.map(|b| Bytes::from(write::to_vec(b))).unwrap_or_default();
-        let response = pipeline::internal(&self.state, self.caller.clone(), method, target, headers, body).await;
+        let response =
+            pipeline::internal(&self.state, self.caller.clone(), method, target, headers, body).await;
         let code = response.status().as_u16();
         let bytes = response.into_body().into_bytes().unwrap_or_default();
         let value = json::parse(&bytes).unwrap_or_default();

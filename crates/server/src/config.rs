@@ -11,6 +11,7 @@ use resources::table::Served;
 use crate::accept::Limits;
 use crate::pki::Identity;
 use crate::tls::TlsOptions;
+use crate::tokens::TokenConfig;
 
 /// Why the server does not start: one sentence that names the flag or file and the way out.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,8 @@ pub struct Config {
     pub root_ca: Option<String>,
     /// The static token file.
     pub static_tokens: Option<StaticTokens>,
+    /// Service-account tokens; none are issued or believed without.
+    pub tokens: Option<TokenConfig>,
     /// Whether callers without credentials are admitted.
     pub anonymous: Anonymous,
     /// Who decides what callers may do, in order.
@@ -112,6 +115,7 @@ impl Config {
             client_ca: None,
             root_ca: None,
             static_tokens: None,
+            tokens: None,
             anonymous: Anonymous::Off,
             authorization: vec![AuthorizationMode::Rbac],
             enable_admission: Vec::new(),

@@ -81,7 +81,12 @@ pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -
 }
 
 /// Turns a tree into an object of `kind`: checks its version and kind, then its fields.
-pub fn from_tree(call: &mut Call, kind: &Kind, tree: Tree, validation: FieldValidation) -> Result<Draft, Status> {
+pub fn from_tree(
+    call: &mut Call,
+    kind: &Kind,
+    tree: Tree,
+    validation: FieldValidation,
+) -> Result<Draft, Status> {
     let Tree { value: mut object, duplicates } = tree;
     let sent = meta::gvk(&object);
     let version = match object.str_at(&["apiVersion"]) {

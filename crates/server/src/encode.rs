@@ -41,7 +41,11 @@ pub fn record(api_version: &str, kind: &str, object: &Value, facts: Vec<u8>) -> 
         }
     }
     out.extend_from_slice(b"}\n");
-    Record { body: out.into(), revision_at: u32::try_from(revision_at).unwrap_or(u32::MAX), facts: facts.into() }
+    Record {
+        body: out.into(),
+        revision_at: u32::try_from(revision_at).unwrap_or(u32::MAX),
+        facts: facts.into(),
+    }
 }
 
 /// Writes the metadata with an empty `resourceVersion` in its place and says where its digits go.

@@ -52,7 +52,11 @@ impl Health {
         match name {
             "etcd" | "etcd-readiness" => self.store.health(),
             "informer-sync" | "poststarthook/rbac/bootstrap-roles" | "poststarthook/bootstrap-controller" => {
-                if self.bootstrapped.load(Ordering::Acquire) { Ok(()) } else { Err("not finished".to_owned()) }
+                if self.bootstrapped.load(Ordering::Acquire) {
+                    Ok(())
+                } else {
+                    Err("not finished".to_owned())
+                }
             }
             "shutdown" if self.stopping.load(Ordering::Acquire) => Err("process is shutting down".to_owned()),
             _ => Ok(()),
@@ -148,7 +152,13 @@ mod tests {
         assert_eq!(health.page("/healthz/ping", &Query::default()), Some((200, "ok".to_owned())));
         assert_eq!(health.page("/livez/shutdown", &Query::default()), None);
         assert_eq!(health.page("/healthz/nope", &Query::default()), None);
-        assert!(health.page("/livez", &Query::parse("verbose&exclude=nope")).unwrap().1.contains(r#"no matches for "nope""#)
-            || health.page("/livez", &Query::parse("verbose&exclude=nope")).unwrap().0 == 500);
+        assert!(
+            health
+                .page("/livez", &Query::parse("verbose&exclude=nope"))
+                .unwrap()
+                .1
+                .contains(r#"no matches for "nope""#)
+                || health.page("/livez", &Query::parse("verbose&exclude=nope")).unwrap().0 == 500
+        );
     }
 }

@@ -30,6 +30,7 @@ mod start;
 pub mod state;
 pub mod table;
 pub mod tls;
+pub mod tokens;
 pub mod version;
 pub mod write;
 

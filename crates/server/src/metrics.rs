@@ -33,8 +33,8 @@ struct ProcessMetrics {
 }
 
 const DURATION_BUCKETS: &[f64] = &[
-    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
-    45.0, 60.0,
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
+    20.0, 30.0, 45.0, 60.0,
 ];
 const SIZE_BUCKETS: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
@@ -69,13 +69,16 @@ impl Metrics {
             registry.register(Box::new(metric.clone()))?;
             Ok(metric)
         };
-        let histogram =
-            |name: &str, help: &str, labels: &[&str], buckets: &[f64]| -> Result<HistogramVec, prometheus::Error> {
-                let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-                let metric = HistogramVec::new(options, labels)?;
-                registry.register(Box::new(metric.clone()))?;
-                Ok(metric)
-            };
+        let histogram = |name: &str,
+                         help: &str,
+                         labels: &[&str],
+                         buckets: &[f64]|
+         -> Result<HistogramVec, prometheus::Error> {
+            let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+            let metric = HistogramVec::new(options, labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
         let plain_gauge = |name: &str, help: &str| -> Result<prometheus::Gauge, prometheus::Error> {
             let metric = prometheus::Gauge::new(name, help)?;
             registry.register(Box::new(metric.clone()))?;
@@ -88,8 +91,14 @@ impl Metrics {
         registry.register(Box::new(cpu.clone()))?;
         let process = ProcessMetrics {
             cpu,
-            resident: plain_gauge("process_resident_memory_bytes", "[STABLE] Resident memory size in bytes.")?,
-            virtual_bytes: plain_gauge("process_virtual_memory_bytes", "[STABLE] Virtual memory size in bytes.")?,
+            resident: plain_gauge(
+                "process_resident_memory_bytes",
+                "[STABLE] Resident memory size in bytes.",
+            )?,
+            virtual_bytes: plain_gauge(
+                "process_virtual_memory_bytes",
+                "[STABLE] Virtual memory size in bytes.",
+            )?,
             open_fds: plain_gauge("process_open_fds", "[STABLE] Number of open file descriptors.")?,
             max_fds: plain_gauge("process_max_fds", "[STABLE] Maximum number of open file descriptors.")?,
             start_time: plain_gauge(
@@ -99,19 +108,52 @@ impl Metrics {
         };
         process.start_time.set(started);
         let build = GaugeVec::new(
-            Opts::new("kubernetes_build_info", "A metric with a constant '1' value labeled by what was built."),
-            &["build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform"],
+            Opts::new(
+                "kubernetes_build_info",
+                "A metric with a constant '1' value labeled by what was built.",
+            ),
+            &[
+                "build_date",
+                "compiler",
+                "git_commit",
+                "git_tree_state",
+                "git_version",
+                "go_version",
+                "major",
+                "minor",
+                "platform",
+            ],
         )?;
         registry.register(Box::new(build.clone()))?;
         build
-            .with_label_values(&["", "rustc", "", "clean", crate::version::GIT_VERSION, "", "1", "37", crate::version::PLATFORM])
+            .with_label_values(&[
+                "",
+                "rustc",
+                "",
+                "clean",
+                crate::version::GIT_VERSION,
+                "",
+                "1",
+                "37",
+                crate::version::PLATFORM,
+            ])
             .set(1.0);
         let labels = &["component", "group", "resource", "scope", "subresource", "verb", "version"];
         Ok(Metrics {
             requests: counter(
                 "apiserver_request_total",
                 "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
-                &["code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"],
+                &[
+                    "code",
+                    "component",
+                    "dry_run",
+                    "group",
+                    "resource",
+                    "scope",
+                    "subresource",
+                    "verb",
+                    "version",
+                ],
             )?,
             durations: histogram(
                 "apiserver_request_duration_seconds",
@@ -185,7 +227,9 @@ impl Metrics {
             ])
             .inc();
         if request.code == 429 {
-            self.dropped.with_label_values(&[if info.is_read_only() { "readOnly" } else { "mutating" }]).inc();
+            self.dropped
+                .with_label_values(&[if info.is_read_only() { "readOnly" } else { "mutating" }])
+                .inc();
         }
         if info.is_long_running() {
             return;
@@ -327,7 +371,8 @@ impl ProcessMetrics {
         if let Ok(stat) = std::fs::read_to_string("/proc/self/stat")
             && let Some((_, fields)) = stat.rsplit_once(") ")
         {
-            let field = |n: usize| fields.split(' ').nth(n).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0) as f64;
+            let field =
+                |n: usize| fields.split(' ').nth(n).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0) as f64;
             let seconds = (field(11) + field(12)) / TICKS;
             self.cpu.inc_by((seconds - self.cpu.get()).max(0.0));
             self.virtual_bytes.set(field(20));

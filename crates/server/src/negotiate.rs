@@ -125,16 +125,16 @@ pub fn accept(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Ac
             (None, _, _) => Form::Object,
             (Some("Table"), Some("meta.k8s.io"), Some("v1")) if transforms => Form::Table("v1"),
             (Some("Table"), Some("meta.k8s.io"), Some("v1beta1")) if transforms => Form::Table("v1beta1"),
-            (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1"))
-                if transforms =>
-            {
-                Form::Metadata("v1")
-            }
-            (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1beta1"))
-                if transforms =>
-            {
-                Form::Metadata("v1beta1")
-            }
+            (
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList"),
+                Some("meta.k8s.io"),
+                Some("v1"),
+            ) if transforms => Form::Metadata("v1"),
+            (
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList"),
+                Some("meta.k8s.io"),
+                Some("v1beta1"),
+            ) if transforms => Form::Metadata("v1beta1"),
             _ => continue,
         };
         return Ok(Accepted { media, form, pretty });

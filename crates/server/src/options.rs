@@ -102,7 +102,11 @@ fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldErro
 }
 
 fn invalid(kind: &str, errors: &[FieldError]) -> Result<(), Status> {
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&GroupKind::new("meta.k8s.io", kind), "", errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid(&GroupKind::new("meta.k8s.io", kind), "", errors))
+    }
 }
 
 /// The options of a deletion.
@@ -234,7 +238,11 @@ impl ListOptions {
             timeout_seconds: integer(query, "timeoutSeconds")?.and_then(|i| u64::try_from(i).ok()),
         };
         let mut errors = Vec::new();
-        if watch { options.check_watch(&mut errors) } else { options.check_list(&mut errors) }
+        if watch {
+            options.check_watch(&mut errors)
+        } else {
+            options.check_list(&mut errors)
+        }
         invalid("ListOptions", &errors)?;
         Ok(options)
     }
@@ -305,7 +313,8 @@ pub fn revision(text: &str) -> Result<Option<u64>, Status> {
         return Ok(None);
     }
     text.parse::<u64>().map(Some).map_err(|_| {
-        let why = if text.bytes().all(|b| b.is_ascii_digit()) { "value out of range" } else { "invalid syntax" };
+        let why =
+            if text.bytes().all(|b| b.is_ascii_digit()) { "value out of range" } else { "invalid syntax" };
         let quoted = api::field::quote(text);
         Status::bad_request(format!("invalid resource version: strconv.ParseUint: parsing {quoted}: {why}"))
     })

@@ -69,7 +69,10 @@ impl accept::Answer for State {
                 Err(_) => {
                     let message = "request did not complete within the allotted timeout";
                     let status = Status::timeout(message, 0);
-                    Outcome { response: respond::refusal(&status, &HeaderMap::new(), &Query::default()), known: true }
+                    Outcome {
+                        response: respond::refusal(&status, &HeaderMap::new(), &Query::default()),
+                        known: true,
+                    }
                 }
             }
         };
@@ -109,9 +112,11 @@ async fn serve(
     };
 
     // impersonate
-    if let Some(status) = refuse_impersonation(&headers, &caller, info) {
-        return refuse(&status, &headers, &query);
-    }
+    let chain = state.authorizer.load_full();
+    let caller = match authz::impersonate(&chain, &caller, &HttpHeaders(&headers), &attributes(info)).await {
+        Ok(caller) => caller,
+        Err(status) => return refuse(&status, &headers, &query),
+    };
 
     // queue
     let _seat = match state.seats.take(caller.user(), info) {
@@ -156,7 +161,9 @@ async fn finish(
     }
     let target = match route(state, &call) {
         Ok(target) => target,
-        Err(status) => return Outcome { response: respond::finish(&mut call, None, Err(status)), known: false },
+        Err(status) => {
+            return Outcome { response: respond::finish(&mut call, None, Err(status)), known: false };
+        }
     };
     if let Some(deprecation) = target.kind.row.version(&call.info.version).and_then(|v| v.deprecation) {
         call.warn(deprecation);
@@ -230,7 +237,9 @@ async fn authenticate(
     };
     match attempt.result {
         // Evidence that was not believed ends anonymous access.
-        Ok(Some(caller)) if *caller.via() == Via::Anonymous && matches!(peer.identity, Identity::Unverified) => {
+        Ok(Some(caller))
+            if *caller.via() == Via::Anonymous && matches!(peer.identity, Identity::Unverified) =>
+        {
             refused("the client certificate is not signed by a known authority")
         }
         Ok(Some(caller)) => {
@@ -240,16 +249,6 @@ async fn authenticate(
         Ok(None) => refused("no credentials"),
         Err(error) => refused(&error.to_string()),
     }
-}
-
-/// Acting as somebody else is not served yet: a request that asks for it is refused, never run as its real caller.
-fn refuse_impersonation(headers: &HeaderMap, caller: &Caller, info: &RequestInfo) -> Option<Status> {
-    let asks = headers.keys().any(|name| name.as_str().starts_with("impersonate-"));
-    asks.then(|| {
-        let attributes = Attributes::resource("impersonate", "", "users");
-        let _ = info;
-        authz::forbidden(caller.name(), &attributes, "impersonation is not supported by this server yet")
-    })
 }
 
 /// What is authorized.
@@ -267,7 +266,50 @@ fn attributes(info: &RequestInfo) -> Attributes {
         name: info.name.clone(),
         path: info.path.as_str().into(),
         is_resource: true,
-        ..Attributes::default()
+        labels: label_requirements(&info.label_selector),
+        fields: field_requirements(&info.field_selector),
+    }
+}
+
+/// A label selector as authorizers see it. One that cannot be parsed is refused later; until then it narrows nothing.
+fn label_requirements(text: &str) -> authz::Selector {
+    use api::selector::Operator;
+    if text.is_empty() {
+        return authz::Selector::default();
+    }
+    match api::selector::Selector::parse(text) {
+        Err(error) => authz::Selector { requirements: Vec::new(), error: Some(error.into()) },
+        Ok(selector) => {
+            let requirements = selector.requirements().iter().filter_map(|r| {
+                let operator = match r.operator() {
+                    Operator::In | Operator::Equals | Operator::DoubleEquals => authz::Operator::In,
+                    Operator::NotIn | Operator::NotEquals => authz::Operator::NotIn,
+                    Operator::Exists => authz::Operator::Exists,
+                    Operator::DoesNotExist => authz::Operator::DoesNotExist,
+                    _ => return None,
+                };
+                Some(authz::Requirement { key: r.key().into(), operator, values: r.values().to_vec() })
+            });
+            authz::Selector { requirements: requirements.collect(), error: None }
+        }
+    }
+}
+
+/// A field selector as authorizers see it.
+fn field_requirements(text: &str) -> authz::Selector {
+    if text.is_empty() {
+        return authz::Selector::default();
+    }
+    match api::selector::FieldSelector::parse(text) {
+        Err(error) => authz::Selector { requirements: Vec::new(), error: Some(error.into()) },
+        Ok(selector) => {
+            let requirements = selector.requirements().iter().map(|r| authz::Requirement {
+                key: r.field.clone(),
+                operator: if r.equals { authz::Operator::In } else { authz::Operator::NotIn },
+                values: vec![r.value.clone()],
+            });
+            authz::Selector { requirements: requirements.collect(), error: None }
+        }
     }
 }
 
@@ -289,7 +331,10 @@ fn route(state: &State, call: &Call) -> Result<Target, Status> {
     if namespaced_path && !kind.namespaced {
         return Err(Status::no_such_resource());
     }
-    if !namespaced_path && kind.namespaced && (!info.name.is_empty() && !info.is_selector_name() || info.verb == "create") {
+    if !namespaced_path
+        && kind.namespaced
+        && (!info.name.is_empty() && !info.is_selector_name() || info.verb == "create")
+    {
         return Err(Status::no_such_resource());
     }
     let verb = match info.verb.as_str() {
@@ -318,7 +363,9 @@ fn route(state: &State, call: &Call) -> Result<Target, Status> {
 async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result<Answer, Status> {
     let Target { kind, verb } = target;
     let kind = &kind;
-    if let Some(subresource) = kind.subresource(&call.info.subresource).filter(|s| s.connect || s.name == "log") {
+    if let Some(subresource) =
+        kind.subresource(&call.info.subresource).filter(|s| s.connect || s.name == "log")
+    {
         return handlers::connect::handle(state, call, kind, subresource);
     }
     if matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token")

@@ -4,8 +4,8 @@
 
 pub use rcgen::Error;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
 };
 
 /// A certificate and its private key, both PEM.
@@ -51,14 +51,22 @@ pub fn authority(common_name: &str, now: i64) -> Result<Identity, rcgen::Error> 
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let mut params = params(common_name, &[], now, CA_SECONDS);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages =
-        vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyEncipherment,
+        KeyUsagePurpose::KeyCertSign,
+    ];
     let cert = params.self_signed(&key)?;
     Ok(Identity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
 }
 
 /// A serving certificate for these DNS names and addresses.
-pub fn serving(authority: &Identity, names: &[String], ips: &[std::net::IpAddr], now: i64) -> Result<Identity, rcgen::Error> {
+pub fn serving(
+    authority: &Identity,
+    names: &[String],
+    ips: &[std::net::IpAddr],
+    now: i64,
+) -> Result<Identity, rcgen::Error> {
     let mut params = params("kube-apiserver", &[], now, LEAF_SECONDS);
     for name in names {
         params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into()?));

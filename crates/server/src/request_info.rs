@@ -39,8 +39,11 @@ pub struct RequestInfo {
 impl RequestInfo {
     /// Reads a request. `path` is percent-decoded; `query` gives a decoded parameter.
     pub fn parse(method: &http::Method, path: &str, query: &Query) -> Self {
-        let mut info =
-            RequestInfo { path: path.to_owned(), verb: method.as_str().to_ascii_lowercase().into(), ..Self::default() };
+        let mut info = RequestInfo {
+            path: path.to_owned(),
+            verb: method.as_str().to_ascii_lowercase().into(),
+            ..Self::default()
+        };
         let segments: Vec<&str> = split_path(path);
         let (mut parts, grouped) = match segments.as_slice() {
             ["api", rest @ ..] if segments.len() >= 3 => (rest, false),
@@ -119,7 +122,8 @@ impl RequestInfo {
     /// Whether the request may last as long as its client likes, so that it takes no seat and no deadline.
     pub fn is_long_running(&self) -> bool {
         matches!(self.verb.as_str(), "watch" | "proxy")
-            || (self.is_resource && matches!(self.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward"))
+            || (self.is_resource
+                && matches!(self.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward"))
     }
 
     /// Whether the name comes from a field selector, not from the path.

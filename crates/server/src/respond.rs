@@ -5,7 +5,9 @@ use std::io::Write as _;
 use api::Status;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY, WARNING};
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY, WARNING,
+};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use value::{Value, write, yaml};
 
@@ -77,7 +79,8 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
             let kind = kind.ok_or_else(|| Status::internal("an entry without a kind"))?;
             if accepted.form == Form::Object && accepted.media == Media::Json && !kind.needs_conversion() {
                 let bytes = kind.bytes(&entry);
-                let body = if accepted.pretty { Body::from(encode::indent(&bytes)) } else { Body::from(bytes) };
+                let body =
+                    if accepted.pretty { Body::from(encode::indent(&bytes)) } else { Body::from(bytes) };
                 respond(code, "application/json", body)
             } else {
                 object(call, Some(kind), code, kind.from_stored(encode::tree(&entry)?), accepted)?
@@ -91,7 +94,13 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
     Ok(compressed(call, response))
 }
 
-fn object(call: &Call, kind: Option<&Kind>, code: u16, value: Value, accepted: Accepted) -> Result<Response<Body>, Status> {
+fn object(
+    call: &Call,
+    kind: Option<&Kind>,
+    code: u16,
+    value: Value,
+    accepted: Accepted,
+) -> Result<Response<Body>, Status> {
     let own_form = matches!(value.str_at(&["kind"]), Some("Status" | "Table" | "PartialObjectMetadataList"));
     let value = match (accepted.form, kind) {
         (Form::Table(version), Some(kind)) if !own_form => {
@@ -102,7 +111,11 @@ fn object(call: &Call, kind: Option<&Kind>, code: u16, value: Value, accepted: A
         (Form::Metadata(version), Some(_)) if !own_form => table::partial(&value, version),
         _ => value,
     };
-    Ok(respond(code, accepted.media.content_type(), Body::from(render(&value, accepted.media, accepted.pretty))))
+    Ok(respond(
+        code,
+        accepted.media.content_type(),
+        Body::from(render(&value, accepted.media, accepted.pretty)),
+    ))
 }
 
 fn render(value: &Value, media: Media, pretty: bool) -> Vec<u8> {
@@ -123,7 +136,9 @@ fn render(value: &Value, media: Media, pretty: bool) -> Vec<u8> {
 
 /// Compresses a large answer to a read, if the client takes gzip.
 fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
-    let takes = |v: &HeaderValue| v.to_str().is_ok_and(|v| v.split(',').any(|e| e.trim().split(';').next() == Some("gzip")));
+    let takes = |v: &HeaderValue| {
+        v.to_str().is_ok_and(|v| v.split(',').any(|e| e.trim().split(';').next() == Some("gzip")))
+    };
     let large = response.body().len().is_some_and(|len| len >= GZIP_FROM);
     if !large || !call.info.is_read_only() || !call.headers.get(ACCEPT_ENCODING).is_some_and(takes) {
         return response;

@@ -26,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::seats::Seats;
 use crate::state::State;
 use crate::tls::{self, ClientCa};
+use crate::tokens::Tokens;
 
 /// A server that runs. Dropping it without [`Running::stop`] ends it with the runtime.
 pub struct Running {
@@ -68,6 +69,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         client_ca,
         root_ca,
         static_tokens,
+        tokens,
         anonymous,
         authorization,
         enable_admission,
@@ -82,15 +84,16 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         controllers,
     } = config;
 
-    let chain = tls::certificates(serving.cert_pem.as_bytes()).map_err(|e| ConfigError::flag("tls-cert-file", e))?;
-    let key = tls::private_key(serving.key_pem.as_bytes()).map_err(|e| ConfigError::flag("tls-private-key-file", e))?;
+    let chain =
+        tls::certificates(serving.cert_pem.as_bytes()).map_err(|e| ConfigError::flag("tls-cert-file", e))?;
+    let key = tls::private_key(serving.key_pem.as_bytes())
+        .map_err(|e| ConfigError::flag("tls-private-key-file", e))?;
     let tls_config = tls::server_config(chain, key, &tls_options)?;
     let client_ca = client_ca
         .map(|pem| ClientCa::from_pem(&pem))
         .transpose()
         .map_err(|e| ConfigError::flag("client-ca-file", e))?;
-    let admission =
-        AdmissionChain::new(&enable_admission, &disable_admission).map_err(ConfigError::other)?;
+    let admission = AdmissionChain::new(&enable_admission, &disable_admission).map_err(ConfigError::other)?;
 
     let listener = TcpListener::bind(listen).await.map_err(|e| {
         ConfigError::other(format!("cannot listen on {listen}: {e}; is another server running? choose another port with --secure-port"))
@@ -109,6 +112,12 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let (stop, stopped) = watch::channel(false);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let advertise = advertise.unwrap_or(address.ip());
+    let advertised = SocketAddr::new(advertise, address.port()).to_string();
+    let (tokens, verifier) = match tokens {
+        Some(config) => Tokens::new(config, &store, &advertised)
+            .map(|(tokens, verifier)| (Some(tokens), Some(verifier)))?,
+        None => (None, None),
+    };
     let state = Arc::new(State {
         health: Health::new(store.clone()),
         store,
@@ -117,6 +126,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         authenticator: ArcSwap::from_pointee(Authenticator {
             client_certificates: client_ca.is_some(),
             static_tokens,
+            service_accounts: verifier,
             anonymous,
             ..Authenticator::default()
         }),
@@ -129,7 +139,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         addresses: Addresses::new(&service_ranges),
         allow_privileged,
         request_timeout,
-        advertised: SocketAddr::new(advertise, address.port()).to_string(),
+        advertised,
+        tokens,
         rbac_revision,
         stop: stopped.clone(),
     });
@@ -156,9 +167,15 @@ fn authorization_chain(
     let steps = modes
         .iter()
         .map(|mode| match mode {
-            AuthorizationMode::AlwaysAllow => Step { name: "alwaysallow".into(), authorizer: Authorizer::AlwaysAllow },
-            AuthorizationMode::AlwaysDeny => Step { name: "alwaysdeny".into(), authorizer: Authorizer::AlwaysDeny },
-            AuthorizationMode::Rbac => Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(index)) },
+            AuthorizationMode::AlwaysAllow => {
+                Step { name: "alwaysallow".into(), authorizer: Authorizer::AlwaysAllow }
+            }
+            AuthorizationMode::AlwaysDeny => {
+                Step { name: "alwaysdeny".into(), authorizer: Authorizer::AlwaysDeny }
+            }
+            AuthorizationMode::Rbac => {
+                Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(index)) }
+            }
         })
         .collect();
     AuthorizationChain::new(steps).map_err(|e| ConfigError::flag("authorization-mode", e))
@@ -167,7 +184,11 @@ fn authorization_chain(
 const RBAC_SCOPE: &str = "/registry/rbac.authorization.k8s.io/";
 
 /// Indexes the stored roles and bindings; what comes later arrives through the watch.
-fn load_rbac(store: &Store, index: &rbac::Index, revision: &watch::Sender<u64>) -> Result<Watch, ConfigError> {
+fn load_rbac(
+    store: &Store,
+    index: &rbac::Index,
+    revision: &watch::Sender<u64>,
+) -> Result<Watch, ConfigError> {
     let (page, watch) = store.list_and_watch(RBAC_SCOPE);
     for entry in page.entries.iter() {
         let object = encode::tree(entry).map_err(ConfigError::other)?;
@@ -187,7 +208,11 @@ async fn follow_rbac(state: Arc<State>, mut watch: Watch, revision: watch::Sende
             Ok(event) => {
                 let old = event.previous.as_deref().and_then(|e| encode::tree(e).ok());
                 let new = encode::tree(&event.entry).ok().filter(|_| event.kind != storage::Kind::Deleted);
-                let kind = new.as_ref().or(old.as_ref()).and_then(|o| o.str_at(&["kind"])).and_then(rbac::Kind::parse);
+                let kind = new
+                    .as_ref()
+                    .or(old.as_ref())
+                    .and_then(|o| o.str_at(&["kind"]))
+                    .and_then(rbac::Kind::parse);
                 if let Some(kind) = kind {
                     state.rbac.apply(kind, old.as_ref(), new.as_ref());
                 }

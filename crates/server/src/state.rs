@@ -21,6 +21,7 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
 use crate::tls::ClientCa;
+use crate::tokens::Tokens;
 
 /// Everything a request may need, built once.
 pub struct State {
@@ -32,6 +33,8 @@ pub struct State {
     pub authenticator: ArcSwap<Authenticator>,
     /// Whose client certificates count.
     pub client_ca: ArcSwapOption<ClientCa>,
+    /// Issues service-account tokens.
+    pub tokens: Option<Tokens>,
     /// What they may do.
     pub authorizer: ArcSwap<AuthorizationChain>,
     /// The roles and bindings that are stored, indexed.
@@ -103,11 +106,13 @@ impl State {
                 .in_namespace(info.namespace.clone())
                 .named(info.name.clone())
         };
-        self.authorizer.load_full().authorize(call.caller(), attributes).await.map_err(|refusal| match refusal {
-            Refusal::Denied { status, .. } => status,
-            // Nothing of what went wrong inside is told.
-            Refusal::Failed { .. } => Status::internal("the request could not be authorized"),
-        })
+        self.authorizer.load_full().authorize(call.caller(), attributes).await.map_err(
+            |refusal| match refusal {
+                Refusal::Denied { status, .. } => status,
+                // Nothing of what went wrong inside is told.
+                Refusal::Failed { .. } => Status::internal("the request could not be authorized"),
+            },
+        )
     }
 
     /// Waits until the authorizer knows what was written at `revision`, so that a caller who has changed a role sees the change

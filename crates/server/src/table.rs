@@ -46,7 +46,14 @@ impl TableOptions {
 }
 
 /// The table of `objects`, which are in the version of the request.
-pub fn table(kind: &Kind, version: &str, objects: &[Value], metadata: Value, options: TableOptions, now: i64) -> Value {
+pub fn table(
+    kind: &Kind,
+    version: &str,
+    objects: &[Value],
+    metadata: Value,
+    options: TableOptions,
+    now: i64,
+) -> Value {
     let definition = kind.table();
     let rows = definition
         .rows(&objects.iter().collect::<Vec<_>>(), now)

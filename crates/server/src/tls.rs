@@ -56,13 +56,18 @@ pub fn server_config(
         .map_err(|e| ConfigError::flag("tls-min-version", e.to_string()))?
         .with_client_cert_verifier(Arc::new(AskForCertificate { algorithms }))
         .with_single_cert(chain, key)
-        .map_err(|e| ConfigError::flag("tls-cert-file", format!("the certificate and its key do not fit: {e}")))?;
+        .map_err(|e| {
+            ConfigError::flag("tls-cert-file", format!("the certificate and its key do not fit: {e}"))
+        })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
 /// The suites of TLS 1.3 (which cannot be chosen) and those of TLS 1.2 that are named.
-fn suites(known: &[SupportedCipherSuite], names: &[String]) -> Result<Vec<SupportedCipherSuite>, ConfigError> {
+fn suites(
+    known: &[SupportedCipherSuite],
+    names: &[String],
+) -> Result<Vec<SupportedCipherSuite>, ConfigError> {
     let mut chosen: Vec<SupportedCipherSuite> =
         known.iter().copied().filter(|s| s.tls13().is_some()).collect();
     for name in names {

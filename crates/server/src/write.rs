@@ -84,7 +84,13 @@ impl Admitted<'_> {
 }
 
 impl<'a> Subject<'a> {
-    fn attributes<'c>(&'c self, call: &'c Call, operation: Operation, name: &str, old: Option<&'c Value>) -> Attributes<'c> {
+    fn attributes<'c>(
+        &'c self,
+        call: &'c Call,
+        operation: Operation,
+        name: &str,
+        old: Option<&'c Value>,
+    ) -> Attributes<'c> {
         Attributes {
             user: call.user(),
             operation,
@@ -116,7 +122,9 @@ impl<'a> Subject<'a> {
     pub fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted<'a>, Status> {
         let Mutated { mut object } = mutated;
         let kind = self.kind.stored.group_kind();
-        for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        for field in
+            ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
+        {
             object.remove_at(&["metadata", field]);
         }
         meta::set(&mut object, "uid", crate::random::uid());
@@ -151,21 +159,33 @@ impl<'a> Subject<'a> {
     }
 
     /// Makes a mutated object the successor of `old`, validates it and runs the validating stage.
-    pub fn admit_update(&self, call: &mut Call, mutated: Mutated, old: &Entry, old_object: &Value) -> Result<Admitted<'a>, Status> {
+    pub fn admit_update(
+        &self,
+        call: &mut Call,
+        mutated: Mutated,
+        old: &Entry,
+        old_object: &Value,
+    ) -> Result<Admitted<'a>, Status> {
         let Mutated { mut object } = mutated;
         let kind = self.kind.stored.group_kind();
         let name = call.info.name.clone();
+        // Strategies and rules compare what was sent with what is stored, so both must be without the fields that are only
+        // written out.
+        let mut before = old_object.clone();
+        resources::decode::normalise(&mut before, self.kind.stored_schema());
+        let before = &before;
+        resources::decode::normalise(&mut object, self.kind.stored_schema());
         self.check_revision(&mut object, old, &name)?;
         let held = self.allocate(&mut object, Some(old_object))?;
         copy_meta(&mut object, old_object, "generation");
         let context = self.state.strategy_context(call);
         match self.facet {
-            Facet::Whole | Facet::Scale => strategy::prepare_update(&kind, &mut object, old_object, &context),
-            Facet::Status => strategy::prepare_update_status(&kind, &mut object, old_object, &context),
-            Facet::Finalize => strategy::prepare_namespace_finalize(&mut object, old_object),
-            Facet::Approval => strategy::prepare_approval(&mut object, old_object, &context),
-            Facet::EphemeralContainers => strategy::prepare_ephemeral_containers(&mut object, old_object),
-            Facet::Resize => strategy::prepare_resize(&mut object, old_object),
+            Facet::Whole | Facet::Scale => strategy::prepare_update(&kind, &mut object, before, &context),
+            Facet::Status => strategy::prepare_update_status(&kind, &mut object, before, &context),
+            Facet::Finalize => strategy::prepare_namespace_finalize(&mut object, before),
+            Facet::Approval => strategy::prepare_approval(&mut object, before, &context),
+            Facet::EphemeralContainers => strategy::prepare_ephemeral_containers(&mut object, before),
+            Facet::Resize => strategy::prepare_resize(&mut object, before),
         }
         if meta::uid(&object).is_empty() {
             copy_meta(&mut object, old_object, "uid");
@@ -178,10 +198,10 @@ impl<'a> Subject<'a> {
             copy_meta(&mut object, old_object, "deletionGracePeriodSeconds");
         }
         let context = self.state.validation_context(call.now);
-        let mut errors = validation::meta::update_any(&object, old_object, self.kind.namespaced);
-        errors.extend(self.kind.validate_update(self.facet, &object, old_object, &context));
+        let mut errors = validation::meta::update_any(&object, before, self.kind.namespaced);
+        errors.extend(self.kind.validate_update(self.facet, &object, before, &context));
         refuse_invalid(self, &name, &errors)?;
-        for warning in validation::warnings(&kind, &object, Some(old_object)) {
+        for warning in validation::warnings(&kind, &object, Some(before)) {
             call.warn(warning);
         }
         strategy::canonicalize(&kind, &mut object);
@@ -200,13 +220,19 @@ impl<'a> Subject<'a> {
         let sent_revision = match sent {
             "" => 0,
             text => text.parse::<u64>().map_err(|_| {
-                let kind = api::GroupKind::new(self.kind.resource.group.clone(), self.kind.resource.resource.clone());
+                let kind = api::GroupKind::new(
+                    self.kind.resource.group.clone(),
+                    self.kind.resource.resource.clone(),
+                );
                 Status::invalid(&kind, name, &[wrong()])
             })?,
         };
         if sent_revision == 0 {
             if !strategy::allow_unconditional_update(&self.kind.stored.group_kind()) {
-                let kind = api::GroupKind::new(self.kind.resource.group.clone(), self.kind.resource.resource.clone());
+                let kind = api::GroupKind::new(
+                    self.kind.resource.group.clone(),
+                    self.kind.resource.resource.clone(),
+                );
                 let path = Path::root().field("metadata").field("resourceVersion");
                 let error = FieldError::invalid(&path, 0, "must be specified for an update");
                 return Err(Status::invalid(&kind, name, &[error]));
@@ -226,7 +252,12 @@ impl<'a> Subject<'a> {
     }
 
     /// Stores what was admitted. `old` is the entry it replaces: an update that changes nothing is not written.
-    pub async fn store(&self, call: &Call, admitted: Admitted<'_>, old: Option<&Arc<Entry>>) -> Result<Stored, StoreError> {
+    pub async fn store(
+        &self,
+        call: &Call,
+        admitted: Admitted<'_>,
+        old: Option<&Arc<Entry>>,
+    ) -> Result<Stored, StoreError> {
         let Admitted { mut object, expect, held } = admitted;
         resources::decode::fill(&mut object, self.kind.stored_schema());
         let name = meta::name(&object).to_owned();
@@ -279,7 +310,12 @@ impl<'a> Subject<'a> {
 
     /// Replaces the object at `old` by one that differs only in marks of the server's own (of a deletion, a binding, an
     /// eviction). They pass no validation; the request that caused them has been admitted.
-    pub async fn store_mark(&self, old: &Arc<Entry>, object: &Value, name: &str) -> Result<Stored, StoreError> {
+    pub async fn store_mark(
+        &self,
+        old: &Arc<Entry>,
+        object: &Value,
+        name: &str,
+    ) -> Result<Stored, StoreError> {
         if self.dry_run {
             return Ok(Stored::Dry(object.clone()));
         }
@@ -288,7 +324,13 @@ impl<'a> Subject<'a> {
         self.commit(old.key.to_string(), expect, Change::Put(record), name).await.map(Stored::Entry)
     }
 
-    async fn commit(&self, key: String, expect: Expect, change: Change, name: &str) -> Result<Arc<Entry>, StoreError> {
+    async fn commit(
+        &self,
+        key: String,
+        expect: Expect,
+        change: Change,
+        name: &str,
+    ) -> Result<Arc<Entry>, StoreError> {
         let write = Write { key: key.into(), expect, change };
         match self.state.store.commit(write).await {
             Ok(committed) => Ok(committed.entry),
@@ -332,7 +374,9 @@ fn copy_meta(new: &mut Value, old: &Value, field: &str) {
 
 /// Drops owner references that occur twice, and says so.
 fn dedup_owners(call: &mut Call, object: &mut Value, after_mutation: bool) {
-    let Some(owners) = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_list_mut) else { return };
+    let Some(owners) = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_list_mut) else {
+        return;
+    };
     let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
     let mut repeated: Vec<String> = Vec::new();
     owners.retain(|owner| {

@@ -12,7 +12,12 @@ use crate::state::State;
 use crate::write::Posted;
 
 /// Answers as Kubernetes does when the node that should take the connection cannot.
-pub fn handle(state: &State, call: &mut Call, kind: &Kind, subresource: &Subresource) -> Result<Answer, Status> {
+pub fn handle(
+    state: &State,
+    call: &mut Call,
+    kind: &Kind,
+    subresource: &Subresource,
+) -> Result<Answer, Status> {
     if call.query.get("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
@@ -39,8 +44,13 @@ pub fn handle(state: &State, call: &mut Call, kind: &Kind, subresource: &Subreso
     let object = encode::tree(&entry)?;
     Err(match kind.stored.kind.as_str() {
         "Pod" => pod(state, call, &object, subresource.name),
-        "Service" => Status::unavailable(format!("no endpoints available for service {}", api::field::quote(&bare))),
-        _ => Status::internal(format!("error trying to reach service: no route to node {}", api::field::quote(&bare))),
+        "Service" => {
+            Status::unavailable(format!("no endpoints available for service {}", api::field::quote(&bare)))
+        }
+        _ => Status::internal(format!(
+            "error trying to reach service: no route to node {}",
+            api::field::quote(&bare)
+        )),
     })
 }
 
@@ -67,8 +77,11 @@ fn pod(state: &State, call: &Call, pod: &Value, subresource: &str) -> Status {
             pod.list_at(&["spec", "containers"]).iter().filter_map(|c| c.str_at(&["name"])).collect();
         match asked {
             "" if main.len() > 1 => {
-                let init: Vec<&str> =
-                    pod.list_at(&["spec", "initContainers"]).iter().filter_map(|c| c.str_at(&["name"])).collect();
+                let init: Vec<&str> = pod
+                    .list_at(&["spec", "initContainers"])
+                    .iter()
+                    .filter_map(|c| c.str_at(&["name"]))
+                    .collect();
                 let mut message = format!(
                     "a container name must be specified for pod {name}, choose one of: [{}]",
                     main.join(" ")

@@ -29,12 +29,14 @@ pub async fn create(
     options: &WriteOptions,
 ) -> Result<Answer, Status> {
     let options_value = options.to_value("CreateOptions");
-    let subject = Subject { state, kind, facet: Facet::Whole, options: &options_value, dry_run: options.dry_run };
+    let subject =
+        Subject { state, kind, facet: Facet::Whole, options: &options_value, dry_run: options.dry_run };
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         draft.object_mut().remove_at(&["metadata", field]);
     }
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
-    let generated = meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
+    let generated =
+        meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
     let original = generated.then(|| draft.object().clone());
     let mutated = subject.mutate(call, draft, None)?;
     let mut admitted = subject.admit_create(call, mutated)?;
@@ -63,7 +65,8 @@ pub async fn create(
 
 fn taken(state: &State, kind: &Kind, call: &Call, name: &str) -> Status {
     let there = state.store.get(&kind.key(&call.info.namespace, name));
-    let going = there.and_then(|entry| crate::encode::tree(&entry).ok()).is_some_and(|o| meta::is_deleting(&o));
+    let going =
+        there.and_then(|entry| crate::encode::tree(&entry).ok()).is_some_and(|o| meta::is_deleting(&o));
     let status = Status::already_exists(&kind.resource, name);
     if going {
         let message = format!("object is being deleted: {}", status.message());

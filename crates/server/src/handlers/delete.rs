@@ -160,7 +160,9 @@ fn check_preconditions(kind: &Kind, name: &str, old: &Value, options: &DeleteOpt
     }
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
         let why = if is_namespace {
-            format!("Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}")
+            format!(
+                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
+            )
         } else {
             format!(
                 "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
@@ -289,7 +291,8 @@ fn set_propagation_finalizers(kind: &Kind, object: &mut Value, options: &DeleteO
         (_, Some(orphan), _) => (orphan, false),
         (_, None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
         (default, None, None) => {
-            let first = meta::finalizers(object).find(|f| matches!(*f, ORPHAN_FINALIZER | FOREGROUND_FINALIZER));
+            let first =
+                meta::finalizers(object).find(|f| matches!(*f, ORPHAN_FINALIZER | FOREGROUND_FINALIZER));
             match first {
                 Some(ORPHAN_FINALIZER) => (true, false),
                 Some(_) => (false, true),

@@ -50,12 +50,26 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             Some(version) => Ok(aggregated_answer(version, discovery::aggregated_groups(served, &[]))),
             None => Ok(Answer::Object(200, discovery::groups(served, &[]))),
         },
-        ["api", version] => {
-            discovery::resources(served, &[], "", version).map(|d| Answer::Object(200, d)).ok_or_else(not_found)
+        ["api", version] => discovery::resources(served, &[], "", version)
+            .map(|d| Answer::Object(200, d))
+            .ok_or_else(not_found),
+        ["apis", group] => {
+            discovery::group(served, &[], group).map(|d| Answer::Object(200, d)).ok_or_else(not_found)
         }
-        ["apis", group] => discovery::group(served, &[], group).map(|d| Answer::Object(200, d)).ok_or_else(not_found),
-        ["apis", group, version] => {
-            discovery::resources(served, &[], group, version).map(|d| Answer::Object(200, d)).ok_or_else(not_found)
+        ["apis", group, version] => discovery::resources(served, &[], group, version)
+            .map(|d| Answer::Object(200, d))
+            .ok_or_else(not_found),
+        [".well-known", "openid-configuration"] => {
+            let document =
+                state.tokens.as_ref().and_then(|t| t.configuration.clone()).ok_or_else(not_found)?;
+            Ok(Answer::Raw(200, "application/json", Body::from(document)))
+        }
+        ["openid", "v1", "jwks"] => {
+            let keys = state.tokens.as_ref().map(|t| t.key_set.clone()).ok_or_else(not_found)?;
+            if !negotiate::clauses(&call.headers).iter().any(|c| c.covers("application", "jwk-set+json")) {
+                return Err(Status::not_acceptable(&["application/jwk-set+json"]));
+            }
+            Ok(Answer::Raw(200, "application/jwk-set+json", Body::from(keys)))
         }
         ["version"] => Ok(Answer::Object(200, crate::version::document())),
         ["healthz" | "livez" | "readyz", ..] => {
@@ -70,7 +84,9 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             let page = state.metrics.page(state.seats.taken(), &objects);
             Ok(Answer::Raw(200, "text/plain; version=0.0.4; charset=utf-8", Body::from(page)))
         }
-        ["openapi", "v3"] => document(state, call, "application/json", |state| Some(state.openapi.v3_index())).await,
+        ["openapi", "v3"] => {
+            document(state, call, "application/json", |state| Some(state.openapi.v3_index())).await
+        }
         ["openapi", "v3", rest @ ..] => {
             let path = rest.join("/");
             document(state, call, "application/json", move |state| state.openapi.v3(&path)).await

@@ -112,7 +112,9 @@ async fn start(state: &State, kind: &Kind, options: &ListOptions, scope: &str) -
         let (after, revision) = read_token(&options.continue_token, scope)
             .map_err(|why| Status::bad_request(format!("invalid continue token: {why}")))?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
-            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         let at = u64::try_from(revision).map_or(ListAt::Latest, ListAt::Exact);
         return Ok(Start { at, after: Some(after), continued: true, latest_after_expiry: revision < 0 });
@@ -135,15 +137,17 @@ async fn start(state: &State, kind: &Kind, options: &ListOptions, scope: &str) -
 
 /// 504 for a revision that does not exist yet.
 pub fn too_large(wanted: u64, current: u64) -> Status {
-    Status::timeout(format!("Too large resource version: {wanted}, current: {current}"), 1).with_details(Details {
-        causes: vec![Cause {
-            reason: "ResourceVersionTooLarge".into(),
-            message: "Too large resource version".to_owned(),
-            ..Cause::default()
-        }],
-        retry_after_seconds: 1,
-        ..Details::default()
-    })
+    Status::timeout(format!("Too large resource version: {wanted}, current: {current}"), 1).with_details(
+        Details {
+            causes: vec![Cause {
+                reason: "ResourceVersionTooLarge".into(),
+                message: "Too large resource version".to_owned(),
+                ..Cause::default()
+            }],
+            retry_after_seconds: 1,
+            ..Details::default()
+        },
+    )
 }
 
 fn read_status(error: &ReadError, from: &Start, scope: &str, state: &State) -> Status {
@@ -155,7 +159,9 @@ fn read_status(error: &ReadError, from: &Start, scope: &str, state: &State) -> S
             let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
             Status::expired(message).with_continue(token)
         }
-        ReadError::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
+        ReadError::Compacted { .. } => {
+            Status::expired("The resourceVersion for the provided list is too old.")
+        }
         ReadError::Future { current } => too_large(state.store.revision().max(*current), *current),
         ReadError::Unavailable(_) => {
             tracing::error!(%error, "a list could not be read");
@@ -183,11 +189,16 @@ fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
     let token = json::parse(&bytes).map_err(|e| invalid(e.to_string()))?;
     let version = token.str_at(&["v"]).unwrap_or_default();
     if version != "meta.k8s.io/v1" {
-        return Err(format!("continue key is not valid: server does not recognize this encoded version {version}"));
+        return Err(format!(
+            "continue key is not valid: server does not recognize this encoded version {version}"
+        ));
     }
     let revision = token.int_at(&["rv"]).unwrap_or(0);
     if revision == 0 {
-        return Err("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)".to_owned());
+        return Err(
+            "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"
+                .to_owned(),
+        );
     }
     let start = token.str_at(&["start"]).unwrap_or_default();
     let after = start.trim_end_matches('\0').trim_start_matches('/');

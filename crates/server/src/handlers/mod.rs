@@ -9,5 +9,6 @@ pub mod get;
 pub mod list;
 pub mod pods;
 pub mod reviews;
+pub mod tokens;
 pub mod update;
 pub mod watch;

@@ -26,7 +26,8 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("", "v1", "Binding");
     let binding = posted(call, &expected, &options).await?;
-    let pod = if call.info.name.is_empty() { meta::name(&binding).to_owned() } else { call.info.name.to_string() };
+    let pod =
+        if call.info.name.is_empty() { meta::name(&binding).to_owned() } else { call.info.name.to_string() };
     if meta::name(&binding) != pod {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
@@ -42,8 +43,13 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
     post.admit(state, call, Operation::Create, &binding, &options_value, options.dry_run)?;
 
     let pods = pods(state)?;
-    let subject =
-        Subject { state, kind: &pods, facet: Facet::Whole, options: &options_value, dry_run: options.dry_run };
+    let subject = Subject {
+        state,
+        kind: &pods,
+        facet: Facet::Whole,
+        options: &options_value,
+        dry_run: options.dry_run,
+    };
     let key = pods.key(&call.info.namespace, &pod);
     for _ in 0..ATTEMPTS {
         let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&pods.resource, &pod))?;
@@ -129,7 +135,8 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<A
 
 /// A pod that does no work any more, or not yet, is nobody's budget.
 fn ignores_budgets(pod: &Value) -> bool {
-    meta::is_deleting(pod) || matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed" | "Pending"))
+    meta::is_deleting(pod)
+        || matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed" | "Pending"))
 }
 
 /// Takes one disruption off the budget that covers the pod, if there is one and it has any left.
@@ -163,7 +170,10 @@ async fn spend_budget(state: &Arc<State>, call: &Call, pod: &Value, dry_run: boo
         let number = |field: &str| budget.int_at(&["status", field]).unwrap_or(0);
         let allowed = number("disruptionsAllowed");
         if number("observedGeneration") < budget.int_at(&["metadata", "generation"]).unwrap_or(0) {
-            return Err(over_budget(format!("The disruption budget {name} is still being processed by the server."), 10));
+            return Err(over_budget(
+                format!("The disruption budget {name} is still being processed by the server."),
+                10,
+            ));
         }
         if allowed <= 0 {
             let why = format!(
@@ -186,16 +196,20 @@ async fn spend_budget(state: &Arc<State>, call: &Call, pod: &Value, dry_run: boo
 }
 
 fn over_budget(why: String, retry_after_seconds: u32) -> Status {
-    Status::too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", 0).with_details(
-        Details {
+    Status::too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+        .with_details(Details {
             causes: vec![Cause { reason: "DisruptionBudget".into(), message: why, ..Cause::default() }],
             retry_after_seconds,
             ..Details::default()
-        },
-    )
+        })
 }
 
-async fn posted(call: &mut Call, expected: &GroupVersionKind, options: &WriteOptions) -> Result<Value, Status> {
+/// Reads the body as the kind that a subresource takes.
+pub async fn posted(
+    call: &mut Call,
+    expected: &GroupVersionKind,
+    options: &WriteOptions,
+) -> Result<Value, Status> {
     let media = negotiate::body_media(&call.headers)?;
     let body = call.read_body().await?;
     let tree = decode::tree(&body, media)

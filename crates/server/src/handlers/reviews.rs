@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use admission::Operation;
 use api::{Status, meta};
-use authn::User;
-use authz::{Attributes, Decision};
-use value::{Map, Str, Value};
+use authz::review;
+use value::{Map, Value};
 
-use super::pods;
+use super::{pods, tokens};
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
 use crate::decode;
@@ -26,6 +25,8 @@ pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<
         ("SelfSubjectAccessReview", _) => access_review(state, call, kind, Asker::Caller).await,
         ("SelfSubjectRulesReview", _) => rules_review(state, call, kind).await,
         ("SelfSubjectReview", _) => self_review(call, kind).await,
+        ("TokenReview", _) => tokens::review(state, call, kind).await,
+        ("ServiceAccount", "token") => tokens::request(state, call, kind).await,
         ("ComponentStatus", _) => component_status(state, call, kind),
         _ => Err(Status::no_such_resource()),
     }
@@ -40,7 +41,7 @@ enum Asker {
 }
 
 /// Reads the body as `kind`, runs admission, and hands it back.
-async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, Status> {
+pub async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut object = decode::object(call, kind, options.field_validation).await?.into_object();
     super::create::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
@@ -50,7 +51,12 @@ async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, Stat
     Ok(object)
 }
 
-async fn access_review(state: &Arc<State>, call: &mut Call, kind: &Kind, asker: Asker) -> Result<Answer, Status> {
+async fn access_review(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: &Kind,
+    asker: Asker,
+) -> Result<Answer, Status> {
     let mut review = read(state, call, kind).await?;
     let errors = resources::validation::rules(&kind.stored.group_kind())
         .map(|rules| (rules.create)(&review, &state.validation_context(call.now)))
@@ -67,52 +73,12 @@ async fn access_review(state: &Arc<State>, call: &mut Call, kind: &Kind, asker: 
             )));
         }
     }
-    let user = if asker == Asker::Caller { call.user().clone() } else { reviewed_user(&review) };
-    let attributes = reviewed_attributes(&review);
+    let spec = review.at(&["spec"]).cloned().unwrap_or_default();
+    let user = if asker == Asker::Caller { call.user().clone() } else { review::subject(&spec) };
+    let attributes = review::attributes(&spec);
     let answer = state.authorizer.load_full().decide(&user, &attributes).await;
-    let mut status = Map::new();
-    status.insert("allowed", answer.decision == Decision::Allow);
-    if answer.decision == Decision::Deny {
-        status.insert("denied", true);
-    }
-    if !answer.reason.is_empty() {
-        status.insert("reason", answer.reason.to_string());
-    }
-    if let Some(error) = answer.error {
-        status.insert("evaluationError", error);
-    }
-    review.set_at(&["status"], Value::Map(status));
+    review.set_at(&["status"], review::status(&answer, &attributes));
     Ok(Answer::Object(201, review))
-}
-
-fn reviewed_user(review: &Value) -> User {
-    let texts = |list: &[Value]| list.iter().filter_map(Value::as_str).map(Str::from).collect::<Vec<Str>>();
-    let mut user = User::named(review.str_at(&["spec", "user"]).unwrap_or_default())
-        .in_groups(texts(review.list_at(&["spec", "groups"])));
-    user.uid = review.str_at(&["spec", "uid"]).unwrap_or_default().into();
-    if let Some(extra) = review.at(&["spec", "extra"]).and_then(Value::as_map) {
-        user.extra = extra.iter().map(|(k, v)| (k.clone(), texts(v.as_list().unwrap_or_default()))).collect();
-    }
-    user
-}
-
-fn reviewed_attributes(review: &Value) -> Attributes {
-    if let Some(resource) = review.at(&["spec", "resourceAttributes"]) {
-        let text = |key: &str| Str::from(resource.str_at(&[key]).unwrap_or_default());
-        return Attributes {
-            verb: text("verb"),
-            group: text("group"),
-            version: text("version"),
-            resource: text("resource"),
-            subresource: text("subresource"),
-            namespace: text("namespace"),
-            name: text("name"),
-            is_resource: true,
-            ..Attributes::default()
-        };
-    }
-    let text = |key: &str| Str::from(review.str_at(&["spec", "nonResourceAttributes", key]).unwrap_or_default());
-    Attributes::path(text("verb"), text("path"))
 }
 
 async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
@@ -122,20 +88,7 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Resul
         return Err(Status::bad_request("no namespace on request"));
     }
     let rules = state.authorizer.load_full().rules_for(call.user(), &namespace);
-    let mut of_resources = Vec::new();
-    let mut of_paths = Vec::new();
-    for rule in &rules.rules {
-        let rule = rule.to_value();
-        let is_path = !rule.list_at(&["nonResourceURLs"]).is_empty();
-        if is_path { of_paths.push(rule) } else { of_resources.push(rule) }
-    }
-    let mut status = Value::map([("incomplete", rules.incomplete)]);
-    status.set_at(&["resourceRules"], Value::List(of_resources));
-    status.set_at(&["nonResourceRules"], Value::List(of_paths));
-    if let Some(error) = rules.error {
-        status.set_at(&["evaluationError"], error);
-    }
-    review.set_at(&["status"], status);
+    review.set_at(&["status"], review::rules_status(&rules));
     Ok(Answer::Object(201, review))
 }
 
@@ -154,7 +107,9 @@ fn component_status(state: &State, call: &Call, kind: &Kind) -> Result<Answer, S
     item.set_at(&["metadata", "name"], "etcd-0");
     let condition = match &healthy {
         Ok(()) => Value::map([("type", "Healthy"), ("status", "True"), ("message", "ok")]),
-        Err(_) => Value::map([("type", "Healthy"), ("status", "False"), ("message", "the store cannot write")]),
+        Err(_) => {
+            Value::map([("type", "Healthy"), ("status", "False"), ("message", "the store cannot write")])
+        }
     };
     item.set_at(&["conditions"], Value::List(vec![condition]));
     match call.info.verb.as_str() {

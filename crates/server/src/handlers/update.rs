@@ -82,13 +82,16 @@ async fn change(
         check_uid(kind, &old, &old_object, &source)?;
         let new = match &source {
             Source::Object(object) => Draft::again(object.clone()),
-            Source::Patch(patch_type, body) => patched(call, kind, facet, options, &old_object, patch_type, body)?,
+            Source::Patch(patch_type, body) => {
+                patched(call, kind, facet, options, &old_object, patch_type, body)?
+            }
         };
         let named_revision = {
             let sent = meta::resource_version(new.object());
             !sent.is_empty() && sent != old.revision.to_string()
         };
-        let conditional = matches!(source, Source::Object(_)) && !meta::resource_version(new.object()).is_empty();
+        let conditional =
+            matches!(source, Source::Object(_)) && !meta::resource_version(new.object()).is_empty();
         let new = kind.through(facet, new, &old_object)?;
         let mutated = subject.mutate(call, new, Some(&old_object))?;
         let admitted = subject.admit_update(call, mutated, &old, &old_object)?;

@@ -73,7 +73,9 @@ pub async fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Res
         out: BytesMut::new(),
         channel,
     };
-    let seconds = options.timeout_seconds.unwrap_or_else(|| MIN_SECONDS + u64::from(call.now.unsigned_abs() as u16) % MIN_SECONDS);
+    let seconds = options
+        .timeout_seconds
+        .unwrap_or_else(|| MIN_SECONDS + u64::from(call.now.unsigned_abs() as u16) % MIN_SECONDS);
     let deadline = Instant::now() + Duration::from_secs(seconds.min(24 * 3600));
     let running = state.metrics.long_running(&call.info);
     let mut stop = state.stopping();
@@ -287,7 +289,8 @@ impl Sender {
             Form::Metadata(version) => table::partial(&object, version),
             Form::Table(version) => {
                 let metadata = Value::map([("resourceVersion", entry.revision.to_string())]);
-                let options = TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
+                let options =
+                    TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
                 table::table(&self.kind, version, std::slice::from_ref(&object), metadata, options, self.now)
             }
         };
@@ -310,7 +313,8 @@ impl Sender {
             Form::Object => self.kind.empty_with(object),
             Form::Metadata(version) => table::partial(&object, version),
             Form::Table(version) => {
-                let options = TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
+                let options =
+                    TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
                 table::bookmark(&self.kind, version, metadata, options)
             }
         };

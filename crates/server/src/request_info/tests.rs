@@ -32,7 +32,11 @@ fn resource_paths_are_taken_apart() {
         "/apis/apps/v1/namespaces/a/deployments/b/status",
         "update group=apps version=v1 ns=a resource=deployments sub=status name=b",
     );
-    check(Method::DELETE, "/apis/apps/v1/namespaces/a/deployments", "deletecollection group=apps version=v1 ns=a resource=deployments sub= name=");
+    check(
+        Method::DELETE,
+        "/apis/apps/v1/namespaces/a/deployments",
+        "deletecollection group=apps version=v1 ns=a resource=deployments sub= name=",
+    );
     check(Method::GET, "/api/v1/watch/pods", "watch group= version=v1 ns= resource=pods sub= name=");
 }
 
@@ -63,7 +67,9 @@ fn a_list_by_name_is_about_that_name() {
 
 #[test]
 fn other_paths_name_no_resource() {
-    for path in ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/apiss/apps/v1/x"] {
+    for path in
+        ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/apiss/apps/v1/x"]
+    {
         check(Method::GET, path, &format!("get path={path}"));
     }
 }

@@ -1,0 +1,111 @@
+//! Service-account tokens: what the server was told about them, and where the objects they are bound to are found.
+
+use std::sync::Arc;
+
+use authn::tokens::{
+    BoundKind, BoundObjects, Issuer, Lookup, PublicKey, RequestRules, SigningKey, Verifier, discovery,
+};
+use storage::Store;
+use value::Str;
+
+use crate::config::ConfigError;
+use crate::encode;
+
+/// What the flags say about service-account tokens.
+#[derive(Clone, Debug)]
+pub struct TokenConfig {
+    /// `--service-account-issuer`; the first one issues, all are believed.
+    pub issuers: Vec<Str>,
+    /// PEM of `--service-account-signing-key-file`.
+    pub signing_key: Vec<u8>,
+    /// PEM of each `--service-account-key-file`; the signing key's own public half if there is none.
+    pub keys: Vec<Vec<u8>>,
+    /// `--api-audiences`; the issuer if there are none.
+    pub audiences: Vec<Str>,
+    /// `--service-account-max-token-expiration` in seconds; 0 for none.
+    pub max_seconds: i64,
+    /// `--service-account-extend-token-expiration`.
+    pub extend: bool,
+    /// `--service-account-jwks-uri`.
+    pub jwks_uri: String,
+}
+
+/// Issues tokens and publishes how to verify them.
+pub struct Tokens {
+    /// Issues them.
+    pub issuer: Issuer,
+    /// What may be asked for.
+    pub rules: RequestRules,
+    /// The OpenID provider document; absent if the issuer's URL does not allow one.
+    pub configuration: Option<Vec<u8>>,
+    /// The key set.
+    pub key_set: Vec<u8>,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens").finish_non_exhaustive()
+    }
+}
+
+impl Tokens {
+    /// From what the flags say; also makes what verifies the tokens.
+    pub fn new(
+        config: TokenConfig,
+        store: &Store,
+        external_address: &str,
+    ) -> Result<(Self, Verifier), ConfigError> {
+        let TokenConfig { issuers, signing_key, keys, audiences, max_seconds, extend, jwks_uri } = config;
+        let signing = SigningKey::from_pem(&signing_key)
+            .map_err(|e| ConfigError::flag("service-account-signing-key-file", e))?;
+        let mut public = Vec::new();
+        for pem in &keys {
+            let found =
+                PublicKey::all_from_pem(pem).map_err(|e| ConfigError::flag("service-account-key-file", e))?;
+            public.extend(found);
+        }
+        if public.is_empty() {
+            public.push(signing.public().clone());
+        }
+        let Some(name) = issuers.first().cloned() else {
+            return Err(ConfigError::flag("service-account-issuer", "an issuer is required to sign tokens"));
+        };
+        let audiences = if audiences.is_empty() { issuers.clone() } else { audiences };
+        let configuration = match discovery::configuration(&name, &jwks_uri, external_address, &public) {
+            Ok(document) => Some(document),
+            Err(error) => {
+                tracing::warn!(%error, "OpenID discovery is not published");
+                None
+            }
+        };
+        let tokens = Tokens {
+            issuer: Issuer::new(name, signing),
+            rules: RequestRules { audiences: audiences.clone(), max_seconds, extend },
+            configuration,
+            key_set: discovery::key_set(&public),
+        };
+        let verifier = Verifier::new(issuers, public, audiences, Arc::new(StoredObjects(store.clone())));
+        Ok((tokens, verifier))
+    }
+}
+
+/// The objects tokens are bound to, as they are stored now.
+pub struct StoredObjects(pub Store);
+
+impl BoundObjects for StoredObjects {
+    fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> Lookup<'a> {
+        let key = match kind {
+            BoundKind::ServiceAccount => format!("/registry/core/serviceaccounts/{namespace}/{name}"),
+            BoundKind::Pod => format!("/registry/core/pods/{namespace}/{name}"),
+            BoundKind::Secret => format!("/registry/core/secrets/{namespace}/{name}"),
+            BoundKind::Node => format!("/registry/core/nodes/{name}"),
+        };
+        let found = match self.0.get(&key) {
+            None => Ok(None),
+            Some(entry) => {
+                encode::tree(&entry).map(|object| Some(Arc::new(object))).map_err(|e| e.to_string())
+            }
+        };
+        Box::pin(std::future::ready(found))
+    }
+}
