@@ -194,11 +194,20 @@ impl<'a> Walk<'a> {
         match value {
             Value::Null => !property.pointer,
             Value::List(list) => list.is_empty() && (property.omit == Omit::Empty || !self.keeps_empty),
-            // An empty struct stays: behind a pointer it means something, otherwise it is written anyway.
+            // An empty struct behind a pointer means something. One that is written anyway is as good as absent, and goes, so
+            // that what was sent and what is stored compare equal; `fill` brings it back.
             Value::Map(map) => {
                 map.is_empty()
-                    && property.omit == Omit::Empty
-                    && matches!(property.schema.get().kind, Kind::Map(_))
+                    && match property.schema.get().kind {
+                        Kind::Map(_) => property.omit == Omit::Empty,
+                        Kind::Object(_) => {
+                            property.omit == Omit::Never
+                                && !property.pointer
+                                && !self.keeps_empty
+                                && property.name != "metadata"
+                        }
+                        _ => false,
+                    }
             }
             _ if property.pointer || property.omit != Omit::Empty => false,
             Value::Bool(set) => !set,

@@ -178,6 +178,9 @@ fn attachment(object: &Value, context: &Context) -> FieldErrors {
     let errors = attachment_rules(object, context);
     let mut declared = FieldErrors::new();
     declared_attacher(object, &mut declared);
+    // The declared rule says the same in other words.
+    let mut errors = errors;
+    errors.retain(|error| error.field != "spec.attacher");
     supersede(errors, declared)
 }
 
