@@ -6,7 +6,7 @@ use authn::{Caller, InternalIdentity, User};
 use expect_test::expect;
 use value::Value;
 
-use crate::rbac::escalation::{Escalation, check_binding, check_role, confirm};
+use crate::rbac::escalation::{check_binding, check_role};
 use crate::rbac::reconcile::{Action, action};
 use crate::rbac::{Index, Kind, Rule, aggregation, everything};
 use crate::*;
@@ -117,11 +117,12 @@ fn team() -> (Arc<Index>, Chain) {
 
 #[test]
 fn rules_are_covered_piece_by_piece() {
-    let (index, _) = team();
+    let (index, chain) = team();
     let alice = User::named("alice").in_groups(["devs", "system:authenticated"]);
     let holds = |rules: &str| {
-        let role = one(&format!("{{kind: ClusterRole, rules: {rules}}}"));
-        confirm(&index, &alice, "", &Rule::all_of(&role))
+        let role = one(&format!("{{kind: ClusterRole, metadata: {{name: r}}, rules: {rules}}}"));
+        run(check_role(&chain, &index, &alice, "", "r", None, &role))
+            .map_err(|status| status.message().to_owned())
     };
     for held in [
         "[{apiGroups: [''], resources: [pods], verbs: [get]}]",
@@ -144,7 +145,7 @@ fn rules_are_covered_piece_by_piece() {
         assert!(holds(missing).is_err(), "{missing}");
     }
     expect![[r#"
-        user "alice" (groups=["devs" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:
+        clusterroles.rbac.authorization.k8s.io "r" is forbidden: user "alice" (groups=["devs" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:
         {APIGroups:[""], Resources:["pods"], ResourceNames:["x"], Verbs:["delete"]}
         {APIGroups:[""], Resources:["pods/log"], Verbs:["get" "list"]}
         {NonResourceURLs:["/metrics"], Verbs:["get"]}"#]]
@@ -180,12 +181,8 @@ fn only_full_authority_may_aggregate() {
     let check = |user: &str, old: Option<&Value>, new: &Value| {
         run(check_role(&chain, &index, &User::named(user), "", "r", old, new))
     };
-    assert_eq!(
-        check("alice", None, &gathers),
-        Err(Escalation::Forbidden(
-            "must have cluster-admin privileges to use the aggregationRule".to_owned()
-        ))
-    );
+    expect![[r#"clusterroles.rbac.authorization.k8s.io "r" is forbidden: must have cluster-admin privileges to use the aggregationRule"#]]
+        .assert_eq(check("alice", None, &gathers).unwrap_err().message());
     assert_eq!(check("root", None, &gathers), Ok(()));
     let plain = one("{metadata: {name: r}}");
     assert!(check("alice", Some(&gathers), &plain).is_err(), "taking the aggregation away is a change of it");
@@ -204,13 +201,12 @@ fn a_binding_is_written_by_who_holds_the_role_or_may_bind_it() {
         run(check_binding(&chain, &index, &User::named(user), "", old, new))
     };
     assert_eq!(check("alice", None, &to("reader")), Ok(()));
-    assert!(matches!(check("alice", None, &to("admin")), Err(Escalation::Forbidden(_))));
+    assert_eq!(check("alice", None, &to("admin")).unwrap_err().code(), 403);
     assert_eq!(check("bob", None, &to("admin")), Ok(()));
-    assert!(
-        matches!(check("bob", None, &to("reader")), Err(Escalation::Forbidden(_))),
-        "bind on another role"
-    );
-    assert!(matches!(check("alice", None, &to("gone")), Err(Escalation::NoSuchRole(_))));
+    assert!(check("bob", None, &to("reader")).is_err(), "bind on another role");
+    let gone = check("alice", None, &to("gone")).unwrap_err();
+    assert_eq!(gone.code(), 404);
+    assert_eq!(gone.message(), r#"clusterrolebindings.rbac.authorization.k8s.io "gone" not found"#);
     // The garbage collector may take an owner away from any binding.
     let mut owned = to("admin");
     owned.set_at(&["metadata", "ownerReferences"], Value::list([Value::map([("uid", "1")])]));
@@ -465,4 +461,21 @@ fn selectors_are_read_as_authorizers_see_them() {
     assert_eq!(shown, ["a In [\"b\"]", "c In [\"d\", \"e\"]", "f DoesNotExist []", "g Exists []"]);
     assert!(Selector::of_labels("a=(").error.is_some());
     assert!(Selector::of_fields("nonsense").error.is_some());
+}
+
+#[test]
+fn roles_that_do_not_exist_are_named_in_a_refused_grant() {
+    let (index, chain) = team();
+    for (name, role) in [("m1", "gone"), ("m2", "gone2")] {
+        let binding = one(&format!(
+            "{{kind: ClusterRoleBinding, metadata: {{name: {name}}}, subjects: [{{kind: User, name: alice}}], roleRef: {{kind: ClusterRole, name: {role}}}}}"
+        ));
+        index.apply(Kind::ClusterRoleBinding, None, Some(&binding));
+    }
+    let role = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}");
+    let refused = run(check_role(&chain, &index, &User::named("alice"), "ns", "r", None, &role)).unwrap_err();
+    expect![[r#"
+        roles.rbac.authorization.k8s.io "r" is forbidden: user "alice" (groups=[]) is attempting to grant RBAC permissions not currently held:
+        {APIGroups:[""], Resources:["secrets"], Verbs:["get"]}; resolution errors: [[roles.rbac.authorization.k8s.io "gone" not found, roles.rbac.authorization.k8s.io "gone2" not found]]"#]]
+    .assert_eq(refused.message());
 }

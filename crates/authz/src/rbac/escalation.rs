@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::field::quote;
+use api::field::{aggregate, quote};
+use api::{GroupResource, Status, meta};
 use authn::{User, names};
 use value::{Str, Value};
 
@@ -16,17 +17,8 @@ use crate::rbac::index::Index;
 use crate::rbac::rule::{Rule, everything, quoted, url_covers};
 use crate::rbac::subject::RoleRef;
 
-/// Why a role or binding may not be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Escalation {
-    /// 403, with these words after `is forbidden: `.
-    Forbidden(String),
-    /// The role to bind does not exist: 404 in these words.
-    NoSuchRole(RoleRef),
-}
-
-/// Whether a user may write a Role (in `namespace`) or ClusterRole (with none). `old` is the stored one, if there is one;
-/// a change of the metadata alone is checked all the same.
+/// Whether a user may write a Role (in `namespace`) or ClusterRole (with none) called `name`. `old` is the stored one, if there
+/// is one; a change of the metadata alone is checked all the same.
 pub async fn check_role(
     chain: &Chain,
     index: &Index,
@@ -35,21 +27,22 @@ pub async fn check_role(
     name: &str,
     old: Option<&Value>,
     new: &Value,
-) -> Result<(), Escalation> {
+) -> Result<(), Status> {
     let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
     let escalate =
         Attributes::resource("escalate", super::GROUP, resource).in_namespace(namespace).named(name);
     if user.is_in(names::MASTERS) || allowed(chain, user, &escalate).await || only_lets_go(old, new) {
         return Ok(());
     }
-    confirm(index, user, namespace, &Rule::all_of(new)).map_err(Escalation::Forbidden)?;
+    let resource = GroupResource::new(super::GROUP, resource);
+    let refuse = |why: String| Status::forbidden(&resource, meta::name(new), why);
+    confirm(index, user, namespace, &Rule::all_of(new), &resource).map_err(refuse)?;
     let aggregates = |role: &Value| !role.list_at(&["aggregationRule", "clusterRoleSelectors"]).is_empty();
     // A role that gathers others' rules may come to hold anything.
     if (aggregates(new) || old.is_some_and(aggregates))
-        && confirm(index, user, namespace, &everything()).is_err()
+        && confirm(index, user, namespace, &everything(), &resource).is_err()
     {
-        let why = "must have cluster-admin privileges to use the aggregationRule";
-        return Err(Escalation::Forbidden(why.to_owned()));
+        return Err(refuse("must have cluster-admin privileges to use the aggregationRule".to_owned()));
     }
     Ok(())
 }
@@ -62,26 +55,30 @@ pub async fn check_binding(
     namespace: &str,
     old: Option<&Value>,
     new: &Value,
-) -> Result<(), Escalation> {
+) -> Result<(), Status> {
     if user.is_in(names::MASTERS) || only_lets_go(old, new) {
         return Ok(());
     }
     let role = RoleRef::of(new);
-    let resource = match role.kind.as_str() {
+    let bound = match role.kind.as_str() {
         "ClusterRole" => Some("clusterroles"),
         "Role" => Some("roles"),
         _ => None,
     };
-    if let Some(resource) = resource {
+    if let Some(bound) = bound {
         let group = new.str_at(&["roleRef", "apiGroup"]).unwrap_or_default();
         let bind =
-            Attributes::resource("bind", group, resource).in_namespace(namespace).named(role.name.clone());
+            Attributes::resource("bind", group, bound).in_namespace(namespace).named(role.name.clone());
         if allowed(chain, user, &bind).await {
             return Ok(());
         }
     }
-    let rules = index.role_rules(&role, namespace).map_err(|_| Escalation::NoSuchRole(role))?;
-    confirm(index, user, namespace, &rules).map_err(Escalation::Forbidden)
+    let resource = if namespace.is_empty() { "clusterrolebindings" } else { "rolebindings" };
+    let resource = GroupResource::new(super::GROUP, resource);
+    // Kubernetes names the resource of the request here, not that of the role which is missing.
+    let rules = index.role_rules(&role, namespace).ok_or_else(|| Status::not_found(&resource, &role.name))?;
+    confirm(index, user, namespace, &rules, &resource)
+        .map_err(|why| Status::forbidden(&resource, meta::name(new), why))
 }
 
 async fn allowed(chain: &Chain, user: &User, attributes: &Attributes) -> bool {
@@ -101,10 +98,17 @@ fn only_lets_go(old: Option<&Value>, new: &Value) -> bool {
     without(old) == without(new)
 }
 
-/// Whether a user holds all of `rules` in a namespace (or cluster-wide, with none); the message says which are missing.
-pub fn confirm(index: &Index, user: &User, namespace: &str, rules: &[Rule]) -> Result<(), String> {
-    let own = index.rules_for(user, namespace);
-    let missing = uncovered(&own.rules, rules);
+/// Whether a user holds all of `rules` in a namespace (or cluster-wide, with none); the message says which are missing, and
+/// names roles that do not exist as if they were of the `resource` that is being written, as Kubernetes does.
+fn confirm(
+    index: &Index,
+    user: &User,
+    namespace: &str,
+    rules: &[Rule],
+    resource: &GroupResource,
+) -> Result<(), String> {
+    let (own, gone) = index.rules_and_missing(user, namespace);
+    let missing = uncovered(&own, rules);
     if missing.is_empty() {
         return Ok(());
     }
@@ -116,9 +120,10 @@ pub fn confirm(index: &Index, user: &User, namespace: &str, rules: &[Rule]) -> R
         quoted(&user.groups),
         described.join("\n")
     );
-    if let Some(error) = own.error {
+    if !gone.is_empty() {
+        let gone = gone.iter().map(|role| format!("{resource} {} not found", quote(&role.name)));
         message.push_str("; resolution errors: [");
-        message.push_str(&error);
+        message.push_str(&aggregate(gone));
         message.push(']');
     }
     Err(message)

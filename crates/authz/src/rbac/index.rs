@@ -162,9 +162,15 @@ impl Index {
 
     /// Every rule that binds somebody in a namespace (or cluster-wide, with none), once per binding.
     pub fn rules_for(&self, user: &User, namespace: &str) -> Rules {
+        let (rules, missing) = self.rules_and_missing(user, namespace);
+        let error = (!missing.is_empty()).then(|| aggregate(missing.iter().map(RoleRef::missing)));
+        Rules { rules, incomplete: false, error }
+    }
+
+    /// As [`Index::rules_for`], with the roles that are bound but do not exist.
+    pub(super) fn rules_and_missing(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<RoleRef>) {
         let state = self.read();
-        let mut out = Rules::default();
-        let mut missing: Vec<String> = Vec::new();
+        let (mut all, mut missing) = (Vec::new(), Vec::new());
         for scope in scopes_of(namespace) {
             let mut bindings: BTreeMap<&Str, &RoleRef> = BTreeMap::new();
             for (role, names) in state.bound(user, scope) {
@@ -172,19 +178,17 @@ impl Index {
             }
             for role in bindings.into_values() {
                 match state.rules(role, scope) {
-                    Some(rules) => out.rules.extend(rules.iter().cloned()),
-                    None => missing.push(role.missing()),
+                    Some(rules) => all.extend(rules.iter().cloned()),
+                    None => missing.push(role.clone()),
                 }
             }
         }
-        out.error = (!missing.is_empty()).then(|| aggregate(missing));
-        out
+        (all, missing)
     }
 
-    /// The rules of the role that a binding in `namespace` (empty for a ClusterRoleBinding) refers to; an error in Kubernetes'
-    /// words when there is no such role.
-    pub fn role_rules(&self, role: &RoleRef, namespace: &str) -> Result<Arc<[Rule]>, String> {
-        self.read().rules(role, namespace).cloned().ok_or_else(|| role.missing())
+    /// The rules of the role that a binding in `namespace` (empty for a ClusterRoleBinding) refers to, if there is such a role.
+    pub fn role_rules(&self, role: &RoleRef, namespace: &str) -> Option<Arc<[Rule]>> {
+        self.read().rules(role, namespace).cloned()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
