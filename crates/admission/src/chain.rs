@@ -16,7 +16,12 @@ pub trait Cluster: Send + Sync {
 /// One built-in admission plugin.
 pub trait Plugin: Send + Sync {
     /// May change the object, or refuse.
-    fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value, cluster: &dyn Cluster) -> Result<(), Status> {
+    fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        cluster: &dyn Cluster,
+    ) -> Result<(), Status> {
         let _ = (attributes, object, cluster);
         Ok(())
     }

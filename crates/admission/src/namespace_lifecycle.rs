@@ -45,7 +45,12 @@ impl NamespaceLifecycle {
 }
 
 impl Plugin for NamespaceLifecycle {
-    fn mutate(&self, attributes: &Attributes<'_>, _: &mut Value, cluster: &dyn Cluster) -> Result<(), Status> {
+    fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        _: &mut Value,
+        cluster: &dyn Cluster,
+    ) -> Result<(), Status> {
         Self::check(attributes, cluster)
     }
 

@@ -22,7 +22,13 @@ impl Cluster for Two {
     }
 }
 
-fn decide(operation: Operation, kind: &str, resource: &str, namespace: &str, name: &str) -> Result<(), String> {
+fn decide(
+    operation: Operation,
+    kind: &str,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<(), String> {
     let user = User::named("u");
     let options = Value::Null;
     let attributes = Attributes {
@@ -78,7 +84,10 @@ fn flags_choose_the_plugins() {
     let chain = Chain::new(&[], &names(&["NamespaceLifecycle", "ServiceAccount"])).unwrap();
     assert_eq!(chain.plugins().count(), 0);
     assert_eq!(Chain::new(&names(&["Nope"]), &[]).unwrap_err(), ChainError::Unknown("Nope".into()));
-    assert_eq!(Chain::new(&names(&["LimitRanger"]), &[]).unwrap_err(), ChainError::NotYet("LimitRanger".into()));
+    assert_eq!(
+        Chain::new(&names(&["LimitRanger"]), &[]).unwrap_err(),
+        ChainError::NotYet("LimitRanger".into())
+    );
     let both = names(&["NamespaceLifecycle"]);
     assert_eq!(Chain::new(&both, &both).unwrap_err(), ChainError::Both("NamespaceLifecycle".into()));
 }

@@ -261,16 +261,19 @@ impl Status {
         Self::failure(403, Reason::Forbidden, message).with_details(Self::of(resource, name))
     }
 
-    /// 422: fields are wrong.
+    /// 422: fields are wrong. An error that was found twice is told once.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
-        let causes = errors
-            .iter()
-            .map(|e| Cause {
-                reason: Str::new_static(e.kind.cause()),
-                message: e.body(),
-                field: e.field.clone(),
-            })
-            .collect();
+        let mut causes: Vec<Cause> = Vec::with_capacity(errors.len());
+        for error in errors {
+            let cause = Cause {
+                reason: Str::new_static(error.kind.cause()),
+                message: error.body(),
+                field: error.field.clone(),
+            };
+            if !causes.contains(&cause) {
+                causes.push(cause);
+            }
+        }
         let message = if errors.is_empty() {
             format!("{kind} {} is invalid", quote(name))
         } else {

@@ -83,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', help_heading = "Authentication")]
     api_audiences: Vec<String>,
 
-    /// Who decides what callers may do, in order: AlwaysAllow, AlwaysDeny, RBAC.
+    /// Who decides what callers may do, in order: AlwaysAllow, AlwaysDeny, Node, RBAC.
     #[arg(long, value_delimiter = ',', help_heading = "Authorization")]
     authorization_mode: Vec<String>,
 
@@ -273,7 +273,8 @@ fn authorization(modes: &[String]) -> Result<Vec<AuthorizationMode>> {
             "AlwaysAllow" => AuthorizationMode::AlwaysAllow,
             "AlwaysDeny" => AuthorizationMode::AlwaysDeny,
             "RBAC" => AuthorizationMode::Rbac,
-            "Node" | "ABAC" | "Webhook" => bail!("--authorization-mode: `{mode}` is not implemented yet"),
+            "Node" => AuthorizationMode::Node,
+            "ABAC" | "Webhook" => bail!("--authorization-mode: `{mode}` is not implemented yet"),
             other => bail!(
                 "--authorization-mode: \"{other}\" is not a valid mode: use AlwaysAllow, AlwaysDeny, RBAC"
             ),

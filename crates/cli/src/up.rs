@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         jwks_uri: String::new(),
     });
     config.anonymous = Anonymous::Paths(HEALTH.iter().map(|p| (*p).into()).collect());
-    config.authorization = vec![AuthorizationMode::Rbac];
+    config.authorization = vec![AuthorizationMode::Node, AuthorizationMode::Rbac];
     config.allow_privileged = true;
     runtime()?.block_on(async move {
         let running = server::start(config).await?;

@@ -53,6 +53,8 @@ pub enum AuthorizationMode {
     AlwaysDeny,
     /// By the stored roles and bindings.
     Rbac,
+    /// Nodes, by what their pods need.
+    Node,
 }
 
 /// Everything the server is told, checked as far as one value alone can be.

@@ -16,6 +16,7 @@ pub mod config;
 pub mod decode;
 pub mod encode;
 mod ephemeral;
+mod follow;
 pub mod handlers;
 pub mod health;
 pub mod metrics;

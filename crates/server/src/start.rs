@@ -7,13 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use admission::Chain as AdmissionChain;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use authn::Authenticator;
+use authz::node::{self, NodeAuthorizer};
 use authz::{Authorizer, Chain as AuthorizationChain, Step, rbac};
 use resources::openapi::OpenApi;
-use storage::{Embedded, Memory, Options, Store, Watch};
+use storage::{Embedded, Memory, Options, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tracing::{error, info};
+use tracing::info;
 
 use crate::accept;
 use crate::addresses::Addresses;
@@ -21,6 +22,7 @@ use crate::bootstrap;
 use crate::catalog::Catalog;
 use crate::config::{AuthorizationMode, Config, ConfigError, Data};
 use crate::encode;
+use crate::follow::{Followed, follow};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
@@ -107,8 +109,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     .map_err(ConfigError::other)?;
 
     let index = Arc::new(rbac::Index::default());
-    let (rbac_sender, rbac_revision) = watch::channel(0);
-    let rbac_watch = load_rbac(&store, &index, &rbac_sender)?;
+    let roles = follow_rbac(&store, &index)?;
+    let authorizer = authorization_chain(&authorization, &index, &store)?;
     let (stop, stopped) = watch::channel(false);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let advertise = advertise.unwrap_or(address.ip());
@@ -131,7 +133,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
             ..Authenticator::default()
         }),
         client_ca: ArcSwapOption::from_pointee(client_ca),
-        authorizer: ArcSwap::from_pointee(authorization_chain(&authorization, &index)?),
+        authorizer: ArcSwap::from_pointee(authorizer),
         rbac: Arc::clone(&index),
         admission,
         seats: Seats::new(max_in_flight, max_mutating_in_flight),
@@ -141,7 +143,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         request_timeout,
         advertised,
         tokens,
-        rbac_revision,
+        roles,
         stop: stopped.clone(),
     });
     for entry in state.store.snapshot("/registry/core/services/").entries.iter() {
@@ -149,7 +151,6 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
             state.addresses.load(&service);
         }
     }
-    tokio::spawn(follow_rbac(Arc::clone(&state), rbac_watch, rbac_sender));
     bootstrap::run(&state, address.port(), advertise).await?;
     let _ = (controllers, root_ca);
     state.health.set_bootstrapped();
@@ -163,10 +164,16 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
 fn authorization_chain(
     modes: &[AuthorizationMode],
     index: &Arc<rbac::Index>,
+    store: &Store,
 ) -> Result<AuthorizationChain, ConfigError> {
+    let nodes = Arc::new(NodeAuthorizer::new());
+    if modes.contains(&AuthorizationMode::Node) {
+        follow_nodes(store, &nodes)?;
+    }
     let steps = modes
         .iter()
         .map(|mode| match mode {
+            AuthorizationMode::Node => Step { name: "node".into(), authorizer: Authorizer::Node(Arc::clone(&nodes)) },
             AuthorizationMode::AlwaysAllow => {
                 Step { name: "alwaysallow".into(), authorizer: Authorizer::AlwaysAllow }
             }
@@ -181,48 +188,36 @@ fn authorization_chain(
     AuthorizationChain::new(steps).map_err(|e| ConfigError::flag("authorization-mode", e))
 }
 
-const RBAC_SCOPE: &str = "/registry/rbac.authorization.k8s.io/";
-
-/// Indexes the stored roles and bindings; what comes later arrives through the watch.
-fn load_rbac(
-    store: &Store,
-    index: &rbac::Index,
-    revision: &watch::Sender<u64>,
-) -> Result<Watch, ConfigError> {
-    let (page, watch) = store.list_and_watch(RBAC_SCOPE);
-    for entry in page.entries.iter() {
-        let object = encode::tree(entry).map_err(ConfigError::other)?;
-        if let Some(kind) = object.str_at(&["kind"]).and_then(rbac::Kind::parse) {
-            index.apply(kind, None, Some(&object));
+/// Keeps the index of roles and bindings at what is stored.
+fn follow_rbac(store: &Store, index: &Arc<rbac::Index>) -> Result<Followed, ConfigError> {
+    let index = Arc::clone(index);
+    follow(store, "/registry/rbac.authorization.k8s.io/", move |old, new| {
+        let kind = new.or(old).and_then(|o| o.str_at(&["kind"])).and_then(rbac::Kind::parse);
+        if let Some(kind) = kind {
+            index.apply(kind, old, new);
         }
-    }
-    let _ = revision.send(page.revision);
-    Ok(watch)
+    })
 }
 
-/// Keeps the index at what is stored. Should the watch be lost, the process ends: going on would mean to decide by roles that
-/// no longer hold.
-async fn follow_rbac(state: Arc<State>, mut watch: Watch, revision: watch::Sender<u64>) {
-    loop {
-        match watch.next().await {
-            Ok(event) => {
-                let old = event.previous.as_deref().and_then(|e| encode::tree(e).ok());
-                let new = encode::tree(&event.entry).ok().filter(|_| event.kind != storage::Kind::Deleted);
-                let kind = new
-                    .as_ref()
-                    .or(old.as_ref())
-                    .and_then(|o| o.str_at(&["kind"]))
-                    .and_then(rbac::Kind::parse);
-                if let Some(kind) = kind {
-                    state.rbac.apply(kind, old.as_ref(), new.as_ref());
-                }
-                let _ = revision.send(event.revision);
+/// What the Node authorizer needs to know.
+const NODE_SCOPES: &[&str] = &[
+    "/registry/core/pods/",
+    "/registry/core/persistentvolumes/",
+    "/registry/storage.k8s.io/volumeattachments/",
+    "/registry/resource.k8s.io/resourceslices/",
+    "/registry/certificates.k8s.io/podcertificaterequests/",
+];
+
+/// Keeps the graph of what nodes need at what is stored.
+fn follow_nodes(store: &Store, authorizer: &Arc<NodeAuthorizer>) -> Result<(), ConfigError> {
+    for scope in NODE_SCOPES {
+        let authorizer = Arc::clone(authorizer);
+        follow(store, scope, move |old, new| {
+            let kind = new.or(old).and_then(|o| o.str_at(&["kind"])).and_then(node::Kind::parse);
+            if let Some(kind) = kind {
+                authorizer.graph().apply(kind, old, new);
             }
-            Err(storage::WatchError::Closed) => return,
-            Err(error) => {
-                error!(%error, "the authorizer lost track of stored roles");
-                std::process::abort();
-            }
-        }
+        })?;
     }
+    Ok(())
 }

@@ -17,6 +17,7 @@ use value::Value;
 use crate::addresses::Addresses;
 use crate::call::Call;
 use crate::catalog::{Catalog, Kind};
+use crate::follow::Followed;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
@@ -57,7 +58,8 @@ pub struct State {
     pub request_timeout: std::time::Duration,
     /// `host:port` as clients outside are told it.
     pub advertised: String,
-    pub(crate) rbac_revision: watch::Receiver<u64>,
+    /// How far [`State::rbac`] has come.
+    pub(crate) roles: Followed,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -118,9 +120,7 @@ impl State {
     /// Waits until the authorizer knows what was written at `revision`, so that a caller who has changed a role sees the change
     /// in the next request.
     pub async fn authorizer_reached(&self, revision: u64) {
-        let mut reached = self.rbac_revision.clone();
-        // The writer of the channel lives as long as the server; when it stops nobody waits any more.
-        let _ = reached.wait_for(|r| *r >= revision).await;
+        self.roles.reached(revision).await;
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use admission::{Attributes, Operation};
+use authz::rbac::escalation;
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use resources::{strategy, validation};
 use storage::{Change, CommitError, Entry, Expect, Record, Write};
@@ -107,7 +108,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The mutating stage.
-    pub fn mutate(&self, call: &mut Call, draft: Draft, old: Option<&Value>) -> Result<Mutated, Status> {
+    pub async fn mutate(&self, call: &mut Call, draft: Draft, old: Option<&Value>) -> Result<Mutated, Status> {
         let mut object = draft.into_object();
         dedup_owners(call, &mut object, false);
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
@@ -115,7 +116,23 @@ impl<'a> Subject<'a> {
         let attributes = self.attributes(call, operation, &name, old);
         self.state.admission.mutate(&attributes, &mut object, self.state)?;
         dedup_owners(call, &mut object, true);
+        self.check_escalation(call, &object, old).await?;
         Ok(Mutated { object })
+    }
+
+    /// Nobody hands out rights that they do not have: see [`authz::rbac::escalation`].
+    async fn check_escalation(&self, call: &Call, new: &Value, old: Option<&Value>) -> Result<(), Status> {
+        if self.kind.stored.group != authz::rbac::GROUP {
+            return Ok(());
+        }
+        let chain = self.state.authorizer.load_full();
+        let (user, index, namespace) = (call.user(), &*self.state.rbac, call.info.namespace.as_str());
+        match self.kind.stored.kind.as_str() {
+            "Role" | "ClusterRole" => {
+                escalation::check_role(&chain, index, user, namespace, meta::name(new), old, new).await
+            }
+            _ => escalation::check_binding(&chain, index, user, namespace, old, new).await,
+        }
     }
 
     /// Makes a mutated object a new one, validates it and runs the validating stage.

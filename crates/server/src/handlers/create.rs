@@ -38,7 +38,7 @@ pub async fn create(
     let generated =
         meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
     let original = generated.then(|| draft.object().clone());
-    let mutated = subject.mutate(call, draft, None)?;
+    let mutated = subject.mutate(call, draft, None).await?;
     let mut admitted = subject.admit_create(call, mutated)?;
     for attempt in 1.. {
         let name = admitted.name().to_owned();
@@ -54,7 +54,7 @@ pub async fn create(
                 Some(object) => {
                     // The object passes every stage again under its new name.
                     let draft = decode::Draft::again(object.clone());
-                    let mutated = subject.mutate(call, draft, None)?;
+                    let mutated = subject.mutate(call, draft, None).await?;
                     admitted = subject.admit_create(call, mutated)?;
                 }
             },
