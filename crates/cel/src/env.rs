@@ -12,6 +12,7 @@ use crate::decl::{Function, Implementation, Overload, Singleton};
 use crate::eval::{self, Activation, Error, Evaluation};
 use crate::lib::{self, messages};
 use crate::plan;
+use crate::schema::MutationTypes;
 use crate::syntax::ast::Ast;
 use crate::syntax::macros::{Expander, Macros, STANDARD};
 use crate::syntax::parser;
@@ -218,7 +219,7 @@ impl Env {
     /// The base environment with what mutating policies have besides.
     pub fn kubernetes_mutation(version: Version) -> Env {
         let env = Env::kubernetes(version);
-        env.extended(lib::jsonpatch::add)
+        env.extended(lib::jsonpatch::add).with_types(Arc::new(MutationTypes))
     }
 
     /// The language with all that cel-go's standard environment and its optional types have, and nothing of Kubernetes.

@@ -108,13 +108,7 @@ impl Rule {
             Rule::Result => ceil(float(result()) * 2.0 * TRAVERSAL),
             Rule::InList => size(1),
             Rule::Equals if matches!(args.first(), Some(Val::Ext(_))) => 1,
-            Rule::Smaller | Rule::Equals => match args {
-                // Scalars first: they are most of what is compared.
-                [Val::Bool(_) | Val::Int(_) | Val::Null, _] | [_, Val::Bool(_) | Val::Int(_) | Val::Null] => {
-                    ceil(float(size(0).min(size(1))) * TRAVERSAL)
-                }
-                _ => ceil(float(size(0).min(size(1))) * TRAVERSAL),
-            },
+            Rule::Smaller | Rule::Equals => ceil(float(size(0).min(size(1))) * TRAVERSAL),
             Rule::Both => ceil(float(size(0).saturating_add(size(1))) * TRAVERSAL),
             Rule::Pattern => {
                 let text = ceil((1.0 + float(size(0))) * TRAVERSAL);

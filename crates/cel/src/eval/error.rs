@@ -18,6 +18,8 @@ pub enum ErrorKind {
     Failed(Str),
     /// The cost limit was reached.
     CostLimit,
+    /// Something the reference does not expect; it ends the evaluation there too.
+    Internal(Str),
     /// The caller wanted it to end.
     Interrupted,
     /// An authorization check has no answer yet: answer it and evaluate again.
@@ -62,6 +64,7 @@ impl fmt::Display for Error {
         match &*self.0 {
             ErrorKind::Failed(message) => f.write_str(message),
             ErrorKind::CostLimit => f.write_str("operation cancelled: actual cost limit exceeded"),
+            ErrorKind::Internal(message) => write!(f, "internal error: {message}"),
             ErrorKind::Interrupted => f.write_str("operation interrupted"),
             ErrorKind::NeedsCheck(_) => f.write_str("an authorization check has no answer yet"),
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 pub(crate) use attribute::go_type;
 pub use error::{Error, ErrorKind};
 
+use crate::cost::runtime::Rule;
 use crate::decl::Function;
 use crate::env::Env;
 use crate::lib::authz::Authorizer;
@@ -244,7 +245,7 @@ impl<'a> Eval<'a, '_> {
         {
             return right;
         }
-        let rule = if wanted { crate::cost::runtime::Rule::Equals } else { crate::cost::runtime::Rule::Smaller };
+        let rule = if wanted { Rule::Equals } else { Rule::Smaller };
         let (left, right) = match (left, right) {
             (Ok(left), Ok(right)) => {
                 let args = [left, right];
@@ -281,7 +282,7 @@ impl<'a> Eval<'a, '_> {
                         self.finish(call, &args, outcome)
                     }
                     Err(error) if error.is_fatal() => Err(error),
-                    Err(error) => self.finish(call, &[Val::Null], Err(error)),
+                    Err(error) => self.failed(call, 0, &[Val::Null], error),
                 }
             }
             [left, right] => {
@@ -308,8 +309,9 @@ impl<'a> Eval<'a, '_> {
                             left.as_ref().ok().cloned().unwrap_or(Val::Null),
                             right.as_ref().ok().cloned().unwrap_or(Val::Null),
                         ];
+                        let at = usize::from(left.is_ok());
                         let error = left.err().or(right.err()).unwrap_or_else(Error::no_such_overload);
-                        self.finish(call, &args, Err(error))
+                        self.failed(call, at, &args, error)
                     }
                 }
             }
@@ -329,6 +331,22 @@ impl<'a> Eval<'a, '_> {
                 self.finish(call, &args, outcome)
             }
         }
+    }
+
+    /// Charges a call that was not made because an argument failed.
+    fn failed(&mut self, call: &'a Call, at: usize, args: &[Val<'a>], error: Error) -> Outcome<'a> {
+        // The reference counts the cost of these with the failed argument in hand, and trips over it.
+        let tripped = match call.rule {
+            Rule::SelfCompare(list) if list == at => {
+                Some("interface conversion: *types.Err is not traits.Lister: missing method Add")
+            }
+            Rule::Flatten if at == 1 => Some("interface conversion: ref.Val is *types.Err, not types.Int"),
+            _ => None,
+        };
+        if let Some(message) = tripped {
+            return Err(Error::of(ErrorKind::Internal(message.into())));
+        }
+        self.finish(call, args, Err(error))
     }
 
     /// Charges a call that was made.

@@ -31,7 +31,8 @@ pub(crate) fn add(b: &mut Builder) {
         "containsIP",
         &[
             ("cidr_contains_ip_string", "net.CIDR.(string) -> bool", |_, args| {
-                let ip = ip::parse(string(args, 1)?).map_err(Error::new)?;
+                // What is not an address is reported as no address at all.
+                let ip = ip::parse(string(args, 1)?).map_err(|_| Error::no_such_overload())?;
                 Ok(Val::Bool(cidr_at(args, 0)?.contains(ip)))
             }),
             ("cidr_contains_ip_ip", "net.CIDR.(net.IP) -> bool", |_, args| match ext(args, 1)? {

@@ -128,6 +128,8 @@ pub(crate) fn field<'a>(object: &Object<'a>, name: &str, presence: bool) -> Resu
     match object.get(name) {
         Some(val) => Ok(Some(val.clone())),
         None if presence => Ok(None),
+        None if object.type_name == "JSONPatch" && name != "value" => Ok(Some(Val::str(""))),
+        None if crate::schema::is_object(&object.type_name) => Ok(Some(Val::Null)),
         None => Err(Error::new(format!("no such key: {name}"))),
     }
 }

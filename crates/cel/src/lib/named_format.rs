@@ -66,10 +66,10 @@ formats![
     ("dns1035LabelPrefix", "format.dns1035LabelPrefix", "DNS1035LabelPrefix", 30, |text| dns1035_label(&unprefixed(text))),
     ("labelValue", "format.labelValue", "LabelValue", 40, label_value),
     ("uri", "format.uri", "URI", 1103, |text| url::parse_request(text).err().into_iter().collect()),
-    ("uuid", "format.uuid", "uuid", 79, |text| unless(is_uuid(text), "does not match the UUID format")),
+    ("uuid", "format.uuid", "uuid", 70, |text| unless(is_uuid(text), "does not match the UUID format")),
     ("byte", "format.byte", "byte", 84, |text| unless(is_base64(text), "invalid base64")),
-    ("date", "format.date", "date", 72, |text| unless(is_date(text), "invalid date")),
-    ("datetime", "format.datetime", "datetime", 72, |text| unless(is_datetime(text), "invalid datetime")),
+    ("date", "format.date", "date", 71, |text| unless(is_date(text), "invalid date")),
+    ("datetime", "format.datetime", "datetime", 71, |text| unless(is_datetime(text), "invalid datetime")),
 ];
 
 fn named<'a>(key: &str) -> Val<'a> {
@@ -180,7 +180,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     let (first, second) = (parts.next().unwrap_or_default(), parts.next());
     if parts.next().is_some() {
         return vec![
-            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+            "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
              alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
              '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. \
              'example.com/MyName')"

@@ -15,8 +15,8 @@ pub(crate) fn add(b: &mut Builder) {
     for name in ["bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"] {
         b.type_name(read(name));
     }
-    b.type_name(read("list(A)"));
-    b.type_name(read("map(A, B)"));
+    b.type_name(read("list(dyn)"));
+    b.type_name(read("map(dyn, dyn)"));
     b.type_name(Type::Type(None));
     operators(b);
     comparisons(b);

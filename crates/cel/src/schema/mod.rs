@@ -1,54 +1,179 @@
-//! Schemas: what is known of the data before it is read.
+//! Schemas: structural OpenAPI schemas become declared types, bounds for estimates, and the way data is read.
+
+mod escape;
+mod mutation;
+mod read;
+mod values;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use value::{Str, Value};
 
-use crate::val::{List, Val};
+pub use escape::{escape, unescape};
+pub use mutation::MutationTypes;
+pub(crate) use mutation::is_object;
 
-/// The structural schema of a value.
-#[derive(Clone, Debug, Default)]
+use crate::cost::estimate::{Range, SizeHints};
+use crate::env::TypeProvider;
+use crate::types::Type;
+
+/// The structural schema of a value, as far as expressions care.
+#[derive(Clone, Debug)]
 pub struct Schema {
-    _private: Str,
+    kind: Kind,
+    /// How many elements, entries or characters there can be at most; for estimates.
+    max_elements: u64,
+    /// How few bytes the value takes at least; what can be in a list is bounded by it.
+    min_serialized: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Anything that is not looked into: integers or strings, and what has no schema.
+    Dyn,
+    Bool,
+    Int,
+    Number,
+    String(Format),
+    List { items: Arc<Schema>, kind: ListKind },
+    Map(Arc<Schema>),
+    Object { type_name: Str, properties: BTreeMap<Str, Property> },
+}
+
+/// How a string is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Plain,
+    Byte,
+    Duration,
+    Date,
+    DateTime,
+}
+
+/// What makes two lists equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ListKind {
+    Atomic,
+    Set,
+    /// The properties that tell elements apart.
+    Map(Vec<Str>),
+}
+
+#[derive(Clone, Debug)]
+struct Property {
+    /// The name in the data.
+    name: Str,
+    schema: Arc<Schema>,
 }
 
 impl Schema {
-    pub(crate) fn is_number(&self) -> bool {
-        false
+    /// Reads a structural schema. Gives `None` where expressions cannot see the value at all. `type_name` is the name of the
+    /// declared type; `root` says whether it is that of a whole resource, whose `apiVersion`, `kind` and `metadata` always
+    /// can be seen.
+    pub fn from_openapi(schema: &Value, type_name: &str, root: bool) -> Option<Arc<Schema>> {
+        read::read(schema, type_name, root, 0).map(Arc::new)
     }
 
-    pub(crate) fn string<'a>(&'a self, text: &'a str) -> Val<'a> {
-        Val::str(text)
+    /// The type of values of this schema.
+    pub fn declared_type(&self) -> Type {
+        match &self.kind {
+            Kind::Dyn => Type::Dyn,
+            Kind::Bool => Type::Bool,
+            Kind::Int => Type::Int,
+            Kind::Number => Type::Double,
+            Kind::String(Format::Plain) => Type::String,
+            Kind::String(Format::Byte) => Type::Bytes,
+            Kind::String(Format::Duration) => Type::Duration,
+            Kind::String(Format::Date | Format::DateTime) => Type::Timestamp,
+            Kind::List { items, .. } => Type::list(items.declared_type()),
+            Kind::Map(values) => Type::map(Type::String, values.declared_type()),
+            Kind::Object { type_name, .. } => Type::Struct(type_name.clone()),
+        }
     }
 
-    pub(crate) fn for_list(&self) -> Option<&Schema> {
-        None
-    }
-
-    pub(crate) fn for_map(&self) -> Option<&Schema> {
-        None
-    }
-
-    pub(crate) fn items(&self) -> Option<&Schema> {
-        None
-    }
-
-    pub(crate) fn runtime_type_name(&self) -> &str {
-        "map"
-    }
-
-    pub(crate) fn property<'s>(&'s self, name: &str) -> Option<(Option<&'s str>, Option<&'s Schema>)> {
-        let _ = name;
-        Some((None, None))
-    }
-
-    pub(crate) fn entry<'a>(&'a self, key: &'a str) -> Option<(Val<'a>, Option<&'a Schema>)> {
-        Some((Val::str(key), None))
-    }
-
-    pub(crate) fn equal_lists(&self, _: &[Value], _: &List<'_>) -> Option<bool> {
-        None
-    }
-
-    pub(crate) fn concat<'a>(&'a self, _: &'a [Value], _: &List<'a>) -> Option<Val<'a>> {
-        None
+    /// The schema of the object type with a name, here or below.
+    fn find(&self, wanted: &str) -> Option<&Schema> {
+        match &self.kind {
+            Kind::List { items, .. } => items.find(wanted),
+            Kind::Map(values) => values.find(wanted),
+            Kind::Object { type_name, properties } => {
+                if type_name == wanted {
+                    return Some(self);
+                }
+                // Names of types inside start with the name of the type around them.
+                let inside = wanted.strip_prefix(type_name.as_str())?;
+                if !inside.starts_with('.') {
+                    return None;
+                }
+                properties.values().find_map(|property| property.schema.find(wanted))
+            }
+            _ => None,
+        }
     }
 }
+
+/// The types that schemas declare.
+#[derive(Debug)]
+pub struct SchemaTypes {
+    roots: Vec<Arc<Schema>>,
+}
+
+impl SchemaTypes {
+    /// The types of these schemas and of all inside them.
+    pub fn new(roots: impl IntoIterator<Item = Arc<Schema>>) -> Self {
+        SchemaTypes { roots: roots.into_iter().collect() }
+    }
+
+    fn find(&self, name: &str) -> Option<&Schema> {
+        self.roots.iter().find_map(|root| root.find(name))
+    }
+}
+
+impl TypeProvider for SchemaTypes {
+    fn find_type(&self, name: &str) -> Option<Type> {
+        self.find(name).map(Schema::declared_type)
+    }
+
+    fn find_field(&self, type_name: &str, field: &str) -> Option<Type> {
+        match &self.find(type_name)?.kind {
+            Kind::Object { properties, .. } => properties.get(field).map(|property| property.schema.declared_type()),
+            _ => None,
+        }
+    }
+}
+
+/// Size hints from the schemas of variables.
+#[derive(Debug)]
+pub struct SchemaHints {
+    variables: Vec<(Str, Arc<Schema>)>,
+}
+
+impl SchemaHints {
+    /// Hints for variables with schemas.
+    pub fn new(variables: impl IntoIterator<Item = (Str, Arc<Schema>)>) -> Self {
+        SchemaHints { variables: variables.into_iter().collect() }
+    }
+}
+
+impl SizeHints for SchemaHints {
+    fn size(&self, path: &[Str], _: &Type) -> Option<Range> {
+        let (variable, path) = path.split_first()?;
+        let (_, root) = self.variables.iter().find(|(name, _)| name == variable)?;
+        let mut here: &Schema = root;
+        for step in path {
+            here = match (&here.kind, step.as_str()) {
+                (Kind::List { items, .. }, "@items") => items,
+                (Kind::Map(values), "@values") => values,
+                // Keys are strings as long as a request allows.
+                (Kind::Map(_), "@keys") => return Some(Range { min: 0, max: 0 }),
+                (Kind::Object { properties, .. }, field) => &properties.get(field)?.schema,
+                _ => return None,
+            };
+        }
+        Some(Range { min: 0, max: here.max_elements })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,14 @@
 //! Text to tokens, longest match first, with ANTLR's recovery: what no token starts with is reported and skipped.
 
+use std::ops::Range;
+
 use super::source::{Issues, Source};
 use super::token::{Kind, Token};
 
-/// The tokens of an expression, ending with [`Kind::Eof`]; problems are reported to `issues`.
-pub(crate) fn lex(source: &Source, issues: &mut Issues) -> Vec<Token> {
+/// The tokens of an expression, ending with [`Kind::Eof`], and the byte ranges that are no tokens; these are reported to
+/// `issues`.
+pub(crate) fn lex(source: &Source, issues: &mut Issues) -> (Vec<Token>, Vec<Range<usize>>) {
+    let mut skipped = Vec::new();
     let mut lexer = Lexer { text: source.text(), at: 0, offset: 0 };
     let mut tokens = Vec::with_capacity(source.text().len() / 3 + 2);
     while let Some(first) = lexer.rest().chars().next() {
@@ -19,20 +23,17 @@ pub(crate) fn lex(source: &Source, issues: &mut Issues) -> Vec<Token> {
             Scan::Error(length) => {
                 // ANTLR reports everything it consumed before it failed, and goes on after it.
                 lexer.advance(length.max(first.len_utf8()));
+                skipped.push(start..lexer.at);
                 let text = source.text().get(start..lexer.at).unwrap_or_default();
                 issues.report(
                     source.location(offset),
-                    format!("Syntax error: token recognition error at: '{}'", escape(text)),
+                    format!("Syntax error: token recognition error at: '{text}'"),
                 );
             }
         }
     }
     tokens.push(Token { kind: Kind::Eof, start: lexer.at, end: lexer.at, offset: lexer.offset });
-    tokens
-}
-
-fn escape(text: &str) -> String {
-    text.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t")
+    (tokens, skipped)
 }
 
 struct Lexer<'s> {

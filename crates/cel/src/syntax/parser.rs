@@ -19,7 +19,7 @@ const MOST_POINTS: usize = 100_000;
 const DEEPEST: u32 = 250;
 
 /// Names that may not be used as variables or functions.
-const RESERVED: [&str; 17] = [
+pub(super) const RESERVED: [&str; 17] = [
     "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "namespace",
     "package", "return", "var", "void", "while",
 ];
@@ -47,7 +47,7 @@ pub(crate) fn parse(source: &Source, options: &Options) -> Result<Ast, Issues> {
         );
         return Err(issues);
     }
-    let tokens = lex(source, &mut issues);
+    let (tokens, skipped) = lex(source, &mut issues);
     let lexed = issues.is_empty();
     let mut parser = Parser {
         text: source.text(),
@@ -79,7 +79,7 @@ pub(crate) fn parse(source: &Source, options: &Options) -> Result<Ast, Issues> {
             Err(issues)
         }
         Err(Stop::Syntax) => {
-            explain::explain(source, &tokens, &mut issues);
+            explain::explain(source, &tokens, &skipped, &mut issues);
             Err(issues)
         }
     }

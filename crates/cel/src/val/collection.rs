@@ -219,8 +219,13 @@ impl<'a> Map<'a> {
         match self {
             Map::Data(map, None) => map.get(name).map(|value| Ok(Val::data(value))),
             Map::Data(map, Some(schema)) => {
+                let hides_nulls = schema.hides_nulls();
                 let (original, schema) = schema.property(name)?;
-                map.get(original.unwrap_or(name)).map(|value| Ok(Val::typed(value, schema)))
+                let value = map.get(original.unwrap_or(name))?;
+                if value.is_null() && hides_nulls {
+                    return None;
+                }
+                Some(Ok(Val::typed(value, schema)))
             }
             Map::Borrowed(entries) => entries.find(&Val::str(name)).map(|val| Ok(val.borrow())),
             Map::Owned(entries) => entries.find(&Val::str(name)).map(|val| Ok(val.clone())),
@@ -234,6 +239,7 @@ impl<'a> Map<'a> {
             (_, Val::String(name)) => self.field(name),
             (Map::Borrowed(entries), _) => entries.find(key).map(|val| Ok(val.borrow())),
             (Map::Owned(entries), _) => entries.find(key).map(|val| Ok(val.clone())),
+            (Map::Data(_, Some(_)), _) => Some(Err(Error::no_such_overload())),
             _ => None,
         }
     }

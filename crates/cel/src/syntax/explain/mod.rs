@@ -6,11 +6,13 @@
 mod grammar;
 mod predict;
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
-use grammar::{CALC, EXPR, Grammar, RELATION, RULES, RuleId, START, Set, Sort, StateId, Step};
+use grammar::{CALC, EXPR, Grammar, PRIMARY, RELATION, RULES, RuleId, START, Set, Sort, StateId, Step};
 use predict::{NoViable, predict};
 
+use super::parser::RESERVED;
 use super::source::{Issues, Location, Source};
 use super::token::{Kind, Token};
 
@@ -24,12 +26,13 @@ const DEEPEST: u32 = 250;
 static GRAMMAR: LazyLock<Grammar> = LazyLock::new(Grammar::new);
 
 /// Reports the syntax errors of an expression that the parser refused.
-pub(super) fn explain(source: &Source, tokens: &[Token], issues: &mut Issues) {
+pub(super) fn explain(source: &Source, tokens: &[Token], skipped: &[Range<usize>], issues: &mut Issues) {
     let grammar = &*GRAMMAR;
     let mut walk = Walk {
         grammar,
         source,
         tokens,
+        skipped,
         at: 0,
         issues,
         frames: Vec::new(),
@@ -62,12 +65,18 @@ struct Frame {
     precedence: u32,
     /// The state after the rule, where it was used.
     follow: Option<StateId>,
+    /// The first token of the rule.
+    first: usize,
+    /// The alternative that was chosen last in the rule.
+    alternative: usize,
 }
 
 struct Walk<'w> {
     grammar: &'w Grammar,
     source: &'w Source,
     tokens: &'w [Token],
+    /// The byte ranges that are no tokens.
+    skipped: &'w [Range<usize>],
     at: usize,
     issues: &'w mut Issues,
     frames: Vec<Frame>,
@@ -96,7 +105,7 @@ impl Walk<'_> {
     }
 
     fn enter(&mut self, rule: RuleId, precedence: u32, follow: Option<StateId>) -> Result<StateId, Halt> {
-        self.frames.push(Frame { rule, precedence, follow });
+        self.frames.push(Frame { rule, precedence, follow, first: self.at, alternative: 0 });
         if let Some(depth) = self.depths.get_mut(rule) {
             *depth += 1;
             if *depth > DEEPEST && matches!(rule, EXPR | RELATION | CALC) {
@@ -172,10 +181,15 @@ impl Walk<'_> {
             let precedence = self.frames.last().map_or(0, |frame| frame.precedence);
             let ahead = self.tokens.get(self.at..).unwrap_or_default();
             return Ok(match predict(self.grammar, state, precedence, ahead) {
-                Ok(alternative) => match steps.get(alternative) {
-                    Some(Step::Epsilon(next)) => Visit::Next(*next),
-                    _ => Visit::Leave,
-                },
+                Ok(alternative) => {
+                    if let Some(frame) = self.frames.last_mut() {
+                        frame.alternative = alternative;
+                    }
+                    match steps.get(alternative) {
+                        Some(Step::Epsilon(next)) => Visit::Next(*next),
+                        _ => Visit::Leave,
+                    }
+                }
                 Err(NoViable(ahead)) => {
                     Visit::Fail(Failure::NoViable { start: self.at, offending: self.at + ahead })
                 }
@@ -209,6 +223,7 @@ impl Walk<'_> {
             Some(Step::Token(set, next)) => {
                 if set.contains(self.kind()) {
                     self.recovering = false;
+                    self.reserved();
                     self.consume();
                     return Ok(Visit::Next(*next));
                 }
@@ -223,6 +238,20 @@ impl Walk<'_> {
                 Visit::Fail(Failure::Mismatch(self.expected(state)))
             }
         })
+    }
+
+    /// Reports a reserved word where a variable or a function is named.
+    fn reserved(&mut self) {
+        let token = self.token(0);
+        let Some(frame) = self.frames.last() else { return };
+        if token.kind != Kind::Identifier || frame.rule != PRIMARY || frame.alternative > 1 {
+            return;
+        }
+        let word = token.text(self.source.text());
+        if RESERVED.contains(&word) {
+            let offset = self.tokens.get(frame.first).map_or(token.offset, |first| first.offset);
+            self.issues.report(self.source.location(offset), format!("reserved identifier: {word}"));
+        }
     }
 
     /// The tokens that may come next, looking out of the rule where it may end.
@@ -243,7 +272,12 @@ impl Walk<'_> {
     fn syntax_error(&mut self, at: usize, message: String) {
         let last = self.tokens.last().map_or(0, |token| token.offset);
         let offset = self.tokens.get(at).map_or(last, |token| token.offset);
-        self.issues.report(self.source.location(offset), format!("Syntax error: {message}"));
+        let location = match self.source.length() {
+            // An empty expression has a line but no column.
+            0 => Location { line: 1, column: -1 },
+            _ => self.source.location(offset),
+        };
+        self.issues.report(location, format!("Syntax error: {message}"));
     }
 
     fn display(&self, at: usize) -> String {
@@ -348,7 +382,14 @@ impl Walk<'_> {
             return "<EOF>".to_owned();
         };
         let end = self.tokens.get(end).or(self.tokens.last()).map_or(first.end, |token| token.end);
-        self.source.text().get(first.start..end).unwrap_or_default().to_owned()
+        let mut text = String::new();
+        let mut from = first.start;
+        for gap in self.skipped.iter().filter(|gap| gap.start >= first.start && gap.end <= end) {
+            text.push_str(self.source.text().get(from..gap.start).unwrap_or_default());
+            from = gap.end;
+        }
+        text.push_str(self.source.text().get(from..end).unwrap_or_default());
+        text
     }
 
     fn attempt(&mut self) -> Result<(), Halt> {

@@ -1,0 +1,70 @@
+//! Property names as CEL identifiers, with Kubernetes' escaping.
+
+use value::Str;
+
+/// Words that CEL keeps for itself.
+const RESERVED: [&str; 21] = [
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
+    "loop", "package", "namespace", "return", "var", "void", "while",
+];
+
+/// The identifier under which an expression finds a property; `None` if it cannot.
+pub fn escape(name: &str) -> Option<Str> {
+    let first = name.bytes().next()?;
+    if first.is_ascii_digit() {
+        return None;
+    }
+    if RESERVED.contains(&name) {
+        return Some(format!("__{name}__").into());
+    }
+    if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.contains("__") {
+        return Some(name.into());
+    }
+    let mut escaped = String::with_capacity(name.len() + 16);
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("__") {
+            escaped.push_str("__underscores__");
+            rest = after;
+            continue;
+        }
+        match c {
+            '.' => escaped.push_str("__dot__"),
+            '-' => escaped.push_str("__dash__"),
+            '/' => escaped.push_str("__slash__"),
+            c if c.is_ascii_alphanumeric() || c == '_' => escaped.push(c),
+            _ => return None,
+        }
+        rest = rest.get(c.len_utf8()..).unwrap_or_default();
+    }
+    Some(escaped.into())
+}
+
+/// The property behind an identifier; `None` if no property is written so.
+pub fn unescape(identifier: &str) -> Option<String> {
+    let mut name = String::with_capacity(identifier.len());
+    let mut rest = identifier;
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix("__")
+            && let Some((word, after)) = after.split_once("__")
+            && !word.is_empty()
+            && !word.contains('_')
+        {
+            match word {
+                "underscores" => name.push_str("__"),
+                "dot" => name.push('.'),
+                "dash" => name.push('-'),
+                "slash" => name.push('/'),
+                // A reserved word is escaped only as a whole.
+                word if RESERVED.contains(&word) && word.len() + 4 == identifier.len() => name.push_str(word),
+                _ => return None,
+            }
+            rest = after;
+            continue;
+        }
+        let c = rest.chars().next()?;
+        name.push(c);
+        rest = rest.get(c.len_utf8()..).unwrap_or_default();
+    }
+    Some(name)
+}

@@ -1,0 +1,27 @@
+//! The types of mutating policies: `JSONPatch{…}` and `Object{…}`.
+
+use crate::env::TypeProvider;
+use crate::types::Type;
+
+/// Declares `JSONPatch`, `Object` and every `Object.FIELD…`.
+#[derive(Clone, Copy, Debug)]
+pub struct MutationTypes;
+
+pub(crate) fn is_object(name: &str) -> bool {
+    name == "Object" || name.starts_with("Object.")
+}
+
+impl TypeProvider for MutationTypes {
+    fn find_type(&self, name: &str) -> Option<Type> {
+        (name == "JSONPatch" || is_object(name)).then(|| Type::Struct(name.into()))
+    }
+
+    fn find_field(&self, type_name: &str, field: &str) -> Option<Type> {
+        match (type_name, field) {
+            ("JSONPatch", "op" | "path" | "from") => Some(Type::String),
+            ("JSONPatch", "value") => Some(Type::Dyn),
+            _ if is_object(type_name) => Some(Type::Dyn),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+use std::sync::Arc;
+
+use value::{Str, json};
+
+use super::{Schema, SchemaHints, SchemaTypes, escape, unescape};
+use crate::{Activation, Env, Type, Val, Version};
+
+#[test]
+fn names_are_escaped_as_kubernetes_escapes_them() {
+    for (name, escaped) in [
+        ("plain", Some("plain")),
+        ("a__b", Some("a__underscores__b")),
+        ("a.b-c/d", Some("a__dot__b__dash__c__slash__d")),
+        ("namespace", Some("__namespace__")),
+        ("true", Some("__true__")),
+        ("1a", None),
+        ("", None),
+        ("a$", None),
+    ] {
+        assert_eq!(escape(name).as_deref(), escaped, "{name}");
+        if let Some(escaped) = escaped {
+            assert_eq!(unescape(escaped).as_deref(), Some(name));
+        }
+    }
+    assert_eq!(unescape("a__namespace__"), None);
+    assert_eq!(unescape("__unknown__"), None);
+}
+
+fn env(schema: &str) -> (Env, Arc<Schema>) {
+    let schema = json::parse(schema.as_bytes()).unwrap();
+    let schema = Schema::from_openapi(&schema, "selfType", true).unwrap();
+    let env = Env::kubernetes(Version::CURRENT)
+        .with_types(Arc::new(SchemaTypes::new([schema.clone()])))
+        .with_variables([("self", schema.declared_type())]);
+    (env, schema)
+}
+
+const SCHEMA: &str = r#"{
+  "type": "object",
+  "properties": {
+    "spec": {"type": "object", "required": ["replicas"], "properties": {
+      "replicas": {"type": "integer"},
+      "ratio": {"type": "number"},
+      "port": {"x-kubernetes-int-or-string": true},
+      "since": {"type": "string", "format": "date-time"},
+      "wait": {"type": "string", "format": "duration"},
+      "data": {"type": "string", "format": "byte"},
+      "a-b": {"type": "string", "maxLength": 5},
+      "tags": {"type": "array", "x-kubernetes-list-type": "set", "maxItems": 10, "items": {"type": "string"}},
+      "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+        "items": {"type": "object", "properties": {"name": {"type": "string"}, "n": {"type": "integer"}}}},
+      "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+      "free": {"x-kubernetes-preserve-unknown-fields": true}
+    }}
+  }
+}"#;
+
+const DATA: &str = r#"{
+  "apiVersion": "v1", "kind": "X", "metadata": {"name": "n"},
+  "spec": {"replicas": 3, "ratio": 2, "port": "http", "since": "2020-01-01T00:00:00Z", "wait": "90s", "data": "aGk=",
+    "a-b": "x", "tags": ["a", "b"], "ports": [{"name": "p", "n": 1}, {"name": "q", "n": 2}], "labels": {"k.x": "v"},
+    "gone": null, "free": {"z": 1}}
+}"#;
+
+#[track_caller]
+fn holds(expr: &str) {
+    let (env, schema) = env(SCHEMA);
+    let data = json::parse(DATA.as_bytes()).unwrap();
+    let program = env.compile(expr).unwrap_or_else(|issues| panic!("{issues}")).program().unwrap();
+    let activation = Activation::new(&env).with("self", Val::typed(&data, Some(&schema)));
+    let outcome = program.run(&activation, u64::MAX).outcome;
+    assert_eq!(outcome.unwrap().as_bool(), Some(true), "{expr}");
+}
+
+#[track_caller]
+fn refused(expr: &str, message: &str) {
+    let issues = env(SCHEMA).0.compile(expr).unwrap_err().to_string();
+    assert!(issues.contains(message), "{issues}");
+}
+
+#[test]
+fn data_is_read_as_its_schema_says() {
+    holds("self.spec.replicas == 3 && self.spec.ratio == 2.0 && type(self.spec.ratio) == double");
+    holds("self.spec.since == timestamp('2020-01-01T00:00:00Z') && self.spec.wait == duration('90s')");
+    holds("self.spec.data == b'hi' && self.spec.a__dash__b == 'x'");
+    holds("type(self.spec.port) == string && self.metadata.name == 'n' && self.kind == 'X'");
+    holds("self.spec.labels['k.x'] == 'v' && self.spec.labels.all(k, k.contains('.'))");
+    holds("!has(self.metadata.generateName)");
+}
+
+#[test]
+fn sets_and_keyed_lists_compare_and_join_without_order() {
+    holds("self.spec.tags == ['b', 'a'] && self.spec.tags != ['a', 'c'] && ['b', 'a'] == self.spec.tags");
+    holds("(self.spec.tags + ['b', 'c']) == ['a', 'b', 'c']");
+    holds("size(self.spec.ports + self.spec.ports) == 2");
+}
+
+#[test]
+fn what_the_schema_does_not_declare_is_not_there() {
+    refused("self.spec.nope == 1", "undefined field 'nope'");
+    refused("self.spec.free.z == 1", "undefined field 'free'");
+    refused("self.spec.replicas == 'x'", "found no matching overload for '_==_' applied to '(int, string)'");
+    refused("self.metadata.labels.size() > 0", "undefined field 'labels'");
+}
+
+#[test]
+fn bounds_of_the_schema_bound_the_estimate() {
+    let (env, schema) = env(SCHEMA);
+    let hints = SchemaHints::new([(Str::from("self"), schema)]);
+    let bounded = env.compile("self.spec.tags.all(t, t == 'a')").unwrap().estimate(&hints);
+    assert!(bounded.max < 100, "{bounded:?}");
+    let unbounded = env.compile("self.spec.ports.all(p, p.name == 'a')").unwrap().estimate(&hints);
+    assert!(unbounded.max > 1_000_000, "{unbounded:?}");
+    assert_eq!(env.compile("self.spec.since").unwrap().output_type(), &Type::Timestamp);
+}
