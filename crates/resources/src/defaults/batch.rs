@@ -3,6 +3,10 @@
 use value::{Map, Value};
 
 use super::{fields::Fill, pod::template};
+use crate::validation::{
+    batch::{LEGACY_NAME_LABEL, LEGACY_UID_LABEL, NAME_LABEL, UID_LABEL},
+    fields::same,
+};
 
 const BACKOFF_LIMIT: i64 = 6;
 
@@ -32,6 +36,30 @@ pub fn job(object: &mut Value) {
     spec.fill("podReplacementPolicy", if fails_by_policy { "Failed" } else { "TerminatingOrFailed" });
     spec.fill("manualSelector", false);
     job_template_spec(spec);
+}
+
+/// The labels and the selector that tell the pods of a new job from all others, unless the job brings its own. Labels that
+/// are there stay; validation refuses those that do not fit.
+pub fn prepare_job(job: &mut Value) {
+    if job.bool_at(&["spec", "manualSelector"]).unwrap_or_default() {
+        return;
+    }
+    let (name, uid) = (api::meta::name(job).to_owned(), api::meta::uid(job).to_owned());
+    let template_labels = ["spec", "template", "metadata", "labels"];
+    // A job without labels of its own has its template's, and then the generated ones too.
+    let shares_labels = same(job.at(&["metadata", "labels"]), job.at(&template_labels));
+    let Some(map) = job.as_map_mut() else { return };
+    let spec = map.child_made("spec");
+    let labels = spec.child_made("template").child_made("metadata").child_made("labels");
+    for (key, value) in
+        [(LEGACY_NAME_LABEL, &name), (NAME_LABEL, &name), (LEGACY_UID_LABEL, &uid), (UID_LABEL, &uid)]
+    {
+        labels.fill(key, value.as_str());
+    }
+    spec.child_made("selector").child_made("matchLabels").fill(UID_LABEL, uid);
+    if shares_labels && let Some(labels) = job.at(&template_labels).cloned() {
+        job.set_at(&["metadata", "labels"], labels);
+    }
 }
 
 /// CronJob.

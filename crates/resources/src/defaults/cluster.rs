@@ -137,3 +137,10 @@ pub fn token_request(object: &mut Value) {
         object.child_made("spec").fill("expirationSeconds", HOUR);
     }
 }
+
+/// PodCertificateRequest.
+pub fn pod_certificate_request(object: &mut Value) {
+    if let Some(object) = object.as_map_mut() {
+        object.child_made("spec").fill("maxExpirationSeconds", 24 * HOUR);
+    }
+}

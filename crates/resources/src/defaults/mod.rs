@@ -59,6 +59,7 @@ const TABLE: &[(&str, &str, Defaults)] = &[
     ("autoscaling", "HorizontalPodAutoscaler", autoscaling::horizontal_pod_autoscaler),
     ("batch", "CronJob", batch::cron_job),
     ("batch", "Job", batch::job),
+    ("certificates.k8s.io", "PodCertificateRequest", cluster::pod_certificate_request),
     ("discovery.k8s.io", "EndpointSlice", networking::endpoint_slice),
     ("flowcontrol.apiserver.k8s.io", "FlowSchema", cluster::flow_schema),
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", cluster::priority_level),

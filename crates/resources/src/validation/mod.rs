@@ -9,7 +9,7 @@ pub mod admissionregistration;
 mod apiextensions;
 mod apps;
 mod autoscaling;
-mod batch;
+pub(crate) mod batch;
 pub mod certificates;
 mod cluster;
 pub mod core;

@@ -251,7 +251,9 @@ fn windows_user(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     let json = write::to_string(&name.into());
     let parts: Vec<&str> = name.split('\\').collect();
     let (domain, user) = match parts.as_slice() {
-        _ if name.is_empty() => return errors.invalid_json(at, &json, "runAsUserName cannot be an empty string"),
+        _ if name.is_empty() => {
+            return errors.invalid_json(at, &json, "runAsUserName cannot be an empty string");
+        }
         _ if name.contains(|c: char| c.is_ascii_control()) => {
             return errors.invalid_json(at, &json, "runAsUserName cannot contain control characters");
         }

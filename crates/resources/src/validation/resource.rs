@@ -5,7 +5,6 @@ use api::names;
 use value::Value;
 
 use super::fields::{At, Read, Report};
-use super::pod_resources::is_extended;
 use super::pod_volumes::csi_driver_name;
 use super::{Rules, meta};
 
@@ -45,6 +44,7 @@ const MAX_PARAMETERS: usize = 10 << 10;
 const MAX_POOL_NAME: usize = 253;
 const MAX_TOLERATIONS: usize = 16;
 const MAX_CONDITIONS: usize = 8;
+const MAX_ID: usize = 32;
 
 fn device_class(class: &Value) -> FieldErrors {
     let mut errors = meta::create(class, false, names::name_is_dns_subdomain);
@@ -58,12 +58,48 @@ fn device_class(class: &Value) -> FieldErrors {
     for (i, config) in configs.iter().enumerate() {
         configuration(config, &list.index(i), &mut errors);
     }
-    if let Some(name) = spec.text_if_set("extendedResourceName")
-        && !is_extended(name)
-    {
-        errors.invalid(&SPEC.field("extendedResourceName"), name, "must be a valid extended resource name");
+    if let Some(name) = spec.text_if_set("extendedResourceName") {
+        extended_name(name, &SPEC.field("extendedResourceName"), &mut errors);
     }
     errors
+}
+
+fn extended_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    if !name.contains('/') {
+        errors.invalid(at, name, "a name must be a domain-prefixed path, such as 'example.com/my-prop'");
+    } else if name.contains("kubernetes.io/") {
+        errors.invalid(at, name, "must not have \"kubernetes.io/\" domain");
+    }
+    if name.starts_with("requests.") {
+        errors.invalid(at, name, "must not have \"requests.\" prefix");
+    }
+    errors.invalid_each(at, name, names::is_qualified_name(&format!("requests.{name}")));
+}
+
+/// The name of an attribute or capacity, with or without the domain of who defines it.
+pub(super) fn qualified_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    let identifier = |id: &str, errors: &mut FieldErrors| {
+        if id.len() > MAX_ID {
+            errors.too_long(at, MAX_ID);
+        }
+        errors.invalid_each(at, id, names::is_c_identifier(id));
+    };
+    match name.split_once('/') {
+        None => identifier(name, errors),
+        Some((_, id)) if id.contains('/') => {}
+        Some((domain, id)) => {
+            if domain.is_empty() {
+                errors.invalid(at, "", "the domain must not be empty");
+            } else {
+                csi_driver_name(domain, at, errors);
+            }
+            if id.is_empty() {
+                errors.invalid(at, "", "the name must not be empty");
+            } else {
+                identifier(id, errors);
+            }
+        }
+    }
 }
 
 /// Selectors: their shape. Whether expressions compile is checked by the engine that runs them.
@@ -143,10 +179,6 @@ pub(super) fn tolerations(tolerations: &[Value], at: &At<'_>, errors: &mut Field
             "Equal" => errors.invalid_each(&here.field("value"), value, names::is_valid_label_value(value)),
             "" => errors.required(&here.field("operator"), ""),
             other => errors.not_supported(&here.field("operator"), other, &["Equal", "Exists"]),
-        }
-        if key.is_empty() && toleration.text("operator") != "Exists" {
-            let detail = "must be `Exists` when `key` is empty, which means to match all keys and values";
-            errors.invalid(&here.field("operator"), toleration.text("operator"), detail);
         }
         taint_effect(toleration.text("effect"), true, &here.field("effect"), errors);
     }

@@ -9,8 +9,8 @@ use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::pod_claims::template_metadata;
 use super::pod_scheduling::node_selector;
 use super::pod_volumes::csi_driver_name;
-use super::resource::{MAX_PARTS, configuration, pool_name, selectors, tolerations};
-use super::{Context, Rules, meta, no_rules};
+use super::resource::{MAX_PARTS, configuration, pool_name, qualified_name, selectors, tolerations};
+use super::{Context, Rules, internal_json, meta, no_rules};
 
 pub(super) const CLAIM: Rules = Rules {
     create: |claim, _| {
@@ -81,7 +81,8 @@ fn claim_spec(spec: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
         request_rules(request, &here, errors);
         let name = request.text("name");
         if requests.iter().take(i).any(|earlier| earlier.text("name") == name) {
-            errors.duplicate(&here.field("name"), name);
+            let shown = internal_json::compact("v1.DeviceRequest", Some(request));
+            errors.report(FieldErrorKind::Duplicate, &here, None, shown);
         }
     }
     let constraints = devices.items("constraints");
@@ -140,7 +141,8 @@ fn request_rules(request: &Value, at: &At<'_>, errors: &mut FieldErrors) {
                 request_name(name, &here.field("name"), errors);
                 device_request(choice, &here, errors);
                 if choices.iter().take(i).any(|earlier| earlier.text("name") == name) {
-                    errors.duplicate(&here.field("name"), name);
+                    let shown = internal_json::compact("v1.DeviceSubRequest", Some(choice));
+                    errors.report(FieldErrorKind::Duplicate, &here, None, shown);
                 }
             }
         }
@@ -203,27 +205,10 @@ fn request_reference(reference: &str, known: &[String], at: &At<'_>, errors: &mu
 
 /// The full name of an attribute: a domain and an identifier.
 fn qualified_attribute(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
-    const MAX_DOMAIN: usize = 63;
-    const MAX_ID: usize = 32;
-    let Some((domain, id)) = name.split_once('/') else {
-        errors.invalid(at, name, "must include a domain");
-        return;
-    };
-    if domain.is_empty() {
-        errors.required(at, "the domain must not be empty");
-    } else {
-        if domain.len() > MAX_DOMAIN {
-            errors.too_long(at, MAX_DOMAIN);
-        }
-        errors.invalid_each(at, domain, names::is_dns1123_subdomain(domain));
-    }
-    if id.is_empty() {
-        errors.required(at, "the name must not be empty");
-    } else {
-        if id.len() > MAX_ID {
-            errors.too_long(at, MAX_ID);
-        }
-        errors.invalid_each(at, id, names::is_c_identifier(id));
+    qualified_name(name, at, errors);
+    if !name.contains('/') {
+        let detail = "a fully qualified name must be a domain and a name separated by a slash";
+        errors.invalid(at, name, detail);
     }
 }
 

@@ -7,7 +7,7 @@ use value::Value;
 use super::fields::{At, Read, Report, same};
 use super::pod_scheduling::node_selector;
 use super::pod_volumes::csi_driver_name;
-use super::resource::{pool_name, taint};
+use super::resource::{pool_name, qualified_name, taint};
 use super::{Rules, meta, no_rules};
 
 pub(super) const SLICE: Rules = Rules {
@@ -33,8 +33,6 @@ const MAX_CONSUMED_SETS: usize = 2;
 const MAX_ATTRIBUTES: usize = 32;
 const MAX_TAINTS: usize = 16;
 const MAX_ATTRIBUTE_LENGTH: usize = 64;
-const MAX_DOMAIN: usize = 63;
-const MAX_ID: usize = 32;
 const MAX_BINDING_CONDITIONS: usize = 4;
 
 fn spec_rules(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
@@ -73,8 +71,10 @@ fn spec_rules(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldError
         let former = old.items("devices").iter().find(|former| former.text("name") == device.text("name"));
         let at = list.index(i);
         device_rules(device, former, spec.flag("perDeviceNodeSelection"), &at, errors);
+    }
+    for (i, device) in devices.iter().enumerate() {
         if devices.iter().take(i).any(|earlier| earlier.text("name") == device.text("name")) {
-            errors.duplicate(&at.field("name"), device.text("name"));
+            errors.duplicate(&list.index(i), device.text("name"));
         }
     }
     let sets = spec.items("sharedCounters");
@@ -86,7 +86,7 @@ fn spec_rules(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldError
         let at = list.index(i);
         counters(set, "name", &at, errors);
         if sets.iter().take(i).any(|earlier| earlier.text("name") == set.text("name")) {
-            errors.duplicate(&at.field("name"), set.text("name"));
+            errors.duplicate(&at, set.text("name"));
         }
     }
 }
@@ -185,7 +185,7 @@ fn device_rules(
         let here = list.index(i);
         counters(set, "counterSet", &here, errors);
         if consumed.iter().take(i).any(|earlier| earlier.text("counterSet") == set.text("counterSet")) {
-            errors.duplicate(&here.field("counterSet"), set.text("counterSet"));
+            errors.duplicate(&here, set.text("counterSet"));
         }
     }
     device_nodes(device, per_device_nodes, at, errors);
@@ -197,6 +197,34 @@ fn device_rules(
         }
         for (i, condition) in conditions.iter().enumerate() {
             errors.invalid_each(&list.index(i), condition, names::is_qualified_name(condition));
+        }
+    }
+    binding_conditions(device, at, errors);
+}
+
+/// What must be true of a device before pods use it, and what ends the wait: both lists or neither.
+fn binding_conditions(device: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    let (wanted, failed) = ("bindingConditions", "bindingFailureConditions");
+    let conditions: Vec<&str> = device.texts(wanted).collect();
+    let failures: Vec<&str> = device.texts(failed).collect();
+    for (field, list) in [(wanted, &conditions), (failed, &failures)] {
+        let here = at.field(field);
+        for (i, condition) in list.iter().enumerate() {
+            if list.iter().take(i).any(|earlier| earlier == condition) {
+                errors.duplicate(&here.index(i), *condition);
+            }
+            if field == failed && conditions.contains(condition) {
+                let detail = "bindingFailureConditions must not overlap with bindingConditions";
+                errors.invalid(&here.index(i), *condition, detail);
+            }
+        }
+    }
+    for (field, other, missing) in [
+        (wanted, failed, conditions.is_empty() && !failures.is_empty()),
+        (failed, wanted, failures.is_empty() && !conditions.is_empty()),
+    ] {
+        if missing {
+            errors.invalid(&at.field(field), Value::Null, format!("{field} are required to use {other}"));
         }
     }
 }
@@ -237,8 +265,10 @@ fn device_nodes(device: &Value, per_device: bool, at: &At<'_>, errors: &mut Fiel
 }
 
 fn attribute_rules(attribute: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    let set =
-        ["int", "bool", "string", "version"].iter().filter(|field| attribute.part(field).is_some()).count();
+    let set: Vec<&str> = ["int", "bool", "string", "version"]
+        .into_iter()
+        .filter(|field| attribute.part(field).is_some())
+        .collect();
     for field in ["string", "version"] {
         let Some(text) = attribute.text_if_set(field) else { continue };
         if field == "version" && !is_semver(text) {
@@ -248,8 +278,14 @@ fn attribute_rules(attribute: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             errors.too_long(&at.field(field), MAX_ATTRIBUTE_LENGTH);
         }
     }
-    if set != 1 {
-        errors.invalid(at, "", "exactly one value must be specified");
+    let members = "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`";
+    match set.len() {
+        0 => errors.invalid(at, "", format!("must specify one of: {members}")),
+        1 => {}
+        _ => {
+            let shown = format!("{{{}}}", set.join(", "));
+            errors.invalid(at, shown, format!("must specify exactly one of: {members}"));
+        }
     }
 }
 
@@ -288,35 +324,5 @@ fn counters(set: &Value, name_field: &str, at: &At<'_>, errors: &mut FieldErrors
     }
     for (key, _) in set.entries("counters") {
         errors.invalid_each(&list, key, names::is_dns1123_label(key));
-    }
-}
-
-/// The name of an attribute or capacity, with or without the domain of who defines it.
-fn qualified_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
-    if name.is_empty() {
-        errors.required(at, "name required");
-        return;
-    }
-    let (domain, id) = match name.split_once('/') {
-        Some((domain, id)) => (Some(domain), id),
-        None => (None, name),
-    };
-    match domain {
-        Some("") => errors.required(at, "the domain must not be empty"),
-        Some(domain) => {
-            if domain.len() > MAX_DOMAIN {
-                errors.too_long(at, MAX_DOMAIN);
-            }
-            errors.invalid_each(at, domain, names::is_dns1123_subdomain(domain));
-        }
-        None => {}
-    }
-    if id.is_empty() {
-        errors.required(at, "the name must not be empty");
-    } else {
-        if id.len() > MAX_ID {
-            errors.too_long(at, MAX_ID);
-        }
-        errors.invalid_each(at, id, names::is_c_identifier(id));
     }
 }

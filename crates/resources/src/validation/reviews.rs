@@ -87,6 +87,10 @@ fn selector_rules(selector: &Value, is_label: bool, at: &At<'_>, errors: &mut Fi
     for (i, requirement) in requirements.iter().enumerate() {
         let here = list.index(i);
         let values = requirement.items("values");
+        let key = requirement.text("key");
+        if !is_label && key.is_empty() {
+            errors.required(&here.field("key"), "must be specified");
+        }
         match requirement.text("operator") {
             "In" | "NotIn" => {
                 if values.is_empty() {
@@ -102,15 +106,12 @@ fn selector_rules(selector: &Value, is_label: bool, at: &At<'_>, errors: &mut Fi
             }
             _ => {}
         }
-        let key = requirement.text("key");
         if is_label {
             meta::label_name(key, &here.field("key"), errors);
             let values_at = here.field("values");
             for (j, value) in requirement.texts("values").enumerate() {
                 errors.invalid_each(&values_at.index(j), value, names::is_valid_label_value(value));
             }
-        } else if key.is_empty() {
-            errors.required(&here.field("key"), "must be specified");
         }
     }
 }
@@ -128,7 +129,8 @@ fn empty_metadata(review: &Value, besides: &[&str], words: &str, errors: &mut Fi
         field != "managedFields" && !besides.contains(&field.as_str()) && !is_zero(value)
     });
     if extra {
-        errors.invalid(&At::new("metadata"), Value::Map(metadata.clone()), words);
+        let shown = internal_json::compact("ObjectMeta", review.part("metadata"));
+        errors.report(FieldErrorKind::Invalid, &At::new("metadata"), None, format!("{shown}: {words}"));
     }
 }
 
