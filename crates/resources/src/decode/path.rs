@@ -29,6 +29,10 @@ impl<'a> Stack<'a> {
         self.steps.pop();
     }
 
+    pub(super) fn is_root(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// The path of `field` below here as strict errors print it: `spec.containers[0].foo`.
     pub(super) fn strict_path(&self, field: &str) -> String {
         let mut path = String::new();

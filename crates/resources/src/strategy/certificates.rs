@@ -75,7 +75,7 @@ fn fill_times(new: &mut Value, old: &Value, context: &Context) {
     let Some(conditions) = new.at_mut(&["status", "conditions"]).and_then(Value::as_list_mut) else { return };
     for condition in conditions {
         if condition.part("lastUpdateTime").is_none() {
-            condition.set_at(&["lastUpdateTime"], context.now.as_str());
+            condition.set_at(&["lastUpdateTime"], context.time());
         }
         if condition.part("lastTransitionTime").is_none() {
             let since = former
@@ -85,7 +85,7 @@ fn fill_times(new: &mut Value, old: &Value, context: &Context) {
                         && old.text("status") == condition.text("status")
                 })
                 .find_map(|old| old.part("lastTransitionTime"));
-            let since = since.cloned().unwrap_or_else(|| context.now.as_str().into());
+            let since = since.cloned().unwrap_or_else(|| context.time());
             condition.set_at(&["lastTransitionTime"], since);
         }
     }

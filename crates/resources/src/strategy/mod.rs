@@ -44,6 +44,13 @@ pub struct Context {
     pub caller: Caller,
 }
 
+impl Context {
+    /// The time of the request as a field holds it; none where it is not known.
+    fn time(&self) -> Value {
+        if self.now.is_empty() { Value::Null } else { self.now.as_str().into() }
+    }
+}
+
 /// What deleting an object does to its dependents when the request does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {

@@ -83,10 +83,10 @@ spec_gates!(
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// A new pod is pending; what depends on its labels and resources is worked out once.
-pub(super) fn create(pod: &mut Value, _: &Context) {
+pub(super) fn create(pod: &mut Value, context: &Context) {
     pod.set_at(&["status", "phase"], "Pending");
     drop_init_container_annotations(pod);
-    mark_gated(pod);
+    mark_gated(pod, context);
     apply_match_label_keys(pod);
     apply_app_armor_annotations(pod);
     default_pod_level_resources(pod);
@@ -243,13 +243,13 @@ pub(super) fn drop_init_container_annotations(pod: &mut Value) {
     }
 }
 
-fn mark_gated(pod: &mut Value) {
+fn mark_gated(pod: &mut Value, context: &Context) {
     if pod.part("spec").items("schedulingGates").is_empty() {
         return;
     }
     let condition = Value::map([
         ("lastProbeTime", Value::Null),
-        ("lastTransitionTime", Value::Null),
+        ("lastTransitionTime", context.time()),
         ("message", "Scheduling is blocked due to non-empty scheduling gates".into()),
         ("reason", "SchedulingGated".into()),
         ("status", "False".into()),

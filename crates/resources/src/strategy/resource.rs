@@ -36,13 +36,42 @@ pub(super) const SLICE_GATES: &[Gate] = &[
     &[&["spec", "skipNodeOperations"]],
 ];
 
+/// A taint without a time was added now.
+pub(super) fn create_taint_rule(rule: &mut Value, context: &Context) {
+    if let Some(taint) = rule.at_mut(&["spec", "taint"]) {
+        fill_time(taint, context);
+    }
+}
+
+/// A taint without a time was added now.
+pub(super) fn create_slice(slice: &mut Value, context: &Context) {
+    let devices = slice.at_mut(&["spec", "devices"]).and_then(Value::as_list_mut);
+    for device in devices.into_iter().flatten() {
+        for taint in device.get_mut("taints").and_then(Value::as_list_mut).into_iter().flatten() {
+            fill_time(taint, context);
+        }
+    }
+}
+
+/// As for a new slice.
+pub(super) fn update_slice(new: &mut Value, _: &Value, context: &Context) {
+    create_slice(new, context);
+}
+
+fn fill_time(taint: &mut Value, context: &Context) {
+    if taint.part("timeAdded").is_none() {
+        taint.set_at(&["timeAdded"], context.time());
+    }
+}
+
 /// Changing a taint's effect without its time starts the time again.
 pub(super) fn update_taint_rule(new: &mut Value, old: &Value, context: &Context) {
+    create_taint_rule(new, context);
     let (taint, former) = (new.at(&["spec", "taint"]), old.at(&["spec", "taint"]));
     if taint.text("effect") != former.text("effect")
         && same(taint.part("timeAdded"), former.part("timeAdded"))
     {
-        new.set_at(&["spec", "taint", "timeAdded"], context.now.as_str());
+        new.set_at(&["spec", "taint", "timeAdded"], context.time());
     }
 }
 

@@ -8,7 +8,7 @@ use crate::validation::fields::{Read, same};
 /// A new volume is pending from now on.
 pub(super) fn create_volume(volume: &mut Value, context: &Context) {
     volume.set_at(&["status", "phase"], "Pending");
-    volume.set_at(&["status", "lastPhaseTransitionTime"], context.now.as_str());
+    volume.set_at(&["status", "lastPhaseTransitionTime"], context.time());
 }
 
 /// The time of the phase follows the phase.
@@ -21,7 +21,7 @@ pub(super) fn update_volume_status(new: &mut Value, old: &Value, context: &Conte
             keep(new, old, &["status", "lastPhaseTransitionTime"]);
         }
     } else if time.is_none() || same(time, old_time) {
-        new.set_at(&["status", "lastPhaseTransitionTime"], context.now.as_str());
+        new.set_at(&["status", "lastPhaseTransitionTime"], context.time());
     }
 }
 

@@ -4,8 +4,8 @@ use value::Value;
 
 use super::gates::Gate;
 use super::{
-    Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, certificates, keep, pod,
-    resource, storage,
+    Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, certificates, keep, pod, resource,
+    storage,
 };
 use crate::validation::fields::{Read, same};
 
@@ -65,7 +65,7 @@ pub(super) const TABLE: &[Strategy] = &[
     // batch
     row("batch", "CronJob").unconditional().generation(SPEC).gates(pod::CRON_JOB_GATES).status(),
     row("batch", "Job").unconditional().generation(SPEC).gates(pod::JOB_GATES).status()
-        .collects(Propagation::Orphan),
+        .collects(Propagation::Orphan).on_create(|job, _| crate::defaults::batch::prepare_job(job)),
     // certificates.k8s.io
     row("certificates.k8s.io", "CertificateSigningRequest").unconditional().status()
         .on_create(certificates::create).on_update(certificates::update).on_status(certificates::update_status),
@@ -102,11 +102,12 @@ pub(super) const TABLE: &[Strategy] = &[
     // resource.k8s.io
     row("resource.k8s.io", "DeviceClass").unconditional().generation(SPEC),
     row("resource.k8s.io", "DeviceTaintRule").generation(SPEC).status().metadata(MetadataOnStatus::Kept)
-        .on_update(resource::update_taint_rule),
+        .on_create(resource::create_taint_rule).on_update(resource::update_taint_rule),
     row("resource.k8s.io", "ResourceClaim").unconditional().status().metadata(MetadataOnStatus::Kept)
         .gates(resource::CLAIM_GATES).on_status(resource::update_claim_status),
     row("resource.k8s.io", "ResourceClaimTemplate").unconditional().gates(resource::TEMPLATE_GATES),
-    row("resource.k8s.io", "ResourceSlice").unconditional().generation(SPEC).gates(resource::SLICE_GATES),
+    row("resource.k8s.io", "ResourceSlice").unconditional().generation(SPEC).gates(resource::SLICE_GATES)
+        .on_create(resource::create_slice).on_update(resource::update_slice),
     // scheduling.k8s.io
     row("scheduling.k8s.io", "PriorityClass").unconditional().generation_on_create(),
     // storage.k8s.io
@@ -286,26 +287,30 @@ fn create_api_service(service: &mut Value, context: &Context) {
         return;
     }
     let condition = Value::map([
-        ("lastTransitionTime", context.now.as_str()),
-        ("message", "Local APIServices are always available"),
-        ("reason", "Local"),
-        ("status", "True"),
-        ("type", "Available"),
+        ("lastTransitionTime", context.time()),
+        ("message", "Local APIServices are always available".into()),
+        ("reason", "Local".into()),
+        ("status", "True".into()),
+        ("type", "Available".into()),
     ]);
     service.set_at(&["status", "conditions"], vec![condition]);
 }
 
+/// Where a DaemonSet keeps how often its template changed, since the field for it is gone.
+const TEMPLATE_GENERATION: &[&str] = &["metadata", "annotations", "deprecated.daemonset.template.generation"];
+
+fn template_generation(set: &Value) -> i64 {
+    set.str_at(TEMPLATE_GENERATION).and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
 fn create_daemon_set(set: &mut Value, _: &Context) {
-    if set.at(&["spec"]).number("templateGeneration") < 1 {
-        set.set_at(&["spec", "templateGeneration"], 1_i64);
-    }
+    let generation = template_generation(set).max(1);
+    set.set_at(TEMPLATE_GENERATION, generation.to_string());
 }
 
 fn update_daemon_set(new: &mut Value, old: &Value, _: &Context) {
-    let generation = old.at(&["spec"]).number("templateGeneration");
+    let generation = template_generation(old);
     let changed = !same(new.at(&["spec", "template"]), old.at(&["spec", "template"]));
-    new.set_at(
-        &["spec", "templateGeneration"],
-        if changed { generation.saturating_add(1) } else { generation },
-    );
+    let generation = if changed { generation.saturating_add(1) } else { generation };
+    new.set_at(TEMPLATE_GENERATION, generation.to_string());
 }

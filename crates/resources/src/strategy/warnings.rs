@@ -73,8 +73,8 @@ fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
         ("", "ServiceAccount") => service_account(new, old, &mut warnings),
         ("admissionregistration.k8s.io", kind) => admission(kind, new, old, &mut warnings),
         ("apps", "DaemonSet") => {
-            let generation = |set: &Value| set.at(&["spec"]).number("templateGeneration");
-            if old.is_none_or(|old| generation(old) != generation(new)) {
+            let template = |set: &Value| set.at(&["spec", "template"]).cloned();
+            if old.is_none_or(|old| !same(template(old).as_ref(), template(new).as_ref())) {
                 pod::template(&At::new("spec.template"), new.at(&["spec", "template"]), &mut warnings);
             }
         }
