@@ -1,1 +1,70 @@
 //! Reconcile loops that make a lone server usable.
+//!
+//! Each controller is one file: which changes concern it, and what to do about them. The doing is decided by functions that
+//! are given what there is and say what to write; nothing here opens a socket or a file. Reads and writes go through
+//! [`Api`], which the server implements: reads from memory, writes through the request pipeline, under the identity that
+//! Kubernetes gives each controller.
+//!
+//! [`start`] is the whole list of them.
+
+mod api;
+mod drive;
+mod queue;
+
+mod aggregation;
+mod garbage;
+mod namespaces;
+mod pods;
+mod root_ca;
+mod service_accounts;
+
+#[cfg(test)]
+mod fake;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+pub use crate::api::{Api, Change, Event, Kind, Patch, Place, View, Watch, What};
+pub use aggregation::Aggregate;
+
+/// What the controllers are told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// PEM of the authority that signed the server's certificate; without it none is published.
+    pub root_ca: Option<String>,
+    /// How the rules of an aggregated cluster role are made.
+    pub aggregate: Aggregate,
+    /// How long a node may be missing before its pods are taken for lost.
+    pub node_quarantine: Duration,
+}
+
+impl Options {
+    /// As Kubernetes has it.
+    pub fn new(root_ca: Option<String>, aggregate: Aggregate) -> Self {
+        Options { root_ca, aggregate, node_quarantine: Duration::from_secs(40) }
+    }
+}
+
+/// Starts all controllers. `api` makes the access of one, under the name of its service account in `kube-system`. They stop
+/// when `stop` turns true; then the handle ends, once what was under way is finished.
+pub fn start<A: Api>(
+    api: impl Fn(&'static str) -> A,
+    options: Options,
+    stop: watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    let Options { root_ca, aggregate, node_quarantine } = options;
+    let api = |name| Arc::new(api(name));
+    let mut all = JoinSet::new();
+    if let Some(pem) = root_ca {
+        all.spawn(root_ca::run(api(root_ca::NAME), pem, stop.clone()));
+    }
+    all.spawn(service_accounts::run(api(service_accounts::NAME), stop.clone()));
+    all.spawn(aggregation::run(api(aggregation::NAME), aggregate, stop.clone()));
+    all.spawn(namespaces::run(api(namespaces::NAME), stop.clone()));
+    all.spawn(garbage::run(api(garbage::NAME), stop.clone()));
+    all.spawn(pods::run(api(pods::NAME), node_quarantine, stop));
+    tokio::spawn(async move { while all.join_next().await.is_some() {} })
+}

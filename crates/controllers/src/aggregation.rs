@@ -1,0 +1,95 @@
+//! Cluster roles with an `aggregationRule`: their rules are kept at the union of those they select.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Status, meta};
+use tokio::sync::watch;
+use value::{Str, Value};
+
+use crate::api::{Api, Change, Kind, Patch, What, unless_gone};
+use crate::drive::{self, Controller, Next};
+
+pub(crate) const NAME: &str = "clusterrole-aggregation-controller";
+
+/// The rules that a cluster role is to have, given all of them in the order of their names; nothing if it does not aggregate or
+/// has them already. The union is the authorizer's to define.
+pub type Aggregate = fn(&Value, &[&Value]) -> Option<Vec<Value>>;
+
+/// How deep roles may aggregate roles that aggregate, within one round. What is deeper takes another round.
+const DEPTH: usize = 8;
+
+struct Aggregation<A> {
+    api: Arc<A>,
+    roles: Arc<Kind>,
+    aggregate: Aggregate,
+}
+
+pub(crate) async fn run<A: Api>(api: Arc<A>, aggregate: Aggregate, stop: watch::Receiver<bool>) {
+    let Some(roles) = api.kind("rbac.authorization.k8s.io/v1", "ClusterRole") else { return };
+    let sources = vec![What::Kind(Arc::clone(&roles))];
+    drive::run(Aggregation { api: Arc::clone(&api), roles, aggregate }, api, sources, stop).await;
+}
+
+impl<A: Api> Controller for Aggregation<A> {
+    /// All roles at once: which depend on which is only known by looking at all of them.
+    type Key = ();
+    const NAME: &'static str = NAME;
+    const WORKERS: usize = 1;
+
+    fn observe(&self, _: &Change) -> Vec<((), Duration)> {
+        vec![((), Duration::ZERO)]
+    }
+
+    async fn reconcile(&self, (): ()) -> Result<Next<()>, Status> {
+        let writes =
+            outdated(self.api.list(&self.roles, "")?, self.aggregate).into_iter().map(|(name, rules)| {
+                let patch = Patch::Merge(Value::map([("rules", rules)]));
+                (self.roles.place("", &name), patch)
+            });
+        let mut under_way = tokio::task::JoinSet::new();
+        for (place, patch) in writes {
+            let api = Arc::clone(&self.api);
+            under_way.spawn(async move { unless_gone(api.patch(&place, "", &patch).await) });
+        }
+        let mut outcome = Ok(Next::Done);
+        while let Some(written) = under_way.join_next().await {
+            if let Err(status) = written.unwrap_or_else(|e| Err(Status::internal(e))) {
+                outcome = Err(status);
+            }
+        }
+        outcome
+    }
+}
+
+/// The aggregated roles that do not have the rules they should, with those rules. A role that aggregates another aggregated
+/// one is given what that one will have.
+fn outdated(mut roles: Vec<Value>, aggregate: Aggregate) -> Vec<(Str, Value)> {
+    roles.sort_by(|a, b| meta::name(a).cmp(meta::name(b)));
+    let mut writes: Vec<(Str, Value)> = Vec::new();
+    for _ in 0..DEPTH {
+        let all: Vec<&Value> = roles.iter().collect();
+        let changed: Vec<(usize, Value)> = roles
+            .iter()
+            .enumerate()
+            .filter(|(_, role)| role.at(&["aggregationRule"]).is_some_and(|rule| !rule.is_null()))
+            .filter_map(|(at, role)| Some((at, Value::List(aggregate(role, &all)?))))
+            .collect();
+        if changed.is_empty() {
+            break;
+        }
+        for (at, rules) in changed {
+            let Some(role) = roles.get_mut(at) else { continue };
+            role.set_at(&["rules"], rules.clone());
+            let name = meta::name(role);
+            match writes.iter_mut().find(|(written, _)| written == name) {
+                Some((_, planned)) => *planned = rules,
+                None => writes.push((name.into(), rules)),
+            }
+        }
+    }
+    writes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+use value::Value;
+
+use super::outdated;
+use crate::fake::parse;
+
+/// A union as simple as can be: `aggregationRule.of` names the roles, rules are strings.
+fn union(role: &Value, roles: &[&Value]) -> Option<Vec<Value>> {
+    let wanted = role.list_at(&["aggregationRule", "of"]);
+    let mut rules = Vec::new();
+    for other in roles.iter().filter(|other| wanted.contains(&Value::from(api::meta::name(other)))) {
+        for rule in other.list_at(&["rules"]) {
+            if !rules.contains(rule) {
+                rules.push(rule.clone());
+            }
+        }
+    }
+    (rules != role.list_at(&["rules"])).then_some(rules)
+}
+
+fn role(name: &str, of: &[&str], rules: &[&str]) -> Value {
+    let mut role = parse(r#"{"kind":"ClusterRole"}"#);
+    role.set_at(&["metadata", "name"], name);
+    if !of.is_empty() {
+        role.set_at(&["aggregationRule", "of"], Value::list(of.iter().copied()));
+    }
+    role.set_at(&["rules"], Value::list(rules.iter().copied()));
+    role
+}
+
+#[test]
+fn a_role_is_given_the_rules_of_those_it_selects() {
+    let roles =
+        vec![role("view", &["a", "b"], &["old"]), role("b", &[], &["2"]), role("a", &[], &["1", "2"])];
+    assert_eq!(outdated(roles, union), [("view".into(), Value::list(["1", "2"]))]);
+}
+
+#[test]
+fn a_chain_of_aggregated_roles_is_settled_in_one_round() {
+    let roles = vec![
+        role("admin", &["edit"], &[]),
+        role("edit", &["view"], &[]),
+        role("view", &["base"], &[]),
+        role("base", &[], &["get"]),
+    ];
+    let mut written = outdated(roles, union);
+    written.sort_by(|a, b| a.0.cmp(&b.0));
+    let rules = Value::list(["get"]);
+    assert_eq!(
+        written,
+        [("admin".into(), rules.clone()), ("edit".into(), rules.clone()), ("view".into(), rules)]
+    );
+}
+
+#[test]
+fn nothing_is_written_when_all_is_as_it_should_be_or_nothing_aggregates() {
+    assert_eq!(outdated(vec![role("view", &["a"], &["1"]), role("a", &[], &["1"])], union), []);
+    assert_eq!(outdated(vec![role("a", &[], &["1"])], union), []);
+}
+
+#[test]
+fn roles_that_aggregate_each_other_end() {
+    let roles = vec![role("a", &["b"], &["1"]), role("b", &["a"], &["2"])];
+    assert!(outdated(roles, union).len() <= 2);
+}

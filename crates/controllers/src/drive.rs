@@ -1,0 +1,170 @@
+//! The loop every controller runs in: changes become keys, keys are worked on a few at a time, failures are tried again.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Status;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, error, warn};
+
+use crate::api::{Api, Change, Event, Watch as _, What};
+use crate::queue::{Backoff, Outcome, Queue};
+
+/// Changes on their way from the watches to the loop.
+const CHANGES: usize = 256;
+/// From this many failures in a row on, they are worth a warning.
+const WORRYING: u32 = 8;
+
+/// What tells one controller from another.
+pub(crate) trait Controller: Send + Sync + 'static {
+    /// What is worked on, one at a time.
+    type Key: Clone + Debug + Eq + Hash + Send + 'static;
+
+    /// The name in logs.
+    const NAME: &'static str;
+    /// How many keys are worked on at once.
+    const WORKERS: usize;
+    /// How long failures wait.
+    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(5) };
+
+    /// The keys that a change concerns, each with how long it can wait. Changes of one source come in their order.
+    fn observe(&self, change: &Change) -> Vec<(Self::Key, Duration)>;
+
+    /// A source lists everything anew: what was observed before may have missed something.
+    fn restart(&self) {}
+
+    /// Makes one key as it should be.
+    fn reconcile(&self, key: Self::Key) -> impl Future<Output = Result<Next<Self::Key>, Status>> + Send;
+}
+
+/// What follows when a key has been worked on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next<K> {
+    /// Nothing.
+    Done,
+    /// It must be looked at again after a while.
+    After(Duration),
+    /// These must be worked on.
+    Keys(Vec<K>),
+}
+
+enum Message {
+    /// Everything of a source follows, as changes.
+    Restart,
+    Change(Change),
+}
+
+/// Runs a controller over its sources until `stop` turns true, and returns when what was under way is finished.
+pub(crate) async fn run<C: Controller>(
+    controller: C,
+    api: Arc<impl Api>,
+    sources: Vec<What>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let controller = Arc::new(controller);
+    let (sender, mut messages) = mpsc::channel(CHANGES);
+    let mut feeds = JoinSet::new();
+    for what in sources {
+        feeds.spawn(feed(Arc::clone(&api), what, sender.clone()));
+    }
+    drop(sender);
+    let mut queue: Queue<C::Key> = Queue::new(C::BACKOFF);
+    let mut work: JoinSet<Result<Next<C::Key>, Status>> = JoinSet::new();
+    let mut keys: HashMap<Id, C::Key> = HashMap::new();
+    loop {
+        while work.len() < C::WORKERS {
+            let Some(key) = queue.take(Instant::now()) else { break };
+            let task = work.spawn({
+                let (controller, key) = (Arc::clone(&controller), key.clone());
+                async move { controller.reconcile(key).await }
+            });
+            keys.insert(task.id(), key);
+        }
+        // A key that is due cannot be taken while all workers are busy; the end of one wakes the loop.
+        let due = queue.due().filter(|_| work.len() < C::WORKERS);
+        tokio::select! {
+            _ = stop.wait_for(|stopping| *stopping) => break,
+            message = messages.recv() => match message {
+                Some(Message::Restart) => controller.restart(),
+                Some(Message::Change(change)) => {
+                    let now = Instant::now();
+                    for (key, wait) in controller.observe(&change) {
+                        queue.add(key, now + wait, now);
+                    }
+                }
+                None => break,
+            },
+            Some(ended) = work.join_next_with_id(), if !work.is_empty() => {
+                let (id, result) = match ended {
+                    Ok((id, result)) => (id, result),
+                    Err(panicked) => {
+                        error!(controller = C::NAME, error = %panicked, "a reconciliation ended badly");
+                        (panicked.id(), Err(Status::internal("the reconciliation ended badly")))
+                    }
+                };
+                if let Some(key) = keys.remove(&id) {
+                    finish::<C>(&mut queue, &key, result);
+                }
+            }
+            () = wait_until(due), if due.is_some() => {}
+        }
+    }
+    feeds.abort_all();
+    // What has begun is finished: a write is never left half seen.
+    while work.join_next().await.is_some() {}
+}
+
+fn finish<C: Controller>(queue: &mut Queue<C::Key>, key: &C::Key, result: Result<Next<C::Key>, Status>) {
+    let now = Instant::now();
+    let outcome = match &result {
+        Ok(Next::After(wait)) => Outcome::After(*wait),
+        Ok(Next::Done | Next::Keys(_)) => Outcome::Done,
+        Err(_) => Outcome::Failed,
+    };
+    let failures = queue.finish(key.clone(), outcome, now);
+    match result {
+        Ok(Next::Keys(more)) => more.into_iter().for_each(|key| queue.add(key, now, now)),
+        Ok(_) => {}
+        Err(error) if failures >= WORRYING => {
+            warn!(controller = C::NAME, ?key, %error, failures, "reconciliation fails again and again");
+        }
+        Err(error) => debug!(controller = C::NAME, ?key, %error, failures, "reconciliation failed"),
+    }
+}
+
+async fn wait_until(due: Option<Instant>) {
+    if let Some(due) = due {
+        sleep_until(due).await;
+    }
+}
+
+/// Sends what there is and what happens, anew whenever the watch has lost track.
+async fn feed(api: Arc<impl Api>, what: What, messages: mpsc::Sender<Message>) {
+    loop {
+        let (initial, mut watch) = api.watch(&what);
+        if messages.send(Message::Restart).await.is_err() {
+            return;
+        }
+        for change in initial {
+            if messages.send(Message::Change(change)).await.is_err() {
+                return;
+            }
+        }
+        loop {
+            match watch.next().await {
+                Event::Change(change) => {
+                    if messages.send(Message::Change(change)).await.is_err() {
+                        return;
+                    }
+                }
+                Event::Lost => break,
+                Event::Closed => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A cluster made of a list of objects, for tests of decisions.
+
+use std::sync::Arc;
+
+use api::{Status, meta};
+use value::{Value, json};
+
+use crate::api::{Kind, Place, View};
+
+/// A kind.
+pub(crate) fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Arc<Kind> {
+    Arc::new(Kind {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+        plural: plural.into(),
+        namespaced,
+        deletable: true,
+        deletes_collections: true,
+    })
+}
+
+/// An object.
+pub(crate) fn parse(text: &str) -> Value {
+    json::parse(text.as_bytes()).unwrap()
+}
+
+/// What there is.
+#[derive(Debug)]
+pub(crate) struct Fake {
+    pub(crate) kinds: Vec<Arc<Kind>>,
+    pub(crate) objects: Vec<Value>,
+}
+
+impl Fake {
+    pub(crate) fn new(objects: &[&str]) -> Self {
+        let kinds = vec![
+            kind("", "v1", "ConfigMap", "configmaps", true),
+            kind("", "v1", "Namespace", "namespaces", false),
+            kind("", "v1", "Node", "nodes", false),
+            kind("", "v1", "Pod", "pods", true),
+            kind("apps", "v1", "ReplicaSet", "replicasets", true),
+            kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false),
+        ];
+        Fake { kinds, objects: objects.iter().map(|text| parse(text)).collect() }
+    }
+
+    /// Where an object is.
+    pub(crate) fn place(&self, object: &Value) -> Place {
+        let gvk = meta::gvk(object);
+        let kind = self.kind(&gvk.api_version(), &gvk.kind).unwrap();
+        kind.place(meta::namespace(object), meta::name(object))
+    }
+}
+
+impl View for Fake {
+    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
+        self.kinds.iter().find(|k| k.kind == kind && k.api_version() == api_version).cloned()
+    }
+
+    fn kinds(&self) -> Vec<Arc<Kind>> {
+        self.kinds.clone()
+    }
+
+    fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
+        Ok(self.objects.iter().find(|object| self.place(object) == *place).cloned())
+    }
+
+    fn metadata(&self, place: &Place) -> Result<Option<Value>, Status> {
+        self.get(place)
+    }
+
+    fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+        let of_kind = self.objects.iter().filter(|object| *self.place(object).kind == *kind);
+        Ok(of_kind.filter(|o| namespace.is_empty() || meta::namespace(o) == namespace).cloned().collect())
+    }
+
+    fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
+        let path: Vec<&str> = field.split('.').collect();
+        let listed = self.list(kind, "")?.into_iter();
+        Ok(listed.filter(|object| object.str_at(&path).unwrap_or_default() == value).collect())
+    }
+
+    fn count(&self, kind: &Kind, namespace: &str) -> usize {
+        self.list(kind, namespace).unwrap().len()
+    }
+
+    fn now(&self) -> i64 {
+        0
+    }
+}

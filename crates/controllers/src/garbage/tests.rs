@@ -1,0 +1,302 @@
+use value::{Str, Value};
+
+use super::decision::{Action, Verdict, decide};
+use super::graph::Graph;
+use crate::api::{Change, View as _};
+use crate::fake::{Fake, parse};
+
+/// A cluster and the graph that has been told of all of it.
+struct Cluster {
+    fake: Fake,
+    graph: Graph,
+}
+
+impl Cluster {
+    fn of(objects: &[Value]) -> Self {
+        let mut fake = Fake::new(&[]);
+        fake.objects = objects.to_vec();
+        let mut cluster = Cluster { fake, graph: Graph::default() };
+        for object in objects {
+            cluster.told(object, false);
+        }
+        cluster
+    }
+
+    fn told(&mut self, object: &Value, deleted: bool) -> Vec<Str> {
+        let change = Change { place: self.fake.place(object), object: object.clone(), deleted };
+        self.graph.observe(&change)
+    }
+
+    /// Stores an object anew, and tells the graph.
+    fn put(&mut self, object: &Value) -> Vec<Str> {
+        let place = self.fake.place(object);
+        self.fake.objects.retain(|old| {
+            let gvk = api::meta::gvk(old);
+            self.fake
+                .kinds
+                .iter()
+                .find(|k| k.kind == gvk.kind)
+                .unwrap()
+                .place(api::meta::namespace(old), api::meta::name(old))
+                != place
+        });
+        self.fake.objects.push(object.clone());
+        self.told(object, false)
+    }
+
+    /// Removes the object with this uid, and tells the graph.
+    fn remove(&mut self, uid: &str) -> Vec<Str> {
+        let at = self.fake.objects.iter().position(|o| api::meta::uid(o) == uid).unwrap();
+        let object = self.fake.objects.remove(at);
+        self.told(&object, true)
+    }
+
+    fn decide(&self, uid: &str) -> Verdict {
+        decide(&self.graph, &self.fake, uid).unwrap()
+    }
+
+    fn only(&self, uid: &str) -> Action {
+        match self.decide(uid) {
+            Verdict::Do(mut actions) if actions.len() == 1 => actions.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn policy(&self, uid: &str) -> &'static str {
+        match self.only(uid) {
+            Action::Delete(deletion) => {
+                assert_eq!(deletion.uid, uid);
+                deletion.policy
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A ConfigMap in namespace `n` whose uid is its name.
+fn map(name: &str) -> Value {
+    let mut object =
+        parse(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","resourceVersion":"7"}}"#);
+    object.set_at(&["metadata", "name"], name);
+    object.set_at(&["metadata", "uid"], name);
+    object
+}
+
+fn owned_by(name: &str, owners: &[(&str, bool)]) -> Value {
+    let mut object = map(name);
+    let references = owners.iter().map(|(owner, blocks)| {
+        let mut reference =
+            Value::map([("apiVersion", "v1"), ("kind", "ConfigMap"), ("name", owner), ("uid", owner)]);
+        if *blocks {
+            reference.set_at(&["blockOwnerDeletion"], true);
+        }
+        reference
+    });
+    object.set_at(&["metadata", "ownerReferences"], references.collect::<Vec<_>>());
+    object
+}
+
+fn going(mut object: Value, finalizers: &[&str]) -> Value {
+    object.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+    object.set_at(&["metadata", "finalizers"], Value::list(finalizers.iter().copied()));
+    object
+}
+
+fn uids(mut list: Vec<Str>) -> Vec<Str> {
+    list.sort();
+    list.dedup();
+    list
+}
+
+#[test]
+fn an_object_whose_owner_is_there_is_left_alone() {
+    let cluster = Cluster::of(&[map("a"), owned_by("b", &[("a", true)])]);
+    assert_eq!(cluster.decide("b"), Verdict::Nothing);
+    assert_eq!(cluster.decide("a"), Verdict::Nothing);
+}
+
+#[test]
+fn dependents_are_looked_at_when_their_owner_goes_and_follow_in_the_background() {
+    let mut cluster =
+        Cluster::of(&[map("a"), owned_by("b", &[("a", false)]), owned_by("c", &[("b", false)])]);
+    assert_eq!(cluster.remove("a"), ["b"]);
+    assert_eq!(cluster.policy("b"), "Background");
+    assert_eq!(cluster.remove("b"), ["c"]);
+    assert_eq!(cluster.policy("c"), "Background");
+    cluster.remove("c");
+    assert_eq!(cluster.decide("c"), Verdict::Nothing);
+}
+
+#[test]
+fn a_new_object_is_looked_at_and_goes_if_its_owner_was_never_there_or_is_another() {
+    let mut cluster = Cluster::of(&[]);
+    assert_eq!(cluster.put(&owned_by("b", &[("a", false)])), ["b"]);
+    assert_eq!(cluster.policy("b"), "Background");
+    let mut other = map("a");
+    other.set_at(&["metadata", "uid"], "another");
+    cluster.put(&other);
+    assert_eq!(cluster.policy("b"), "Background");
+}
+
+#[test]
+fn an_owner_in_another_namespace_does_not_count() {
+    let mut elsewhere = map("a");
+    elsewhere.set_at(&["metadata", "namespace"], "elsewhere");
+    let cluster = Cluster::of(&[elsewhere, owned_by("b", &[("a", false)])]);
+    assert_eq!(cluster.policy("b"), "Background");
+}
+
+#[test]
+fn an_owner_outside_of_namespaces_counts_everywhere() {
+    let node = parse(r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"node","uid":"u"}}"#);
+    let mut dependent = map("b");
+    let reference = parse(r#"[{"apiVersion":"v1","kind":"Node","name":"node","uid":"u"}]"#);
+    dependent.set_at(&["metadata", "ownerReferences"], reference);
+    let mut cluster = Cluster::of(&[node, dependent]);
+    assert_eq!(cluster.decide("b"), Verdict::Nothing);
+    cluster.remove("u");
+    assert_eq!(cluster.policy("b"), "Background");
+}
+
+#[test]
+fn an_object_outside_of_namespaces_with_an_owner_inside_of_one_is_left_alone() {
+    let role = parse(
+        r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"r","uid":"r",
+            "ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"a"}]}}"#,
+    );
+    let cluster = Cluster::of(&[role]);
+    assert!(matches!(cluster.decide("r"), Verdict::Impossible { .. }));
+}
+
+#[test]
+fn an_owner_of_an_unknown_kind_protects() {
+    let mut object = map("b");
+    let references = parse(r#"[{"apiVersion":"example.com/v1","kind":"Widget","name":"w","uid":"w"}]"#);
+    object.set_at(&["metadata", "ownerReferences"], references);
+    let cluster = Cluster::of(&[object]);
+    assert!(matches!(cluster.decide("b"), Verdict::UnknownKind { .. }));
+}
+
+#[test]
+fn with_one_owner_left_only_the_references_to_the_others_go() {
+    let mut cluster = Cluster::of(&[map("a"), map("b"), owned_by("c", &[("a", false), ("b", true)])]);
+    cluster.remove("a");
+    let Action::Patch { place, patch } = cluster.only("c") else { panic!() };
+    assert_eq!(place.name, "c");
+    let left = patch.list_at(&["metadata", "ownerReferences"]);
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].str_at(&["uid"]), Some("b"));
+    assert_eq!(patch.str_at(&["metadata", "resourceVersion"]), Some("7"));
+}
+
+#[test]
+fn an_object_that_is_on_its_way_is_left_alone() {
+    let cluster = Cluster::of(&[going(owned_by("b", &[("a", false)]), &["example.com/held"])]);
+    assert_eq!(cluster.decide("b"), Verdict::Nothing);
+}
+
+#[test]
+fn finalizers_already_on_an_object_say_how_it_is_deleted() {
+    let mut orphaning = owned_by("b", &[("a", false)]);
+    orphaning.set_at(&["metadata", "finalizers"], Value::list(["orphan"]));
+    let mut foreground = owned_by("c", &[("a", false)]);
+    foreground.set_at(&["metadata", "finalizers"], Value::list(["foregroundDeletion"]));
+    let cluster = Cluster::of(&[orphaning, foreground]);
+    assert_eq!(cluster.policy("b"), "Orphan");
+    assert_eq!(cluster.policy("c"), "Foreground");
+}
+
+#[test]
+fn a_foreground_deletion_waits_for_the_dependents_that_block_it() {
+    let owner = going(map("a"), &["foregroundDeletion"]);
+    let mut cluster = Cluster::of(&[map("a"), owned_by("b", &[("a", true)]), owned_by("c", &[("a", false)])]);
+    assert_eq!(
+        uids(cluster.put(&owner)),
+        ["a", "b", "c"],
+        "all dependents are deleted, not only those that block"
+    );
+    assert_eq!(cluster.decide("a"), Verdict::Attempt(vec!["b".into()]));
+    assert_eq!(cluster.policy("b"), "Background");
+    assert_eq!(cluster.policy("c"), "Background");
+    assert_eq!(cluster.remove("b"), ["a"]);
+    let Action::Release { place, patch } = cluster.only("a") else { panic!() };
+    assert_eq!(place.name, "a");
+    assert_eq!(patch.at(&["metadata", "finalizers"]), Some(&Value::Null));
+    assert_eq!(cluster.remove("a"), ["c"]);
+}
+
+#[test]
+fn other_finalizers_stay_when_ours_is_taken_off() {
+    let cluster = Cluster::of(&[going(map("a"), &["x/y", "foregroundDeletion", "z/w"])]);
+    let Action::Release { patch, .. } = cluster.only("a") else { panic!() };
+    assert_eq!(patch.at(&["metadata", "finalizers"]), Some(&Value::list(["x/y", "z/w"])));
+}
+
+#[test]
+fn a_dependent_that_stops_blocking_wakes_its_owner() {
+    let mut cluster = Cluster::of(&[
+        going(map("a"), &["foregroundDeletion"]),
+        map("d"),
+        owned_by("b", &[("a", true), ("d", false)]),
+    ]);
+    let Action::Patch { patch, .. } = cluster.only("b") else { panic!("another owner keeps it") };
+    assert_eq!(patch.list_at(&["metadata", "ownerReferences"]).len(), 1);
+    assert_eq!(uids(cluster.put(&owned_by("b", &[("a", false), ("d", false)]))), ["a", "b"]);
+    assert!(matches!(cluster.only("a"), Action::Release { .. }));
+}
+
+#[test]
+fn in_a_foreground_deletion_dependents_wait_for_their_own_dependents() {
+    let cluster = Cluster::of(&[
+        going(map("a"), &["foregroundDeletion"]),
+        owned_by("b", &[("a", true)]),
+        owned_by("c", &[("b", true)]),
+    ]);
+    assert_eq!(cluster.policy("b"), "Foreground");
+}
+
+#[test]
+fn a_circle_of_foreground_deletions_is_broken() {
+    let mut first = going(owned_by("a", &[("b", true)]), &["foregroundDeletion"]);
+    let mut cluster = Cluster::of(&[first.clone(), owned_by("b", &[("a", true)])]);
+    let Action::Patch { place, patch } = cluster.only("b") else { panic!() };
+    assert_eq!(place.name, "b");
+    let references = patch.list_at(&["metadata", "ownerReferences"]);
+    assert_eq!(references[0].bool_at(&["blockOwnerDeletion"]), Some(false));
+    // Once it is written, the object comes back and is deleted, and its owner is let go.
+    assert_eq!(uids(cluster.put(&owned_by("b", &[("a", false)]))), ["a", "b"]);
+    assert_eq!(cluster.policy("b"), "Foreground");
+    first.set_at(&["metadata", "resourceVersion"], "8");
+    cluster.put(&first);
+    assert!(matches!(cluster.only("a"), Action::Release { .. }));
+}
+
+#[test]
+fn orphaned_dependents_forget_their_owner_before_it_is_let_go() {
+    let mut cluster = Cluster::of(&[
+        map("a"),
+        map("d"),
+        owned_by("b", &[("a", true)]),
+        owned_by("c", &[("a", false), ("d", true)]),
+    ]);
+    assert_eq!(cluster.put(&going(map("a"), &["orphan"])), ["a"]);
+    let Verdict::Do(actions) = cluster.decide("a") else { panic!() };
+    let [Action::Patch { patch: first, .. }, Action::Patch { patch: second, .. }, Action::Release { .. }] =
+        actions.as_slice()
+    else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(first.at(&["metadata", "ownerReferences"]), Some(&Value::Null));
+    assert_eq!(second.list_at(&["metadata", "ownerReferences"])[0].str_at(&["uid"]), Some("d"));
+    // Their owner is still there, so they are not deleted meanwhile.
+    assert_eq!(cluster.decide("b"), Verdict::Nothing);
+}
+
+#[test]
+fn an_object_that_loses_its_owners_is_forgotten() {
+    let mut cluster = Cluster::of(&[map("a"), owned_by("b", &[("a", true)])]);
+    assert_eq!(cluster.put(&map("b")), [] as [Str; 0]);
+    assert_eq!(cluster.remove("a"), [] as [Str; 0]);
+    assert_eq!(cluster.decide("b"), Verdict::Nothing);
+    assert!(cluster.fake.kind("v1", "ConfigMap").is_some());
+}

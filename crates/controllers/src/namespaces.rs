@@ -1,0 +1,234 @@
+//! A namespace that is deleted is emptied, and then let go.
+//!
+//! Pods go first; while any of them is left, nothing else is touched, so that what they use outlives them. What has finalizers
+//! is waited for. The namespace's conditions say what is left, in the words of Kubernetes. When nothing is left, the finalizer
+//! `kubernetes` is taken off through `finalize`, and with the last finalizer the namespace is gone.
+
+mod conditions;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::time::Timestamp;
+use api::{Status, meta};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::debug;
+use value::{Str, Value};
+
+use crate::api::{Api, Change, Kind, Place, What, unless_gone};
+use crate::drive::{self, Controller, Next};
+use crate::queue::Backoff;
+
+use conditions::Findings;
+
+pub(crate) const NAME: &str = "namespace-controller";
+
+/// The finalizer in `spec.finalizers` that is this controller's.
+const FINALIZER: &str = "kubernetes";
+/// A request that was admitted just before the namespace began to go is stored within this time; then the emptying begins.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How long at least to wait for what has finalizers or a grace period.
+const SHORTEST_WAIT: Duration = Duration::from_millis(250);
+/// How long at most; many objects are looked at less often.
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+/// How many kinds are emptied at once.
+const KINDS_AT_ONCE: usize = 8;
+
+struct Namespaces<A> {
+    api: Arc<A>,
+    namespaces: Arc<Kind>,
+}
+
+pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
+    let Some(namespaces) = api.kind("v1", "Namespace") else { return };
+    let sources = vec![What::Kind(Arc::clone(&namespaces))];
+    drive::run(Namespaces { api: Arc::clone(&api), namespaces }, api, sources, stop).await;
+}
+
+impl<A: Api> Controller for Namespaces<A> {
+    /// A namespace.
+    type Key = Str;
+    const NAME: &'static str = NAME;
+    const WORKERS: usize = 10;
+    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(1) };
+
+    fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
+        if change.deleted || !meta::is_deleting(&change.object) {
+            return Vec::new();
+        }
+        vec![(change.place.name.clone(), SETTLE)]
+    }
+
+    async fn reconcile(&self, name: Str) -> Result<Next<Str>, Status> {
+        let place = self.namespaces.place("", &name);
+        let Some(namespace) = self.api.get(&place)? else { return Ok(Next::Done) };
+        match step(&namespace) {
+            Step::Nothing => return Ok(Next::Done),
+            Step::Mark(marked) => {
+                // Its change brings the key back.
+                unless_gone(self.api.update(&place, "status", &marked).await)?;
+                return Ok(Next::Done);
+            }
+            Step::Empty => {}
+        }
+        let findings = self.empty(&name, &namespace).await?;
+        self.report(&place, &namespace, &findings).await;
+        if let Some(error) = findings.errors.first() {
+            return Err(Status::internal(error));
+        }
+        if findings.left > 0 {
+            return Ok(Next::After(wait_for(findings.left)));
+        }
+        let Some(latest) = self.api.get(&place)? else { return Ok(Next::Done) };
+        if meta::uid(&latest) == meta::uid(&namespace) {
+            unless_gone(self.api.update(&place, "finalize", &finalized(latest)).await)?;
+        }
+        Ok(Next::Done)
+    }
+}
+
+impl<A: Api> Namespaces<A> {
+    /// Deletes what can be deleted now and says what is left.
+    async fn empty(&self, name: &str, namespace: &Value) -> Result<Findings, Status> {
+        let mut findings = Findings::default();
+        let deleted_at =
+            Timestamp::parse(meta::text(namespace, "deletionTimestamp")).map_or(0, |t| t.seconds);
+        let is_pods = |kind: &Kind| kind.group.is_empty() && kind.plural == "pods";
+        let kinds: Vec<Arc<Kind>> =
+            self.api.kinds().into_iter().filter(|kind| kind.namespaced && kind.deletable).collect();
+        if let Some(pods) = kinds.iter().find(|kind| is_pods(kind)) {
+            let estimate = estimate(&self.api.list(pods, name)?, deleted_at, self.api.now());
+            findings.add(pods, clear(Arc::clone(&self.api), Arc::clone(pods), name.into(), estimate).await);
+            if findings.left > 0 {
+                findings.forget_totals();
+                return Ok(findings);
+            }
+        }
+        let mut rest = kinds.into_iter().filter(|kind| !is_pods(kind) && self.api.count(kind, name) > 0);
+        let mut under_way = JoinSet::new();
+        loop {
+            while under_way.len() < KINDS_AT_ONCE
+                && let Some(kind) = rest.next()
+            {
+                let (api, name) = (Arc::clone(&self.api), Str::from(name));
+                under_way.spawn(async move { (Arc::clone(&kind), clear(api, kind, name, 0).await) });
+            }
+            match under_way.join_next().await {
+                None => return Ok(findings),
+                Some(Ok((kind, leftover))) => findings.add(&kind, leftover),
+                Some(Err(failed)) => findings.errors.push(failed.to_string()),
+            }
+        }
+    }
+
+    /// Writes the conditions. Should somebody have been faster, the next round writes them.
+    async fn report(&self, place: &Place, namespace: &Value, findings: &Findings) {
+        let stored = namespace.list_at(&["status", "conditions"]);
+        let Some(conditions) = conditions::updated(stored, findings, self.api.now()) else { return };
+        let mut namespace = namespace.clone();
+        namespace.set_at(&["status", "conditions"], conditions);
+        if let Err(error) = self.api.update(place, "status", &namespace).await {
+            debug!(namespace = %place.name, %error, "the conditions could not be written");
+        }
+    }
+}
+
+/// What to do about a namespace as it is stored.
+#[derive(Debug, PartialEq)]
+enum Step {
+    /// It does not go away, or was let go already.
+    Nothing,
+    /// Its phase must say that it goes away, so that nothing is created in it any more.
+    Mark(Value),
+    /// What is in it must go.
+    Empty,
+}
+
+fn step(namespace: &Value) -> Step {
+    if !meta::is_deleting(namespace) {
+        return Step::Nothing;
+    }
+    if namespace.str_at(&["status", "phase"]) != Some("Terminating") {
+        let mut marked = namespace.clone();
+        marked.set_at(&["status", "phase"], "Terminating");
+        return Step::Mark(marked);
+    }
+    if namespace.list_at(&["spec", "finalizers"]).is_empty() { Step::Nothing } else { Step::Empty }
+}
+
+/// The namespace without this controller's finalizer.
+fn finalized(mut namespace: Value) -> Value {
+    let mut others: Vec<Value> = namespace
+        .list_at(&["spec", "finalizers"])
+        .iter()
+        .filter(|finalizer| finalizer.as_str() != Some(FINALIZER))
+        .cloned()
+        .collect();
+    others.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+    others.dedup();
+    namespace.set_at(&["spec", "finalizers"], others);
+    namespace
+}
+
+/// What is left of one kind.
+#[derive(Debug, Default, PartialEq)]
+struct Leftover {
+    count: usize,
+    finalizers: BTreeMap<Str, usize>,
+    error: Option<String>,
+}
+
+/// Deletes everything of a kind and looks at what is left.
+async fn clear<A: Api>(api: Arc<A>, kind: Arc<Kind>, namespace: Str, estimate: i64) -> Leftover {
+    if api.count(&kind, &namespace) == 0 {
+        return Leftover::default();
+    }
+    match delete_all(&*api, &kind, &namespace).await.and_then(|()| api.list(&kind, &namespace)) {
+        Ok(items) => leftover(&items, estimate, &kind, &namespace),
+        Err(status) => Leftover { error: Some(status.to_string()), ..Leftover::default() },
+    }
+}
+
+async fn delete_all<A: Api>(api: &A, kind: &Arc<Kind>, namespace: &str) -> Result<(), Status> {
+    // Everything in the namespace goes, so that nobody need follow the owners.
+    let options = Value::map([("propagationPolicy", "Background")]);
+    if kind.deletes_collections {
+        return unless_gone(api.delete_collection(kind, namespace, &options).await);
+    }
+    for item in api.list(kind, namespace)? {
+        unless_gone(api.delete(&kind.place(namespace, meta::name(&item)), &options).await)?;
+    }
+    Ok(())
+}
+
+/// Judges what is left of a kind after it was deleted. Without a grace period or a finalizer nothing should be.
+fn leftover(items: &[Value], estimate: i64, kind: &Kind, namespace: &str) -> Leftover {
+    let mut finalizers: BTreeMap<Str, usize> = BTreeMap::new();
+    for finalizer in items.iter().flat_map(meta::finalizers) {
+        *finalizers.entry(finalizer.into()).or_default() += 1;
+    }
+    let unexplained = !items.is_empty() && estimate == 0 && finalizers.is_empty();
+    let error = unexplained
+        .then(|| format!("unexpected items still remain in namespace: {namespace} for gvr: {kind}"));
+    Leftover { count: items.len(), finalizers, error }
+}
+
+/// How many seconds pods may still take to stop: the longest grace period, unless it has passed.
+fn estimate(pods: &[Value], deleted_at: i64, now: i64) -> i64 {
+    let running = pods.iter().filter(|pod| {
+        !matches!(pod.str_at(&["status", "phase"]).unwrap_or_default(), "Succeeded" | "Failed")
+    });
+    let longest =
+        running.filter_map(|pod| pod.int_at(&["spec", "terminationGracePeriodSeconds"])).max().unwrap_or(0);
+    if now.saturating_sub(deleted_at) >= longest { 0 } else { longest.max(0) }
+}
+
+fn wait_for(left: usize) -> Duration {
+    let more = Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX));
+    SHORTEST_WAIT.saturating_add(more).min(LONGEST_WAIT)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+use std::time::Duration;
+
+use value::Value;
+
+use super::{Key, Lost, concerned, failed, lost};
+use crate::api::{Change, View as _};
+use crate::fake::{Fake, parse};
+
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+fn pod(node: &str, deleting: bool) -> Value {
+    let mut pod = parse(
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n","uid":"u","generation":3},
+            "spec":{},"status":{"phase":"Running"}}"#,
+    );
+    if !node.is_empty() {
+        pod.set_at(&["spec", "nodeName"], node);
+    }
+    if deleting {
+        pod.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+    }
+    pod
+}
+
+const NODE: &str = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"here"},
+    "status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
+
+fn broken() -> Value {
+    let mut node = parse(NODE);
+    node.set_at(
+        &["spec", "taints"],
+        parse(r#"[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]"#),
+    );
+    node.set_at(&["status", "conditions"], parse(r#"[{"type":"Ready","status":"Unknown"}]"#));
+    node
+}
+
+fn told(object: &Value, deleted: bool) -> Option<(Key, Duration)> {
+    let fake = Fake::new(&[NODE]);
+    let nodes = fake.kind("v1", "Node").unwrap();
+    let change = Change { place: fake.place(object), object: object.clone(), deleted };
+    concerned(&fake, &nodes, &change, QUARANTINE)
+}
+
+#[test]
+fn a_pod_of_a_missing_node_is_looked_at_after_the_quarantine() {
+    assert_eq!(told(&pod("gone", false), false), Some((Key::Node("gone".into()), QUARANTINE)));
+    assert_eq!(told(&parse(NODE), true), Some((Key::Node("here".into()), QUARANTINE)));
+    assert_eq!(told(&pod("here", false), false), None);
+    assert_eq!(told(&pod("gone", false), true), None);
+}
+
+#[test]
+fn a_pod_that_ends_is_looked_at_at_once() {
+    let key = Key::Pod { namespace: "n".into(), name: "p".into() };
+    assert_eq!(told(&pod("", true), false), Some((key.clone(), Duration::ZERO)));
+    assert_eq!(told(&pod("here", true), false), Some((key, Duration::ZERO)));
+    assert_eq!(told(&pod("", false), false), None);
+}
+
+#[test]
+fn a_node_out_of_service_is_looked_at_and_a_healthy_one_is_not() {
+    assert_eq!(told(&broken(), false), Some((Key::Node("here".into()), Duration::ZERO)));
+    assert_eq!(told(&parse(NODE), false), None);
+}
+
+#[test]
+fn pods_of_nodes_that_are_gone_are_lost_after_the_quarantine_only() {
+    assert_eq!(lost(&pod("gone", false), None, true), Some(Lost::NodeGone));
+    assert_eq!(lost(&pod("gone", true), None, true), Some(Lost::NodeGone));
+    assert_eq!(lost(&pod("gone", true), None, false), None);
+    assert_eq!(lost(&pod("here", false), Some(&parse(NODE)), true), None, "the node came back");
+}
+
+#[test]
+fn pods_without_a_node_are_lost_when_they_end() {
+    assert_eq!(lost(&pod("", true), None, false), Some(Lost::Unscheduled));
+    assert_eq!(lost(&pod("", false), None, false), None);
+}
+
+#[test]
+fn pods_that_end_on_a_node_out_of_service_are_lost() {
+    assert_eq!(lost(&pod("here", true), Some(&broken()), false), Some(Lost::OutOfService));
+    assert_eq!(lost(&pod("here", false), Some(&broken()), true), None);
+    assert_eq!(lost(&pod("here", true), Some(&parse(NODE)), false), None);
+    let mut ready = broken();
+    ready.set_at(&["status", "conditions"], parse(r#"[{"type":"Ready","status":"True"}]"#));
+    assert_eq!(lost(&pod("here", true), Some(&ready), false), None);
+}
+
+#[test]
+fn a_lost_pod_fails_before_it_goes_and_says_why() {
+    let patch = failed(&pod("gone", false), Lost::NodeGone, 0).unwrap();
+    assert_eq!(
+        patch,
+        parse(
+            r#"{"metadata":{"uid":"u"},"status":{"phase":"Failed","observedGeneration":3,"conditions":[
+                {"type":"DisruptionTarget","status":"True","reason":"DeletionByPodGC","observedGeneration":3,
+                 "message":"PodGC: node no longer exists","lastTransitionTime":"1970-01-01T00:00:00Z"}]}}"#
+        )
+    );
+    let patch = failed(&pod("", true), Lost::Unscheduled, 0).unwrap();
+    assert_eq!(patch.at(&["status", "conditions"]), None);
+    let mut ended = pod("gone", true);
+    ended.set_at(&["status", "phase"], "Succeeded");
+    assert_eq!(failed(&ended, Lost::NodeGone, 0), None);
+}

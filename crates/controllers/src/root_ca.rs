@@ -1,0 +1,105 @@
+//! The ConfigMap `kube-root-ca.crt` of each active namespace, by which pods know the server's certificate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Status;
+use tokio::sync::watch;
+use value::{Str, Value};
+
+use crate::api::{Api, Change, Kind, What, object};
+use crate::drive::{self, Controller, Next};
+
+pub(crate) const NAME: &str = "root-ca-cert-publisher";
+
+const CONFIG_MAP: &str = "kube-root-ca.crt";
+const KEY: &str = "ca.crt";
+const DESCRIPTION: &str = "kubernetes.io/description";
+const DESCRIPTION_TEXT: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
+
+struct RootCa<A> {
+    api: Arc<A>,
+    pem: String,
+    namespaces: Arc<Kind>,
+    config_maps: Arc<Kind>,
+}
+
+pub(crate) async fn run<A: Api>(api: Arc<A>, pem: String, stop: watch::Receiver<bool>) {
+    let (Some(namespaces), Some(config_maps)) = (api.kind("v1", "Namespace"), api.kind("v1", "ConfigMap"))
+    else {
+        return;
+    };
+    let sources =
+        vec![What::Kind(Arc::clone(&namespaces)), What::Named(Arc::clone(&config_maps), CONFIG_MAP.into())];
+    let controller = RootCa { api: Arc::clone(&api), pem, namespaces, config_maps };
+    drive::run(controller, api, sources, stop).await;
+}
+
+impl<A: Api> Controller for RootCa<A> {
+    /// A namespace.
+    type Key = Str;
+    const NAME: &'static str = NAME;
+    const WORKERS: usize = 5;
+
+    fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
+        let place = &change.place;
+        match (place.kind == self.namespaces, change.deleted) {
+            (true, true) => Vec::new(),
+            (true, false) => vec![(place.name.clone(), Duration::ZERO)],
+            (false, _) => vec![(place.namespace.clone(), Duration::ZERO)],
+        }
+    }
+
+    async fn reconcile(&self, namespace: Str) -> Result<Next<Str>, Status> {
+        let there = self.api.get(&self.namespaces.place("", &namespace))?;
+        let place = self.config_maps.place(&namespace, CONFIG_MAP);
+        let stored = self.api.get(&place)?;
+        match wanted(there.as_ref(), stored, &self.pem, &self.config_maps, &namespace) {
+            Wanted::Nothing => {}
+            Wanted::Create(object) => match self.api.create(&self.config_maps, &namespace, &object).await {
+                Err(status) if status.reason() != "AlreadyExists" => return Err(status),
+                _ => {}
+            },
+            Wanted::Update(object) => drop(self.api.update(&place, "", &object).await?),
+        }
+        Ok(Next::Done)
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Wanted {
+    Nothing,
+    Create(Value),
+    Update(Value),
+}
+
+/// What to write so that the namespace has the certificate. Whatever else is on the object stays.
+fn wanted(
+    namespace: Option<&Value>,
+    stored: Option<Value>,
+    pem: &str,
+    kind: &Kind,
+    namespace_name: &str,
+) -> Wanted {
+    if namespace.and_then(|n| n.str_at(&["status", "phase"])) != Some("Active") {
+        return Wanted::Nothing;
+    }
+    let data = Value::map([(KEY, pem)]);
+    let Some(mut object) = stored else {
+        let mut object = object(kind, namespace_name, CONFIG_MAP);
+        object.set_at(&["metadata", "annotations", DESCRIPTION], DESCRIPTION_TEXT);
+        object.set_at(&["data"], data);
+        return Wanted::Create(object);
+    };
+    let described =
+        object.str_at(&["metadata", "annotations", DESCRIPTION]).is_some_and(|text| !text.is_empty());
+    if described && object.at(&["data"]) == Some(&data) {
+        return Wanted::Nothing;
+    }
+    object.set_at(&["metadata", "annotations", DESCRIPTION], DESCRIPTION_TEXT);
+    object.set_at(&["data"], data);
+    Wanted::Update(object)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The `default` service account of each active namespace: it is there, and comes back when deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Status;
+use tokio::sync::watch;
+use value::{Str, Value};
+
+use crate::api::{Api, Change, Kind, What, object};
+use crate::drive::{self, Controller, Next};
+
+pub(crate) const NAME: &str = "service-account-controller";
+
+/// The account that pods have when they name none.
+const ACCOUNT: &str = "default";
+
+struct ServiceAccounts<A> {
+    api: Arc<A>,
+    namespaces: Arc<Kind>,
+    accounts: Arc<Kind>,
+}
+
+pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
+    let (Some(namespaces), Some(accounts)) = (api.kind("v1", "Namespace"), api.kind("v1", "ServiceAccount"))
+    else {
+        return;
+    };
+    let sources =
+        vec![What::Kind(Arc::clone(&namespaces)), What::Named(Arc::clone(&accounts), ACCOUNT.into())];
+    let controller = ServiceAccounts { api: Arc::clone(&api), namespaces, accounts };
+    drive::run(controller, api, sources, stop).await;
+}
+
+impl<A: Api> Controller for ServiceAccounts<A> {
+    /// A namespace.
+    type Key = Str;
+    const NAME: &'static str = NAME;
+    const WORKERS: usize = 5;
+
+    fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
+        match (change.place.kind == self.namespaces, change.deleted) {
+            (true, false) => vec![(change.place.name.clone(), Duration::ZERO)],
+            (false, true) => vec![(change.place.namespace.clone(), Duration::ZERO)],
+            _ => Vec::new(),
+        }
+    }
+
+    async fn reconcile(&self, namespace: Str) -> Result<Next<Str>, Status> {
+        let there = self.api.get(&self.namespaces.place("", &namespace))?;
+        let account = self.api.metadata(&self.accounts.place(&namespace, ACCOUNT))?;
+        if let Some(account) = missing(there.as_ref(), account.as_ref(), &self.accounts, &namespace) {
+            match self.api.create(&self.accounts, &namespace, &account).await {
+                Err(status) if status.reason() != "AlreadyExists" => return Err(status),
+                _ => {}
+            }
+        }
+        Ok(Next::Done)
+    }
+}
+
+/// The account to create, if the namespace is to have one and has none.
+fn missing(namespace: Option<&Value>, account: Option<&Value>, kind: &Kind, name: &str) -> Option<Value> {
+    let active = namespace?.str_at(&["status", "phase"]) == Some("Active");
+    (active && account.is_none()).then(|| object(kind, name, ACCOUNT))
+}
+
+#[cfg(test)]
+mod tests;
