@@ -53,8 +53,7 @@ impl Overload {
             None => (None, before.trim().trim_start_matches('(')),
         };
         let args = args.trim().strip_suffix(')').unwrap_or(args);
-        let args: Vec<Type> =
-            receiver.into_iter().chain(types::split(args)).map(types::read).collect();
+        let args: Vec<Type> = receiver.into_iter().chain(types::split(args)).map(types::read).collect();
         let result = types::read(result);
         let mut parameters = Vec::new();
         for ty in args.iter().chain([&result]) {
@@ -71,10 +70,10 @@ impl Overload {
 }
 
 fn collect(ty: &Type, parameters: &mut Vec<Str>) {
-    if let Type::Param(name) = ty {
-        if !parameters.contains(name) {
-            parameters.push(name.clone());
-        }
+    if let Type::Param(name) = ty
+        && !parameters.contains(name)
+    {
+        parameters.push(name.clone());
     }
     for inner in ty.parameters() {
         collect(inner, parameters);

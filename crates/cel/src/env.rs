@@ -108,7 +108,8 @@ pub(crate) struct Builder {
 impl Builder {
     /// Declares overloads of a function, each with what runs it.
     pub(crate) fn function(&mut self, name: &'static str, overloads: &[(&str, &str, Implementation)]) {
-        let overloads = overloads.iter().map(|(id, signature, run)| Overload::read(id, signature, Some(*run)));
+        let overloads =
+            overloads.iter().map(|(id, signature, run)| Overload::read(id, signature, Some(*run)));
         self.entry(name).overloads.extend(overloads.map(Arc::new));
     }
 
@@ -334,7 +335,7 @@ impl Env {
     pub fn check(&self, parsed: Parsed) -> Result<Checked, Issues> {
         let Parsed { source, ast } = parsed;
         let checked = check::check(&source, ast, self)?;
-        Ok(Checked { env: self.clone(), source, checked })
+        Ok(Checked { env: self.clone(), source, tree: checked })
     }
 
     /// Parses and checks an expression.
@@ -447,13 +448,13 @@ impl Parsed {
 pub struct Checked {
     env: Env,
     source: Source,
-    checked: check::Checked,
+    tree: check::Checked,
 }
 
 impl Checked {
     /// The type of its value.
     pub fn output_type(&self) -> &Type {
-        self.checked.type_of(self.checked.ast.expr.id)
+        self.tree.type_of(self.tree.ast.expr.id)
     }
 
     /// The text it was compiled from.
@@ -463,17 +464,17 @@ impl Checked {
 
     /// The tree with names resolved.
     pub fn ast(&self) -> &Ast {
-        &self.checked.ast
+        &self.tree.ast
     }
 
     /// The type of a node of the tree.
     pub fn type_of(&self, id: u32) -> &Type {
-        self.checked.type_of(id)
+        self.tree.type_of(id)
     }
 
     /// What it may cost.
     pub fn estimate(&self, hints: &dyn SizeHints) -> Range {
-        estimate::estimate(&self.checked, &self.env, hints)
+        estimate::estimate(&self.tree, &self.env, hints)
     }
 
     /// The program. Fails where a constant part of the expression can only fail.
@@ -487,13 +488,13 @@ impl Checked {
     }
 
     fn program_with(&self, options: plan::Options) -> Result<Program, Error> {
-        let plan = plan::plan(&self.checked, &self.env, options)?;
+        let plan = plan::plan(&self.tree, &self.env, options)?;
         Ok(Program { plan: Arc::new(plan), output: self.output_type().clone() })
     }
 
     /// The tree with types, for reading.
     pub fn show(&self) -> String {
-        crate::syntax::print::show(&self.checked)
+        crate::syntax::print::show(&self.tree)
     }
 }
 

@@ -167,13 +167,16 @@ impl Type {
         match (self, other) {
             (Type::Wrapper(a), b) | (b, Type::Wrapper(a)) => a.same(b, parameter_names),
             (Type::Param(a), Type::Param(b)) => !parameter_names || a == b,
-            (Type::List(a), Type::List(b)) => a.same(b, parameter_names),
             (Type::Map(a), Type::Map(b)) => {
                 a.0.same(&b.0, parameter_names) && a.1.same(&b.1, parameter_names)
             }
-            (Type::Type(Some(a)), Type::Type(Some(b))) => a.same(b, parameter_names),
+            (Type::List(a), Type::List(b)) | (Type::Type(Some(a)), Type::Type(Some(b))) => {
+                a.same(b, parameter_names)
+            }
             (Type::Opaque(a, p), Type::Opaque(b, q)) => {
-                a == b && p.len() == q.len() && p.iter().zip(q.iter()).all(|(p, q)| p.same(q, parameter_names))
+                a == b
+                    && p.len() == q.len()
+                    && p.iter().zip(q.iter()).all(|(p, q)| p.same(q, parameter_names))
             }
             _ => self == other,
         }
@@ -184,16 +187,17 @@ impl Type {
         match self {
             Type::Dyn | Type::Any | Type::Param(_) => true,
             Type::Wrapper(inner) => *from == Type::Null || inner.accepts(from),
-            _ => match from {
-                Type::Wrapper(inner) => self.is_exactly(inner),
-                _ => {
+            _ => {
+                if let Type::Wrapper(inner) = from {
+                    self.is_exactly(inner)
+                } else {
                     let (mine, theirs) = (self.parameters(), from.parameters());
                     self.sort() == from.sort()
                         && self.name() == from.name()
                         && mine.len() == theirs.len()
                         && mine.iter().zip(theirs).all(|(mine, theirs)| mine.accepts(theirs))
                 }
-            },
+            }
         }
     }
 

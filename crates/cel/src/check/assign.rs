@@ -189,7 +189,9 @@ fn equal_or_less_specific(a: &Type, b: &Type) -> bool {
         return false;
     }
     match (a, b) {
-        (Type::Opaque(..), Type::Opaque(..)) | (Type::List(_), Type::List(_)) | (Type::Map(_), Type::Map(_)) => {
+        (Type::Opaque(..), Type::Opaque(..))
+        | (Type::List(_), Type::List(_))
+        | (Type::Map(_), Type::Map(_)) => {
             let (p, q) = (a.parameters(), b.parameters());
             a.name() == b.name()
                 && p.len() == q.len()

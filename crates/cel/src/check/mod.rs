@@ -62,7 +62,7 @@ impl Checked {
 /// Checks a parsed expression.
 pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<Checked, Issues> {
     let count = ast.offsets.len();
-    let mut checker = Checker {
+    let mut walk = Checker {
         env,
         source,
         offsets: ast.offsets.clone(),
@@ -74,8 +74,8 @@ pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<Checked, Iss
         scopes: Vec::new(),
     };
     let mut ast = ast;
-    checker.check(&mut ast.expr);
-    let Checker { issues, mut types, references, mapping, .. } = checker;
+    walk.check(&mut ast.expr);
+    let Checker { issues, mut types, references, mapping, .. } = walk;
     if !issues.is_empty() {
         return Err(issues);
     }
@@ -329,8 +329,7 @@ impl Checker<'_> {
             }
             let names: Vec<(Str, Type)> =
                 overload.parameters.iter().map(|name| (name.clone(), self.fresh())).collect();
-            let candidates: Vec<Type> =
-                overload.args.iter().map(|arg| assign::rename(arg, &names)).collect();
+            let candidates: Vec<Type> = overload.args.iter().map(|arg| assign::rename(arg, &names)).collect();
             let from: Vec<&Type> = arg_types.iter().collect();
             let to: Vec<&Type> = candidates.iter().collect();
             if !self.mapping.attempt(|mapping| mapping.all_assignable(&from, &to)) {
@@ -357,14 +356,13 @@ impl Checker<'_> {
 
     /// The value type of what was written with `?`, which must be optional.
     fn unwrap_optional(&mut self, id: Id, ty: Type) -> Type {
-        match ty.optional_value() {
-            Some(inner) => inner.clone(),
-            None => {
-                if !ty.is_dyn() {
-                    self.mismatch(id, &Type::optional(ty.clone()), &ty);
-                }
-                ty
+        if let Some(inner) = ty.optional_value() {
+            inner.clone()
+        } else {
+            if !ty.is_dyn() {
+                self.mismatch(id, &Type::optional(ty.clone()), &ty);
             }
+            ty
         }
     }
 

@@ -130,10 +130,12 @@ struct CallCost {
 }
 
 impl CallCost {
+    #[expect(clippy::unnecessary_wraps, reason = "every caller wants it wrapped")]
     fn of(cost: Range) -> Option<CallCost> {
         Some(CallCost { cost, result: None })
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "every caller wants it wrapped")]
     fn sized(cost: Range, result: Range) -> Option<CallCost> {
         Some(CallCost { cost, result: Some(result) })
     }
@@ -297,10 +299,8 @@ impl<'c> Coster<'c> {
         let mut cost = self.cost(&c.range).add(self.cost(&c.init));
         self.push_accumulator(c);
         let entry = self.entry_size(&c.range);
-        let is_list = entry.map_or_else(
-            || matches!(self.type_of(&c.range), Type::List(_)),
-            |entry| entry.is_list,
-        );
+        let is_list =
+            entry.map_or_else(|| matches!(self.type_of(&c.range), Type::List(_)), |entry| entry.is_list);
         let mut push = |name: &Str, step: &str, size: Option<Range>| {
             let path = self.longer(&c.range, step);
             self.push(name, Local { path, size, entry: None });
@@ -432,6 +432,7 @@ impl<'c> Coster<'c> {
     }
 
     /// The extension libraries' own estimates.
+    #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn extension(
         &self,
         function: &str,
@@ -502,6 +503,7 @@ impl<'c> Coster<'c> {
     }
 
     /// Kubernetes' estimates for its own and the string libraries.
+    #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn kubernetes(
         &self,
         function: &str,
@@ -514,8 +516,8 @@ impl<'c> Coster<'c> {
         match (function, target, args) {
             ("check", ..) => CallCost::of(Range::exactly(350_000)),
             (
-                "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name" | "allowed"
-                | "reason" | "error" | "errored",
+                "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name"
+                | "allowed" | "reason" | "error" | "errored",
                 ..,
             ) => CallCost::of(unit),
             ("fieldSelector" | "labelSelector", _, [selector]) => {
@@ -523,21 +525,19 @@ impl<'c> Coster<'c> {
                 let requirements = length.scale(0.5).scale(50.0);
                 CallCost::of(Range::exactly(10).add(length.scale(TRAVERSAL)).add(requirements))
             }
-            (
-                "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes",
-                Some(list),
-                _,
-            ) => match self.element(list) {
-                Some((element, element_size)) => {
-                    let mut each = unit;
-                    if matches!(element, Type::String | Type::Bytes) {
-                        each = each.add(element_size.scale(TRAVERSAL));
+            ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes", Some(list), _) => {
+                match self.element(list) {
+                    Some((element, element_size)) => {
+                        let mut each = unit;
+                        if matches!(element, Type::String | Type::Bytes) {
+                            each = each.add(element_size.scale(TRAVERSAL));
+                        }
+                        CallCost::of(size(list).times(each))
                     }
-                    CallCost::of(size(list).times(each))
+                    None if function == "includes" => CallCost::of(size(list)),
+                    None => CallCost::of(size(list).scale(TRAVERSAL)),
                 }
-                None if function == "includes" => CallCost::of(size(list)),
-                None => CallCost::of(size(list).scale(TRAVERSAL)),
-            },
+            }
             ("url" | "jsonpatch.escapeKey", _, [text]) => {
                 CallCost::sized(size(text).scale(TRAVERSAL), size(text))
             }
@@ -550,7 +550,10 @@ impl<'c> Coster<'c> {
             }
             ("split", Some(text), _) => {
                 let max = match args.get(1).map(|limit| &limit.expr.kind) {
-                    #[expect(clippy::cast_sign_loss, reason = "the reference does the same with a negative limit")]
+                    #[expect(
+                        clippy::cast_sign_loss,
+                        reason = "the reference does the same with a negative limit"
+                    )]
                     Some(ExprKind::Literal(Literal::Int(i))) => *i as u64,
                     _ => size(text).max,
                 };
@@ -575,15 +578,39 @@ impl<'c> Coster<'c> {
                 CallCost::sized(cost, Range { min: 0, max: text.max })
             }
             ("ip", ..) if overload == "cidr_ip" => CallCost::of(unit),
-            ("cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver", _, [text, ..]) => {
-                CallCost::of(size(text).scale(TRAVERSAL))
-            }
+            (
+                "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver",
+                _,
+                [text, ..],
+            ) => CallCost::of(size(text).scale(TRAVERSAL)),
             ("ip.isCanonical", _, [text, ..]) => CallCost::of(size(text).scale(2.0 * TRAVERSAL)),
             (
-                "masked" | "prefixLength" | "family" | "isUnspecified" | "isLoopback" | "isLinkLocalMulticast"
-                | "isLinkLocalUnicast" | "isGlobalUnicast" | "format.named" | "sign" | "asInteger" | "isInteger"
-                | "asApproximateFloat" | "isGreaterThan" | "isLessThan" | "compareTo" | "add" | "sub" | "major"
-                | "minor" | "patch" | "getScheme" | "getHostname" | "getHost" | "getPort" | "getEscapedPath"
+                "masked"
+                | "prefixLength"
+                | "family"
+                | "isUnspecified"
+                | "isLoopback"
+                | "isLinkLocalMulticast"
+                | "isLinkLocalUnicast"
+                | "isGlobalUnicast"
+                | "format.named"
+                | "sign"
+                | "asInteger"
+                | "isInteger"
+                | "asApproximateFloat"
+                | "isGreaterThan"
+                | "isLessThan"
+                | "compareTo"
+                | "add"
+                | "sub"
+                | "major"
+                | "minor"
+                | "patch"
+                | "getScheme"
+                | "getHostname"
+                | "getHost"
+                | "getPort"
+                | "getEscapedPath"
                 | "getQuery",
                 ..,
             ) => CallCost::of(unit),
@@ -626,6 +653,7 @@ impl<'c> Coster<'c> {
     }
 
     /// The language's own estimates, by overload.
+    #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn language(
         &mut self,
         expr: &Expr,
@@ -651,13 +679,13 @@ impl<'c> Coster<'c> {
             }
             ("strings_quote", _, [text]) => {
                 let size = size(text);
-                let result = Range {
-                    min: size.min.wrapping_add(2),
-                    max: size.max.wrapping_mul(2).wrapping_add(2),
-                };
+                let result =
+                    Range { min: size.min.wrapping_add(2), max: size.max.wrapping_mul(2).wrapping_add(2) };
                 CallCost::sized(size.scale(TRAVERSAL), result)
             }
-            ("starts_with_string" | "ends_with_string", _, [part]) => CallCost::of(size(part).scale(TRAVERSAL)),
+            ("starts_with_string" | "ends_with_string", _, [part]) => {
+                CallCost::of(size(part).scale(TRAVERSAL))
+            }
             ("in_list", _, [_, list]) => CallCost::of(size(list).scale(1.0)),
             ("matches_string", Some(text), [pattern]) => matched(text, pattern),
             ("matches", None, [text, pattern]) => matched(text, pattern),
@@ -672,8 +700,16 @@ impl<'c> Coster<'c> {
                 CallCost::sized(cost, result)
             }
             (
-                "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-                | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" | "equals" | "not_equals",
+                "less_string"
+                | "greater_string"
+                | "less_equals_string"
+                | "greater_equals_string"
+                | "less_bytes"
+                | "greater_bytes"
+                | "less_equals_bytes"
+                | "greater_equals_bytes"
+                | "equals"
+                | "not_equals",
                 _,
                 [left, right],
             ) => {

@@ -74,8 +74,20 @@ impl Rule {
             "fieldSelector" | "labelSelector" => Rule::Selector,
             "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => Rule::Deep,
             "ip" if overload == "cidr_ip" => Rule::Units(1),
-            "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "jsonpatch.escapeKey" | "cidr"
-            | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => Rule::Traverse(0),
+            "url"
+            | "lowerAscii"
+            | "upperAscii"
+            | "substring"
+            | "trim"
+            | "jsonpatch.escapeKey"
+            | "cidr"
+            | "isIP"
+            | "isCIDR"
+            | "ip"
+            | "quantity"
+            | "isQuantity"
+            | "semver"
+            | "isSemver" => Rule::Traverse(0),
             "replace" | "split" | "ip.isCanonical" => Rule::Rebuild,
             "join" => Rule::Result,
             "find" | "findAll" => Rule::Pattern,
@@ -85,10 +97,18 @@ impl Rule {
             operator::EQUALS => Rule::Equals,
             _ => match overload {
                 "starts_with_string" | "ends_with_string" => Rule::Traverse(1),
-                "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => Rule::Traverse(0),
+                "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => {
+                    Rule::Traverse(0)
+                }
                 "in_list" => Rule::InList,
-                "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string"
-                | "less_bytes" | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" => Rule::Smaller,
+                "less_string"
+                | "greater_string"
+                | "less_equals_string"
+                | "greater_equals_string"
+                | "less_bytes"
+                | "greater_bytes"
+                | "less_equals_bytes"
+                | "greater_equals_bytes" => Rule::Smaller,
                 "add_string" | "add_bytes" => Rule::Both,
                 "matches" | "matches_string" => Rule::Pattern,
                 "contains_string" => Rule::Contains,
@@ -162,9 +182,7 @@ impl Rule {
 /// What it costs to read a selector: it is gone over once, and makes a requirement for every two characters.
 fn selector(length: u64) -> u64 {
     let requirements = ceil(float(length) * 0.5);
-    10u64
-        .saturating_add(ceil(float(length) * TRAVERSAL))
-        .saturating_add(ceil(float(requirements) * 50.0))
+    10u64.saturating_add(ceil(float(length) * TRAVERSAL)).saturating_add(ceil(float(requirements) * 50.0))
 }
 
 /// What it costs to go over everything inside a value.
@@ -173,9 +191,9 @@ fn deep(val: &Val<'_>) -> u64 {
         Val::String(s) => floor(float(s.len() as u64) * TRAVERSAL),
         Val::Bytes(b) => floor(float(b.len() as u64) * TRAVERSAL),
         Val::List(list) => list.iter().fold(0, |cost, item| cost.saturating_add(deep(&item))),
-        Val::Map(map) => map.iter().fold(0, |cost: u64, (key, val)| {
-            cost.saturating_add(deep(&key)).saturating_add(deep(&val))
-        }),
+        Val::Map(map) => map
+            .iter()
+            .fold(0, |cost: u64, (key, val)| cost.saturating_add(deep(&key)).saturating_add(deep(&val))),
         _ => 1,
     }
 }
@@ -185,12 +203,20 @@ fn float(size: u64) -> f64 {
     size as f64
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "costs are positive and casts saturate")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "costs are positive and casts saturate"
+)]
 fn ceil(cost: f64) -> u64 {
     cost.ceil() as u64
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "costs are positive and casts saturate")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "costs are positive and casts saturate"
+)]
 fn floor(cost: f64) -> u64 {
     cost as u64
 }

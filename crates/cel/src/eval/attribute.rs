@@ -24,13 +24,14 @@ impl<'a> Eval<'a, '_> {
 
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
         let base = match &attribute.base {
-            Base::Variable(at) => match self.values.get(*at) {
-                Some(Some(val)) => val.clone(),
-                _ => {
+            Base::Variable(at) => {
+                if let Some(Some(val)) = self.values.get(*at) {
+                    val.clone()
+                } else {
                     let name = self.names.get(*at).map_or("", |name| name.as_str());
                     return Err(Error::new(format!("no such attribute(s): {name}")));
                 }
-            },
+            }
             Base::Slot(at) => self.slot(*at)?,
             Base::Operand(node) => self.node(node)?,
         };

@@ -23,7 +23,7 @@ pub enum ErrorKind {
     /// The caller wanted it to end.
     Interrupted,
     /// An authorization check has no answer yet: answer it and evaluate again.
-    NeedsCheck(Check),
+    NeedsCheck(Box<Check>),
 }
 
 impl Error {

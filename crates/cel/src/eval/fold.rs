@@ -18,9 +18,7 @@ impl<'a> Range<'a> {
             Val::List(list) => Ok(Range::List(list)),
             Val::Map(Map::Data(map, None)) => Ok(Range::Data(map)),
             Val::Map(map) if two => Ok(Range::Entries(map.iter().collect())),
-            Val::Map(map) => {
-                Ok(Range::Entries(map.keys().into_iter().map(|key| (key, Val::Null)).collect()))
-            }
+            Val::Map(map) => Ok(Range::Entries(map.keys().into_iter().map(|key| (key, Val::Null)).collect())),
             other if two => {
                 Err(Error::new(format!("unsupported comprehension range type: {}", go_type(&other))))
             }
@@ -280,7 +278,10 @@ impl<'a> Eval<'a, '_> {
         }
         match self.node(value)? {
             Val::Map(map) => map.iter().try_for_each(|(key, val)| put(key, val)),
-            other => Err(super::no_such_overload("cel.@mapInsert", &[Val::Map(Map::of(Entries::default())), other])),
+            other => Err(super::no_such_overload(
+                "cel.@mapInsert",
+                &[Val::Map(Map::of(Entries::default())), other],
+            )),
         }
     }
 }

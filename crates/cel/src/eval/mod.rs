@@ -80,7 +80,12 @@ pub struct Evaluation<'a> {
 }
 
 /// Runs an instruction tree.
-pub(crate) fn run<'a>(root: &'a Node, slots: usize, activation: &Activation<'a>, limit: u64) -> Evaluation<'a> {
+pub(crate) fn run<'a>(
+    root: &'a Node,
+    slots: usize,
+    activation: &Activation<'a>,
+    limit: u64,
+) -> Evaluation<'a> {
     let mut eval = Eval {
         values: &activation.values,
         names: &activation.names,
@@ -97,7 +102,8 @@ pub(crate) fn run<'a>(root: &'a Node, slots: usize, activation: &Activation<'a>,
 
 /// Runs an instruction tree that reads nothing.
 pub(crate) fn run_constant(root: &Node) -> (Result<Val<'static>, Error>, u64) {
-    let activation = Activation { values: Vec::new(), names: Arc::from([]), authorizer: None, interrupted: None };
+    let activation =
+        Activation { values: Vec::new(), names: Arc::from([]), authorizer: None, interrupted: None };
     let Evaluation { outcome, cost } = run(root, 0, &activation, u64::MAX);
     (outcome.map(|val| val.own()), cost)
 }
@@ -136,7 +142,9 @@ impl<'a> Eval<'a, '_> {
     fn tick(&mut self) -> Result<(), Error> {
         self.ticks = self.ticks.wrapping_add(1);
         match self.interrupted {
-            Some(interrupted) if self.ticks.is_multiple_of(TICKS) && interrupted() => Err(Error::interrupted()),
+            Some(interrupted) if self.ticks.is_multiple_of(TICKS) && interrupted() => {
+                Err(Error::interrupted())
+            }
             _ => Ok(()),
         }
     }
@@ -189,7 +197,9 @@ impl<'a> Eval<'a, '_> {
                 let (arg, members) = &**both;
                 let val = self.node(arg)?;
                 Ok(Val::Bool(match members {
-                    Members::Few(members) => members.iter().any(|member| equal(member, &val).unwrap_or(false)),
+                    Members::Few(members) => {
+                        members.iter().any(|member| equal(member, &val).unwrap_or(false))
+                    }
                     Members::Strings(members) => val.as_str().is_some_and(|text| members.contains(text)),
                 }))
             }
@@ -255,7 +265,10 @@ impl<'a> Eval<'a, '_> {
             }
             (left, right) => {
                 // A failed side counts as of size one.
-                let args = [left.as_ref().ok().cloned().unwrap_or(Val::Null), right.as_ref().ok().cloned().unwrap_or(Val::Null)];
+                let args = [
+                    left.as_ref().ok().cloned().unwrap_or(Val::Null),
+                    right.as_ref().ok().cloned().unwrap_or(Val::Null),
+                ];
                 self.charge(rule.cost(&args, None))?;
                 (left?, right?)
             }

@@ -124,45 +124,60 @@ const ONLY_CHARACTERS: &str = "a lowercase RFC 1123";
 
 /// Adds the methods.
 pub(crate) fn add(b: &mut Builder) {
-    b.function("path", &[(
-        "authorizer_path",
-        "kubernetes.authorization.Authorizer.(string) -> kubernetes.authorization.PathCheck",
-        |_, args| match val(args)? {
-            AuthzVal::Authorizer(who) => {
-                let path = string(args, 1)?;
-                if path.is_empty() {
-                    return Err(Error::new("path must not be empty"));
+    b.function(
+        "path",
+        &[(
+            "authorizer_path",
+            "kubernetes.authorization.Authorizer.(string) -> kubernetes.authorization.PathCheck",
+            |_, args| match val(args)? {
+                AuthzVal::Authorizer(who) => {
+                    let path = string(args, 1)?;
+                    if path.is_empty() {
+                        return Err(Error::new("path must not be empty"));
+                    }
+                    Ok(authz(AuthzVal::Path(who.clone(), path.into())))
                 }
-                Ok(authz(AuthzVal::Path(who.clone(), path.into())))
-            }
-            _ => refuse(),
-        },
-    )]);
-    b.function("group", &[(
-        "authorizer_group",
-        "kubernetes.authorization.Authorizer.(string) -> kubernetes.authorization.GroupCheck",
-        |_, args| match val(args)? {
-            AuthzVal::Authorizer(who) => Ok(authz(AuthzVal::Group(who.clone(), string(args, 1)?.into()))),
-            _ => refuse(),
-        },
-    )]);
-    b.function("serviceAccount", &[(
-        "authorizer_serviceaccount",
-        "kubernetes.authorization.Authorizer.(string, string) -> kubernetes.authorization.Authorizer",
-        service_account,
-    )]);
-    b.function("resource", &[(
-        "groupcheck_resource",
-        "kubernetes.authorization.GroupCheck.(string) -> kubernetes.authorization.ResourceCheck",
-        |_, args| match val(args)? {
-            AuthzVal::Group(who, group) => {
-                let target =
-                    ResourceTarget { group: group.clone(), resource: string(args, 1)?.into(), ..Default::default() };
-                Ok(authz(AuthzVal::Resource(who.clone(), Arc::new(target))))
-            }
-            _ => refuse(),
-        },
-    )]);
+                _ => refuse(),
+            },
+        )],
+    );
+    b.function(
+        "group",
+        &[(
+            "authorizer_group",
+            "kubernetes.authorization.Authorizer.(string) -> kubernetes.authorization.GroupCheck",
+            |_, args| match val(args)? {
+                AuthzVal::Authorizer(who) => Ok(authz(AuthzVal::Group(who.clone(), string(args, 1)?.into()))),
+                _ => refuse(),
+            },
+        )],
+    );
+    b.function(
+        "serviceAccount",
+        &[(
+            "authorizer_serviceaccount",
+            "kubernetes.authorization.Authorizer.(string, string) -> kubernetes.authorization.Authorizer",
+            service_account,
+        )],
+    );
+    b.function(
+        "resource",
+        &[(
+            "groupcheck_resource",
+            "kubernetes.authorization.GroupCheck.(string) -> kubernetes.authorization.ResourceCheck",
+            |_, args| match val(args)? {
+                AuthzVal::Group(who, group) => {
+                    let target = ResourceTarget {
+                        group: group.clone(),
+                        resource: string(args, 1)?.into(),
+                        ..Default::default()
+                    };
+                    Ok(authz(AuthzVal::Resource(who.clone(), Arc::new(target))))
+                }
+                _ => refuse(),
+            },
+        )],
+    );
     macro_rules! refine {
         ($name:literal, $id:literal, $field:ident) => {
             b.function($name, &[(
@@ -190,32 +205,50 @@ pub(crate) fn add(b: &mut Builder) {
             ),
         ],
     );
-    b.function("errored", &[("decision_errored", "kubernetes.authorization.Decision.() -> bool", |_, args| {
-        Ok(Val::Bool(decision(args)?.error.is_some()))
-    })]);
-    b.function("error", &[("decision_error", "kubernetes.authorization.Decision.() -> string", |_, args| {
-        Ok(Val::string(decision(args)?.error.as_ref().map_or("", |error| error.as_str())))
-    })]);
-    b.function("allowed", &[("decision_allowed", "kubernetes.authorization.Decision.() -> bool", |_, args| {
-        Ok(Val::Bool(decision(args)?.allowed))
-    })]);
-    b.function("reason", &[("decision_reason", "kubernetes.authorization.Decision.() -> string", |_, args| {
-        Ok(Val::string(decision(args)?.reason.as_str()))
-    })]);
+    b.function(
+        "errored",
+        &[("decision_errored", "kubernetes.authorization.Decision.() -> bool", |_, args| {
+            Ok(Val::Bool(decision(args)?.error.is_some()))
+        })],
+    );
+    b.function(
+        "error",
+        &[("decision_error", "kubernetes.authorization.Decision.() -> string", |_, args| {
+            Ok(Val::string(decision(args)?.error.as_ref().map_or("", |error| error.as_str())))
+        })],
+    );
+    b.function(
+        "allowed",
+        &[("decision_allowed", "kubernetes.authorization.Decision.() -> bool", |_, args| {
+            Ok(Val::Bool(decision(args)?.allowed))
+        })],
+    );
+    b.function(
+        "reason",
+        &[("decision_reason", "kubernetes.authorization.Decision.() -> string", |_, args| {
+            Ok(Val::string(decision(args)?.reason.as_str()))
+        })],
+    );
 }
 
 /// Adds the selectors.
 pub(crate) fn add_selectors(b: &mut Builder) {
-    b.function("fieldSelector", &[(
-        "authorizer_fieldselector",
-        "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.ResourceCheck",
-        |_, args| refine(args, |target, text| target.field_selector = Some(text.into())),
-    )]);
-    b.function("labelSelector", &[(
-        "authorizer_labelselector",
-        "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.ResourceCheck",
-        |_, args| refine(args, |target, text| target.label_selector = Some(text.into())),
-    )]);
+    b.function(
+        "fieldSelector",
+        &[(
+            "authorizer_fieldselector",
+            "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.ResourceCheck",
+            |_, args| refine(args, |target, text| target.field_selector = Some(text.into())),
+        )],
+    );
+    b.function(
+        "labelSelector",
+        &[(
+            "authorizer_labelselector",
+            "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.ResourceCheck",
+            |_, args| refine(args, |target, text| target.label_selector = Some(text.into())),
+        )],
+    );
 }
 
 fn authz<'a>(val: AuthzVal) -> Val<'a> {
@@ -258,10 +291,14 @@ fn service_account<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
             && text.split('.').all(|part| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-'))
     };
     if !label(name, 253, true) {
-        return Err(Error::new(format!("Invalid service account name: {ONLY_CHARACTERS} subdomain is required")));
+        return Err(Error::new(format!(
+            "Invalid service account name: {ONLY_CHARACTERS} subdomain is required"
+        )));
     }
     if !label(namespace, 63, false) {
-        return Err(Error::new(format!("Invalid service account namespace: {ONLY_CHARACTERS} label is required")));
+        return Err(Error::new(format!(
+            "Invalid service account namespace: {ONLY_CHARACTERS} label is required"
+        )));
     }
     Ok(authz(AuthzVal::Authorizer(Some((namespace.into(), name.into())))))
 }
@@ -275,6 +312,6 @@ fn check<'a>(cx: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     let check = Check { service_account: who.clone(), verb: string(args, 1)?.into(), target };
     match cx.authorizer.and_then(|authorizer| authorizer.check(&check)) {
         Some(decision) => Ok(authz(AuthzVal::Decision(Arc::new(decision)))),
-        None => Err(Error::of(ErrorKind::NeedsCheck(check))),
+        None => Err(Error::of(ErrorKind::NeedsCheck(Box::new(check)))),
     }
 }

@@ -21,12 +21,16 @@ pub struct Cidr {
 /// Adds `cidr`, `isCIDR` and the methods of networks.
 pub(crate) fn add(b: &mut Builder) {
     b.type_name(Type::opaque("net.CIDR"));
-    b.function("cidr", &[("string_to_cidr", "(string) -> net.CIDR", |_, args| {
-        cidr_of(string(args, 0)?).map(|cidr| Val::ext(Ext::Cidr(cidr)))
-    })]);
-    b.function("isCIDR", &[("is_cidr", "(string) -> bool", |_, args| {
-        Ok(Val::Bool(Cidr::parse(string(args, 0)?).is_ok()))
-    })]);
+    b.function(
+        "cidr",
+        &[("string_to_cidr", "(string) -> net.CIDR", |_, args| {
+            cidr_of(string(args, 0)?).map(|cidr| Val::ext(Ext::Cidr(cidr)))
+        })],
+    );
+    b.function(
+        "isCIDR",
+        &[("is_cidr", "(string) -> bool", |_, args| Ok(Val::Bool(Cidr::parse(string(args, 0)?).is_ok())))],
+    );
     b.function(
         "containsIP",
         &[
@@ -53,19 +57,27 @@ pub(crate) fn add(b: &mut Builder) {
             }),
         ],
     );
-    b.function("ip", &[("cidr_ip", "net.CIDR.() -> net.IP", |_, args| Ok(Val::ext(Ext::Ip(cidr_at(args, 0)?.ip))))]);
-    b.function("prefixLength", &[("cidr_prefix_length", "net.CIDR.() -> int", |_, args| {
-        Ok(Val::Int(i64::from(cidr_at(args, 0)?.bits)))
-    })]);
+    b.function(
+        "ip",
+        &[("cidr_ip", "net.CIDR.() -> net.IP", |_, args| Ok(Val::ext(Ext::Ip(cidr_at(args, 0)?.ip))))],
+    );
+    b.function(
+        "prefixLength",
+        &[("cidr_prefix_length", "net.CIDR.() -> int", |_, args| {
+            Ok(Val::Int(i64::from(cidr_at(args, 0)?.bits)))
+        })],
+    );
     b.function("masked", &[("cidr_masked", "net.CIDR.() -> net.CIDR", masked)]);
-    b.function("string", &[("cidr_to_string", "(net.CIDR) -> string", |_, args| {
-        Ok(Val::string(cidr_at(args, 0)?.text()))
-    })]);
+    b.function(
+        "string",
+        &[("cidr_to_string", "(net.CIDR) -> string", |_, args| Ok(Val::string(cidr_at(args, 0)?.text())))],
+    );
 }
 
 fn cidr_of(text: &str) -> Result<Cidr, Error> {
-    Cidr::parse(text)
-        .map_err(|error| Error::new(format!("network address parse error during conversion from string: {error}")))
+    Cidr::parse(text).map_err(|error| {
+        Error::new(format!("network address parse error during conversion from string: {error}"))
+    })
 }
 
 fn cidr_at(args: &[Val<'_>], at: usize) -> Result<Cidr, Error> {

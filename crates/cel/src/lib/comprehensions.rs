@@ -26,7 +26,7 @@ pub(crate) fn add(b: &mut Builder) {
 
 fn insert<'a>(map: &Map<'a>, more: impl IntoIterator<Item = (Val<'a>, Val<'a>)>) -> Outcome<'a> {
     let mut entries = Entries::default();
-    for (key, val) in map.iter() {
+    for (key, val) in map {
         entries.insert(key, val);
     }
     for (key, val) in more {

@@ -1,5 +1,7 @@
 //! `format`: the clauses of a format string, checked against literal arguments and filled in.
 
+use std::fmt::Write as _;
+
 use crate::check::Checked;
 use crate::eval::{Cx, Error, Outcome};
 use crate::syntax::ast::{Expr, ExprKind, Id};
@@ -76,8 +78,8 @@ fn interpolate(
         }
         let (clause, length) =
             clause(rest).map_err(|error| (None, format!("could not parse formatting clause: {error}")))?;
-        let text = fill(clause, index)
-            .map_err(|(id, error)| (id, format!("error during formatting: {error}")))?;
+        let text =
+            fill(clause, index).map_err(|(id, error)| (id, format!("error during formatting: {error}")))?;
         out.push_str(&text);
         rest = rest.get(length..).unwrap_or_default();
         index += 1;
@@ -93,7 +95,9 @@ fn clause(text: &str) -> Result<(Clause, usize), String> {
         Some(after) => {
             let digits = after.bytes().take_while(u8::is_ascii_digit).count();
             if digits == after.len() {
-                return Err("error while parsing precision: could not find end of precision specifier".to_owned());
+                return Err(
+                    "error while parsing precision: could not find end of precision specifier".to_owned()
+                );
             }
             let digits = after.get(..digits).unwrap_or_default();
             let precision = digits.parse::<i64>().map_err(|_| {
@@ -248,7 +252,10 @@ fn signed(i: i64, write: impl Fn(u64) -> String) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
 }
 
 fn double(arg: &Val<'_>) -> Option<f64> {
@@ -356,7 +363,7 @@ fn list(items: &List<'_>) -> Result<String, String> {
 
 fn map(entries: &Map<'_>) -> Result<String, String> {
     let mut pairs = Vec::new();
-    for (key, val) in entries.iter() {
+    for (key, val) in entries {
         let key = match key {
             Val::String(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_) => nested(&key)?,
             other => return Err(format!("no formatting function for map key of type {}", other.type_name())),
@@ -383,9 +390,13 @@ pub(crate) fn quote(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             '\u{b}' => out.push_str("\\v"),
-            c if (c as u32) < 0x20 || c == '\u{7f}' => out.push_str(&format!("\\x{:02x}", c as u32)),
-            c if c.is_control() || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}') => {
-                out.push_str(&format!("\\u{:04x}", c as u32));
+            c if (c as u32) < 0x20 || c == '\u{7f}' => {
+                let _ = write!(out, "\\x{:02x}", c as u32);
+            }
+            c if c.is_control()
+                || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}') =>
+            {
+                let _ = write!(out, "\\u{:04x}", c as u32);
             }
             c => out.push(c),
         }

@@ -12,39 +12,59 @@ use crate::val::Val;
 /// Adds `ip`, `isIP` and the methods of addresses.
 pub(crate) fn add(b: &mut Builder) {
     b.type_name(Type::opaque("net.IP"));
-    b.function("ip", &[("string_to_ip", "(string) -> net.IP", |_, args| {
-        parse(string(args, 0)?).map(|ip| Val::ext(Ext::Ip(ip))).map_err(Error::new)
-    })]);
-    b.function("isIP", &[("is_ip", "(string) -> bool", |_, args| Ok(Val::Bool(parse(string(args, 0)?).is_ok())))]);
-    b.function("ip.isCanonical", &[("ip_is_canonical", "(string) -> bool", |_, args| {
-        let written = string(args, 0)?;
-        let ip = parse(written).map_err(Error::new)?;
-        Ok(Val::Bool(text(ip) == written))
-    })]);
-    b.function("family", &[("ip_family", "net.IP.() -> int", |_, args| match ext(args, 0)? {
-        Ext::Ip(IpAddr::V4(_)) => Ok(Val::Int(4)),
-        Ext::Ip(IpAddr::V6(_)) => Ok(Val::Int(6)),
-        _ => refuse(),
-    })]);
-    b.function("isUnspecified", &[("ip_is_unspecified", "net.IP.() -> bool", |_, args| {
-        test(args, |ip| ip.is_unspecified())
-    })]);
-    b.function("isLoopback", &[("ip_is_loopback", "net.IP.() -> bool", |_, args| {
-        test(args, |ip| ip.is_loopback())
-    })]);
-    b.function("isLinkLocalMulticast", &[("ip_is_link_local_multicast", "net.IP.() -> bool", |_, args| {
-        test(args, link_local_multicast)
-    })]);
-    b.function("isLinkLocalUnicast", &[("ip_is_link_local_unicast", "net.IP.() -> bool", |_, args| {
-        test(args, link_local_unicast)
-    })]);
-    b.function("isGlobalUnicast", &[("ip_is_global_unicast", "net.IP.() -> bool", |_, args| {
-        test(args, global_unicast)
-    })]);
-    b.function("string", &[("ip_to_string", "(net.IP) -> string", |_, args| match ext(args, 0)? {
-        Ext::Ip(ip) => Ok(Val::string(text(*ip))),
-        _ => refuse(),
-    })]);
+    b.function(
+        "ip",
+        &[("string_to_ip", "(string) -> net.IP", |_, args| {
+            parse(string(args, 0)?).map(|ip| Val::ext(Ext::Ip(ip))).map_err(Error::new)
+        })],
+    );
+    b.function(
+        "isIP",
+        &[("is_ip", "(string) -> bool", |_, args| Ok(Val::Bool(parse(string(args, 0)?).is_ok())))],
+    );
+    b.function(
+        "ip.isCanonical",
+        &[("ip_is_canonical", "(string) -> bool", |_, args| {
+            let written = string(args, 0)?;
+            let ip = parse(written).map_err(Error::new)?;
+            Ok(Val::Bool(text(ip) == written))
+        })],
+    );
+    b.function(
+        "family",
+        &[("ip_family", "net.IP.() -> int", |_, args| match ext(args, 0)? {
+            Ext::Ip(IpAddr::V4(_)) => Ok(Val::Int(4)),
+            Ext::Ip(IpAddr::V6(_)) => Ok(Val::Int(6)),
+            _ => refuse(),
+        })],
+    );
+    b.function(
+        "isUnspecified",
+        &[("ip_is_unspecified", "net.IP.() -> bool", |_, args| test(args, |ip| ip.is_unspecified()))],
+    );
+    b.function(
+        "isLoopback",
+        &[("ip_is_loopback", "net.IP.() -> bool", |_, args| test(args, |ip| ip.is_loopback()))],
+    );
+    b.function(
+        "isLinkLocalMulticast",
+        &[("ip_is_link_local_multicast", "net.IP.() -> bool", |_, args| test(args, link_local_multicast))],
+    );
+    b.function(
+        "isLinkLocalUnicast",
+        &[("ip_is_link_local_unicast", "net.IP.() -> bool", |_, args| test(args, link_local_unicast))],
+    );
+    b.function(
+        "isGlobalUnicast",
+        &[("ip_is_global_unicast", "net.IP.() -> bool", |_, args| test(args, global_unicast))],
+    );
+    b.function(
+        "string",
+        &[("ip_to_string", "(net.IP) -> string", |_, args| match ext(args, 0)? {
+            Ext::Ip(ip) => Ok(Val::string(text(*ip))),
+            _ => refuse(),
+        })],
+    );
 }
 
 fn test<'a>(args: &[Val<'a>], holds: fn(IpAddr) -> bool) -> Outcome<'a> {

@@ -42,7 +42,9 @@ pub(crate) fn add(b: &mut Builder) {
     b.singleton("sort", |tag| tag == Tag::List, |_, args| sort(args, 0), &borrowed(&sorts));
     let sorts: Vec<(String, String)> = SORTABLE
         .iter()
-        .map(|(id, ty)| (format!("list_{id}_sortByAssociatedKeys"), format!("list(T).(list({ty})) -> list(T)")))
+        .map(|(id, ty)| {
+            (format!("list_{id}_sortByAssociatedKeys"), format!("list(T).(list({ty})) -> list(T)"))
+        })
         .collect();
     b.singleton("@sortByAssociatedKeys", |tag| tag == Tag::List, |_, args| sort(args, 1), &borrowed(&sorts));
     b.macros(&macros::LISTS);
@@ -134,7 +136,9 @@ fn range<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
         return Err(Error::new(format!("lists.range: size must be non-negative, got {size}")));
     }
     if size > LONGEST_RANGE {
-        return Err(Error::new(format!("lists.range: size {size} exceeds maximum allowed ({LONGEST_RANGE})")));
+        return Err(Error::new(format!(
+            "lists.range: size {size} exceeds maximum allowed ({LONGEST_RANGE})"
+        )));
     }
     Ok(Val::list((0..size).map(Val::Int).collect()))
 }

@@ -13,29 +13,41 @@ const COMPARABLE: [&str; 8] = ["int", "uint", "double", "bool", "duration", "tim
 
 /// Adds `isSorted`, `sum`, `max`, `min`, `indexOf` and `lastIndexOf`.
 pub(crate) fn add(b: &mut Builder) {
-    let mut each = |name: &'static str, sorts: &[&str], id: fn(&str) -> String, result: Option<&str>, run: Implementation| {
-        let overloads: Vec<(String, String)> = sorts
-            .iter()
-            .map(|ty| (id(ty), format!("list({ty}).() -> {}", result.unwrap_or(ty))))
-            .collect();
+    let mut each = |name: &'static str,
+                    sorts: &[&str],
+                    id: fn(&str) -> String,
+                    result: Option<&str>,
+                    run: Implementation| {
+        let overloads: Vec<(String, String)> =
+            sorts.iter().map(|ty| (id(ty), format!("list({ty}).() -> {}", result.unwrap_or(ty)))).collect();
         let overloads: Vec<(&str, &str, Implementation)> =
             overloads.iter().map(|(id, signature)| (id.as_str(), signature.as_str(), run)).collect();
         b.function(name, &overloads);
     };
     each("isSorted", &COMPARABLE, |ty| format!("list_{ty}_is_sorted_bool"), Some("bool"), is_sorted);
-    each("max", &COMPARABLE, |ty| format!("list_{ty}_max_{ty}"), None, |_, args| {
-        extreme(args, "max", Ordering::is_lt)
-    });
-    each("min", &COMPARABLE, |ty| format!("list_{ty}_min_{ty}"), None, |_, args| {
-        extreme(args, "min", Ordering::is_gt)
-    });
+    each(
+        "max",
+        &COMPARABLE,
+        |ty| format!("list_{ty}_max_{ty}"),
+        None,
+        |_, args| extreme(args, "max", Ordering::is_lt),
+    );
+    each(
+        "min",
+        &COMPARABLE,
+        |ty| format!("list_{ty}_min_{ty}"),
+        None,
+        |_, args| extreme(args, "min", Ordering::is_gt),
+    );
     b.function(
         "sum",
         &[
             ("list_int_sum_int", "list(int).() -> int", |_, args| sum(args, Val::Int(0))),
             ("list_uint_sum_uint", "list(uint).() -> uint", |_, args| sum(args, Val::Uint(0))),
             ("list_double_sum_double", "list(double).() -> double", |_, args| sum(args, Val::Double(0.0))),
-            ("list_duration_sum_duration", "list(duration).() -> duration", |_, args| sum(args, Val::Duration(0))),
+            ("list_duration_sum_duration", "list(duration).() -> duration", |_, args| {
+                sum(args, Val::Duration(0))
+            }),
         ],
     );
     b.function(
@@ -78,7 +90,14 @@ fn same(a: &Val<'_>, b: &Val<'_>) -> bool {
 fn is_comparable(val: &Val<'_>) -> bool {
     matches!(
         val.tag(),
-        Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String | Tag::Bytes | Tag::Duration | Tag::Timestamp
+        Tag::Bool
+            | Tag::Int
+            | Tag::Uint
+            | Tag::Double
+            | Tag::String
+            | Tag::Bytes
+            | Tag::Duration
+            | Tag::Timestamp
     )
 }
 
@@ -115,7 +134,9 @@ fn extreme<'a>(args: &[Val<'a>], name: &str, prefer: fn(Ordering) -> bool) -> Ou
 fn sum<'a>(args: &[Val<'a>], zero: Val<'a>) -> Outcome<'a> {
     let overflow = |kind: &'static str| Error::new(kind);
     super::list(args, 0)?.iter().try_fold(zero, |sum, item| match (sum, item) {
-        (Val::Int(a), Val::Int(b)) => a.checked_add(b).map(Val::Int).ok_or_else(|| overflow("integer overflow")),
+        (Val::Int(a), Val::Int(b)) => {
+            a.checked_add(b).map(Val::Int).ok_or_else(|| overflow("integer overflow"))
+        }
         (Val::Uint(a), Val::Uint(b)) => {
             a.checked_add(b).map(Val::Uint).ok_or_else(|| overflow("unsigned integer overflow"))
         }

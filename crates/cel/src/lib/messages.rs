@@ -45,17 +45,13 @@ pub(crate) fn field_type(name: &str, field: &str) -> Option<Type> {
         return (field == "value").then_some(scalar);
     }
     let ty = match (name.strip_prefix(PREFIX)?, field) {
-        ("Any", "type_url") => "string",
         ("Any", "value") => "bytes",
-        ("Duration" | "Timestamp", "seconds" | "nanos") => "int",
-        ("ListValue", "values") => "list(dyn)",
-        ("Struct", "fields") => "map(string, dyn)",
-        ("Value", "null_value") => "int",
+        ("Duration" | "Timestamp", "seconds" | "nanos") | ("Value", "null_value") => "int",
         ("Value", "number_value") => "double",
-        ("Value", "string_value") => "string",
+        ("Any", "type_url") | ("Value", "string_value") => "string",
         ("Value", "bool_value") => "bool",
-        ("Value", "struct_value") => "map(string, dyn)",
-        ("Value", "list_value") => "list(dyn)",
+        ("Struct", "fields") | ("Value", "struct_value") => "map(string, dyn)",
+        ("ListValue", "values") | ("Value", "list_value") => "list(dyn)",
         _ => return None,
     };
     Some(read(ty))
@@ -67,19 +63,22 @@ pub(crate) fn enum_value(name: &str) -> Option<i64> {
 }
 
 /// An instance; those of well-known types are the values they stand for.
-pub(crate) fn make<'a>(object: Object<'a>) -> Outcome<'a> {
+pub(crate) fn make(object: Object<'_>) -> Outcome<'_> {
     let name = object.type_name.clone();
     let int = |field: &str| object.get(field).and_then(Val::as_int).unwrap_or(0);
     if let Some(scalar) = wrapped(&name) {
         let val = object.get("value").cloned();
-        return narrow(&name, val.unwrap_or(match scalar {
-            Type::Bool => Val::Bool(false),
-            Type::Bytes => Val::Bytes([].into()),
-            Type::Double => Val::Double(0.0),
-            Type::Int => Val::Int(0),
-            Type::Uint => Val::Uint(0),
-            _ => Val::str(""),
-        }));
+        return narrow(
+            &name,
+            val.unwrap_or(match scalar {
+                Type::Bool => Val::Bool(false),
+                Type::Bytes => Val::Bytes([].into()),
+                Type::Double => Val::Double(0.0),
+                Type::Int => Val::Int(0),
+                Type::Uint => Val::Uint(0),
+                _ => Val::str(""),
+            }),
+        );
     }
     Ok(match name.strip_prefix(PREFIX) {
         Some("Duration") => {

@@ -59,11 +59,15 @@ formats![
     ("dns1123Subdomain", "format.dns1123Subdomain", "DNS1123Subdomain", 60, dns1123_subdomain),
     ("dns1035Label", "format.dns1035Label", "DNS1035Label", 30, dns1035_label),
     ("qualifiedName", "format.qualifiedName", "QualifiedName", 60, qualified_name),
-    ("dns1123LabelPrefix", "format.dns1123LabelPrefix", "DNS1123LabelPrefix", 30, |text| dns1123_label(&unprefixed(text))),
+    ("dns1123LabelPrefix", "format.dns1123LabelPrefix", "DNS1123LabelPrefix", 30, |text| dns1123_label(
+        &unprefixed(text)
+    )),
     ("dns1123SubdomainPrefix", "format.dns1123SubdomainPrefix", "DNS1123SubdomainPrefix", 60, |text| {
         dns1123_subdomain(&unprefixed(text))
     }),
-    ("dns1035LabelPrefix", "format.dns1035LabelPrefix", "DNS1035LabelPrefix", 30, |text| dns1035_label(&unprefixed(text))),
+    ("dns1035LabelPrefix", "format.dns1035LabelPrefix", "DNS1035LabelPrefix", 30, |text| dns1035_label(
+        &unprefixed(text)
+    )),
     ("labelValue", "format.labelValue", "LabelValue", 40, label_value),
     ("uri", "format.uri", "URI", 1103, |text| url::parse_request(text).err().into_iter().collect()),
     ("uuid", "format.uuid", "uuid", 70, |text| unless(is_uuid(text), "does not match the UUID format")),
@@ -192,7 +196,9 @@ fn qualified_name(text: &str) -> Vec<String> {
             if first.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
-                problems.extend(dns1123_subdomain(first).into_iter().map(|problem| format!("prefix part {problem}")));
+                problems.extend(
+                    dns1123_subdomain(first).into_iter().map(|problem| format!("prefix part {problem}")),
+                );
             }
             name
         }
@@ -243,14 +249,18 @@ fn is_uuid(text: &str) -> bool {
 fn is_base64(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
     let body = text.trim_end_matches('=');
-    !text.is_empty() && text.len() % 4 == 0 && text.len() - body.len() <= 2 && body.bytes().all(plain)
+    !text.is_empty()
+        && text.len().is_multiple_of(4)
+        && text.len() - body.len() <= 2
+        && body.bytes().all(plain)
 }
 
 fn is_date(text: &str) -> bool {
     let mut parts = text.split('-');
     let mut number = |length: usize| {
         let part = parts.next()?;
-        (part.len() == length && part.bytes().all(|b| b.is_ascii_digit())).then(|| part.parse::<i64>().ok())?
+        (part.len() == length && part.bytes().all(|b| b.is_ascii_digit()))
+            .then(|| part.parse::<i64>().ok())?
     };
     let (Some(year), Some(month), Some(day)) = (number(4), number(2), number(2)) else { return false };
     parts.next().is_none()

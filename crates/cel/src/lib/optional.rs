@@ -14,7 +14,9 @@ pub(crate) fn add(b: &mut Builder) {
     b.macros(&macros::OPTIONAL);
     b.function(
         "optional.of",
-        &[("optional_of", "(V) -> optional(V)", |_, args| Ok(Val::some(args.first().cloned().unwrap_or(Val::Null))))],
+        &[("optional_of", "(V) -> optional(V)", |_, args| {
+            Ok(Val::some(args.first().cloned().unwrap_or(Val::Null)))
+        })],
     );
     b.function(
         "optional.ofNonZeroValue",

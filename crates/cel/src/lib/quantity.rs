@@ -28,7 +28,10 @@ enum Form {
 #[derive(Clone, Debug)]
 enum Amount {
     /// `value * 10^scale`.
-    Small { value: i64, scale: i32 },
+    Small {
+        value: i64,
+        scale: i32,
+    },
     Big(Decimal),
 }
 
@@ -41,7 +44,8 @@ struct Decimal {
     scale: i32,
 }
 
-const WRONG_FORMAT: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const WRONG_FORMAT: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
 const NOT_NUMERIC: &str = "unable to parse numeric part of quantity";
 /// More digits than this are refused: nobody writes them, and arithmetic on them takes time.
@@ -51,58 +55,81 @@ const NANO: i32 = -9;
 
 /// Adds `quantity`, `isQuantity` and the methods of quantities.
 pub(crate) fn add(b: &mut Builder) {
-    b.function("quantity", &[("string_to_quantity", "(string) -> kubernetes.Quantity", |_, args| {
-        let quantity = Quantity::parse(string(args, 0)?).map_err(Error::new)?;
-        Ok(Val::ext(Ext::Quantity { quantity, computed: false }))
-    })]);
-    b.function("isQuantity", &[("is_quantity_string", "(string) -> bool", |_, args| {
-        Ok(Val::Bool(Quantity::parse(string(args, 0)?).is_ok()))
-    })]);
-    b.function("sign", &[("quantity_sign", "(kubernetes.Quantity) -> int", |_, args| {
-        Ok(Val::Int(at(args, 0)?.sign() as i64))
-    })]);
-    b.function("isGreaterThan", &[(
-        "quantity_is_greater_than",
-        "kubernetes.Quantity.(kubernetes.Quantity) -> bool",
-        |_, args| Ok(Val::Bool(compared(args)?.is_gt())),
-    )]);
-    b.function("isLessThan", &[(
-        "quantity_is_less_than",
-        "kubernetes.Quantity.(kubernetes.Quantity) -> bool",
-        |_, args| Ok(Val::Bool(compared(args)?.is_lt())),
-    )]);
-    b.function("compareTo", &[(
-        "quantity_compare_to",
-        "kubernetes.Quantity.(kubernetes.Quantity) -> int",
-        |_, args| Ok(Val::Int(compared(args)? as i64)),
-    )]);
-    b.function("asApproximateFloat", &[("quantity_get_float", "kubernetes.Quantity.() -> double", |_, args| {
-        Ok(Val::Double(at(args, 0)?.approximate()))
-    })]);
-    b.function("asInteger", &[("quantity_get_int", "kubernetes.Quantity.() -> int", |_, args| {
-        match at(args, 0)?.integer() {
+    b.function(
+        "quantity",
+        &[("string_to_quantity", "(string) -> kubernetes.Quantity", |_, args| {
+            let quantity = Quantity::parse(string(args, 0)?).map_err(Error::new)?;
+            Ok(Val::ext(Ext::Quantity { quantity, computed: false }))
+        })],
+    );
+    b.function(
+        "isQuantity",
+        &[("is_quantity_string", "(string) -> bool", |_, args| {
+            Ok(Val::Bool(Quantity::parse(string(args, 0)?).is_ok()))
+        })],
+    );
+    b.function(
+        "sign",
+        &[("quantity_sign", "(kubernetes.Quantity) -> int", |_, args| {
+            Ok(Val::Int(at(args, 0)?.sign() as i64))
+        })],
+    );
+    b.function(
+        "isGreaterThan",
+        &[("quantity_is_greater_than", "kubernetes.Quantity.(kubernetes.Quantity) -> bool", |_, args| {
+            Ok(Val::Bool(compared(args)?.is_gt()))
+        })],
+    );
+    b.function(
+        "isLessThan",
+        &[("quantity_is_less_than", "kubernetes.Quantity.(kubernetes.Quantity) -> bool", |_, args| {
+            Ok(Val::Bool(compared(args)?.is_lt()))
+        })],
+    );
+    b.function(
+        "compareTo",
+        &[("quantity_compare_to", "kubernetes.Quantity.(kubernetes.Quantity) -> int", |_, args| {
+            Ok(Val::Int(compared(args)? as i64))
+        })],
+    );
+    b.function(
+        "asApproximateFloat",
+        &[("quantity_get_float", "kubernetes.Quantity.() -> double", |_, args| {
+            Ok(Val::Double(at(args, 0)?.approximate()))
+        })],
+    );
+    b.function(
+        "asInteger",
+        &[("quantity_get_int", "kubernetes.Quantity.() -> int", |_, args| match at(args, 0)?.integer() {
             Some(i) => Ok(Val::Int(i)),
             None => Err(Error::new("cannot convert value to integer")),
-        }
-    })]);
-    b.function("isInteger", &[("quantity_is_integer", "kubernetes.Quantity.() -> bool", |_, args| {
-        Ok(Val::Bool(at(args, 0)?.integer().is_some()))
-    })]);
+        })],
+    );
+    b.function(
+        "isInteger",
+        &[("quantity_is_integer", "kubernetes.Quantity.() -> bool", |_, args| {
+            Ok(Val::Bool(at(args, 0)?.integer().is_some()))
+        })],
+    );
     b.function(
         "add",
         &[
-            ("quantity_add", "kubernetes.Quantity.(kubernetes.Quantity) -> kubernetes.Quantity", |_, args| {
-                Ok(computed(at(args, 0)?.plus(at(args, 1)?)))
-            }),
+            (
+                "quantity_add",
+                "kubernetes.Quantity.(kubernetes.Quantity) -> kubernetes.Quantity",
+                |_, args| Ok(computed(at(args, 0)?.plus(at(args, 1)?))),
+            ),
             ("quantity_add_int", "kubernetes.Quantity.(int) -> kubernetes.Quantity", plus_int),
         ],
     );
     b.function(
         "sub",
         &[
-            ("quantity_sub", "kubernetes.Quantity.(kubernetes.Quantity) -> kubernetes.Quantity", |_, args| {
-                Ok(computed(at(args, 0)?.minus(at(args, 1)?)))
-            }),
+            (
+                "quantity_sub",
+                "kubernetes.Quantity.(kubernetes.Quantity) -> kubernetes.Quantity",
+                |_, args| Ok(computed(at(args, 0)?.minus(at(args, 1)?))),
+            ),
             ("quantity_sub_int", "kubernetes.Quantity.(int) -> kubernetes.Quantity", minus_int),
         ],
     );
@@ -426,7 +453,14 @@ impl Decimal {
         self.magnitude().cmp(&other.magnitude()).then_with(|| {
             let longest = self.digits.len().max(other.digits.len());
             let padded = |number: &Decimal| {
-                number.digits.iter().rev().copied().chain(std::iter::repeat(0)).take(longest).collect::<Vec<u8>>()
+                number
+                    .digits
+                    .iter()
+                    .rev()
+                    .copied()
+                    .chain(std::iter::repeat(0))
+                    .take(longest)
+                    .collect::<Vec<u8>>()
             };
             padded(self).cmp(&padded(other))
         })
@@ -500,7 +534,8 @@ impl Decimal {
         if self.scale >= NANO || self.digits.is_empty() {
             return;
         }
-        let dropped = usize::try_from(NANO.saturating_sub(self.scale)).unwrap_or(usize::MAX).min(self.digits.len());
+        let dropped =
+            usize::try_from(NANO.saturating_sub(self.scale)).unwrap_or(usize::MAX).min(self.digits.len());
         let inexact = self.digits.iter().take(dropped).any(|digit| *digit != 0);
         self.digits.drain(..dropped);
         self.scale = NANO;

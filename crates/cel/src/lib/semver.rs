@@ -46,17 +46,24 @@ pub(crate) fn add(b: &mut Builder) {
             }),
         ],
     );
-    b.function("isGreaterThan", &[(
-        "semver_is_greater_than",
-        "kubernetes.Semver.(kubernetes.Semver) -> bool",
-        |_, args| Ok(Val::Bool(compared(args)?.is_gt())),
-    )]);
-    b.function("isLessThan", &[("semver_is_less_than", "kubernetes.Semver.(kubernetes.Semver) -> bool", |_, args| {
-        Ok(Val::Bool(compared(args)?.is_lt()))
-    })]);
-    b.function("compareTo", &[("semver_compare_to", "kubernetes.Semver.(kubernetes.Semver) -> int", |_, args| {
-        Ok(Val::Int(compared(args)? as i64))
-    })]);
+    b.function(
+        "isGreaterThan",
+        &[("semver_is_greater_than", "kubernetes.Semver.(kubernetes.Semver) -> bool", |_, args| {
+            Ok(Val::Bool(compared(args)?.is_gt()))
+        })],
+    );
+    b.function(
+        "isLessThan",
+        &[("semver_is_less_than", "kubernetes.Semver.(kubernetes.Semver) -> bool", |_, args| {
+            Ok(Val::Bool(compared(args)?.is_lt()))
+        })],
+    );
+    b.function(
+        "compareTo",
+        &[("semver_compare_to", "kubernetes.Semver.(kubernetes.Semver) -> int", |_, args| {
+            Ok(Val::Int(compared(args)? as i64))
+        })],
+    );
     b.function("major", &[("semver_major", "kubernetes.Semver.() -> int", |_, args| number(args, 0))]);
     b.function("minor", &[("semver_minor", "kubernetes.Semver.() -> int", |_, args| number(args, 1))]);
     b.function("patch", &[("semver_patch", "kubernetes.Semver.() -> int", |_, args| number(args, 2))]);
@@ -136,7 +143,8 @@ impl Semver {
             None => (rest, None),
         };
         let patch = part(patch, "Patch")?;
-        let pre = pre.map_or(Ok(Vec::new()), |pre| pre.split('.').map(pre_release).collect::<Result<_, _>>())?;
+        let pre =
+            pre.map_or(Ok(Vec::new()), |pre| pre.split('.').map(pre_release).collect::<Result<_, _>>())?;
         let mut builds = Vec::new();
         for word in build.into_iter().flat_map(|build| build.split('.')) {
             if word.is_empty() {
@@ -166,7 +174,10 @@ fn pre_release(text: &str) -> Result<Pre, String> {
     }
     if digits(text) {
         if text.len() > 1 && text.starts_with('0') {
-            return Err(format!("Numeric PreRelease version must not contain leading zeroes {}", quote(text)));
+            return Err(format!(
+                "Numeric PreRelease version must not contain leading zeroes {}",
+                quote(text)
+            ));
         }
         return unsigned(text).map(Pre::Number);
     }

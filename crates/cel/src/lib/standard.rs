@@ -36,14 +36,23 @@ fn operators(b: &mut Builder) {
     b.singleton("!_", any, not, &[("logical_not", "(bool) -> bool")]);
     b.function(
         "@not_strictly_false",
-        &[("not_strictly_false", "(bool) -> bool", |_, args| Ok(args.first().cloned().unwrap_or(Val::Bool(true))))],
+        &[("not_strictly_false", "(bool) -> bool", |_, args| {
+            Ok(args.first().cloned().unwrap_or(Val::Bool(true)))
+        })],
     );
     b.singleton("_==_", any, |_, _| refuse(), &[("equals", "(A, A) -> bool")]);
     b.singleton("_!=_", any, |_, _| refuse(), &[("not_equals", "(A, A) -> bool")]);
     let adds = |tag| {
         matches!(
             tag,
-            Tag::Bytes | Tag::Double | Tag::Duration | Tag::Timestamp | Tag::Int | Tag::List | Tag::String | Tag::Uint
+            Tag::Bytes
+                | Tag::Double
+                | Tag::Duration
+                | Tag::Timestamp
+                | Tag::Int
+                | Tag::List
+                | Tag::String
+                | Tag::Uint
         )
     };
     b.singleton(
@@ -161,7 +170,9 @@ const COMPARED: [(&str, &str, &str); 14] = [
 /// Whether an overload compares numbers of different types.
 pub(crate) fn is_cross_type(overload: &str) -> bool {
     let comparison = ["less_equals_", "greater_equals_", "less_", "greater_"];
-    let Some(sorts) = comparison.iter().find_map(|prefix| overload.strip_prefix(prefix)) else { return false };
+    let Some(sorts) = comparison.iter().find_map(|prefix| overload.strip_prefix(prefix)) else {
+        return false;
+    };
     COMPARED.iter().any(|(id, left, right)| *id == sorts && left != right)
 }
 
@@ -353,7 +364,9 @@ fn plus<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
         (Val::Bytes(a), Val::Bytes(b)) => Ok(Val::Bytes([&**a, &**b].concat().into())),
         (Val::List(a), Val::List(b)) => Ok(concat(a, b)),
         (Val::Duration(a), Val::Duration(b)) => duration(a.checked_add(*b)),
-        (Val::Duration(d), Val::Timestamp(t)) | (Val::Timestamp(t), Val::Duration(d)) => timestamp(t.plus(*d)),
+        (Val::Duration(d), Val::Timestamp(t)) | (Val::Timestamp(t), Val::Duration(d)) => {
+            timestamp(t.plus(*d))
+        }
         _ => refuse(),
     }
 }

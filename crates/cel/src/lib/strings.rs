@@ -14,7 +14,9 @@ pub(crate) fn add_first_version(b: &mut Builder) {
         "indexOf",
         &[
             ("string_index_of_string", "string.(string) -> int", |_, args| index_of(args, 0)),
-            ("string_index_of_string_int", "string.(string, int) -> int", |_, args| index_of(args, int(args, 2)?)),
+            ("string_index_of_string_int", "string.(string, int) -> int", |_, args| {
+                index_of(args, int(args, 2)?)
+            }),
         ],
     );
     b.function(
@@ -35,7 +37,9 @@ pub(crate) fn add_first_version(b: &mut Builder) {
     b.function(
         "replace",
         &[
-            ("string_replace_string_string", "string.(string, string) -> string", |_, args| replace(args, -1)),
+            ("string_replace_string_string", "string.(string, string) -> string", |_, args| {
+                replace(args, -1)
+            }),
             ("string_replace_string_string_int", "string.(string, string, int) -> string", |_, args| {
                 replace(args, int(args, 3)?)
             }),
@@ -193,9 +197,8 @@ fn substring<'a>(text: &str, start: i64, end: i64) -> Outcome<'a> {
     if start > end {
         return Err(Error::new(format!("invalid substring range. start: {start}, end: {end}")));
     }
-    let byte = |at: i64| {
-        usize::try_from(at).ok().and_then(|at| byte_at(text, at)).ok_or_else(|| out_of_range(at))
-    };
+    let byte =
+        |at: i64| usize::try_from(at).ok().and_then(|at| byte_at(text, at)).ok_or_else(|| out_of_range(at));
     let (start, end) = (byte(start)?, byte(end)?);
     Ok(Val::string(text.get(start..end).unwrap_or_default()))
 }

@@ -20,7 +20,8 @@ pub(crate) fn add(b: &mut Builder) {
     }
     part!("getFullYear", "timestamp_to_year", "timestamp_to_year_with_tz", |c, _| c.year);
     part!("getMonth", "timestamp_to_month", "timestamp_to_month_with_tz", |c, _| i64::from(c.month) - 1);
-    part!("getDayOfYear", "timestamp_to_day_of_year", "timestamp_to_day_of_year_with_tz", |c, _| c.day_of_year);
+    part!("getDayOfYear", "timestamp_to_day_of_year", "timestamp_to_day_of_year_with_tz", |c, _| c
+        .day_of_year);
     part!(
         "getDayOfMonth",
         "timestamp_to_day_of_month",
@@ -40,14 +41,22 @@ pub(crate) fn add(b: &mut Builder) {
     part!("getMilliseconds", "timestamp_to_milliseconds", "timestamp_to_milliseconds_with_tz", |_, t| {
         i64::from(t.nanos / 1_000_000)
     });
-    b.function("getHours", &[("duration_to_hours", "duration.() -> int", |_, args| whole(args, 3_600_000_000_000))]);
-    b.function("getMinutes", &[("duration_to_minutes", "duration.() -> int", |_, args| whole(args, 60_000_000_000))]);
-    b.function("getSeconds", &[("duration_to_seconds", "duration.() -> int", |_, args| whole(args, 1_000_000_000))]);
-    b.function("getMilliseconds", &[(
-        "duration_to_milliseconds",
-        "duration.() -> int",
-        |_, args| whole(args, 1_000_000),
-    )]);
+    b.function(
+        "getHours",
+        &[("duration_to_hours", "duration.() -> int", |_, args| whole(args, 3_600_000_000_000))],
+    );
+    b.function(
+        "getMinutes",
+        &[("duration_to_minutes", "duration.() -> int", |_, args| whole(args, 60_000_000_000))],
+    );
+    b.function(
+        "getSeconds",
+        &[("duration_to_seconds", "duration.() -> int", |_, args| whole(args, 1_000_000_000))],
+    );
+    b.function(
+        "getMilliseconds",
+        &[("duration_to_milliseconds", "duration.() -> int", |_, args| whole(args, 1_000_000))],
+    );
 }
 
 fn whole<'a>(args: &[Val<'a>], unit: i64) -> Outcome<'a> {

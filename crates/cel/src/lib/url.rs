@@ -1,5 +1,7 @@
 //! URLs, read and written as Go's `net/url` does.
 
+use std::fmt::Write as _;
+
 use super::format_string::quote;
 use super::{Ext, ext, ip, string};
 use crate::env::Builder;
@@ -26,37 +28,56 @@ pub struct Url {
 
 /// Adds `url`, `isURL` and the methods of URLs.
 pub(crate) fn add(b: &mut Builder) {
-    b.function("url", &[("string_to_url", "(string) -> kubernetes.URL", |_, args| {
-        let text = string(args, 0)?;
-        let fail = |error: String| Error::new(format!("URL parse error during conversion from string: {error}"));
-        parse_request(text).map_err(fail)?;
-        Ok(Val::ext(Ext::Url(Url::parse(text).map_err(fail)?)))
-    })]);
-    b.function("isURL", &[("is_url_string", "(string) -> bool", |_, args| {
-        Ok(Val::Bool(parse_request(string(args, 0)?).is_ok()))
-    })]);
-    b.function("getScheme", &[("url_get_scheme", "kubernetes.URL.() -> string", |_, args| {
-        part(args, |url| url.scheme.clone())
-    })]);
-    b.function("getHost", &[("url_get_host", "kubernetes.URL.() -> string", |_, args| {
-        part(args, |url| url.host.clone())
-    })]);
-    b.function("getHostname", &[("url_get_hostname", "kubernetes.URL.() -> string", |_, args| {
-        part(args, |url| url.host_and_port().0.to_owned())
-    })]);
-    b.function("getPort", &[("url_get_port", "kubernetes.URL.() -> string", |_, args| {
-        part(args, |url| url.host_and_port().1.to_owned())
-    })]);
-    b.function("getEscapedPath", &[("url_get_escaped_path", "kubernetes.URL.() -> string", |_, args| {
-        part(args, Url::escaped_path)
-    })]);
-    b.function("getQuery", &[("url_get_query", "kubernetes.URL.() -> map(string, list(string))", |_, args| {
-        let mut entries = Entries::default();
-        for (key, values) in at(args)?.query() {
-            entries.insert(Val::string(key), Val::strings(values));
-        }
-        Ok(Val::Map(Map::of(entries)))
-    })]);
+    b.function(
+        "url",
+        &[("string_to_url", "(string) -> kubernetes.URL", |_, args| {
+            let text = string(args, 0)?;
+            let fail =
+                |error: String| Error::new(format!("URL parse error during conversion from string: {error}"));
+            parse_request(text).map_err(fail)?;
+            Ok(Val::ext(Ext::Url(Url::parse(text).map_err(fail)?)))
+        })],
+    );
+    b.function(
+        "isURL",
+        &[("is_url_string", "(string) -> bool", |_, args| {
+            Ok(Val::Bool(parse_request(string(args, 0)?).is_ok()))
+        })],
+    );
+    b.function(
+        "getScheme",
+        &[("url_get_scheme", "kubernetes.URL.() -> string", |_, args| part(args, |url| url.scheme.clone()))],
+    );
+    b.function(
+        "getHost",
+        &[("url_get_host", "kubernetes.URL.() -> string", |_, args| part(args, |url| url.host.clone()))],
+    );
+    b.function(
+        "getHostname",
+        &[("url_get_hostname", "kubernetes.URL.() -> string", |_, args| {
+            part(args, |url| url.host_and_port().0.to_owned())
+        })],
+    );
+    b.function(
+        "getPort",
+        &[("url_get_port", "kubernetes.URL.() -> string", |_, args| {
+            part(args, |url| url.host_and_port().1.to_owned())
+        })],
+    );
+    b.function(
+        "getEscapedPath",
+        &[("url_get_escaped_path", "kubernetes.URL.() -> string", |_, args| part(args, Url::escaped_path))],
+    );
+    b.function(
+        "getQuery",
+        &[("url_get_query", "kubernetes.URL.() -> map(string, list(string))", |_, args| {
+            let mut entries = Entries::default();
+            for (key, values) in at(args)?.query() {
+                entries.insert(Val::string(key), Val::strings(values));
+            }
+            Ok(Val::Map(Map::of(entries)))
+        })],
+    );
 }
 
 fn at<'v>(args: &'v [Val<'_>]) -> Result<&'v Url, Error> {
@@ -107,7 +128,7 @@ fn escape(bytes: &[u8], mode: Mode) -> String {
         } else if byte == b' ' && mode == Mode::Query {
             out.push('+');
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out
@@ -188,11 +209,11 @@ fn read(text: &str, request: bool) -> Result<Url, String> {
         rest = rest.strip_suffix('?').unwrap_or(rest);
     } else if let Some((before, query)) = rest.split_once('?') {
         rest = before;
-        url.raw_query = query.to_owned();
+        query.clone_into(&mut url.raw_query);
     }
     if !rest.starts_with('/') {
         if !url.scheme.is_empty() {
-            url.opaque = rest.to_owned();
+            rest.clone_into(&mut url.opaque);
             return Ok(url);
         }
         if request {
@@ -213,7 +234,7 @@ fn read(text: &str, request: bool) -> Result<Url, String> {
     }
     url.path = unescape(rest, Mode::Path)?;
     if escape(&url.path, Mode::Path) != rest {
-        url.raw_path = rest.to_owned();
+        rest.clone_into(&mut url.raw_path);
     }
     Ok(url)
 }
@@ -239,7 +260,8 @@ fn authority(url: &mut Url, authority: &str) -> Result<(), String> {
 }
 
 fn port(text: &str) -> Result<(), String> {
-    let valid = text.is_empty() || text.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
+    let valid =
+        text.is_empty() || text.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
     if valid { Ok(()) } else { Err(format!("invalid port {} after host", quote(text))) }
 }
 
@@ -288,7 +310,7 @@ impl Url {
             url.fragment = unescape(fragment, Mode::Fragment)
                 .map_err(|error| format!("parse {}: {error}", quote(text)))?;
             if escape(&url.fragment, Mode::Fragment) != fragment {
-                url.raw_fragment = fragment.to_owned();
+                fragment.clone_into(&mut url.raw_fragment);
             }
         }
         Ok(url)
@@ -330,7 +352,8 @@ impl Url {
                 continue;
             }
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (Ok(key), Ok(value)) = (unescape_text(key, Mode::Query), unescape_text(value, Mode::Query)) else {
+            let (Ok(key), Ok(value)) = (unescape_text(key, Mode::Query), unescape_text(value, Mode::Query))
+            else {
                 continue;
             };
             match parameters.iter_mut().find(|(known, _)| *known == key) {
@@ -349,9 +372,8 @@ impl Url {
             out.push(':');
         }
         if self.opaque.is_empty() {
-            if (!self.scheme.is_empty() || !self.host.is_empty() || self.user.is_some())
-                && !(self.omit_host && self.host.is_empty() && self.user.is_none())
-            {
+            let nobody = self.host.is_empty() && self.user.is_none();
+            if !nobody || !self.scheme.is_empty() && !self.omit_host {
                 if !self.host.is_empty() || !self.path.is_empty() || self.user.is_some() {
                     out.push_str("//");
                 }

@@ -72,8 +72,23 @@ const CONVERSIONS: [&str; 10] =
 
 /// Functions whose calls with constant arguments are made before the program runs, at the cost they have.
 const PREPARED: [&str; 17] = [
-    "quantity", "isQuantity", "ip", "isIP", "ip.isCanonical", "cidr", "isCIDR", "semver", "isSemver", "url", "isURL",
-    "format.named", "-_", "size", "lowerAscii", "upperAscii", "optional.none",
+    "quantity",
+    "isQuantity",
+    "ip",
+    "isIP",
+    "ip.isCanonical",
+    "cidr",
+    "isCIDR",
+    "semver",
+    "isSemver",
+    "url",
+    "isURL",
+    "format.named",
+    "-_",
+    "size",
+    "lowerAscii",
+    "upperAscii",
+    "optional.none",
 ];
 
 impl Planner<'_> {
@@ -129,13 +144,12 @@ impl Planner<'_> {
             }));
         }
         let local = self.scopes.iter().rev().find(|(local, _)| local == name);
-        let base = match local {
-            Some((_, slot)) => Base::Slot(*slot),
-            None => {
-                let name = name.strip_prefix('.').unwrap_or(name);
-                let at = self.env.variable(name);
-                Base::Variable(at.ok_or_else(|| Error::new(format!("no such attribute(s): {name}")))?)
-            }
+        let base = if let Some((_, slot)) = local {
+            Base::Slot(*slot)
+        } else {
+            let name = name.strip_prefix('.').unwrap_or(name);
+            let at = self.env.variable(name);
+            Base::Variable(at.ok_or_else(|| Error::new(format!("no such attribute(s): {name}")))?)
         };
         Ok(attribute(base))
     }
@@ -153,10 +167,10 @@ impl Planner<'_> {
         }
         let overloads = self.checked.overloads(expr.id);
         match (function.as_str(), nodes.as_slice()) {
-            (operator::AND, [_, _]) => return Ok(Node::And(pair(nodes))),
-            (operator::OR, [_, _]) => return Ok(Node::Or(pair(nodes))),
-            (operator::EQUALS, [_, _]) => return Ok(Node::Equals(pair(nodes))),
-            (operator::NOT_EQUALS, [_, _]) => return Ok(Node::NotEquals(pair(nodes))),
+            (operator::AND, [_, _]) => return Ok(Node::And(Box::new(pair(nodes)))),
+            (operator::OR, [_, _]) => return Ok(Node::Or(Box::new(pair(nodes)))),
+            (operator::EQUALS, [_, _]) => return Ok(Node::Equals(Box::new(pair(nodes)))),
+            (operator::NOT_EQUALS, [_, _]) => return Ok(Node::NotEquals(Box::new(pair(nodes)))),
             (operator::CONDITIONAL, [_, _, _]) => {
                 let mut nodes = nodes.into_iter();
                 let mut next = || nodes.next().unwrap_or(Node::Const(Val::Null));
@@ -170,7 +184,7 @@ impl Planner<'_> {
             }
             (operator::INDEX | operator::OPT_INDEX | operator::OPT_SELECT, [_, _]) => {
                 let optional = function != operator::INDEX;
-                let (operand, index) = *pair(nodes);
+                let (operand, index) = pair(nodes);
                 let key = match index {
                     Node::Const(Val::String(name)) => Key::Field(name.as_str().into()),
                     Node::Const(val) if is_key(&val) => Key::Constant(val),
@@ -186,10 +200,10 @@ impl Planner<'_> {
                 return Ok(Node::NotStrictlyFalse(Box::new(arg)));
             }
             ("or", [_, _]) if single(overloads, "optional_or_optional") => {
-                return Ok(Node::OptionalOr(pair(nodes)));
+                return Ok(Node::OptionalOr(Box::new(pair(nodes))));
             }
             ("orValue", [_, _]) if single(overloads, "optional_orValue_value") => {
-                return Ok(Node::OptionalOrValue(pair(nodes)));
+                return Ok(Node::OptionalOrValue(Box::new(pair(nodes))));
             }
             (operator::IN, [_, Node::Const(Val::List(list))]) if single(overloads, "in_list") => {
                 if list.len() == 0 {
@@ -248,9 +262,7 @@ impl Planner<'_> {
         };
         Ok(match found {
             Some(found) => match found.run {
-                Some(run) => {
-                    (Run::Overload(found.clone(), run, declared.guarded), found.stops_early)
-                }
+                Some(run) => (Run::Overload(found.clone(), run, declared.guarded), found.stops_early),
                 None => (Run::Missing, false),
             },
             None if implemented == 0 => (Run::Missing, args.len() > 2),
@@ -263,8 +275,7 @@ impl Planner<'_> {
         let constant = call.args.iter().all(|arg| matches!(arg, Node::Const(_)));
         let function = call.function.clone();
         let one = call.args.len() == 1;
-        let known =
-            constant || call.args.iter().all(|arg| matches!(arg, Node::Const(_) | Node::Folded(_)));
+        let known = constant || call.args.iter().all(|arg| matches!(arg, Node::Const(_) | Node::Folded(_)));
         let node = Node::Call(Box::new(call));
         if constant && one && CONVERSIONS.contains(&function.as_str()) {
             return run_constant(&node).0.map(Node::Const);
@@ -319,10 +330,10 @@ fn is_key(val: &Val<'_>) -> bool {
     matches!(val.tag(), Tag::Int | Tag::Uint | Tag::Bool | Tag::Double)
 }
 
-fn pair(nodes: Vec<Node>) -> Box<(Node, Node)> {
+fn pair(nodes: Vec<Node>) -> (Node, Node) {
     let mut nodes = nodes.into_iter();
     let mut next = || nodes.next().unwrap_or(Node::Const(Val::Null));
-    Box::new((next(), next()))
+    (next(), next())
 }
 
 fn attribute(base: Base) -> Node {
@@ -365,15 +376,13 @@ const MANY: usize = 8;
 
 /// The elements of a constant list in a form that is quick to search; `None` if they are not scalars.
 fn members_of(members: Vec<Val<'static>>) -> Option<Members> {
-    let scalar = |val: &Val<'_>| {
-        matches!(val.tag(), Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String)
-    };
+    let scalar =
+        |val: &Val<'_>| matches!(val.tag(), Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String);
     if !members.iter().all(scalar) {
         return None;
     }
     if members.len() >= MANY && members.iter().all(|member| member.tag() == Tag::String) {
-        let strings: HashSet<Arc<str>> =
-            members.iter().filter_map(Val::as_str).map(Arc::from).collect();
+        let strings: HashSet<Arc<str>> = members.iter().filter_map(Val::as_str).map(Arc::from).collect();
         return Some(Members::Strings(strings));
     }
     Some(Members::Few(members))

@@ -158,11 +158,24 @@ pub(crate) enum FoldKind {
     Exists(Node),
     ExistsOne(Node),
     /// A list of the elements of `items`, a list evaluated for each element that passes the filter.
-    Append { filter: Option<Node>, items: Node },
+    Append {
+        filter: Option<Node>,
+        items: Node,
+    },
     /// A map of entries: a key and a value, or a map of them, evaluated for each element that passes the filter.
-    Insert { filter: Option<Node>, key: Option<Node>, value: Node },
+    Insert {
+        filter: Option<Node>,
+        key: Option<Node>,
+        value: Node,
+    },
     /// Anything else.
-    General { accu: usize, init: Node, condition: Node, step: Node, result: Node },
+    General {
+        accu: usize,
+        init: Node,
+        condition: Node,
+        step: Node,
+        result: Node,
+    },
 }
 
 #[derive(Clone, Debug)]

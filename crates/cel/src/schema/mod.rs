@@ -36,9 +36,15 @@ enum Kind {
     Int,
     Number,
     String(Format),
-    List { items: Arc<Schema>, kind: ListKind },
+    List {
+        items: Arc<Schema>,
+        kind: ListKind,
+    },
     Map(Arc<Schema>),
-    Object { type_name: Str, properties: BTreeMap<Str, Property> },
+    Object {
+        type_name: Str,
+        properties: BTreeMap<Str, Property>,
+    },
 }
 
 /// How a string is read.
@@ -137,7 +143,9 @@ impl TypeProvider for SchemaTypes {
 
     fn find_field(&self, type_name: &str, field: &str) -> Option<Type> {
         match &self.find(type_name)?.kind {
-            Kind::Object { properties, .. } => properties.get(field).map(|property| property.schema.declared_type()),
+            Kind::Object { properties, .. } => {
+                properties.get(field).map(|property| property.schema.declared_type())
+            }
             _ => None,
         }
     }

@@ -19,7 +19,9 @@ pub(super) fn read(schema: &Value, type_name: &str, root: bool, depth: usize) ->
     }
     let flag = |name: &str| schema.get(name).and_then(Value::as_bool) == Some(true);
     let count = |name: &str| schema.get(name).and_then(Value::as_int).map(|n| u64::try_from(n).unwrap_or(0));
-    let simple = |kind: Kind, max_elements: u64, min_serialized: u64| Some(Schema { kind, max_elements, min_serialized });
+    let simple = |kind: Kind, max_elements: u64, min_serialized: u64| {
+        Some(Schema { kind, max_elements, min_serialized })
+    };
     if flag("x-kubernetes-int-or-string") {
         let most = count("maxLength").map_or(MOST_BYTES - 2, |length| length.saturating_mul(4));
         return simple(Kind::Dyn, most, 1);
@@ -128,7 +130,7 @@ fn with_object_meta(declared: &mut Vec<(Str, Value)>) {
     declared.retain(|(name, _)| !matches!(name.as_str(), "kind" | "apiVersion" | "metadata"));
     declared.push(("kind".into(), string()));
     declared.push(("apiVersion".into(), string()));
-    let names = Value::map([("name", string()), ("generateName", string())]);
-    let metadata = Value::map([("type", Value::from("object")), ("properties", names)]);
+    let inner = Value::map([("name", string()), ("generateName", string())]);
+    let metadata = Value::map([("type", Value::from("object")), ("properties", inner)]);
     declared.push(("metadata".into(), metadata));
 }

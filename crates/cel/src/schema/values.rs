@@ -15,9 +15,10 @@ impl Schema {
     /// A string in the form its format gives it; what is not in the format stays a string.
     pub(crate) fn string<'a>(&'a self, text: &'a str) -> Val<'a> {
         let read = match &self.kind {
-            Kind::String(Format::Byte) => {
-                base64::engine::general_purpose::STANDARD.decode(text).ok().map(|bytes| Val::Bytes(bytes.into()))
-            }
+            Kind::String(Format::Byte) => base64::engine::general_purpose::STANDARD
+                .decode(text)
+                .ok()
+                .map(|bytes| Val::Bytes(bytes.into())),
             Kind::String(Format::Duration) => read_duration(text).map(Val::Duration),
             Kind::String(Format::Date) => date(text).map(Val::Timestamp),
             Kind::String(Format::DateTime) => Timestamp::read(text).map(Val::Timestamp),
@@ -42,11 +43,6 @@ impl Schema {
             Kind::List { items, .. } => Some(items),
             _ => None,
         }
-    }
-
-    /// What `type()` calls an object: expressions see a map.
-    pub(crate) fn runtime_type_name(&self) -> &'static str {
-        "map"
     }
 
     /// Whether nulls count as absent.
@@ -84,7 +80,9 @@ impl Schema {
         match kind {
             ListKind::Atomic => None,
             ListKind::Set => {
-                let holds = |list: &[Val<'_>], val: &Val<'_>| list.iter().any(|each| equal(each, val).unwrap_or(false));
+                let holds = |list: &[Val<'_>], val: &Val<'_>| {
+                    list.iter().any(|each| equal(each, val).unwrap_or(false))
+                };
                 let theirs: Vec<Val<'_>> = other.iter().collect();
                 Some(theirs.iter().all(|val| holds(&mine, val)) && mine.iter().all(|val| holds(&theirs, val)))
             }

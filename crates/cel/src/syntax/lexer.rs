@@ -75,14 +75,12 @@ impl<'s> Lexer<'s> {
             ),
             '/' if second == b'/' => Scan::Hidden(rest.find('\n').unwrap_or(rest.len())),
             '=' if second == b'=' => Scan::Token(Kind::Equals, 2),
-            '=' => self.stray(1),
             '!' => pair(b'=', Kind::NotEquals, Kind::Not),
             '<' => pair(b'=', Kind::LessEquals, Kind::Less),
             '>' => pair(b'=', Kind::GreaterEquals, Kind::Greater),
             '&' if second == b'&' => Scan::Token(Kind::And, 2),
-            '&' => self.stray(1),
             '|' if second == b'|' => Scan::Token(Kind::Or, 2),
-            '|' => self.stray(1),
+            '=' | '&' | '|' => self.stray(1),
             '[' => one(Kind::LeftBracket),
             ']' => one(Kind::RightBracket),
             '{' => one(Kind::LeftBrace),
@@ -232,8 +230,7 @@ fn quoted(text: &str, raw: bool) -> Result<usize, usize> {
                 // `""` opens a long string that never closes, or is the empty string: the longest that matches wins.
                 return Ok(at + 1);
             }
-            None => return Err(long_attempt(text, &triple, raw).max(at)),
-            Some('\n' | '\r') => return Err(long_attempt(text, &triple, raw).max(at)),
+            None | Some('\n' | '\r') => return Err(long_attempt(text, &triple).max(at)),
             Some('\\') if !raw => match escape_length(rest) {
                 Ok(length) => at += length,
                 Err(tried) => return Err(at + tried),
@@ -243,7 +240,7 @@ fn quoted(text: &str, raw: bool) -> Result<usize, usize> {
     }
 }
 
-fn long_attempt(text: &str, triple: &str, _raw: bool) -> usize {
+fn long_attempt(text: &str, triple: &str) -> usize {
     if text.starts_with(triple) { text.len() } else { 0 }
 }
 

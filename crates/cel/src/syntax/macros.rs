@@ -175,7 +175,11 @@ impl Expansion<'_, '_> {
 }
 
 /// The parts of a call, as fixed by the table: a receiver and `N` arguments.
-fn parts<const N: usize>(call: Id, target: Option<Expr>, args: Vec<Expr>) -> Result<(Expr, [Expr; N]), (Id, Str)> {
+fn parts<const N: usize>(
+    call: Id,
+    target: Option<Expr>,
+    args: Vec<Expr>,
+) -> Result<(Expr, [Expr; N]), (Id, Str)> {
     let wrong = || (call, Str::new_static("wrong number of arguments to a macro"));
     let args = args.try_into().map_err(|_| wrong())?;
     Ok((target.ok_or_else(wrong)?, args))
@@ -249,7 +253,16 @@ fn quantify(
             result = x.call(operator::EQUALS, vec![accu, one]);
         }
     }
-    x.comprehension(Comprehension { range, var, var2, accu: ACCUMULATOR.into(), init, condition, step, result })
+    x.comprehension(Comprehension {
+        range,
+        var,
+        var2,
+        accu: ACCUMULATOR.into(),
+        init,
+        condition,
+        step,
+        result,
+    })
 }
 
 fn quantifier(x: &mut Expansion<'_, '_>, q: &Quantifier, target: Option<Expr>, args: Vec<Expr>) -> Expanded {
@@ -391,7 +404,13 @@ fn bind(x: &mut Expansion<'_, '_>, name: &str, value: Expr, result: Expr) -> Exp
     x.comprehension(Comprehension { range, var, var2: None, accu, init: value, condition, step, result })
 }
 
-fn optional(x: &mut Expansion<'_, '_>, name: &str, target: Option<Expr>, args: Vec<Expr>, flat: bool) -> Expanded {
+fn optional(
+    x: &mut Expansion<'_, '_>,
+    name: &str,
+    target: Option<Expr>,
+    args: Vec<Expr>,
+    flat: bool,
+) -> Expanded {
     let (target, [var, transform]) = parts(x.call, target, args)?;
     let ExprKind::Ident(var) = &var.kind else {
         return Err((var.id, format!("{name}() variable name must be a simple identifier").into()));
@@ -423,7 +442,8 @@ fn sort_by(x: &mut Expansion<'_, '_>, target: Option<Expr>, args: Vec<Expr>) -> 
             | ExprKind::Comprehension(_)
             | ExprKind::Call { .. }
     ) {
-        let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+        let message =
+            "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
         return Err((target.id, message.into()));
     }
     let input = x.ident(SORT_INPUT);

@@ -20,8 +20,23 @@ const DEEPEST: u32 = 250;
 
 /// Names that may not be used as variables or functions.
 pub(super) const RESERVED: [&str; 17] = [
-    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "namespace",
-    "package", "return", "var", "void", "while",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "namespace",
+    "package",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
 /// What the parser accepts beyond the grammar.
@@ -72,10 +87,7 @@ pub(crate) fn parse(source: &Source, options: &Options) -> Result<Ast, Issues> {
             }
         }
         Err(Stop::TooDeep) => {
-            issues.report(
-                Location::NONE,
-                format!("expression recursion limit exceeded: {DEEPEST}"),
-            );
+            issues.report(Location::NONE, format!("expression recursion limit exceeded: {DEEPEST}"));
             Err(issues)
         }
         Err(Stop::Syntax) => {

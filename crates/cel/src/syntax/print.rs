@@ -253,7 +253,8 @@ fn node(checked: &Checked, expr: &Expr, depth: usize, out: &mut String) {
                 let _ = write!(out, "{}\n{indent}  ", if i > 0 { "," } else { "" });
                 node(checked, element, depth + 1, out);
             }
-            let _ = write!(out, "{}]", if elements.is_empty() { String::new() } else { format!("\n{indent}") });
+            let _ =
+                write!(out, "{}]", if elements.is_empty() { String::new() } else { format!("\n{indent}") });
         }
         ExprKind::Map(entries) => {
             out.push('{');
@@ -263,7 +264,8 @@ fn node(checked: &Checked, expr: &Expr, depth: usize, out: &mut String) {
                 out.push(':');
                 node(checked, &entry.value, depth + 1, out);
             }
-            let _ = write!(out, "{}}}", if entries.is_empty() { String::new() } else { format!("\n{indent}") });
+            let _ =
+                write!(out, "{}}}", if entries.is_empty() { String::new() } else { format!("\n{indent}") });
         }
         ExprKind::Struct { type_name, fields } => {
             let _ = write!(out, "{type_name}{{");
@@ -271,7 +273,8 @@ fn node(checked: &Checked, expr: &Expr, depth: usize, out: &mut String) {
                 let _ = write!(out, "{}\n{indent}  {}:", if i > 0 { "," } else { "" }, field.name);
                 node(checked, &field.value, depth + 1, out);
             }
-            let _ = write!(out, "{}}}", if fields.is_empty() { String::new() } else { format!("\n{indent}") });
+            let _ =
+                write!(out, "{}}}", if fields.is_empty() { String::new() } else { format!("\n{indent}") });
         }
         ExprKind::Comprehension(c) => {
             let _ = write!(out, "__comprehension__(\n{indent}  // Variable\n{indent}  {},", c.var);

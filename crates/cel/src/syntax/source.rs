@@ -90,7 +90,7 @@ pub struct Issue {
 #[derive(Clone, Debug)]
 pub struct Issues {
     source: Source,
-    issues: Vec<Issue>,
+    found: Vec<Issue>,
     total: usize,
 }
 
@@ -102,25 +102,25 @@ const LONGEST_SNIPPET: usize = 16384;
 impl Issues {
     /// No problems yet.
     pub(crate) fn new(source: &Source) -> Self {
-        Issues { source: source.clone(), issues: Vec::new(), total: 0 }
+        Issues { source: source.clone(), found: Vec::new(), total: 0 }
     }
 
     /// Adds a problem.
     pub(crate) fn report(&mut self, location: Location, message: impl Into<Str>) {
         self.total += 1;
         if self.total <= MOST_ISSUES {
-            self.issues.push(Issue { location, message: message.into() });
+            self.found.push(Issue { location, message: message.into() });
         }
     }
 
     /// Whether there are no problems.
     pub fn is_empty(&self) -> bool {
-        self.issues.is_empty()
+        self.found.is_empty()
     }
 
     /// The problems in the order of their places.
     pub fn sorted(&self) -> Vec<&Issue> {
-        let mut issues: Vec<&Issue> = self.issues.iter().collect();
+        let mut issues: Vec<&Issue> = self.found.iter().collect();
         issues.sort_by_key(|issue| issue.location);
         issues
     }

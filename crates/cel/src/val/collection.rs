@@ -77,7 +77,7 @@ pub trait LazyFields: Sync {
     fn names(&self) -> Vec<&str>;
 
     /// The name of the type the fields belong to.
-    fn type_name(&self) -> &str {
+    fn type_name(&self) -> &'static str {
         "map"
     }
 }
@@ -125,7 +125,9 @@ fn matches(key: &Val<'_>, wanted: &Val<'_>) -> bool {
         (Val::Bool(a), Val::Bool(b)) => a == b,
         (Val::Int(a), Val::Int(b)) => a == b,
         (Val::Uint(a), Val::Uint(b)) => a == b,
-        _ => matches!((Key::of(key), Key::of(wanted)), (Some(Key::Number(a)), Some(Key::Number(b))) if a == b),
+        _ => {
+            matches!((Key::of(key), Key::of(wanted)), (Some(Key::Number(a)), Some(Key::Number(b))) if a == b)
+        }
     }
 }
 
@@ -208,7 +210,6 @@ impl<'a> Map<'a> {
     /// The name of the type: `map`, or that of an object a schema declares.
     pub fn type_name(&self) -> &str {
         match self {
-            Map::Data(_, Some(schema)) => schema.runtime_type_name(),
             Map::Lazy(fields) => fields.type_name(),
             _ => "map",
         }
@@ -267,7 +268,10 @@ impl<'a> Map<'a> {
             Map::Lazy(fields) => {
                 let fields: &'a dyn LazyFields = *fields;
                 Box::new(
-                    fields.names().into_iter().filter_map(|name| Some((Val::str(name), fields.get(name)?.ok()?))),
+                    fields
+                        .names()
+                        .into_iter()
+                        .filter_map(|name| Some((Val::str(name), fields.get(name)?.ok()?))),
                 )
             }
         }
@@ -288,5 +292,14 @@ impl<'a> Map<'a> {
             Map::Lazy(fields) => fields.names().into_iter().map(Val::str).collect(),
             Map::Data(_, Some(_)) => self.iter().map(|(key, _)| key).collect(),
         }
+    }
+}
+
+impl<'a, 'm> IntoIterator for &'m Map<'a> {
+    type Item = (Val<'a>, Val<'a>);
+    type IntoIter = Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + 'm>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }

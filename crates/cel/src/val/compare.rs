@@ -13,13 +13,11 @@ pub(crate) fn equal(a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
         (Val::Null, _) | (_, Val::Null) => false,
         (Val::Bool(a), Val::Bool(b)) => a == b,
         (Val::String(a), Val::String(b)) => a.as_str() == b.as_str(),
-        (Val::Int(a), Val::Int(b)) => a == b,
-        (
-            Val::Int(_) | Val::Uint(_) | Val::Double(_),
-            Val::Int(_) | Val::Uint(_) | Val::Double(_),
-        ) => numbers(a, b) == Some(Ordering::Equal),
+        (Val::Int(a), Val::Int(b)) | (Val::Duration(a), Val::Duration(b)) => a == b,
+        (Val::Int(_) | Val::Uint(_) | Val::Double(_), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => {
+            numbers(a, b) == Some(Ordering::Equal)
+        }
         (Val::Bytes(a), Val::Bytes(b)) => a == b,
-        (Val::Duration(a), Val::Duration(b)) => a == b,
         (Val::Timestamp(a), Val::Timestamp(b)) => a.same_instant(b),
         (Val::Type(a), Val::Type(b)) => a == b,
         (Val::List(a), Val::List(b)) => lists(a, b),
@@ -32,9 +30,9 @@ pub(crate) fn equal(a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
         (Val::Object(a), Val::Object(b)) => {
             a.type_name == b.type_name
                 && a.fields.len() == b.fields.len()
-                && a.fields.iter().all(|(name, val)| {
-                    b.get(name).is_some_and(|other| equal(val, other).unwrap_or(true))
-                })
+                && a.fields
+                    .iter()
+                    .all(|(name, val)| b.get(name).is_some_and(|other| equal(val, other).unwrap_or(true)))
         }
         (Val::Ext(a), _) => return a.equal(b),
         _ => false,
@@ -108,15 +106,13 @@ fn double_uint(d: f64, u: u64) -> Option<Ordering> {
 /// The order of two values of a sort that has one.
 pub(crate) fn compare(a: &Val<'_>, b: &Val<'_>) -> Result<Ordering, Error> {
     match (a, b) {
-        (Val::Int(a), Val::Int(b)) => Ok(a.cmp(b)),
+        (Val::Int(a), Val::Int(b)) | (Val::Duration(a), Val::Duration(b)) => Ok(a.cmp(b)),
         (Val::String(a), Val::String(b)) => Ok(a.as_str().cmp(b.as_str())),
-        (
-            Val::Int(_) | Val::Uint(_) | Val::Double(_),
-            Val::Int(_) | Val::Uint(_) | Val::Double(_),
-        ) => numbers(a, b).ok_or_else(|| Error::new("NaN values cannot be ordered")),
+        (Val::Int(_) | Val::Uint(_) | Val::Double(_), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => {
+            numbers(a, b).ok_or_else(|| Error::new("NaN values cannot be ordered"))
+        }
         (Val::Bool(a), Val::Bool(b)) => Ok(a.cmp(b)),
         (Val::Bytes(a), Val::Bytes(b)) => Ok(a.cmp(b)),
-        (Val::Duration(a), Val::Duration(b)) => Ok(a.cmp(b)),
         (Val::Timestamp(a), Val::Timestamp(b)) => Ok(a.compare(b)),
         // A double is looked at before the other side is.
         (Val::Double(a), _) if a.is_nan() => Err(Error::new("NaN values cannot be ordered")),

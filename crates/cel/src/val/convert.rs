@@ -78,8 +78,9 @@ pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> Outcome<'a> {
         },
         _ => None,
     };
-    converted
-        .ok_or_else(|| Error::new(format!("type conversion error from '{}' to '{}'", val.type_name(), to.name())))
+    converted.ok_or_else(|| {
+        Error::new(format!("type conversion error from '{}' to '{}'", val.type_name(), to.name()))
+    })
 }
 
 /// A value as `string()` writes it; `None` where it does not.
@@ -142,7 +143,6 @@ const SAFE: u64 = (1 << 53) - 1;
 /// A value as a plain tree, as its conversion to JSON gives it.
 pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
     Ok(match val {
-        Val::Null => Value::Null,
         Val::Bool(b) => Value::Bool(*b),
         Val::Int(i) => Value::Int(*i),
         Val::Uint(u) => i64::try_from(*u).map_or(Value::UInt(*u), Value::Int),
@@ -164,7 +164,7 @@ pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
         ),
         Val::Duration(nanos) => Value::String(time::duration_text(*nanos).into()),
         Val::Timestamp(t) => Value::String(t.rfc3339().into()),
-        Val::Optional(None) => Value::Null,
+        Val::Null | Val::Optional(None) => Value::Null,
         Val::Optional(Some(inner)) => to_value(inner)?,
         Val::Object(object) => Value::Map(
             object

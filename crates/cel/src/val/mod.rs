@@ -340,7 +340,7 @@ impl<'a> Val<'a> {
             Val::List(list) => Val::list(list.iter().map(|item| item.own()).collect()),
             Val::Map(map) => {
                 let mut entries = Entries::default();
-                for (key, val) in map.iter() {
+                for (key, val) in map {
                     entries.insert(key.own(), val.own());
                 }
                 Val::Map(Map::of(entries))

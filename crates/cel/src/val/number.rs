@@ -1,13 +1,23 @@
 //! Numbers: conversions that lose nothing, and Go's ways of writing floats.
 
 /// The integer a double is, if it is one exactly.
-#[expect(clippy::cast_possible_truncation, clippy::float_cmp, clippy::cast_precision_loss, reason = "the range is checked and exactness is the point")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::float_cmp,
+    reason = "the range is checked and exactness is the point"
+)]
 pub(crate) fn double_as_int(d: f64) -> Option<i64> {
-    (d.trunc() == d && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&d)).then_some(d as i64)
+    (d.trunc() == d && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&d))
+        .then_some(d as i64)
 }
 
 /// The unsigned integer a double is, if it is one exactly.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::float_cmp, reason = "the range is checked and exactness is the point")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "the range is checked and exactness is the point"
+)]
 pub(crate) fn double_as_uint(d: f64) -> Option<u64> {
     (d.trunc() == d && (0.0..18_446_744_073_709_551_616.0).contains(&d)).then_some(d as u64)
 }

@@ -66,7 +66,11 @@ impl Timestamp {
     }
 
     /// The date and time of day at an offset from UTC.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "all parts are small and positive")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "all parts are small and positive"
+    )]
     pub(crate) fn civil(&self, offset: i64) -> Civil {
         let local = self.seconds + offset;
         let days = local.div_euclid(86_400);
@@ -231,7 +235,11 @@ pub(crate) fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "month and day are small and positive")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "month and day are small and positive"
+)]
 fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -3,6 +3,8 @@
 //! The two differ in what `\d`, `\s`, `\w` and `\b` mean (only ASCII in Go), in `\Q…\E`, in escapes, in what is special inside
 //! a class, and in which repetitions are allowed.
 
+use std::fmt::Write as _;
+
 /// The most a repetition may count, and all nested ones together.
 const MOST_REPEATS: u64 = 1000;
 /// How deep groups may nest.
@@ -17,7 +19,14 @@ const BAD_RANGE: &str = "invalid character class range";
 
 /// Translates a pattern.
 pub(super) fn translate(whole: &str) -> Result<String, String> {
-    let mut t = Translator { whole, rest: whole, out: String::with_capacity(whole.len() + 16), groups: Vec::new(), atom: None, weight: 1 };
+    let mut t = Translator {
+        whole,
+        rest: whole,
+        out: String::with_capacity(whole.len() + 16),
+        groups: Vec::new(),
+        atom: None,
+        weight: 1,
+    };
     t.run()?;
     Ok(t.out)
 }
@@ -303,20 +312,19 @@ impl<'t> Translator<'t> {
         let before = self.rest;
         let negated = before.starts_with(r"\P");
         self.skip(2);
-        let name = match self.rest.strip_prefix('{') {
-            Some(after) => match after.split_once('}') {
+        let name = if let Some(after) = self.rest.strip_prefix('{') {
+            match after.split_once('}') {
                 Some((name, _)) => {
                     self.skip(name.len() + 2);
                     name
                 }
                 None => return fail(BAD_RANGE, before),
-            },
-            None => {
-                let Some(c) = self.rest.chars().next() else { return fail(BAD_RANGE, before) };
-                let name = self.rest.get(..c.len_utf8()).unwrap_or_default();
-                self.skip(c.len_utf8());
-                name
             }
+        } else {
+            let Some(c) = self.rest.chars().next() else { return fail(BAD_RANGE, before) };
+            let name = self.rest.get(..c.len_utf8()).unwrap_or_default();
+            self.skip(c.len_utf8());
+            name
         };
         let (negated, name) = match name.strip_prefix('^') {
             Some(name) => (!negated, name),
@@ -351,7 +359,9 @@ impl<'t> Translator<'t> {
                 && let Some(end) = here.find(":]")
             {
                 let name = here.get(..end + 2).unwrap_or_default();
-                if !POSIX.contains(&name.trim_start_matches("[:").trim_start_matches('^').trim_end_matches(":]")) {
+                if !POSIX
+                    .contains(&name.trim_start_matches("[:").trim_start_matches('^').trim_end_matches(":]"))
+                {
                     return fail(BAD_RANGE, name);
                 }
                 items.push_str(name);
@@ -411,8 +421,8 @@ impl<'t> Translator<'t> {
 }
 
 const POSIX: [&str; 14] = [
-    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
-    "word", "xdigit",
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
+    "upper", "word", "xdigit",
 ];
 
 /// The items of `\d`, `\s` and `\w`, and whether they are negated.
@@ -430,7 +440,7 @@ fn push_literal(out: &mut String, c: char) {
     if c.is_alphanumeric() || !c.is_ascii() {
         out.push(c);
     } else {
-        out.push_str(&format!(r"\x{{{:X}}}", c as u32));
+        let _ = write!(out, r"\x{{{:X}}}", c as u32);
     }
 }
 

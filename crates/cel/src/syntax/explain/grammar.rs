@@ -32,16 +32,50 @@ impl Set {
 }
 
 use Kind::{
-    And, Bytes, Colon, Comma, Dot, Eof, Equals, EscapedIdentifier, False, Float, Greater, GreaterEquals, Identifier,
-    In, Int, LeftBrace, LeftBracket, LeftParen, Less, LessEquals, Minus, Not, NotEquals, Null, Or, Percent, Plus,
-    Question, RightBrace, RightBracket, RightParen, Slash, Star, String as StringToken, True, Uint,
+    And, Bytes, Colon, Comma, Dot, Eof, Equals, EscapedIdentifier, False, Float, Greater, GreaterEquals,
+    Identifier, In, Int, LeftBrace, LeftBracket, LeftParen, Less, LessEquals, Minus, Not, NotEquals, Null,
+    Or, Percent, Plus, Question, RightBrace, RightBracket, RightParen, Slash, Star, String as StringToken,
+    True, Uint,
 };
 
 /// All kinds in the order of the grammar; the end of the input comes first.
 const ALL: [Kind; 36] = [
-    Eof, Equals, NotEquals, In, Less, LessEquals, GreaterEquals, Greater, And, Or, LeftBracket, RightBracket,
-    LeftBrace, RightBrace, LeftParen, RightParen, Dot, Comma, Minus, Not, Question, Colon, Plus, Star, Slash, Percent,
-    True, False, Null, Float, Int, Uint, StringToken, Bytes, Identifier, EscapedIdentifier,
+    Eof,
+    Equals,
+    NotEquals,
+    In,
+    Less,
+    LessEquals,
+    GreaterEquals,
+    Greater,
+    And,
+    Or,
+    LeftBracket,
+    RightBracket,
+    LeftBrace,
+    RightBrace,
+    LeftParen,
+    RightParen,
+    Dot,
+    Comma,
+    Minus,
+    Not,
+    Question,
+    Colon,
+    Plus,
+    Star,
+    Slash,
+    Percent,
+    True,
+    False,
+    Null,
+    Float,
+    Int,
+    Uint,
+    StringToken,
+    Bytes,
+    Identifier,
+    EscapedIdentifier,
 ];
 
 pub(super) type StateId = usize;
@@ -63,13 +97,20 @@ pub(super) enum Step {
 pub(super) enum Sort {
     Basic,
     /// The start of alternatives; whether one token decides between them, and whether there is a way around.
-    Block { one_token: bool, optional: bool },
+    Block {
+        one_token: bool,
+        optional: bool,
+    },
     /// The start of a loop that may run never.
-    LoopEntry { one_token: bool },
+    LoopEntry {
+        one_token: bool,
+    },
     LoopBack,
     /// The start of a loop that runs at least once.
     PlusStart,
-    PlusBack { one_token: bool },
+    PlusBack {
+        one_token: bool,
+    },
     Stop,
 }
 
@@ -261,7 +302,8 @@ fn rules() -> Vec<Piece> {
 
 impl Grammar {
     pub(super) fn new() -> Grammar {
-        let mut grammar = Grammar { states: Vec::new(), starts: Vec::new(), follows: vec![Vec::new(); RULES] };
+        let mut grammar =
+            Grammar { states: Vec::new(), starts: Vec::new(), follows: vec![Vec::new(); RULES] };
         for (id, piece) in rules().into_iter().enumerate() {
             let stop = grammar.state(id, Sort::Stop);
             let start = grammar.piece(id, &piece, stop);

@@ -149,7 +149,7 @@ impl Walk<'_> {
                 }
                 Visit::Fail(failure) => {
                     synced = false;
-                    self.report(failure)?;
+                    self.report(&failure);
                     self.recover(state)?;
                     match self.leave() {
                         Some(next) => state = next,
@@ -173,9 +173,10 @@ impl Walk<'_> {
             }
         }
         let steps = self.grammar.get(state);
-        let one_token = match sort {
-            Sort::Block { one_token, .. } | Sort::LoopEntry { one_token } | Sort::PlusBack { one_token } => one_token,
-            _ => return self.follow(state),
+        let (Sort::Block { one_token, .. } | Sort::LoopEntry { one_token } | Sort::PlusBack { one_token }) =
+            sort
+        else {
+            return self.follow(state);
         };
         if !one_token {
             let precedence = self.frames.last().map_or(0, |frame| frame.precedence);
@@ -269,7 +270,7 @@ impl Walk<'_> {
         if ends { set.union(Set::of(&[Kind::Eof])) } else { set }
     }
 
-    fn syntax_error(&mut self, at: usize, message: String) {
+    fn syntax_error(&mut self, at: usize, message: &str) {
         let last = self.tokens.last().map_or(0, |token| token.offset);
         let offset = self.tokens.get(at).map_or(last, |token| token.offset);
         let location = match self.source.length() {
@@ -320,9 +321,12 @@ impl Walk<'_> {
             return;
         }
         self.recovering = true;
-        let message =
-            format!("extraneous input {} expecting {}", self.display(self.at), self.expected(state).display());
-        self.syntax_error(self.at, message);
+        let message = format!(
+            "extraneous input {} expecting {}",
+            self.display(self.at),
+            self.expected(state).display()
+        );
+        self.syntax_error(self.at, &message);
     }
 
     /// Leaves a token out, if the one after it fits.
@@ -343,37 +347,36 @@ impl Walk<'_> {
         }
         if !self.recovering {
             self.recovering = true;
-            let message =
-                format!("missing {} at {}", self.expected(state).display(), self.display(self.at));
-            self.syntax_error(self.at, message);
+            let message = format!("missing {} at {}", self.expected(state).display(), self.display(self.at));
+            self.syntax_error(self.at, &message);
         }
         true
     }
 
-    fn report(&mut self, failure: Failure) -> Result<(), Halt> {
+    fn report(&mut self, failure: &Failure) {
         if self.recovering {
-            return Ok(());
+            return;
         }
         self.recovering = true;
         match failure {
             Failure::Mismatch(expected) => {
                 let message =
                     format!("mismatched input {} expecting {}", self.display(self.at), expected.display());
-                self.syntax_error(self.at, message);
+                self.syntax_error(self.at, &message);
             }
             Failure::NoViable { start, offending } => {
+                let (start, offending) = (*start, *offending);
                 let text = self.text_between(start, offending);
-                let reserved = ["true", "false", "null"].into_iter().find(|word| {
-                    text.strip_suffix(word).is_some_and(|before| before.chars().count() == 1)
-                });
+                let reserved = ["true", "false", "null"]
+                    .into_iter()
+                    .find(|word| text.strip_suffix(word).is_some_and(|before| before.chars().count() == 1));
                 let message = match reserved {
                     Some(word) => format!("mismatched input '{word}' expecting IDENTIFIER"),
                     None => format!("no viable alternative at input {}", quoted(&text)),
                 };
-                self.syntax_error(offending, message);
+                self.syntax_error(offending, &message);
             }
         }
-        Ok(())
     }
 
     /// The text from one token to another, with what is between them.
@@ -395,7 +398,7 @@ impl Walk<'_> {
     fn attempt(&mut self) -> Result<(), Halt> {
         if self.recoveries == MOST_RECOVERIES {
             let message = format!("error recovery attempt limit exceeded: {MOST_RECOVERIES}");
-            self.syntax_error(self.at, message);
+            self.syntax_error(self.at, &message);
             return Err(Halt);
         }
         self.recoveries += 1;

@@ -55,11 +55,14 @@ pub(super) fn predict(
         };
         match possible(&next).as_slice() {
             [] => {
-                let finished = places.iter().filter(|place| place.outside).map(|place| place.alternative).min();
+                let finished =
+                    places.iter().filter(|place| place.outside).map(|place| place.alternative).min();
                 return finished.ok_or(NoViable(ahead));
             }
             [only] => return Ok(*only),
-            [first, ..] if kind == Kind::Eof || ahead > FARTHEST || same_everywhere(&next) => return Ok(*first),
+            [first, ..] if kind == Kind::Eof || ahead > FARTHEST || same_everywhere(&next) => {
+                return Ok(*first);
+            }
             _ => {}
         }
         places = next;
