@@ -11,5 +11,6 @@ pub mod discovery;
 pub mod openapi;
 pub mod patch;
 pub mod print;
+pub mod protobuf;
 pub mod schema;
 pub mod table;

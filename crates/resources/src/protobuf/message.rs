@@ -1,0 +1,183 @@
+//! A message → the map its struct is in JSON.
+//!
+//! Protobuf lets a message be cut into parts: a field that is a message and comes several times is one message, made of the
+//! fields of all. So the parts are gathered while the message around them is read, and decoded together at its end; a client
+//! that repeats a field a million times gets an answer in linear time.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use value::{Map, Str, Value, json};
+
+use super::layout::{self, Field, Layout, Scalar, Shape};
+use super::special;
+use super::wire::{self, Datum, Wire};
+
+/// Reads the message that these parts make up into `map`, which is at `depth` in the tree (the object itself is at 1).
+pub(super) fn read(
+    layout: &'static Layout,
+    parts: &[&[u8]],
+    map: &mut Map,
+    depth: usize,
+) -> Result<(), String> {
+    check_depth(depth)?;
+    let mut messages: Vec<(&'static Field, Vec<&[u8]>)> = Vec::new();
+    let mut maps: Vec<(&'static Field, Vec<(Str, Value)>)> = Vec::new();
+    for part in parts {
+        let mut wire = Wire::new(part);
+        while let Some(wire::Field { number, datum }) = wire.next(layout.message)? {
+            let Some(field) = layout.field(number) else { continue };
+            match &field.shape {
+                Shape::Scalar(kind) => {
+                    map.insert(field.name.clone(), scalar(*kind, datum, &field.name)?);
+                }
+                Shape::Struct(_) | Shape::Special(_) | Shape::Embedded(_) => match datum {
+                    Datum::Bytes(bytes) => gather(&mut messages, field, bytes),
+                    _ => return Err(datum.wrong(&field.name)),
+                },
+                Shape::Map(values) => match datum {
+                    Datum::Bytes(bytes) => {
+                        check_depth(depth + 1)?;
+                        gather(&mut maps, field, entry(values, bytes, &field.name, depth + 2)?);
+                    }
+                    _ => return Err(datum.wrong(&field.name)),
+                },
+                Shape::List(items) => {
+                    check_depth(depth + 1)?;
+                    let list = map.entry_or_insert_with(&field.name, || Value::List(Vec::new()));
+                    if let Some(list) = list.as_list_mut() {
+                        add(list, items, datum, &field.name, depth + 2)?;
+                    }
+                }
+            }
+        }
+    }
+    for (field, parts) in messages {
+        if let Shape::Embedded(layout) = &field.shape {
+            read(layout, &parts, map, depth)?;
+        } else {
+            map.insert(field.name.clone(), whole(&field.shape, &parts, depth + 1)?);
+        }
+    }
+    for (field, entries) in maps {
+        map.insert(field.name.clone(), Map::from_entries(entries).0);
+    }
+    Ok(())
+}
+
+/// Adds to what was gathered for `field`; a message has few fields.
+fn gather<T>(gathered: &mut Vec<(&'static Field, Vec<T>)>, field: &'static Field, item: T) {
+    match gathered.iter_mut().find(|(known, _)| std::ptr::eq(*known, field)) {
+        Some((_, items)) => items.push(item),
+        None => gathered.push((field, vec![item])),
+    }
+}
+
+/// Adds to a list what one field carries: an item, or numbers packed together.
+fn add(
+    list: &mut Vec<Value>,
+    items: &Shape,
+    datum: Datum<'_>,
+    name: &str,
+    depth: usize,
+) -> Result<(), String> {
+    match (items, datum) {
+        (Shape::Scalar(kind @ (Scalar::Int32 | Scalar::Int64 | Scalar::Bool)), Datum::Bytes(bytes)) => {
+            let mut numbers = Wire::new(bytes);
+            while let Some(number) = numbers.packed()? {
+                list.push(scalar(*kind, Datum::Varint(number), name)?);
+            }
+        }
+        _ => list.push(element(items, datum, name, depth)?),
+    }
+    Ok(())
+}
+
+/// An entry of a map. Its key and value may be missing, and are zero then.
+fn entry(values: &Shape, bytes: &[u8], name: &str, depth: usize) -> Result<(Str, Value), String> {
+    let mut key = Str::new_static("");
+    let mut value = None;
+    let mut wire = Wire::new(bytes);
+    while let Some(field) = wire.next(name)? {
+        match field.number {
+            1 => key = wire::text(field.bytes(name)?).into(),
+            2 => value = Some(field.datum),
+            _ => {}
+        }
+    }
+    let value = match value {
+        Some(datum) => element(values, datum, name, depth)?,
+        None => zero(values, depth)?,
+    };
+    Ok((key, value))
+}
+
+/// An item of a list or the value of an entry.
+fn element(shape: &Shape, datum: Datum<'_>, name: &str, depth: usize) -> Result<Value, String> {
+    match (shape, datum) {
+        (Shape::Scalar(kind), _) => scalar(*kind, datum, name),
+        (_, Datum::Bytes(bytes)) => whole(shape, &[bytes], depth),
+        _ => Err(datum.wrong(name)),
+    }
+}
+
+/// A message that is a value of its own.
+pub(super) fn whole(shape: &Shape, parts: &[&[u8]], depth: usize) -> Result<Value, String> {
+    match shape {
+        Shape::Struct(position) => {
+            let mut map = Map::new();
+            if let Some(layout) = layout::at(*position) {
+                read(layout, parts, &mut map, depth)?;
+            }
+            Ok(Value::Map(map))
+        }
+        Shape::Special(kind) => special::read(*kind, parts, depth),
+        // Protobuf has no lists of lists and no maps of lists, and embedded structs were dealt with.
+        Shape::Scalar(_) | Shape::List(_) | Shape::Map(_) | Shape::Embedded(_) => Ok(Value::Null),
+    }
+}
+
+fn scalar(kind: Scalar, datum: Datum<'_>, name: &str) -> Result<Value, String> {
+    Ok(match (kind, datum) {
+        (Scalar::Text, Datum::Bytes(bytes)) => Value::String(wire::text(bytes).into()),
+        (Scalar::Bytes, Datum::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+        (Scalar::Bool, Datum::Varint(number)) => Value::Bool(number != 0),
+        (Scalar::Int32, Datum::Varint(number)) => wire::int32(number).into(),
+        (Scalar::Int64, Datum::Varint(number)) => Value::Int(number.cast_signed()),
+        (Scalar::Double, Datum::Fixed64(bits)) => double(f64::from_bits(bits))?,
+        _ => return Err(datum.wrong(name)),
+    })
+}
+
+/// A float as JSON has it: whole numbers are written without a fraction, so they are read as integers.
+fn double(number: f64) -> Result<Value, String> {
+    /// 2⁵³: up to here every whole number is one float.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.is_nan() {
+        return Err("json: unsupported value: NaN".to_owned());
+    }
+    if number.is_infinite() {
+        let sign = if number > 0.0 { '+' } else { '-' };
+        return Err(format!("json: unsupported value: {sign}Inf"));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and small enough to be exact")]
+    let value = match number.fract() == 0.0 && number.abs() <= EXACT {
+        true => Value::Int(number as i64),
+        false => Value::Float(number),
+    };
+    Ok(value)
+}
+
+/// The value of an entry that has none.
+fn zero(shape: &Shape, depth: usize) -> Result<Value, String> {
+    match shape {
+        Shape::Scalar(Scalar::Text | Scalar::Bytes) => Ok(Value::String(Str::new_static(""))),
+        Shape::Scalar(Scalar::Bool) => Ok(Value::Bool(false)),
+        Shape::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Double) => Ok(Value::Int(0)),
+        _ => whole(shape, &[], depth),
+    }
+}
+
+/// The tree is to be no deeper than one that was read from JSON: what reads it next counts on that.
+pub(super) fn check_depth(depth: usize) -> Result<(), String> {
+    if depth > json::MAX_DEPTH { Err("exceeded max depth".to_owned()) } else { Ok(()) }
+}

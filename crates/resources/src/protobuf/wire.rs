@@ -1,0 +1,159 @@
+//! Bytes → numbered fields: the wire format, below any schema.
+
+use std::borrow::Cow;
+
+/// What is left of a message.
+pub(super) struct Wire<'a> {
+    rest: &'a [u8],
+}
+
+/// One field as it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'a> {
+    /// Its number, 1 or more.
+    pub(super) number: usize,
+    /// What it carries.
+    pub(super) datum: Datum<'a>,
+}
+
+/// What a field carries, by wire type.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Datum<'a> {
+    /// 0: integers and booleans.
+    Varint(u64),
+    /// 1: a double.
+    Fixed64(u64),
+    /// 2: text, bytes, messages and packed numbers.
+    Bytes(&'a [u8]),
+    /// 5: nothing that Kubernetes writes.
+    Fixed32,
+}
+
+impl<'a> Wire<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Wire { rest: bytes }
+    }
+
+    /// The next field of the message called `message`, or `None` at its end.
+    pub(super) fn next(&mut self, message: &str) -> Result<Option<Field<'a>>, String> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        // Go keeps the number in an int32.
+        #[expect(clippy::cast_possible_truncation, reason = "the high bits are dropped on purpose")]
+        let number = (tag >> 3) as i32;
+        if tag & 7 == 4 {
+            return Err(format!("proto: {message}: wiretype end group for non-group"));
+        }
+        let Some(number) = usize::try_from(number).ok().filter(|number| *number > 0) else {
+            return Err(format!("proto: {message}: illegal tag {number} (wire type {tag})"));
+        };
+        let datum = match tag & 7 {
+            0 => Datum::Varint(self.varint()?),
+            1 => Datum::Fixed64(u64::from_le_bytes(self.fixed()?)),
+            2 => Datum::Bytes(self.delimited()?),
+            5 => {
+                self.fixed::<4>()?;
+                Datum::Fixed32
+            }
+            other => return Err(format!("proto: illegal wireType {other}")),
+        };
+        Ok(Some(Field { number, datum }))
+    }
+
+    /// The next number of a packed list, or `None` at its end.
+    pub(super) fn packed(&mut self) -> Result<Option<u64>, String> {
+        if self.rest.is_empty() { Ok(None) } else { self.varint().map(Some) }
+    }
+
+    fn varint(&mut self) -> Result<u64, String> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.rest.split_first().ok_or_else(end)?;
+            self.rest = rest;
+            // Of the tenth byte Go keeps the bits that fit.
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err("proto: integer overflow".to_owned())
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or_else(end)?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    fn delimited(&mut self) -> Result<&'a [u8], String> {
+        let length = self.varint()?;
+        if i64::try_from(length).is_err() {
+            return Err("proto: negative length found during unmarshaling".to_owned());
+        }
+        let length = usize::try_from(length).map_err(|_| end())?;
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or_else(end)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+}
+
+impl<'a> Field<'a> {
+    /// The bytes of the field called `name`.
+    pub(super) fn bytes(self, name: &str) -> Result<&'a [u8], String> {
+        match self.datum {
+            Datum::Bytes(bytes) => Ok(bytes),
+            _ => Err(self.datum.wrong(name)),
+        }
+    }
+
+    /// The integer of the field called `name`.
+    pub(super) fn varint(self, name: &str) -> Result<u64, String> {
+        match self.datum {
+            Datum::Varint(number) => Ok(number),
+            _ => Err(self.datum.wrong(name)),
+        }
+    }
+}
+
+impl Datum<'_> {
+    /// The error for a wire type that the field called `name` cannot have.
+    #[cold]
+    pub(super) fn wrong(self, name: &str) -> String {
+        let wire_type = match self {
+            Datum::Varint(_) => 0,
+            Datum::Fixed64(_) => 1,
+            Datum::Bytes(_) => 2,
+            Datum::Fixed32 => 5,
+        };
+        // Go names the struct's field: mostly the name in JSON with a capital.
+        let mut letters = name.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        let name: String = first.into_iter().chain(letters).collect();
+        format!("proto: wrong wireType = {wire_type} for field {name}")
+    }
+}
+
+/// The low 32 bits, as Go reads an int32.
+#[expect(clippy::cast_possible_truncation, reason = "the high bits are dropped on purpose")]
+pub(super) fn int32(number: u64) -> i32 {
+    number as i32
+}
+
+/// The bytes as text. Go keeps bytes that are not UTF-8 and writes each of them as U+FFFD in JSON; here they are that at once.
+pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text)
+}
+
+fn end() -> String {
+    "unexpected EOF".to_owned()
+}
