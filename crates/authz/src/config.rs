@@ -5,6 +5,7 @@
 //! known.
 
 mod decode;
+mod flags;
 mod validate;
 
 use std::fmt;
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use value::yaml::Position;
 use value::{Str, yaml};
+
+pub use flags::Flags;
 
 use crate::conditions::{Compiler, Conditions};
 
@@ -146,8 +149,11 @@ pub struct Problem {
     /// Where in the file.
     pub position: Option<Position>,
     /// How to fix it, where that is known.
-    pub hint: Option<&'static str>,
+    pub hint: Option<String>,
 }
+
+/// The words with which a configuration file beside the flags it stands for is refused.
+pub const CONFLICT: &str = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined";
 
 /// Reads a configuration file.
 pub fn load(bytes: &[u8], environment: &Environment<'_>) -> Result<Configuration, Refused> {
@@ -160,7 +166,10 @@ pub fn load(bytes: &[u8], environment: &Environment<'_>) -> Result<Configuration
     validate::configuration(decoded, document.as_ref().map(|d| &d.spans), environment).map_err(
         |mut refused| {
             for problem in &mut refused.problems {
-                problem.hint = problem.hint.or_else(|| unquoted(bytes, problem.position?));
+                let first = problem.position.and_then(|position| unquoted(bytes, position));
+                let hints: Vec<String> =
+                    first.map(str::to_owned).into_iter().chain(problem.hint.take()).collect();
+                problem.hint = (!hints.is_empty()).then(|| hints.join("; "));
             }
             refused
         },
@@ -188,7 +197,7 @@ impl Refused {
     }
 
     fn unreadable(bytes: &[u8], error: yaml::Error) -> Self {
-        let hint = unquoted(bytes, error.position);
+        let hint = unquoted(bytes, error.position).map(str::to_owned);
         // A file that begins with a brace is JSON, and Go fails on it where it looks for the kind.
         let is_json = bytes.trim_ascii_start().starts_with(b"{");
         let message = if is_json {
@@ -209,7 +218,7 @@ impl Refused {
     pub fn located(&self, file: &str) -> Vec<String> {
         let line = |problem: &Problem| {
             let place = problem.position.map(|p| format!(":{p}")).unwrap_or_default();
-            let hint = problem.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
             format!("{file}{place}: {}{hint}", problem.message)
         };
         self.problems.iter().map(line).collect()

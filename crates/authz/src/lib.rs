@@ -9,6 +9,7 @@
 //! No I/O and no clock in here: stored roles arrive as objects, and webhooks are sent, and told the time, by [`webhook::Sender`].
 
 pub mod abac;
+mod assemble;
 mod attributes;
 mod chain;
 mod conditions;
@@ -16,12 +17,14 @@ pub mod config;
 mod decision;
 mod forbidden;
 mod impersonate;
+pub mod kubeconfig;
 pub mod node;
 mod observe;
 pub mod rbac;
 pub mod review;
 pub mod webhook;
 
+pub use assemble::{Standing, assemble};
 pub use attributes::{Attributes, Operator, Requirement, Selector};
 pub use chain::{Authorizer, Chain, DuplicateName, Step};
 pub use conditions::{CompileError, Compiler, Condition, Conditions, ReviewCompiler, request};

@@ -2,7 +2,8 @@
 //!
 //! A page is prose with fenced blocks: `chain` lists the authorizers, one per line (without it there is `rbac` alone), `abac` is
 //! a policy file, `yaml` holds objects that are stored from there on (an object with the same name replaces the earlier one),
-//! `ask` holds questions and their answers, one per line:
+//! `config` is an authorization configuration file called `authz.yaml` and `result` what comes of reading it, `ask` holds
+//! questions and their answers, one per line:
 //!
 //! ```text
 //! alice[devs,testers] get pods/log web -n default -> allowed: RBAC: allowed by …
@@ -18,8 +19,12 @@ use std::sync::Arc;
 
 use authn::User;
 use authz::abac::Policies;
+use authz::config::Environment;
 use authz::node::NodeAuthorizer;
-use authz::{Attributes, Authorizer, Chain, Decision, Operator, Requirement, Step, forbidden, node, rbac};
+use authz::{
+    Attributes, Authorizer, Chain, Decision, Operator, Requirement, ReviewCompiler, Step, forbidden, node,
+    rbac,
+};
 
 macro_rules! pages {
     ($($page:ident),* $(,)?) => {
@@ -28,7 +33,7 @@ macro_rules! pages {
     };
 }
 
-pages!(abac, chain, node, rbac_bindings, rbac_bootstrap, rbac_missing_roles, rbac_rules);
+pages!(abac, chain, kep_3221, node, rbac_bindings, rbac_bootstrap, rbac_missing_roles, rbac_rules);
 
 #[test]
 fn every_page_is_listed() {
@@ -97,6 +102,7 @@ fn check(page: &str) {
     }
     let mut wrong = String::new();
     let mut asked = 0;
+    let mut config = String::new();
     let mut block: Option<(&str, String)> = None;
     for line in text.lines() {
         match (&mut block, line.strip_prefix("```")) {
@@ -105,6 +111,14 @@ fn check(page: &str) {
                 match *kind {
                     "chain" => cluster.chain = body.lines().map(str::to_owned).collect(),
                     "abac" => cluster.policies = Arc::new(Policies::parse("policies", body).unwrap().0),
+                    "config" => config = std::mem::take(body),
+                    "result" => {
+                        asked += 1;
+                        let result = load(&config);
+                        if result.trim() != body.trim() {
+                            writeln!(wrong, "expected {body}\ngot\n{result}\n").unwrap();
+                        }
+                    }
                     "yaml" => {
                         for document in value::yaml::documents(body.as_bytes()).unwrap() {
                             cluster.store(&document.value);
@@ -135,6 +149,19 @@ fn check(page: &str) {
     }
     assert!(asked > 0, "the page asks nothing");
     assert!(wrong.is_empty(), "{}:\n{wrong}", path.display());
+}
+
+/// Reads a configuration file, as if all kubeconfigs were there: the names of the chain, or what is wrong with it.
+fn load(text: &str) -> String {
+    let environment =
+        Environment { compiler: &ReviewCompiler::default(), kubeconfig: &|_| Ok(()), required: &[] };
+    match authz::config::load(text.as_bytes(), &environment) {
+        Ok(configuration) => {
+            let names: Vec<&str> = configuration.authorizers.iter().map(|a| a.name.as_str()).collect();
+            format!("loads: {}", names.join(", "))
+        }
+        Err(refused) => refused.located("authz.yaml").join("\n"),
+    }
 }
 
 fn ask(chain: &Chain, question: &str) -> String {

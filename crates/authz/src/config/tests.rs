@@ -260,7 +260,8 @@ fn conditions_are_all_compiled_and_counted() {
         &expect!["authorizers[0].matchConditions: Too many: 65: must have at most 64 items"],
     );
     let error = read(&conditions(&["!('x' in request.user.groups)"]), &[]).unwrap_err();
-    assert_eq!(error.problems()[0].hint, Some("the groups are request.groups; request.user is a string"));
+    let hint = error.problems()[0].hint.as_deref();
+    assert_eq!(hint, Some("the groups are request.groups; request.user is a string"));
 }
 
 #[test]
@@ -339,7 +340,7 @@ fn reading_is_strict_in_the_words_of_go() {
 fn an_expression_that_yaml_cannot_read_is_explained() {
     let text = webhook_text("", "    matchConditions:\n    - expression: !('a' in request.groups)\n");
     let error = read(&text, &[]).unwrap_err();
-    let hint = error.problems()[0].hint;
+    let hint = error.problems()[0].hint.as_deref();
     assert_eq!(
         hint,
         Some("quote the expression: YAML gives its first character a meaning of its own"),
@@ -364,4 +365,50 @@ fn any_false_beats_errors_and_errors_beat_true() {
         evaluate(&["fail", "true", "fail 2"]).unwrap_err(),
         "[cel evaluation error: expression 'fail' resulted in error: no such key, cel evaluation error: expression 'fail 2' resulted in error: no such key]"
     );
+}
+
+#[test]
+fn flags_mean_a_chain_too() {
+    let flags =
+        |modes: &[&str]| Flags { modes: modes.iter().map(ToString::to_string).collect(), ..Flags::default() };
+    let names = |flags: &Flags| -> Vec<String> {
+        flags.configuration().unwrap().authorizers.iter().map(|a| a.name.to_string()).collect()
+    };
+    assert_eq!(names(&flags(&["Node", "RBAC"])), ["node", "rbac"]);
+    let webhook = Flags {
+        webhook_config_file: "/k".to_owned(),
+        authorized_ttl: Duration::ZERO,
+        ..flags(&["Webhook", "AlwaysDeny"])
+    };
+    assert_eq!(names(&webhook), ["default", "alwaysdeny"]);
+    let configuration = webhook.configuration().unwrap();
+    let hook = configuration.authorizers[0].webhook.as_ref().unwrap();
+    assert_eq!((hook.version, hook.authorized_ttl), (ReviewVersion::V1Beta1, None));
+    let errors = |flags: Flags| flags.configuration().map(|_| ()).unwrap_err().join("; ");
+    expect!["at least one authorization-mode must be passed"].assert_eq(&errors(flags(&[])));
+    expect![[r#"authorization-mode "rbac" is not a valid mode; authorization-mode ABAC's authorization policy file not passed; authorization-mode Webhook's authorization config file not passed; authorization-mode ["rbac" "ABAC" "Webhook" "RBAC" "RBAC"] has mode specified more than once"#]]
+        .assert_eq(&errors(flags(&["rbac", "ABAC", "Webhook", "RBAC", "RBAC"])));
+    let stray =
+        Flags { policy_file: "p".to_owned(), webhook_config_file: "k".to_owned(), ..flags(&["RBAC"]) };
+    expect!["cannot specify --authorization-policy-file without mode ABAC; cannot specify --authorization-webhook-config-file without mode Webhook"]
+        .assert_eq(&errors(stray));
+}
+
+#[test]
+fn a_chain_is_assembled_from_what_was_there_at_start() {
+    use crate::{Standing, Unobserved, assemble};
+    let standing =
+        Standing { rbac: Some(Arc::default()), node: None, abac: None, observer: Arc::new(Unobserved) };
+    let no_sender = |_: &str, _: &WebhookConfiguration| Err("no sender".to_owned());
+    let build = |list: &str| assemble(&read(&authorizers(list), &[]).unwrap(), &standing, &no_sender);
+    assert_eq!(
+        build("- {type: RBAC, name: rbac}\n- {type: AlwaysDeny, name: alwaysdeny}\n").unwrap().steps().len(),
+        2
+    );
+    assert_eq!(
+        build("- {type: Node, name: node}\n").unwrap_err(),
+        "authorizer type Node is not allowed if it was not enabled at initial server startup"
+    );
+    let webhook = read(&webhook_text("", ""), &[]).unwrap();
+    assert_eq!(assemble(&webhook, &standing, &no_sender).unwrap_err(), "no sender");
 }

@@ -79,7 +79,7 @@ fn names_and_types(authorizers: &[ConfiguredAuthorizer], required: &[AuthorizerT
 struct Broken {
     error: FieldError,
     path: String,
-    hint: Option<&'static str>,
+    hint: Option<String>,
 }
 
 impl Broken {
@@ -112,35 +112,40 @@ impl Check<'_> {
         types: &mut Vec<AuthorizerType>,
         names: &mut Vec<Str>,
     ) -> Option<ConfiguredAuthorizer> {
-        let mut fail = |error: FieldError, field: &str| {
-            self.errors.push(Broken { error, path: path.field(field).to_string(), hint: None });
+        let errors = &mut self.errors;
+        let mut fail = |error: FieldError, field: &str, hint: Option<String>| {
+            errors.push(Broken { error, path: path.field(field).to_string(), hint });
         };
         let type_path = path.field("type");
         if raw.kind.is_empty() {
-            fail(FieldError::required(&type_path, ""), "type");
+            fail(FieldError::required(&type_path, ""), "type", None);
             return None;
         }
         let Some(kind) = AuthorizerType::parse(&raw.kind) else {
             let known = AuthorizerType::ALL.map(AuthorizerType::as_str);
-            fail(FieldError::not_supported(&type_path, raw.kind, &known), "type");
+            fail(FieldError::not_supported(&type_path, raw.kind, &known), "type", None);
             return None;
         };
         if types.contains(&kind) && kind != AuthorizerType::Webhook {
-            fail(FieldError::duplicate(&type_path, raw.kind), "type");
+            fail(FieldError::duplicate(&type_path, raw.kind), "type", None);
             return None;
         }
         types.push(kind);
 
         let name_path = path.field("name");
         if raw.name.is_empty() {
-            fail(FieldError::required(&name_path, ""), "name");
+            let hint = match kind {
+                AuthorizerType::Webhook => "every webhook needs a name of its own".to_owned(),
+                _ => format!("add `name: {}`", kind.step_name()),
+            };
+            fail(FieldError::required(&name_path, ""), "name", Some(hint));
         } else if names.contains(&raw.name) {
-            fail(FieldError::duplicate(&name_path, raw.name.clone()), "name");
+            fail(FieldError::duplicate(&name_path, raw.name.clone()), "name", None);
         } else {
             let errors = is_dns1123_subdomain(&raw.name);
             if !errors.is_empty() {
                 let detail = format!("authorizer name is invalid: {}", errors.join(", "));
-                fail(FieldError::invalid(&name_path, raw.name.clone(), detail), "name");
+                fail(FieldError::invalid(&name_path, raw.name.clone(), detail), "name", None);
             }
         }
         names.push(raw.name.clone());
@@ -148,7 +153,7 @@ impl Check<'_> {
         let webhook_path = path.field("webhook");
         match (kind, raw.webhook) {
             (AuthorizerType::Webhook, None) => {
-                fail(FieldError::required(&webhook_path, "required when type=Webhook"), "webhook");
+                fail(FieldError::required(&webhook_path, "required when type=Webhook"), "webhook", None);
                 None
             }
             (AuthorizerType::Webhook, Some(webhook)) => {
@@ -157,7 +162,7 @@ impl Check<'_> {
             }
             (_, Some(_)) => {
                 let detail = "may only be specified when type=Webhook";
-                fail(FieldError::invalid(&webhook_path, "non-null", detail), "webhook");
+                fail(FieldError::invalid(&webhook_path, "non-null", detail), "webhook", None);
                 None
             }
             (_, None) => Some(ConfiguredAuthorizer { kind, name: raw.name, webhook: None }),
@@ -240,7 +245,8 @@ impl Check<'_> {
     fn connection(&mut self, path: &Path, raw: &RawWebhook) -> Option<Str> {
         let shown = path.field("connectionInfo");
         let real = path.field("webhook").field("connectionInfo");
-        let mut fail = |error: FieldError, field: &str, hint: Option<&'static str>| {
+        let mut fail = |error: FieldError, field: &str, hint: Option<&str>| {
+            let hint = hint.map(str::to_owned);
             self.errors.push(Broken { error, path: real.field(field).to_string(), hint });
         };
         let (type_path, file_path) = (shown.field("type"), shown.field("kubeConfigFile"));
@@ -319,7 +325,7 @@ impl Check<'_> {
                     Err(CompileError::Invalid(detail)) => {
                         hint = expression
                             .contains("request.user.groups")
-                            .then_some("the groups are request.groups; request.user is a string");
+                            .then(|| "the groups are request.groups; request.user is a string".to_owned());
                         FieldError::invalid(&field, expression.clone(), detail)
                     }
                     Err(CompileError::Internal(detail)) => FieldError::internal(&field, detail),

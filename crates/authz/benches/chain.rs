@@ -1,0 +1,65 @@
+//! What a webhook costs a request that does not reach it: match conditions, and an answer that is kept.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use authn::User;
+use authz::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
+use authz::webhook::{Answered, BoxFuture, SendError, Sender, Webhook};
+use authz::{Attributes, Compiler, Conditions, ReviewCompiler, Unobserved};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+/// Always allows, at once.
+struct Willing(Instant);
+
+impl Sender for Willing {
+    fn send<'a>(&'a self, _: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
+        let body = br#"{"status":{"allowed":true}}"#.to_vec();
+        Box::pin(async { Ok(Answered { status: 200, body, ..Answered::default() }) })
+    }
+
+    fn pause(&self, _: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn now(&self) -> Instant {
+        self.0
+    }
+}
+
+fn conditions(expressions: &[&str]) -> Conditions {
+    let compiler = ReviewCompiler::default();
+    Conditions::new(expressions.iter().filter_map(|e| compiler.compile(e).ok()).collect())
+}
+
+fn chain(criterion: &mut Criterion) {
+    let user = User::named("alice").in_groups(["devs", "system:authenticated"]);
+    let attributes = Attributes::resource("get", "", "pods").in_namespace("default").named("x");
+    let set = conditions(&[
+        "has(request.resourceAttributes)",
+        "request.resourceAttributes.namespace == 'kube-system'",
+        "!('system:serviceaccounts:kube-system' in request.groups)",
+    ]);
+    criterion.bench_function("three match conditions, the second false", |b| {
+        b.iter(|| set.evaluate(black_box(&user), black_box(&attributes)));
+    });
+    let configuration = WebhookConfiguration {
+        authorized_ttl: Some(Duration::from_mins(5)),
+        unauthorized_ttl: None,
+        timeout: Duration::from_secs(3),
+        version: ReviewVersion::V1,
+        failure_policy: FailurePolicy::Deny,
+        kubeconfig: "/k".into(),
+        conditions: Conditions::default(),
+    };
+    let sender = Arc::new(Willing(Instant::now()));
+    let webhook = Webhook::new("w", &configuration, sender, Arc::new(Unobserved));
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };
+    criterion.bench_function("webhook, answer kept", |b| {
+        b.iter(|| runtime.block_on(webhook.decide(black_box(&user), black_box(&attributes))));
+    });
+}
+
+criterion_group!(benches, chain);
+criterion_main!(benches);

@@ -1,0 +1,115 @@
+//! The flags that configure a chain without a file → [`Configuration`].
+
+use std::time::Duration;
+
+use api::field::quote;
+
+use crate::conditions::Conditions;
+use crate::config::{
+    AuthorizerType, Configuration, ConfiguredAuthorizer, FailurePolicy, ReviewVersion, WebhookConfiguration,
+};
+
+/// The name of the one webhook that flags can configure.
+const WEBHOOK_NAME: &str = "default";
+/// How long that webhook is waited for.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// `--authorization-*`, without the file.
+#[derive(Clone, Debug)]
+pub struct Flags {
+    /// `--authorization-mode`.
+    pub modes: Vec<String>,
+    /// `--authorization-policy-file`.
+    pub policy_file: String,
+    /// `--authorization-webhook-config-file`.
+    pub webhook_config_file: String,
+    /// `--authorization-webhook-version`.
+    pub webhook_version: String,
+    /// `--authorization-webhook-cache-authorized-ttl`; zero keeps nothing.
+    pub authorized_ttl: Duration,
+    /// `--authorization-webhook-cache-unauthorized-ttl`; zero keeps nothing.
+    pub unauthorized_ttl: Duration,
+}
+
+impl Default for Flags {
+    fn default() -> Self {
+        Flags {
+            modes: Vec::new(),
+            policy_file: String::new(),
+            webhook_config_file: String::new(),
+            webhook_version: "v1beta1".to_owned(),
+            authorized_ttl: Duration::from_mins(5),
+            unauthorized_ttl: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Flags {
+    /// The chain these flags mean, or everything that is wrong with them in Kubernetes' words.
+    pub fn configuration(&self) -> Result<Configuration, Vec<String>> {
+        let mut errors = Vec::new();
+        if self.modes.is_empty() {
+            errors.push("at least one authorization-mode must be passed".to_owned());
+        }
+        for mode in &self.modes {
+            match AuthorizerType::parse(mode) {
+                None => errors.push(format!("authorization-mode {} is not a valid mode", quote(mode))),
+                Some(AuthorizerType::Abac) if self.policy_file.is_empty() => {
+                    errors.push("authorization-mode ABAC's authorization policy file not passed".to_owned());
+                }
+                Some(AuthorizerType::Webhook) if self.webhook_config_file.is_empty() => {
+                    errors
+                        .push("authorization-mode Webhook's authorization config file not passed".to_owned());
+                }
+                Some(_) => {}
+            }
+        }
+        let has = |kind: AuthorizerType| self.modes.iter().any(|mode| mode == kind.as_str());
+        if !self.policy_file.is_empty() && !has(AuthorizerType::Abac) {
+            errors.push("cannot specify --authorization-policy-file without mode ABAC".to_owned());
+        }
+        if !self.webhook_config_file.is_empty() && !has(AuthorizerType::Webhook) {
+            errors.push("cannot specify --authorization-webhook-config-file without mode Webhook".to_owned());
+        }
+        if (1..self.modes.len()).any(|i| self.modes.iter().take(i).any(|m| Some(m) == self.modes.get(i))) {
+            let modes: Vec<String> = self.modes.iter().map(|mode| quote(mode)).collect();
+            errors
+                .push(format!("authorization-mode [{}] has mode specified more than once", modes.join(" ")));
+        }
+        let version = match self.webhook_version.as_str() {
+            "v1" => Some(ReviewVersion::V1),
+            "v1beta1" => Some(ReviewVersion::V1Beta1),
+            other => {
+                if has(AuthorizerType::Webhook) {
+                    errors.push(format!(
+                        "unsupported webhook authorizer version {}, supported versions are \"v1\", \"v1beta1\"",
+                        quote(other)
+                    ));
+                }
+                None
+            }
+        };
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let kept = |ttl: Duration| (!ttl.is_zero()).then_some(ttl);
+        let authorizer = |kind: AuthorizerType| match (kind, version) {
+            (AuthorizerType::Webhook, Some(version)) => ConfiguredAuthorizer {
+                kind,
+                name: WEBHOOK_NAME.into(),
+                webhook: Some(WebhookConfiguration {
+                    authorized_ttl: kept(self.authorized_ttl),
+                    unauthorized_ttl: kept(self.unauthorized_ttl),
+                    timeout: WEBHOOK_TIMEOUT,
+                    version,
+                    failure_policy: FailurePolicy::NoOpinion,
+                    kubeconfig: self.webhook_config_file.as_str().into(),
+                    conditions: Conditions::default(),
+                }),
+            },
+            _ => ConfiguredAuthorizer { kind, name: kind.step_name(), webhook: None },
+        };
+        let kinds = self.modes.iter().filter_map(|mode| AuthorizerType::parse(mode));
+        Ok(Configuration { authorizers: kinds.map(authorizer).collect() })
+    }
+}
