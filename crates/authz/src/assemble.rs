@@ -23,11 +23,14 @@ pub struct Standing {
     pub observer: Arc<dyn Observer>,
 }
 
-/// Builds the chain. `sender` makes what sends to a webhook; its error is the configuration's.
+/// Makes what sends to a webhook, by the webhook's name; its error is the configuration's.
+pub type MakeSender<'a> = dyn Fn(&str, &WebhookConfiguration) -> Result<Arc<dyn Sender>, String> + 'a;
+
+/// Builds the chain.
 pub fn assemble(
     configuration: &Configuration,
     standing: &Standing,
-    sender: &dyn Fn(&str, &WebhookConfiguration) -> Result<Arc<dyn Sender>, String>,
+    sender: &MakeSender<'_>,
 ) -> Result<Chain, String> {
     let absent = |kind: AuthorizerType| {
         format!(

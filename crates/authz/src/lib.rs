@@ -24,7 +24,7 @@ pub mod rbac;
 pub mod review;
 pub mod webhook;
 
-pub use assemble::{Standing, assemble};
+pub use assemble::{MakeSender, Standing, assemble};
 pub use attributes::{Attributes, Operator, Requirement, Selector};
 pub use chain::{Authorizer, Chain, DuplicateName, Step};
 pub use conditions::{CompileError, Compiler, Condition, Conditions, ReviewCompiler, request};
