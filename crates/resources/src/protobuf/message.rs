@@ -159,12 +159,10 @@ fn double(number: f64) -> Result<Value, String> {
         let sign = if number > 0.0 { '+' } else { '-' };
         return Err(format!("json: unsupported value: {sign}Inf"));
     }
-    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and small enough to be exact")]
-    let value = match number.fract() == 0.0 && number.abs() <= EXACT {
-        true => Value::Int(number as i64),
-        false => Value::Float(number),
-    };
-    Ok(value)
+    #[expect(clippy::cast_possible_truncation, reason = "used only where it is exact")]
+    let whole = number as i64;
+    let is_whole = number.fract() == 0.0 && number.abs() <= EXACT;
+    Ok(if is_whole { Value::Int(whole) } else { Value::Float(number) })
 }
 
 /// The value of an entry that has none.

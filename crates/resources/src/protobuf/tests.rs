@@ -17,18 +17,22 @@ fn samples() -> Vec<(Vec<u8>, Value)> {
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let text = text.replace(' ', "");
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    let digits: Vec<char> = text.chars().filter(|digit| *digit != ' ').collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(&String::from_iter(pair), 16).unwrap()).collect()
 }
 
 fn varint(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
+        bytes.push(low_byte(number) | 0x80);
         number >>= 7;
     }
-    bytes.push(number as u8);
+    bytes.push(low_byte(number));
     bytes
+}
+
+fn low_byte(number: u64) -> u8 {
+    number.to_le_bytes()[0]
 }
 
 /// A field with bytes.
@@ -363,9 +367,9 @@ fn damaged_bodies_never_panic_and_what_is_read_is_bounded() {
         for _ in 0..=numbers.below(4) {
             let at = numbers.below(bytes.len());
             match numbers.below(4) {
-                0 => bytes[at] = numbers.next() as u8,
+                0 => bytes[at] = low_byte(numbers.next()),
                 1 => bytes[at] ^= 1 << numbers.below(8),
-                2 => bytes.insert(at, numbers.next() as u8),
+                2 => bytes.insert(at, low_byte(numbers.next())),
                 _ => drop(bytes.remove(at)),
             }
         }
