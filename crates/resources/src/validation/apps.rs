@@ -372,6 +372,7 @@ fn daemon_set_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
 }
 
 /// What a StatefulSet's rules let pass because the stored one has it.
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing the stored object may keep")]
 #[derive(Clone, Copy, Default)]
 struct Tolerated {
     service_name: bool,

@@ -30,7 +30,7 @@ fn create(object: &Value, _: &Context) -> FieldErrors {
 
 fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     let mut errors = meta::update(new, old);
-    spec(new.part("spec"), Some(old.part("spec")), &mut errors);
+    spec(new.part("spec"), Some(old), &mut errors);
     supersede(errors, declared(new))
 }
 
@@ -63,7 +63,7 @@ fn declared(object: &Value) -> FieldErrors {
     errors
 }
 
-fn spec(spec: Option<&Value>, old: Option<Option<&Value>>, errors: &mut FieldErrors) {
+fn spec(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
     let (min, max) = (spec.number_if_set("minReplicas"), spec.number("maxReplicas"));
     if let Some(min) = min {
         errors.not_negative(&SPEC.field("minReplicas"), min);
@@ -78,8 +78,8 @@ fn spec(spec: Option<&Value>, old: Option<Option<&Value>>, errors: &mut FieldErr
         errors.invalid(&max_at, max, "must be greater than or equal to `minReplicas`");
     }
     let target = spec.part("scaleTargetRef");
-    let old_target = old.map(|old| old.part("scaleTargetRef"));
-    let same_kind = old_target.is_some_and(|old| {
+    let same_kind = old.is_some_and(|old| {
+        let old = old.part("spec").part("scaleTargetRef");
         old.text("apiVersion") == target.text("apiVersion") && old.text("kind") == target.text("kind")
     });
     let strictness = ApiVersion {
@@ -125,10 +125,10 @@ fn api_version(version: &str, strictness: ApiVersion) -> Result<(), String> {
     Ok(())
 }
 
-fn metrics(spec: Option<&Value>, old: Option<Option<&Value>>, min: Option<i64>, errors: &mut FieldErrors) {
+fn metrics(spec: Option<&Value>, old: Option<&Value>, min: Option<i64>, errors: &mut FieldErrors) {
     let mut strictness = ApiVersion { may_be_anything: false, may_lack_group: true };
     if let Some(old) = old {
-        strictness.may_be_anything = old.items("metrics").iter().any(|metric| {
+        strictness.may_be_anything = old.part("spec").items("metrics").iter().any(|metric| {
             metric.text("type") == "Object"
                 && metric.part("object").is_some_and(|object| {
                     let version = object.part("describedObject").text("apiVersion");

@@ -271,10 +271,8 @@ fn failure_rule(rule: &Value, spec: Option<&Value>, at: &At<'_>, errors: &mut Fi
     let action_at = at.field("action");
     match rule.text("action") {
         "" => errors.required(&action_at, valid_values(&ACTIONS)),
-        "FailIndex" => {
-            if spec.part("backoffLimitPerIndex").is_none() {
-                errors.invalid(&action_at, "FailIndex", "requires the backoffLimitPerIndex to be set");
-            }
+        "FailIndex" if spec.part("backoffLimitPerIndex").is_none() => {
+            errors.invalid(&action_at, "FailIndex", "requires the backoffLimitPerIndex to be set");
         }
         action if !ACTIONS.contains(&action) => errors.not_supported(&action_at, action, &ACTIONS),
         _ => {}
@@ -459,15 +457,16 @@ fn take_scheduling(old: &mut Value, new: &Value) {
                 pod.remove_at(&["affinity"]);
             }
         }
-        Some(affinity) => match affinity.part("nodeAffinity") {
-            Some(node) => pod.set_at(&["affinity", "nodeAffinity"], node.clone()),
-            None => {
+        Some(affinity) => {
+            if let Some(node) = affinity.part("nodeAffinity") {
+                pod.set_at(&["affinity", "nodeAffinity"], node.clone());
+            } else {
                 if pod.part("affinity").is_none() {
                     pod.set_at(&["affinity"], Map::new());
                 }
                 pod.remove_at(&["affinity", "nodeAffinity"]);
             }
-        },
+        }
     }
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {
         match new_spec.part(field) {
@@ -516,7 +515,7 @@ fn cron_job_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     let old_spec = old.part("spec");
     let old_template = old_spec.part("jobTemplate").part("spec").part("template");
     let options = Options::for_template(old_template, context);
-    cron_job_spec(new.part("spec"), Some(old_spec), &options, &mut errors);
+    cron_job_spec(new.part("spec"), Some(old), &options, &mut errors);
     supersede(errors, declared_of_cron_job(new))
 }
 
@@ -529,22 +528,17 @@ fn declared_of_cron_job(object: &Value) -> FieldErrors {
     errors
 }
 
-fn cron_job_spec(
-    spec: Option<&Value>,
-    old: Option<Option<&Value>>,
-    options: &Options,
-    errors: &mut FieldErrors,
-) {
+fn cron_job_spec(spec: Option<&Value>, old: Option<&Value>, options: &Options, errors: &mut FieldErrors) {
     let schedule = spec.text("schedule");
     let zone = spec.text_if_set("timeZone");
     if schedule.is_empty() {
         errors.required(&SPEC.field("schedule"), "");
     } else {
-        let old_zone = old.is_some_and(|old| old.text("schedule").contains("TZ"));
+        let old_zone = old.is_some_and(|old| old.part("spec").text("schedule").contains("TZ"));
         schedule_format(schedule, zone, old_zone, errors);
     }
     errors.not_negative(&SPEC.field("startingDeadlineSeconds"), spec.number("startingDeadlineSeconds"));
-    if old.is_none_or(|old| old.text_if_set("timeZone") != zone)
+    if old.is_none_or(|old| old.part("spec").text_if_set("timeZone") != zone)
         && let Some(zone) = zone
     {
         cron::time_zone(zone, &SPEC.field("timeZone"), errors);

@@ -35,16 +35,19 @@ impl<'a> At<'a> {
     }
 
     /// A field of this place; `path` may go several fields down (`"httpGet.port"`).
+    #[must_use]
     pub const fn field(&'a self, path: &'a str) -> Self {
         At { parent: Some(self), step: Step::Field(path) }
     }
 
     /// An item of the list at this place.
+    #[must_use]
     pub const fn index(&'a self, index: usize) -> Self {
         At { parent: Some(self), step: Step::Index(index) }
     }
 
     /// The value at a key of the map at this place.
+    #[must_use]
     pub const fn key(&'a self, key: &'a str) -> Self {
         At { parent: Some(self), step: Step::Key(key) }
     }

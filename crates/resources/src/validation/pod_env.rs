@@ -156,11 +156,13 @@ fn canonical_field<'a>(
         return Err(format!("unsupported pod version: {version}"));
     }
     match (subscripted, field) {
-        (Some(("metadata.annotations" | "metadata.labels", _)), _) => Ok(field),
-        (Some(_), _) => Err(format!("field label does not support subscript: {field}")),
+        (Some((path, _)), _) if !matches!(path, "metadata.annotations" | "metadata.labels") => {
+            Err(format!("field label does not support subscript: {field}"))
+        }
         // What the oldest clients called it.
         (None, "spec.host") => Ok("spec.nodeName"),
-        (
+        (Some(_), _)
+        | (
             None,
             "metadata.annotations"
             | "metadata.labels"

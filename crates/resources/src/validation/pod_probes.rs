@@ -107,19 +107,14 @@ fn http_get(action: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         let name = header.text("name");
         errors.invalid_each(&at.field("httpHeaders"), name, names::is_http_header_name(name));
     }
-    match action.text_if_set("protocol") {
-        None => {}
-        Some(protocol) if !PROTOCOLS.contains(&protocol) => {
-            errors.not_supported(&at.field("protocol"), protocol, &PROTOCOLS);
-        }
-        Some("HTTP2") if scheme != "HTTP" => {
-            errors.invalid(&at.field("protocol"), "HTTP2", "is only supported with HTTP (H2C)");
-        }
-        Some("HTTP2") if !action.text("host").is_empty() => {
-            let detail = "must be empty when `protocol` is \"HTTP2\"";
-            errors.invalid(&at.field("host"), action.text("host"), detail);
-        }
-        Some(_) => {}
+    let Some(protocol) = action.text_if_set("protocol") else { return };
+    if !PROTOCOLS.contains(&protocol) {
+        errors.not_supported(&at.field("protocol"), protocol, &PROTOCOLS);
+    } else if protocol == "HTTP2" && scheme != "HTTP" {
+        errors.invalid(&at.field("protocol"), protocol, "is only supported with HTTP (H2C)");
+    } else if protocol == "HTTP2" && !action.text("host").is_empty() {
+        let detail = "must be empty when `protocol` is \"HTTP2\"";
+        errors.invalid(&at.field("host"), action.text("host"), detail);
     }
 }
 

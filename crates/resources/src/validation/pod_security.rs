@@ -112,7 +112,7 @@ fn seccomp_profile(context: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         "Localhost" | "RuntimeDefault" | "Unconfined" => {}
         "" => errors.required(&at.field("type"), "type is required when seccompProfile is set"),
         other => {
-            errors.not_supported(&at.field("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"])
+            errors.not_supported(&at.field("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"]);
         }
     }
     let file_at = at.field("localhostProfile");
@@ -153,7 +153,7 @@ fn app_armor_profile(context: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         }
         "" => errors.required(&at.field("type"), "type is required when appArmorProfile is set"),
         other => {
-            errors.not_supported(&at.field("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"])
+            errors.not_supported(&at.field("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"]);
         }
     }
 }
@@ -267,7 +267,7 @@ fn windows_user(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
     if domain.is_some_and(|domain| !is_net_bios(domain) && !is_windows_dns(domain)) {
         let detail = "runAsUserName's Domain doesn't match the NetBios nor the DNS format";
-        errors.invalid_json(at, &json, &detail);
+        errors.invalid_json(at, &json, detail);
     }
     if user.is_empty() {
         errors.invalid_json(at, &json, "runAsUserName's User cannot be empty");
@@ -280,7 +280,7 @@ fn windows_user(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
     if user.contains(['"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']']) {
         let detail = r#"runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]"#;
-        errors.invalid_json(at, &json, &detail);
+        errors.invalid_json(at, &json, detail);
     }
 }
 

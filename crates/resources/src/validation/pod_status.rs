@@ -197,18 +197,13 @@ fn extended_claim_status(status: &Value, spec: &Value, errors: &mut FieldErrors)
             .iter()
             .flat_map(|list| spec.items(list))
             .find(|other| other.text("name") == container);
-        match found {
-            Some(found) => {
-                if found.part("resources").part("requests").part(resource).is_none() {
-                    let detail = "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests";
-                    errors.invalid(&at_mapping.field("resourceName"), resource, detail);
-                }
-            }
-            None => {
-                let detail =
-                    "must match the name of an entry in spec.initContainers.name or spec.containers.name";
-                errors.invalid(&at_mapping.field("containerName"), container, detail);
-            }
+        if found.is_none() {
+            let detail =
+                "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+            errors.invalid(&at_mapping.field("containerName"), container, detail);
+        } else if found.part("resources").part("requests").part(resource).is_none() {
+            let detail = "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests";
+            errors.invalid(&at_mapping.field("resourceName"), resource, detail);
         }
         errors.invalid_each(&at.field("requestName"), request, names::is_dns1123_label(request));
         if seen.contains(&key) {

@@ -205,8 +205,8 @@ fn declared_binding(new: &Value, old: Option<&Value>, errors: FieldErrors) -> Fi
             declared.required(&at.field("name"), "");
         }
     }
-    let kept = old.is_some_and(|old| old.part("roleRef").text("name") == new.part("roleRef").text("name"));
-    if new.part("roleRef").text("name").is_empty() && !kept {
+    // A changed reference is refused as a whole before anything in it is looked at.
+    if old.is_none() && new.part("roleRef").text("name").is_empty() {
         declared.required(&At::new("roleRef.name"), "");
     }
     supersede(errors, declared)

@@ -126,7 +126,6 @@ pub(super) fn configuration(config: &Value, at: &At<'_>, errors: &mut FieldError
         errors.required(&here, "");
         return;
     };
-    csi_driver_name(opaque.text("driver"), &here.field("driver"), errors);
     let at = here.field("parameters");
     match opaque.part("parameters") {
         None => errors.required(&at, ""),
@@ -143,6 +142,8 @@ pub(super) fn configuration(config: &Value, at: &At<'_>, errors: &mut FieldError
             }
         }
     }
+    // Kubernetes reports the driver last, because that rule is declared.
+    csi_driver_name(opaque.text("driver"), &here.field("driver"), errors);
 }
 
 /// The name of a pool: names of subdomains, with slashes between them.

@@ -77,6 +77,13 @@ fn spec_rules(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldError
             errors.duplicate(&list.index(i), device.text("name"));
         }
     }
+    for (i, device) in devices.iter().enumerate() {
+        let at = list.index(i);
+        let attributes = at.field("attributes");
+        for (key, attribute) in device.entries("attributes") {
+            one_value(attribute, &attributes.key(key), errors);
+        }
+    }
     let sets = spec.items("sharedCounters");
     let list = SPEC.field("sharedCounters");
     if sets.len() > MAX_COUNTER_SETS {
@@ -265,10 +272,6 @@ fn device_nodes(device: &Value, per_device: bool, at: &At<'_>, errors: &mut Fiel
 }
 
 fn attribute_rules(attribute: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    let set: Vec<&str> = ["int", "bool", "string", "version"]
-        .into_iter()
-        .filter(|field| attribute.part(field).is_some())
-        .collect();
     for field in ["string", "version"] {
         let Some(text) = attribute.text_if_set(field) else { continue };
         if field == "version" && !is_semver(text) {
@@ -278,6 +281,14 @@ fn attribute_rules(attribute: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             errors.too_long(&at.field(field), MAX_ATTRIBUTE_LENGTH);
         }
     }
+}
+
+/// An attribute has exactly one value; the rule is declared, so its errors come after the others.
+fn one_value(attribute: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    let set: Vec<&str> = ["int", "bool", "string", "version"]
+        .into_iter()
+        .filter(|field| attribute.part(field).is_some())
+        .collect();
     let members = "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`";
     match set.len() {
         0 => errors.invalid(at, "", format!("must specify one of: {members}")),
