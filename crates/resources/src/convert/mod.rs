@@ -1,3 +1,4 @@
 //! Conversions between the shape an object is stored in and the shapes it is served in.
 
+pub mod autoscaling;
 pub mod events;
