@@ -204,7 +204,7 @@ impl<'a> Walk<'a> {
                             property.omit == Omit::Never
                                 && !property.pointer
                                 && !self.keeps_empty
-                                && !(self.stack.is_root() && property.name == "metadata")
+                                && (!self.stack.is_root() || property.name != "metadata")
                         }
                         _ => false,
                     }

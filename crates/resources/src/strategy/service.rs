@@ -329,7 +329,7 @@ fn init_families(
         };
         service.set_at(&["spec", "ipFamilyPolicy"], policy);
     }
-    refuse(service, cluster_ip_errors(service, old))?;
+    refuse(service, &cluster_ip_errors(service, old))?;
 
     let mut errors = FieldErrors::new();
     let policy = service.part("spec").text("ipFamilyPolicy").to_owned();
@@ -375,7 +375,7 @@ fn init_families(
             }
         }
     }
-    refuse(service, errors)?;
+    refuse(service, &errors)?;
 
     if headless_without_selector {
         if families.is_empty() {
@@ -403,7 +403,7 @@ fn init_families(
             );
         }
     }
-    refuse(service, errors)?;
+    refuse(service, &errors)?;
     if families.is_empty() {
         families.push(allocator.default_family());
     }
@@ -723,8 +723,8 @@ fn keeps_dual_stack(new: &Value, old: &Value) -> bool {
         && spec.items("ipFamilies") == old_spec.items("ipFamilies")
 }
 
-fn refuse(service: &Value, errors: FieldErrors) -> Result<(), Status> {
-    if errors.is_empty() { Ok(()) } else { Err(invalid(service, &errors)) }
+fn refuse(service: &Value, errors: &FieldErrors) -> Result<(), Status> {
+    if errors.is_empty() { Ok(()) } else { Err(invalid(service, errors)) }
 }
 
 fn invalid(service: &Value, errors: &FieldErrors) -> Status {

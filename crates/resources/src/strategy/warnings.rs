@@ -58,7 +58,7 @@ fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
             pod::pod(new, &mut warnings);
         }
         ("", "PodTemplate") if grew(new, old) => {
-            pod::template(&At::new("template"), new.part("template"), &mut warnings)
+            pod::template(&At::new("template"), new.part("template"), &mut warnings);
         }
         ("", "ReplicationController") | ("apps", "Deployment" | "ReplicaSet") => {
             workload_name(new, old, &mut warnings);

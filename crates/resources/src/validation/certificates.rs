@@ -49,6 +49,7 @@ pub(super) const POD_CERTIFICATE_REQUEST: Rules = Rules {
 
 const SPEC: At<'static> = At::new("spec");
 const CONDITIONS: At<'static> = At::new("status.conditions");
+const LEGACY: &str = "kubernetes.io/legacy-unknown";
 const MAX_TRUST_BUNDLE: usize = 1 << 20;
 const MAX_KEY: usize = 10 << 10;
 const MAX_CHAIN: usize = 100 << 10;
@@ -202,7 +203,6 @@ fn signing_request(request: &Value, old: Option<&Value>) -> FieldErrors {
             }
         }
     }
-    const LEGACY: &str = "kubernetes.io/legacy-unknown";
     let signer = spec.text("signerName");
     let was_legacy = old.is_some_and(|old| old.part("spec").text("signerName") == LEGACY);
     if signer == LEGACY && !was_legacy {

@@ -159,16 +159,12 @@ fn secret(secret: &Value, _: &Context) -> FieldErrors {
         }
         "kubernetes.io/dockercfg" => docker_config(data, ".dockercfg", &mut errors),
         "kubernetes.io/dockerconfigjson" => docker_config(data, ".dockerconfigjson", &mut errors),
-        "kubernetes.io/basic-auth" => {
-            if data.part("username").is_none() && data.part("password").is_none() {
-                require("username");
-                require("password");
-            }
+        "kubernetes.io/basic-auth" if ["username", "password"].iter().all(|key| data.part(key).is_none()) => {
+            require("username");
+            require("password");
         }
-        "kubernetes.io/ssh-auth" => {
-            if data.text("ssh-privatekey").is_empty() {
-                errors.required(&at.key("ssh-privatekey"), "");
-            }
+        "kubernetes.io/ssh-auth" if data.text("ssh-privatekey").is_empty() => {
+            errors.required(&at.key("ssh-privatekey"), "");
         }
         "kubernetes.io/tls" => {
             require("tls.crt");

@@ -183,10 +183,9 @@ fn declared(new: &Value, old: Option<&Value>) -> FieldErrors {
             }
             declared.invalid(&at, Value::Null, IMMUTABLE);
         }
-        Some(_) => {}
         None if kind.is_empty() => declared.required(&at, ""),
         None if !ADDRESS_TYPES.contains(&kind) => declared.not_supported(&at, kind, &ADDRESS_TYPES),
-        None => {}
+        _ => {}
     }
     if old.is_some_and(|old| same(old.part("endpoints"), new.part("endpoints"))) {
         return declared;

@@ -172,6 +172,9 @@ pub fn warnings(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<Strin
     }
 }
 
+/// What is wrong with a text.
+type TextRule = fn(&str) -> Vec<String>;
+
 /// Nothing to say about a change.
 fn no_rules(_: &Value, _: &Value, _: &Context) -> FieldErrors {
     FieldErrors::new()

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
+use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
-use api::{FieldError, FieldErrors};
 use value::Value;
 
 use super::fields::{At, Read, Report};
 use super::quota::resource_amounts;
-use super::{Context, Rules, internal_json, meta};
+use super::{Context, Rules, TextRule, internal_json, meta};
 
 pub(super) const NODE: Rules = Rules {
     create: |node, _| create(node),
@@ -206,27 +206,22 @@ fn pod_cidrs(spec: Option<&Value>, errors: &mut FieldErrors) {
     if cidrs.len() < 2 {
         return;
     }
-    let parsed: Option<Vec<IpAddr>> =
-        cidrs.iter().map(|cidr| Some(names::parse_cidr_sloppy(cidr)?.0)).collect();
-    let dual = match &parsed {
-        Some(ips) => {
-            let sixes = ips.iter().filter(|ip| ip.is_ipv6()).count();
-            sixes > 0 && sixes < ips.len()
-        }
-        None => {
-            if let Some(bad) = cidrs.iter().find(|cidr| names::parse_cidr_sloppy(cidr).is_none()) {
-                errors.push(FieldError {
-                    kind: FieldErrorKind::Internal,
-                    field: at.to_string(),
-                    bad_value: None,
-                    detail: format!(
-                        "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[0]: {bad} (invalid CIDR address: {bad})"
-                    ),
-                });
-            }
-            false
-        }
-    };
+    let networks: Vec<Option<(IpAddr, u8)>> =
+        cidrs.iter().map(|cidr| names::parse_cidr_sloppy(cidr)).collect();
+    let sixes = networks.iter().flatten().filter(|(ip, _)| ip.is_ipv6()).count();
+    let mut dual = sixes > 0 && sixes < networks.len();
+    if let Some((i, bad)) = networks
+        .iter()
+        .zip(&cidrs)
+        .enumerate()
+        .find_map(|(i, (network, cidr))| network.is_none().then_some((i, cidr)))
+    {
+        dual = false;
+        let detail = format!(
+            "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{i}]: <nil> (invalid CIDR address: {bad})"
+        );
+        errors.internal(&at, detail);
+    }
     if !dual || cidrs.len() > 2 {
         let shown = Value::list(cidrs.iter().copied());
         errors.invalid(&at, shown, "may specify no more than one CIDR for each IP family");
@@ -265,7 +260,7 @@ fn config_source(source: &Value, in_spec: bool, at: &At<'_>, errors: &mut FieldE
             errors.required(&here.field(field), "");
         }
     }
-    let rules: [(&str, fn(&str) -> Vec<String>); 3] = [
+    let rules: [(&str, TextRule); 3] = [
         ("namespace", names::is_dns1123_label),
         ("name", names::is_dns1123_subdomain),
         ("kubeletConfigKey", names::is_config_map_key),

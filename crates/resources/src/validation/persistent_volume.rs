@@ -11,7 +11,7 @@ use super::pod_claims::claim_spec;
 use super::pod_resources::{is_native, resource_quantity};
 use super::pod_scheduling::node_selector;
 use super::pod_volumes::{csi_driver_name, has_iscsi_prefix, is_iscsi_name, no_backsteps, shared_source};
-use super::{Context, Rules, internal_json, meta, unified_diff};
+use super::{Context, Rules, TextRule, internal_json, meta, unified_diff};
 
 pub(super) const PERSISTENT_VOLUME: Rules =
     Rules { create: volume, update: volume_update, update_status: volume_status_update };
@@ -381,7 +381,7 @@ fn csi(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     ] {
         let Some(secret) = source.part(field) else { continue };
         let here = at.field(field);
-        let rules: [(&str, fn(&str) -> Vec<String>); 2] =
+        let rules: [(&str, TextRule); 2] =
             [("name", names::is_dns1123_subdomain), ("namespace", names::is_dns1123_label)];
         for (part, rule) in rules {
             let text = secret.text(part);
@@ -596,9 +596,7 @@ fn claim_status_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     for (resource, state) in status.text_entries("allocatedResourceStatuses") {
         claim_resource(resource, &at, &mut errors);
         if !RESIZE.contains(&state) {
-            let mut states = RESIZE;
-            states.sort_unstable();
-            errors.not_supported(&at, resource, &states);
+            errors.not_supported(&at, resource, &RESIZE);
         }
     }
     let at = At::new("status.allocatedResources");

@@ -94,12 +94,12 @@ fn claim_spec(spec: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
         let here = list.index(i);
         request_references(constraint, &known, &here, errors);
         let attributes = ["matchAttribute", "distinctAttribute"];
-        match attributes.iter().find_map(|field| Some((*field, constraint.text_if_set(field)?))) {
-            Some((field, attribute)) => qualified_attribute(attribute, &here.field(field), errors),
-            None => {
-                let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
-                errors.required(&here, detail);
-            }
+        let named = attributes.iter().find_map(|field| Some((*field, constraint.text_if_set(field)?)));
+        if let Some((field, attribute)) = named {
+            qualified_attribute(attribute, &here.field(field), errors);
+        } else {
+            let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
+            errors.required(&here, detail);
         }
     }
     let configs = devices.items("config");
@@ -245,10 +245,8 @@ fn claim_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     }
     let at = At::new("status.allocation");
     match (former.part("allocation"), allocation) {
-        (Some(before), Some(now)) => {
-            if !same(Some(before), Some(now)) {
-                errors.invalid(&at, Value::Null, IMMUTABLE);
-            }
+        (Some(before), Some(now)) if !same(Some(before), Some(now)) => {
+            errors.invalid(&at, Value::Null, IMMUTABLE);
         }
         (None, Some(now)) => {
             allocation_rules(now, &request_names(new.part("spec").part("devices")), &at, &mut errors);

@@ -92,17 +92,13 @@ fn selector_rules(selector: &Value, is_label: bool, at: &At<'_>, errors: &mut Fi
             errors.required(&here.field("key"), "must be specified");
         }
         match requirement.text("operator") {
-            "In" | "NotIn" => {
-                if values.is_empty() {
-                    let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                    errors.required(&here.field("values"), detail);
-                }
+            "In" | "NotIn" if values.is_empty() => {
+                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+                errors.required(&here.field("values"), detail);
             }
-            "Exists" | "DoesNotExist" => {
-                if !values.is_empty() {
-                    let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                    errors.forbidden(&here.field("values"), detail);
-                }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errors.forbidden(&here.field("values"), detail);
             }
             _ => {}
         }

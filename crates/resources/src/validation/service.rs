@@ -19,6 +19,9 @@ const CLUSTER_IPS: At<'static> = At::new("spec.clusterIPs");
 const IP_FAMILIES: At<'static> = At::new("spec.ipFamilies");
 const IP_FAMILY_POLICY: At<'static> = At::new("spec.ipFamilyPolicy");
 const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
+const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
@@ -76,11 +79,10 @@ pub(super) fn load_balancer_ingress(
         let mode_at = at.field("ipMode");
         match ingress.text_if_set("ipMode") {
             None if !ip.is_empty() => errors.required(&mode_at, "must be specified when `ip` is set"),
-            None => {}
             Some(_) if ip.is_empty() => {
-                errors.forbidden(&mode_at, "may not be specified when `ip` is not set")
+                errors.forbidden(&mode_at, "may not be specified when `ip` is not set");
             }
-            Some("VIP" | "Proxy") => {}
+            None | Some("VIP" | "Proxy") => {}
             Some(other) => errors.not_supported(&mode_at, other, &["Proxy", "VIP"]),
         }
     }
@@ -159,7 +161,6 @@ fn rules(service: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
             endpoint_ip(ip, &here, errors);
         }
     }
-    const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     if kind.is_empty() {
         errors.required(&SPEC.field("type"), "");
     } else if !TYPES.contains(&kind) {
@@ -393,7 +394,6 @@ fn traffic(service: &Value, errors: &mut FieldErrors) {
         Some("Cluster" | "Local") => {}
         Some(other) => errors.not_supported(&at, other, &["Cluster", "Local"]),
     }
-    const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
     if let Some(distribution) = spec.text_if_set("trafficDistribution")
         && !DISTRIBUTIONS.contains(&distribution)
     {
@@ -430,7 +430,6 @@ pub(crate) fn cluster_ip_errors(service: &Value, old: Option<&Value>) -> FieldEr
             errors.duplicate(&at, *family);
         }
     }
-    const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
     if let Some(policy) = spec.text_if_set("ipFamilyPolicy")
         && !POLICIES.contains(&policy)
     {
@@ -489,7 +488,7 @@ fn cluster_ips_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
     }
     let (now, before) = (new.list_at(&["spec", "clusterIPs"]), old.list_at(&["spec", "clusterIPs"]));
     let words = "may not change once set";
-    let first_changed = now.first().is_some() && before.first().is_some() && now.first() != before.first();
+    let first_changed = !now.is_empty() && !before.is_empty() && now.first() != before.first();
     if now.len() == before.len() {
         for (i, (now_ip, ip)) in now.iter().zip(before).enumerate() {
             if now_ip != ip {
@@ -536,7 +535,7 @@ fn families_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let ips = new.list_at(&["spec", "clusterIPs"]);
     let at = IP_FAMILIES.index(0);
     let words = "may not change once set";
-    let first_changed = now.first().is_some() && before.first().is_some() && now.first() != before.first();
+    let first_changed = !now.is_empty() && !before.is_empty() && now.first() != before.first();
     if now.len() == before.len() {
         for (now_family, family) in now.iter().zip(before) {
             if now_family != family {
