@@ -1,5 +1,6 @@
 //! Errors about one field of an object, in Kubernetes' words.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use value::{Path, Value, write};
@@ -190,14 +191,15 @@ impl fmt::Display for FieldError {
 
 /// Joins errors as Go's `Aggregate` prints them: one bare, several distinct ones in brackets.
 pub fn aggregate<T: fmt::Display>(errors: impl IntoIterator<Item = T>) -> String {
-    let mut seen: Vec<String> = Vec::new();
+    let mut known: HashSet<String> = HashSet::new();
+    let mut distinct: Vec<String> = Vec::new();
     for error in errors {
         let text = error.to_string();
-        if !seen.contains(&text) {
-            seen.push(text);
+        if known.insert(text.clone()) {
+            distinct.push(text);
         }
     }
-    match seen.as_slice() {
+    match distinct.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
     }

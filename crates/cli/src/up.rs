@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -153,6 +153,13 @@ fn private_folder(folder: &Path) -> Result<()> {
         .with_context(|| format!("cannot read the data folder `{}`", folder.display()))?;
     if !metadata.is_dir() {
         bail!("the data folder `{}` is not a folder", folder.display());
+    }
+    let me = fs::metadata("/proc/self").context("cannot tell who runs this process")?.uid();
+    if metadata.uid() != me {
+        bail!(
+            "the data folder `{}` belongs to another user, who could have put keys into it",
+            folder.display()
+        );
     }
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {

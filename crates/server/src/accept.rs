@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -157,7 +158,10 @@ async fn connection<A: Answer>(
     };
     let identity = answer.recognise(stream.get_ref().1.peer_certificates().unwrap_or_default());
     let peer = Peer { address, identity };
+    let asked = Arc::new(AtomicBool::new(false));
+    let first = Arc::clone(&asked);
     let service = service_fn(move |request| {
+        first.store(true, Ordering::Relaxed);
         let answer = Arc::clone(&answer);
         let peer = peer.clone();
         async move { Ok::<_, std::convert::Infallible>(answer.answer(peer, request).await) }
@@ -181,8 +185,16 @@ async fn connection<A: Answer>(
         .keep_alive_timeout(limits.ping);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
+    // A connection that never asks for anything gives its seat to one that does.
+    let silent = async {
+        tokio::time::sleep(limits.headers).await;
+        if asked.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = silent => return debug!(%address, "no request came"),
         () = stopped(&mut stop) => {
             connection.as_mut().graceful_shutdown();
             connection.await

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::Status;
 use ipnet::IpNet;
@@ -18,9 +18,9 @@ use value::Value;
 const PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
 
 /// The ranges and what is taken of them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Addresses {
-    taken: Mutex<Taken>,
+    taken: Arc<Mutex<Taken>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -34,8 +34,8 @@ struct Taken {
 
 /// What a service that is being written was given. Dropped without [`Held::keep`], all of it goes back.
 #[derive(Debug)]
-pub struct Held<'a> {
-    addresses: &'a Addresses,
+pub struct Held {
+    addresses: Addresses,
     allocation: Option<Allocation>,
 }
 
@@ -43,7 +43,7 @@ impl Addresses {
     /// Of the ranges in `--service-cluster-ip-range`, the first of which is the default.
     pub fn new(ranges: &[IpNet]) -> Self {
         let ranges = ranges.iter().map(|net| (family(net.addr()), net.trunc())).collect();
-        Addresses { taken: Mutex::new(Taken { ranges, ..Taken::default() }) }
+        Addresses { taken: Arc::new(Mutex::new(Taken { ranges, ..Taken::default() })) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -65,7 +65,7 @@ impl Addresses {
     }
 
     /// Gives a service that is written what it asks for. A dry run takes nothing.
-    pub fn allocate(&self, new: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Held<'_>, Status> {
+    pub fn allocate(&self, new: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Held, Status> {
         let mut taken = self.lock();
         let mut copy;
         let allocator: &mut Taken = if dry_run {
@@ -78,7 +78,7 @@ impl Addresses {
             None => begin_create(new, allocator)?,
             Some(old) => begin_update(new, old, allocator)?,
         };
-        Ok(Held { addresses: self, allocation: (!dry_run).then_some(allocation) })
+        Ok(Held { addresses: self.clone(), allocation: (!dry_run).then_some(allocation) })
     }
 
     /// Gives back what a deleted service had.
@@ -87,7 +87,7 @@ impl Addresses {
     }
 }
 
-impl Held<'_> {
+impl Held {
     /// The write succeeded: what was given stays, what was given up is free.
     pub fn keep(mut self) {
         self.give_back(|allocation| allocation.to_release);
@@ -100,7 +100,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
         self.give_back(|allocation| allocation.to_revert);
     }

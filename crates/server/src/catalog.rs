@@ -126,6 +126,12 @@ impl Catalog {
         self.kinds.get(&(group.clone(), version.clone(), plural.clone()))
     }
 
+    /// Whether anything of a group and version is served.
+    pub fn serves(&self, group: &str, version: &str) -> bool {
+        table::group(group).is_some_and(|g| g.versions.contains(&version))
+            && self.served.is_served(group, version)
+    }
+
     /// The kind that an `apiVersion` and `kind` name.
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Kind>> {
         let row = table::find_kind(group, version, kind)?;

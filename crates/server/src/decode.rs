@@ -8,7 +8,7 @@ use value::{Value, json, yaml};
 
 use crate::call::Call;
 use crate::catalog::{Facet, Kind};
-use crate::negotiate::{self, Media};
+use crate::negotiate::{self, BodyMedia};
 use crate::options::FieldValidation;
 
 /// An object as a client sent it: decoded, unknown fields dropped, defaults filled in, in the stored shape. Nothing has been
@@ -47,15 +47,26 @@ pub struct Tree {
     pub value: Value,
     /// Paths of repeated keys.
     pub duplicates: Vec<String>,
+    /// What strict decoding of YAML says about repeated keys, in its own words.
+    pub strict_yaml: Option<String>,
 }
 
-/// Reads a body as JSON or YAML. Errors are in the words of Kubernetes' decoder.
-pub fn tree(body: &Bytes, media: Media) -> Result<Tree, String> {
-    let read = match media {
-        Media::Json => json::read(body).map_err(|e| format!("json parse error: {e}"))?,
-        Media::Yaml => yaml::read(body).map_err(|e| e.to_string())?,
-    };
-    Ok(Tree { value: read.value, duplicates: read.duplicates })
+/// Reads a body. `expected` is the kind of one that does not say. Errors are in the words of Kubernetes' decoder.
+pub fn tree(body: &Bytes, media: BodyMedia, expected: Option<&GroupVersionKind>) -> Result<Tree, String> {
+    match media {
+        BodyMedia::Json => {
+            let read = json::read(body).map_err(|e| format!("json parse error: {e}"))?;
+            Ok(Tree { value: read.value, duplicates: read.duplicates, strict_yaml: None })
+        }
+        BodyMedia::Protobuf => {
+            let value = resources::protobuf::read_as(body, expected)?;
+            Ok(Tree { value, duplicates: Vec::new(), strict_yaml: None })
+        }
+        BodyMedia::Yaml => {
+            let read = yaml::body(body).map_err(|e| e.to_string())?;
+            Ok(Tree { value: read.value, duplicates: Vec::new(), strict_yaml: read.strict })
+        }
+    }
 }
 
 /// Reads the body of a create or update of `kind`.
@@ -69,7 +80,8 @@ pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -
             summary(&body)
         ))
     };
-    let tree = tree(&body, media).map_err(|e| unrecognized(format!("couldn't get version/kind; {e}")))?;
+    let tree = tree(&body, media, Some(&kind.gvk))
+        .map_err(|e| unrecognized(format!("couldn't get version/kind; {e}")))?;
     if !matches!(tree.value, Value::Map(_)) {
         let why = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
@@ -87,7 +99,7 @@ pub fn from_tree(
     tree: Tree,
     validation: FieldValidation,
 ) -> Result<Draft, Status> {
-    let Tree { value: mut object, duplicates } = tree;
+    let Tree { value: mut object, duplicates, strict_yaml } = tree;
     let sent = meta::gvk(&object);
     let version = match object.str_at(&["apiVersion"]) {
         None | Some("") => kind.gvk.group_version(),
@@ -129,7 +141,8 @@ pub fn from_tree(
     if let Some(error) = outcome.type_error {
         return Err(refused(error));
     }
-    let strict = resources::decode::strict_errors(&outcome.unknown, &duplicates);
+    let mut strict: Vec<String> = strict_yaml.into_iter().collect();
+    strict.extend(resources::decode::strict_errors(&outcome.unknown, &duplicates));
     if !strict.is_empty() {
         match validation {
             FieldValidation::Ignore => {}
@@ -188,7 +201,7 @@ pub fn other_kind(
     expected: &GroupVersionKind,
     validation: FieldValidation,
 ) -> Result<Value, Status> {
-    let Tree { value: mut object, duplicates } = tree;
+    let Tree { value: mut object, duplicates, strict_yaml } = tree;
     let sent = meta::gvk(&object);
     if (!sent.kind.is_empty() && sent.kind != expected.kind)
         || (!sent.version.is_empty() && sent.group_version() != expected.group_version())
@@ -218,7 +231,8 @@ pub fn other_kind(
     if let Some(error) = outcome.type_error {
         return Err(refused(error));
     }
-    let strict = resources::decode::strict_errors(&outcome.unknown, &duplicates);
+    let mut strict: Vec<String> = strict_yaml.into_iter().collect();
+    strict.extend(resources::decode::strict_errors(&outcome.unknown, &duplicates));
     match validation {
         FieldValidation::Strict if !strict.is_empty() => {
             return Err(refused(format!("strict decoding error: {}", strict.join(", "))));

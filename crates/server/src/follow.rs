@@ -3,11 +3,13 @@
 //! A follower reads everything in its scope once and then each change, in order. A writer that must see its own effect (who
 //! may do what, after a role was changed) waits for [`Followed::reached`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use storage::{Kind as Change, Store, Watch, WatchError};
+use api::Status;
+use storage::{Entry, Event, Kind as Change, ListPage, Store, Watch, WatchError};
 use tokio::sync::watch;
-use tracing::error;
+use tracing::{error, warn};
 use value::Value;
 
 use crate::config::ConfigError;
@@ -27,45 +29,88 @@ impl Followed {
     }
 }
 
-/// Reads what is in `scope` now, and then follows it: `apply(old, new)`.
+/// Hears of every change: `(old, new)`.
+type Apply = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
+
+/// Reads what is in `scope` now, and then follows it.
 pub fn follow(
     store: &Store,
     scope: &str,
-    apply: impl Fn(Option<&Value>, Option<&Value>) + Send + Sync + 'static,
+    apply: impl Fn(Option<&Value>, Option<&Value>) + Send + 'static,
 ) -> Result<Followed, ConfigError> {
+    let mut follower = Follower { store: store.clone(), seen: BTreeMap::new(), apply: Box::new(apply) };
     let (page, events) = store.list_and_watch(scope);
-    for entry in page.entries.iter() {
-        apply(None, Some(&encode::tree(entry).map_err(ConfigError::other)?));
-    }
+    follower.catch_up(&page).map_err(ConfigError::other)?;
     let (sender, revision) = watch::channel(page.revision);
-    tokio::spawn(run(events, sender, Arc::new(apply)));
+    tokio::spawn(run(follower, events, sender));
     Ok(Followed { revision })
 }
 
-/// Should the watch be lost, the process ends: going on would mean to decide by what no longer holds.
-async fn run(
-    mut events: Watch,
-    revision: watch::Sender<u64>,
-    apply: Arc<dyn Fn(Option<&Value>, Option<&Value>) + Send + Sync>,
-) {
+struct Follower {
+    store: Store,
+    /// What `apply` has heard of last, by key.
+    seen: BTreeMap<Arc<str>, Arc<Entry>>,
+    apply: Apply,
+}
+
+impl Follower {
+    /// Brings what was heard of to what there is.
+    fn catch_up(&mut self, page: &ListPage) -> Result<(), Status> {
+        let there: BTreeMap<Arc<str>, Arc<Entry>> =
+            page.entries.iter().map(|entry| (Arc::clone(&entry.key), Arc::clone(entry))).collect();
+        for (key, old) in &self.seen {
+            if !there.contains_key(key) {
+                (self.apply)(Some(&encode::tree(old)?), None);
+            }
+        }
+        for (key, new) in &there {
+            let old = self.seen.get(key);
+            if old.is_none_or(|old| old.revision != new.revision) {
+                let old = old.map(|old| encode::tree(old)).transpose()?;
+                (self.apply)(old.as_ref(), Some(&encode::tree(new)?));
+            }
+        }
+        self.seen = there;
+        Ok(())
+    }
+
+    fn hear(&mut self, event: &Event) -> Result<(), Status> {
+        let key = Arc::clone(&event.entry.key);
+        let old = self.seen.get(&key).map(|old| encode::tree(old)).transpose()?;
+        if event.kind == Change::Deleted {
+            (self.apply)(old.as_ref(), None);
+            self.seen.remove(&key);
+        } else {
+            (self.apply)(old.as_ref(), Some(&encode::tree(&event.entry)?));
+            self.seen.insert(key, Arc::clone(&event.entry));
+        }
+        Ok(())
+    }
+}
+
+async fn run(mut follower: Follower, mut events: Watch, revision: watch::Sender<u64>) {
     loop {
-        let event = match events.next().await {
-            Ok(event) => event,
+        let heard = match events.next().await {
+            Ok(event) => follower.hear(&event).map(|()| event.revision),
             Err(WatchError::Closed) => return,
             Err(error) => {
-                error!(%error, scope = events.scope(), "lost track of stored objects that decide who may do what");
-                std::process::abort();
+                // More changes came than the history holds: read everything anew.
+                warn!(%error, scope = events.scope(), "a follower fell behind and reads everything again");
+                let (page, again) = follower.store.list_and_watch(events.scope());
+                let caught_up = follower.catch_up(&page).map(|()| page.revision);
+                events = again;
+                caught_up
             }
         };
-        let old = event.previous.as_deref().map(encode::tree).transpose();
-        let new = if event.kind == Change::Deleted { Ok(None) } else { encode::tree(&event.entry).map(Some) };
-        match (old, new) {
-            (Ok(old), Ok(new)) => apply(old.as_ref(), new.as_ref()),
-            (Err(error), _) | (_, Err(error)) => {
+        match heard {
+            Ok(reached) => {
+                let _ = revision.send(reached);
+            }
+            Err(error) => {
+                // Going on would mean to decide by what no longer holds.
                 error!(%error, "a stored object that decides who may do what cannot be read");
                 std::process::abort();
             }
         }
-        let _ = revision.send(event.revision);
     }
 }

@@ -13,6 +13,7 @@ pub mod call;
 pub mod catalog;
 pub mod client;
 pub mod config;
+mod controllers;
 pub mod decode;
 pub mod encode;
 mod ephemeral;

@@ -6,8 +6,23 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 
 use crate::request_info::Query;
 
-/// The encodings that are served, as a 406 or 415 lists them.
-pub const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml"];
+/// The encodings of answers, as a 406 lists them.
+pub const ANSWERS: &[&str] = &["application/json", "application/yaml"];
+
+/// The encodings of bodies, as a 415 lists them. Kubernetes' protobuf is read, because kubectl and typed clients write it, but
+/// not written.
+pub const BODIES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// How a body is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyMedia {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
 
 /// An encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +154,7 @@ pub fn accept(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Ac
         };
         return Ok(Accepted { media, form, pretty });
     }
-    Err(Status::not_acceptable(MEDIA_TYPES))
+    Err(Status::not_acceptable(ANSWERS))
 }
 
 /// Whether JSON is indented: asked for, or the client looks like a person's (as Kubernetes guesses it).
@@ -159,10 +174,11 @@ pub fn content_type(headers: &HeaderMap) -> String {
 }
 
 /// How to read the body of a create, update, delete or review.
-pub fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
+pub fn body_media(headers: &HeaderMap) -> Result<BodyMedia, Status> {
     match content_type(headers).as_str() {
-        "application/json" => Ok(Media::Json),
-        "application/yaml" => Ok(Media::Yaml),
-        _ => Err(Status::unsupported_media_type(MEDIA_TYPES)),
+        "application/json" => Ok(BodyMedia::Json),
+        "application/yaml" => Ok(BodyMedia::Yaml),
+        "application/vnd.kubernetes.protobuf" => Ok(BodyMedia::Protobuf),
+        _ => Err(Status::unsupported_media_type(BODIES)),
     }
 }

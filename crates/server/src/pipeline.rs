@@ -112,6 +112,10 @@ async fn serve(
     };
 
     // impersonate
+    if let Some(name) = undecodable_impersonation(&headers) {
+        let status = Status::bad_request(format!("the value of the header {name} is not UTF-8"));
+        return refuse(&status, &headers, &query);
+    }
     let chain = state.authorizer.load_full();
     let caller = match authz::impersonate(&chain, &caller, &HttpHeaders(&headers), &attributes(info)).await {
         Ok(caller) => caller,
@@ -121,7 +125,7 @@ async fn serve(
     // queue
     let _seat = match state.seats.take(caller.user(), info) {
         Ok(seat) => seat,
-        Err(status) => return refuse(&status, &headers, &query),
+        Err(status) => return Outcome { response: respond::too_many_requests(&status), known: false },
     };
 
     finish(state, caller, info.clone(), query, headers, body, warnings).await
@@ -155,9 +159,15 @@ async fn finish(
         call.warn(warning);
     }
     if !call.info.is_resource {
+        if !handlers::documents::is_path(&call.info.path) {
+            return Outcome { response: respond::page_not_found(), known: false };
+        }
         let result = handlers::documents::handle(state, &mut call).await;
         let known = result.is_ok();
         return Outcome { response: respond::finish(&mut call, None, result), known };
+    }
+    if !state.catalog.serves(&call.info.group, &call.info.version) {
+        return Outcome { response: respond::page_not_found(), known: false };
     }
     let target = match route(state, &call) {
         Ok(target) => target,
@@ -190,7 +200,7 @@ pub async fn internal(
 ) -> Response<Body> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let query = Query::parse(query);
-    let info = RequestInfo::parse(&method, path, &query);
+    let info = RequestInfo::parse(&method, &percent_decode(path, false), &query);
     finish(state, caller, info, query, headers, Unread::Here(body), Vec::new()).await.response
 }
 
@@ -199,12 +209,12 @@ struct HttpHeaders<'a>(&'a HeaderMap);
 
 impl Headers for HttpHeaders<'_> {
     fn first(&self, name: &str) -> Option<&str> {
-        self.0.get(name).and_then(|v| v.to_str().ok())
+        self.0.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok())
     }
 
     fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
         for (name, value) in self.0 {
-            if let Ok(value) = value.to_str() {
+            if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
                 visit(name.as_str(), value);
             }
         }
@@ -249,6 +259,12 @@ async fn authenticate(
         Ok(None) => refused("no credentials"),
         Err(error) => refused(&error.to_string()),
     }
+}
+
+/// A header that asks for another identity in a way that cannot be read: ignoring it would run the request as its real caller.
+fn undecodable_impersonation(headers: &HeaderMap) -> Option<&str> {
+    let mut asking = headers.iter().filter(|(name, _)| name.as_str().starts_with("impersonate-"));
+    asking.find(|(_, value)| std::str::from_utf8(value.as_bytes()).is_err()).map(|(name, _)| name.as_str())
 }
 
 /// What is authorized.
@@ -319,23 +335,20 @@ struct Target {
     verb: Verb,
 }
 
+/// Finds what a path names. What is not a path of Kubernetes' own router is not one here: a path that is understood in another
+/// way than it was authorized would be a way in.
 fn route(state: &State, call: &Call) -> Result<Target, Status> {
     let info = &call.info;
     let kind = state
         .catalog
         .find(&info.group, &info.version, &info.resource)
         .ok_or_else(Status::no_such_resource)?;
-    // A namespace in the path of a kind that has none, or the other way round, is a path that does not exist.
-    let about_namespaces = info.resource == "namespaces" && info.group.is_empty();
-    let namespaced_path = !info.namespace.is_empty() && !about_namespaces;
-    if namespaced_path && !kind.namespaced {
+    let named = info.path_name().is_some();
+    if info.in_namespace && !kind.namespaced {
         return Err(Status::no_such_resource());
     }
-    if !namespaced_path
-        && kind.namespaced
-        && (!info.name.is_empty() && !info.is_selector_name() || info.verb == "create")
-    {
-        return Err(Status::no_such_resource());
+    if !info.in_namespace && kind.namespaced && (named || matches!(info.verb.as_str(), "create")) {
+        return Err(if named { Status::no_such_resource() } else { Status::method_not_allowed() });
     }
     let verb = match info.verb.as_str() {
         "get" => Verb::Get,
@@ -348,10 +361,24 @@ fn route(state: &State, call: &Call) -> Result<Target, Status> {
         "deletecollection" => Verb::DeleteCollection,
         _ => return Err(Status::method_not_allowed()),
     };
+    let needs_name = matches!(verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
+    if needs_name && !named
+        || info.method == Method::HEAD
+        || verb == Verb::Watch && info.method != Method::GET
+        || verb == Verb::Create && named && info.subresource.is_empty()
+        || verb == Verb::DeleteCollection && kind.namespaced && !info.in_namespace
+        || verb == Verb::Watch && !info.subresource.is_empty()
+    {
+        return Err(Status::method_not_allowed());
+    }
     let verbs = if info.subresource.is_empty() {
         kind.row.verbs
     } else {
-        kind.subresource(&info.subresource).ok_or_else(Status::no_such_resource)?.verbs
+        let subresource = kind.subresource(&info.subresource).ok_or_else(Status::no_such_resource)?;
+        if info.parts.len() > 3 && subresource.name != "proxy" {
+            return Err(Status::no_such_resource());
+        }
+        subresource.verbs
     };
     if !verbs.contains(&verb) {
         return Err(Status::method_not_allowed());

@@ -30,6 +30,12 @@ pub struct RequestInfo {
     pub name: Str,
     /// All path segments from the resource on.
     pub parts: Vec<Str>,
+    /// Whether the resource stands below a namespace in the path (`namespaces/NS/RESOURCE`).
+    pub in_namespace: bool,
+    /// Whether the path has the old `watch/` prefix.
+    pub watch_prefix: bool,
+    /// The HTTP method.
+    pub method: http::Method,
     /// The `labelSelector` of a list, watch or deletecollection.
     pub label_selector: String,
     /// The `fieldSelector` of a list, watch or deletecollection.
@@ -42,6 +48,7 @@ impl RequestInfo {
         let mut info = RequestInfo {
             path: path.to_owned(),
             verb: method.as_str().to_ascii_lowercase().into(),
+            method: method.clone(),
             ..Self::default()
         };
         let segments: Vec<&str> = split_path(path);
@@ -86,8 +93,10 @@ impl RequestInfo {
                 && !matches!(*first, "status" | "finalize")
             {
                 parts = rest;
+                info.in_namespace = true;
             }
         }
+        info.watch_prefix = special == "watch";
         info.parts = parts.iter().map(|part| Str::from(*part)).collect();
         if let [resource, rest @ ..] = parts {
             info.resource = (*resource).into();
@@ -111,6 +120,8 @@ impl RequestInfo {
             info.field_selector = query.get("fieldSelector").unwrap_or_default().to_owned();
             // A list of one named object is authorized under that name.
             if info.name.is_empty()
+                && info.verb != "deletecollection"
+                && !info.watch_prefix
                 && let Some(name) = single_name(&info.field_selector)
             {
                 info.name = name.into();
@@ -126,9 +137,9 @@ impl RequestInfo {
                 && matches!(self.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward"))
     }
 
-    /// Whether the name comes from a field selector, not from the path.
-    pub fn is_selector_name(&self) -> bool {
-        self.parts.len() < 2
+    /// The name in the path; a name that a field selector gives is not one.
+    pub fn path_name(&self) -> Option<&str> {
+        self.parts.get(1).map(Str::as_str)
     }
 
     /// Whether the request only reads.

@@ -28,7 +28,7 @@ pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Statu
         Ok(response) => response,
         Err(status) => refusal(&status, &call.headers, &call.query),
     };
-    for warning in call.take_warnings() {
+    for warning in bounded(call.take_warnings()) {
         if let Ok(value) = HeaderValue::try_from(warning_value(&warning)) {
             response.headers_mut().append(WARNING, value);
         }
@@ -46,6 +46,22 @@ pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query) -> Response<
     if retry > 0 {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry));
     }
+    response
+}
+
+/// A path that nothing of Kubernetes is at: its router answers in plain text.
+pub fn page_not_found() -> Response<Body> {
+    let mut response = respond(404, "text/plain; charset=utf-8", Body::from("404 page not found\n"));
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Over the in-flight limits: plain text, and when to come back.
+pub fn too_many_requests(status: &Status) -> Response<Body> {
+    let mut response = respond(429, "text/plain; charset=utf-8", Body::from(format!("{status}\n")));
+    let retry = status.details().map_or(1, |d| d.retry_after_seconds);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry));
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -156,6 +172,26 @@ fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
         Err(_) => *response.body_mut() = Body::from(bytes),
     }
     response
+}
+
+/// Kubernetes' bounds on warnings: all of them while they are short together, else the beginning of each while there is room.
+fn bounded(warnings: Vec<String>) -> Vec<String> {
+    const TOTAL: usize = 4 * 1024;
+    const EACH: usize = 256;
+    if warnings.iter().map(|w| w.chars().count()).sum::<usize>() <= TOTAL {
+        return warnings;
+    }
+    let mut room = TOTAL;
+    let cut = |warning: String| warning.chars().take(EACH).collect::<String>();
+    warnings
+        .into_iter()
+        .map(cut)
+        .take_while(|warning| {
+            let fits = warning.chars().count() <= room;
+            room = room.saturating_sub(warning.chars().count());
+            fits
+        })
+        .collect()
 }
 
 /// A `Warning` header: code 299, no agent, the text quoted.

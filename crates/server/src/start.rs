@@ -37,6 +37,7 @@ pub struct Running {
     state: Arc<State>,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
+    controllers: Option<JoinHandle<()>>,
 }
 
 impl Running {
@@ -49,7 +50,11 @@ impl Running {
     pub async fn stop(self) {
         self.state.health.set_stopping();
         let _ = self.stop.send(true);
-        let _ = self.serving.await;
+        // A client that does not read its answer must not keep the process alive.
+        let _ = tokio::time::timeout(self.state.request_timeout, self.serving).await;
+        if let Some(controllers) = self.controllers {
+            let _ = controllers.await;
+        }
         self.state.store.close().await;
     }
 }
@@ -152,13 +157,13 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         }
     }
     bootstrap::run(&state, address.port(), advertise).await?;
-    let _ = (controllers, root_ca);
     state.health.set_bootstrapped();
 
     let tls_config = Arc::new(ArcSwap::from_pointee(tls_config));
     let serving = tokio::spawn(accept::serve(listener, tls_config, limits, Arc::clone(&state), stopped));
     info!(%address, "ready");
-    Ok(Running { address, state, stop, serving })
+    let controllers = controllers.then(|| crate::controllers::start(&state, root_ca));
+    Ok(Running { address, state, stop, serving, controllers })
 }
 
 fn authorization_chain(
@@ -173,7 +178,9 @@ fn authorization_chain(
     let steps = modes
         .iter()
         .map(|mode| match mode {
-            AuthorizationMode::Node => Step { name: "node".into(), authorizer: Authorizer::Node(Arc::clone(&nodes)) },
+            AuthorizationMode::Node => {
+                Step { name: "node".into(), authorizer: Authorizer::Node(Arc::clone(&nodes)) }
+            }
             AuthorizationMode::AlwaysAllow => {
                 Step { name: "alwaysallow".into(), authorizer: Authorizer::AlwaysAllow }
             }

@@ -3,11 +3,12 @@
 //! `Draft` → [`Mutated`] → [`Admitted`] → [`Stored`]: each is made only by the stage before it, so nothing is stored that
 //! skipped one. This is the only file that commits to the store (a tidy check holds it to that), whoever is calling.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use admission::{Attributes, Operation};
-use authz::rbac::escalation;
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
+use authz::rbac::escalation;
 use resources::{strategy, validation};
 use storage::{Change, CommitError, Entry, Expect, Record, Write};
 use value::{Path, Str, Value};
@@ -42,11 +43,11 @@ pub struct Mutated {
 
 /// An object that may be stored.
 #[derive(Debug)]
-pub struct Admitted<'a> {
+pub struct Admitted {
     object: Value,
     expect: Expect,
     /// What a service was given, until it is stored.
-    held: Option<Held<'a>>,
+    held: Option<Held>,
 }
 
 /// What came of a write.
@@ -67,7 +68,7 @@ pub enum StoreError {
     Refused(Status),
 }
 
-impl Admitted<'_> {
+impl Admitted {
     /// The object's name.
     pub fn name(&self) -> &str {
         meta::name(&self.object)
@@ -108,7 +109,12 @@ impl<'a> Subject<'a> {
     }
 
     /// The mutating stage.
-    pub async fn mutate(&self, call: &mut Call, draft: Draft, old: Option<&Value>) -> Result<Mutated, Status> {
+    pub async fn mutate(
+        &self,
+        call: &mut Call,
+        draft: Draft,
+        old: Option<&Value>,
+    ) -> Result<Mutated, Status> {
         let mut object = draft.into_object();
         dedup_owners(call, &mut object, false);
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
@@ -136,7 +142,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Makes a mutated object a new one, validates it and runs the validating stage.
-    pub fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted<'a>, Status> {
+    pub fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
         let kind = self.kind.stored.group_kind();
         for field in
@@ -182,7 +188,7 @@ impl<'a> Subject<'a> {
         mutated: Mutated,
         old: &Entry,
         old_object: &Value,
-    ) -> Result<Admitted<'a>, Status> {
+    ) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
         let kind = self.kind.stored.group_kind();
         let name = call.info.name.clone();
@@ -272,7 +278,7 @@ impl<'a> Subject<'a> {
     pub async fn store(
         &self,
         call: &Call,
-        admitted: Admitted<'_>,
+        admitted: Admitted,
         old: Option<&Arc<Entry>>,
     ) -> Result<Stored, StoreError> {
         let Admitted { mut object, expect, held } = admitted;
@@ -291,15 +297,17 @@ impl<'a> Subject<'a> {
             }
             return Ok(Stored::Dry(object));
         }
-        let entry = self.commit(key, expect, Change::Put(record), &name).await?;
-        if let Some(held) = held {
-            held.keep();
-        }
-        Ok(Stored::Entry(entry))
+        self.commit(key, expect, Change::Put(record), &name, move || {
+            if let Some(held) = held {
+                held.keep();
+            }
+        })
+        .await
+        .map(Stored::Entry)
     }
 
     /// Gives a service the addresses and ports it asks for.
-    fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<Held<'a>>, Status> {
+    fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<Held>, Status> {
         if !self.is_service() || !matches!(self.facet, Facet::Whole) {
             return Ok(None);
         }
@@ -316,13 +324,14 @@ impl<'a> Subject<'a> {
             return Ok(Arc::clone(old));
         }
         let expect = Expect::Revision(old.revision);
-        let entry = self.commit(old.key.to_string(), expect, Change::Delete, name).await?;
-        if self.is_service()
-            && let Ok(service) = encode::tree(old)
-        {
-            self.state.addresses.release(&service);
-        }
-        Ok(entry)
+        let service = if self.is_service() { encode::tree(old).ok() } else { None };
+        let addresses = self.state.addresses.clone();
+        self.commit(old.key.to_string(), expect, Change::Delete, name, move || {
+            if let Some(service) = service {
+                addresses.release(&service);
+            }
+        })
+        .await
     }
 
     /// Replaces the object at `old` by one that differs only in marks of the server's own (of a deletion, a binding, an
@@ -338,21 +347,33 @@ impl<'a> Subject<'a> {
         }
         let record: Record = self.kind.record(object);
         let expect = Expect::Revision(old.revision);
-        self.commit(old.key.to_string(), expect, Change::Put(record), name).await.map(Stored::Entry)
+        self.commit(old.key.to_string(), expect, Change::Put(record), name, || {}).await.map(Stored::Entry)
     }
 
+    /// Commits, and does what follows from it, even if the client goes away meanwhile: the write may have happened, and then
+    /// its consequences must, too.
     async fn commit(
         &self,
         key: String,
         expect: Expect,
         change: Change,
         name: &str,
+        then: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<Entry>, StoreError> {
         let write = Write { key: key.into(), expect, change };
-        match self.state.store.commit(write).await {
-            Ok(committed) => Ok(committed.entry),
-            Err(CommitError::Conflict { .. }) => Err(StoreError::Conflict),
-            Err(e) => Err(StoreError::Refused(commit_status(&e, &self.kind.resource, name))),
+        let store = self.state.store.clone();
+        let committed = tokio::spawn(async move {
+            let outcome = store.commit(write).await;
+            if outcome.is_ok() {
+                then();
+            }
+            outcome
+        });
+        match committed.await {
+            Ok(Ok(committed)) => Ok(committed.entry),
+            Ok(Err(CommitError::Conflict { .. })) => Err(StoreError::Conflict),
+            Ok(Err(e)) => Err(StoreError::Refused(commit_status(&e, &self.kind.resource, name))),
+            Err(_) => Err(StoreError::Refused(Status::internal("the store stopped"))),
         }
     }
 }
@@ -377,7 +398,10 @@ fn refuse_invalid(subject: &Subject<'_>, name: &str, errors: &FieldErrors) -> Re
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&subject.kind.stored.group_kind(), name, errors))
+    /// More than anybody reads; an answer must not grow with what is wrong.
+    const MAX_ERRORS: usize = 500;
+    let shown = errors.get(..MAX_ERRORS.min(errors.len())).unwrap_or_default();
+    Err(Status::invalid(&subject.kind.stored.group_kind(), name, shown))
 }
 
 fn copy_meta(new: &mut Value, old: &Value, field: &str) {
@@ -394,18 +418,19 @@ fn dedup_owners(call: &mut Call, object: &mut Value, after_mutation: bool) {
     let Some(owners) = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_list_mut) else {
         return;
     };
-    let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
+    if owners.len() < 2 {
+        return;
+    }
+    let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(owners.len());
     let mut repeated: Vec<String> = Vec::new();
+    let mut named: HashSet<Str> = HashSet::new();
     owners.retain(|owner| {
-        if seen.contains(owner) {
-            let uid = owner.str_at(&["uid"]).unwrap_or_default().to_owned();
-            if !repeated.contains(&uid) {
-                repeated.push(uid);
-            }
-            return false;
+        let fresh = seen.insert(value::write::to_vec(owner));
+        let uid = Str::from(owner.str_at(&["uid"]).unwrap_or_default());
+        if !fresh && named.insert(uid.clone()) {
+            repeated.push(uid.to_string());
         }
-        seen.push(owner.clone());
-        true
+        fresh
     });
     if !repeated.is_empty() {
         let when = if after_mutation { " after mutating admission happens" } else { "" };

@@ -6,15 +6,15 @@ use crate::fake::parse;
 /// A union as simple as can be: `aggregationRule.of` names the roles, rules are strings.
 fn union(role: &Value, roles: &[&Value]) -> Option<Vec<Value>> {
     let wanted = role.list_at(&["aggregationRule", "of"]);
-    let mut rules = Vec::new();
+    let mut union = Vec::new();
     for other in roles.iter().filter(|other| wanted.contains(&Value::from(api::meta::name(other)))) {
         for rule in other.list_at(&["rules"]) {
-            if !rules.contains(rule) {
-                rules.push(rule.clone());
+            if !union.contains(rule) {
+                union.push(rule.clone());
             }
         }
     }
-    (rules != role.list_at(&["rules"])).then_some(rules)
+    (union != role.list_at(&["rules"])).then_some(union)
 }
 
 fn role(name: &str, of: &[&str], rules: &[&str]) -> Value {
@@ -44,10 +44,10 @@ fn a_chain_of_aggregated_roles_is_settled_in_one_round() {
     ];
     let mut written = outdated(roles, union);
     written.sort_by(|a, b| a.0.cmp(&b.0));
-    let rules = Value::list(["get"]);
+    let get = Value::list(["get"]);
     assert_eq!(
         written,
-        [("admin".into(), rules.clone()), ("edit".into(), rules.clone()), ("view".into(), rules)]
+        [("admin".into(), get.clone()), ("edit".into(), get.clone()), ("view".into(), get)]
     );
 }
 

@@ -4,7 +4,7 @@
 //! which begin with [`update`] once more: clients see both in the causes of a `Status`.
 
 use api::{FieldErrors, gvk::GroupVersion, names};
-use value::Value;
+use value::{Value, write};
 
 use super::fields::{At, IMMUTABLE, Read, Report, same};
 
@@ -178,6 +178,8 @@ fn owner_references(metadata: Option<&Value>, errors: &mut FieldErrors) {
         if reference.flag("controller") {
             let this = format!("{}/{}", reference.text("kind"), reference.text("name"));
             match &controller {
+                // Said once: each time would repeat the whole list.
+                Some(_) if errors.iter().any(|e| e.field == "metadata.ownerReferences") => {}
                 Some(first) => {
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
@@ -212,8 +214,7 @@ fn owner_reference(reference: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 
 /// An owner reference in the order of Go's struct.
 fn owner_reference_json(reference: &Value) -> String {
-    let text =
-        |field: &str| format!("\"{field}\":{}", value::write::to_string(&reference.text(field).into()));
+    let text = |field: &str| format!("\"{field}\":{}", write::to_string(&reference.text(field).into()));
     let mut fields: Vec<String> = ["apiVersion", "kind", "name", "uid"].map(text).to_vec();
     for field in ["controller", "blockOwnerDeletion"] {
         if let Some(flag) = reference.flag_if_set(field) {
@@ -347,13 +348,26 @@ pub(crate) fn has_invalid_label_value(selector: Option<&Value>) -> bool {
 /// A label selector as JSON in the order of Go's struct.
 pub(crate) fn label_selector_json(selector: Option<&Value>) -> String {
     let Some(selector) = selector else { return "null".to_owned() };
-    let part = |field: &str| {
-        let value = selector.part(field)?;
-        let is_empty = value.as_list().is_some_and(<[Value]>::is_empty)
-            || value.as_map().is_some_and(value::Map::is_empty);
-        (!is_empty).then(|| format!("\"{field}\":{}", value::write::to_string(value)))
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(labels) =
+        selector.part("matchLabels").filter(|labels| labels.as_map().is_some_and(|m| !m.is_empty()))
+    {
+        parts.push(format!("\"matchLabels\":{}", write::to_string(labels)));
+    }
+    let requirement = |requirement: &Value| {
+        let mut fields: Vec<String> = ["key", "operator"]
+            .map(|field| format!("\"{field}\":{}", write::to_string(&requirement.text(field).into())))
+            .to_vec();
+        if let Some(values) = requirement.part("values") {
+            fields.push(format!("\"values\":{}", write::to_string(values)));
+        }
+        format!("{{{}}}", fields.join(","))
     };
-    let parts: Vec<String> = ["matchLabels", "matchExpressions"].into_iter().filter_map(part).collect();
+    let requirements = selector.items("matchExpressions");
+    if !requirements.is_empty() {
+        let requirements: Vec<String> = requirements.iter().map(requirement).collect();
+        parts.push(format!("\"matchExpressions\":[{}]", requirements.join(",")));
+    }
     format!("{{{}}}", parts.join(","))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::time::Timestamp;
-use api::{Details, GroupResource, Status, meta};
+use api::{Details, GroupResource, GroupVersionKind, Status, meta};
 use resources::strategy::{self, Propagation};
 use storage::Entry;
 use value::Value;
@@ -17,6 +17,9 @@ use crate::negotiate;
 use crate::options::DeleteOptions;
 use crate::state::State;
 use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject};
+
+/// The longest grace period: a century. The time of deletion must stay one that clients can read.
+const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
 
 /// How often a deletion that lost against another write is tried anew.
 const ATTEMPTS: usize = 16;
@@ -66,7 +69,7 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
         return DeleteOptions::from_query(&call.query);
     }
     let media = negotiate::body_media(&call.headers)?;
-    let tree = decode::tree(&body, media)
+    let tree = decode::tree(&body, media, Some(&GroupVersionKind::new("", "v1", "DeleteOptions")))
         .map_err(|e| Status::bad_request(format!("couldn't get version/kind; {e}")))?;
     let kind = tree.value.str_at(&["kind"]).unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
@@ -187,12 +190,13 @@ fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Ste
     if kind.stored.group.is_empty() && kind.stored.kind == "Namespace" {
         return namespace_step(old, options, now);
     }
-    let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s });
+    let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s.min(MAX_GRACE) });
     let deleting = meta::is_deleting(old);
     let current_grace = old.int_at(&["metadata", "deletionGracePeriodSeconds"]);
     let mut marked = old.clone();
     let mut graceful = false;
-    if let Some(grace) = strategy::check_graceful_delete(&kind.stored.group_kind(), old, requested) {
+    let grace = strategy::check_graceful_delete(&kind.stored.group_kind(), old, requested);
+    if let Some(grace) = grace.map(|g| g.clamp(0, MAX_GRACE)) {
         if deleting {
             let current = current_grace.unwrap_or(0);
             if current != 0 {
@@ -200,7 +204,7 @@ fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Ste
                 match requested {
                     Some(wanted) if wanted < current => {
                         let begun = seconds(old).unwrap_or(now);
-                        let mut at = begun - current + wanted;
+                        let mut at = begun.saturating_sub(current).saturating_add(wanted);
                         let mut period = wanted;
                         if at < now {
                             at = now;
@@ -277,7 +281,7 @@ fn stamp(seconds: i64) -> String {
 
 fn bump_generation(object: &mut Value) {
     if let Some(generation) = object.int_at(&["metadata", "generation"]).filter(|g| *g > 0) {
-        meta::set(object, "generation", generation + 1);
+        meta::set(object, "generation", generation.saturating_add(1));
     }
 }
 

@@ -30,6 +30,22 @@ const PATHS: &[&str] = &[
     "/version",
 ];
 
+/// Whether something is at a path that names no resource.
+pub fn is_path(path: &str) -> bool {
+    let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
+    match segments.as_slice() {
+        ["apis", group] => resources::table::group(group).is_some_and(|g| !g.name.is_empty()),
+        ["apis", group, version] => {
+            resources::table::group(group).is_some_and(|g| g.versions.contains(version))
+        }
+        ["api", version] => *version == "v1",
+        [] | ["api" | "apis" | "version" | "metrics"] | ["healthz" | "livez" | "readyz", ..] => true,
+        [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"] => true,
+        ["openapi", "v2"] | ["openapi", "v3", ..] => true,
+        _ => false,
+    }
+}
+
 /// Answers a path that names no resource.
 pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Status> {
     let path = call.info.path.trim_end_matches('/').to_owned();

@@ -20,6 +20,8 @@ use crate::write::{OPTIMISTIC_LOCK, Posted, StoreError, Subject};
 
 /// How often a write that lost against another one is made anew.
 const ATTEMPTS: usize = 16;
+/// How many evictions a budget's controller may leave unconfirmed.
+const MAX_DISRUPTED: usize = 2000;
 
 /// `pods/binding` and `bindings`: puts a pod on a node.
 pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
@@ -167,6 +169,14 @@ async fn spend_budget(state: &Arc<State>, call: &Call, pod: &Value, dry_run: boo
             }
         };
         let name = meta::name(&budget).to_owned();
+        if may_go_unready(pod, &budget) {
+            return Ok(());
+        }
+        let disrupted = budget.at(&["status", "disruptedPods"]).and_then(Value::as_map);
+        if disrupted.is_some_and(|pods| pods.len() >= MAX_DISRUPTED) {
+            let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+            return Err(Status::forbidden(&GroupResource::new("policy", "poddisruptionbudget"), &name, why));
+        }
         let number = |field: &str| budget.int_at(&["status", field]).unwrap_or(0);
         let allowed = number("disruptionsAllowed");
         if number("observedGeneration") < budget.int_at(&["metadata", "generation"]).unwrap_or(0) {
@@ -195,6 +205,20 @@ async fn spend_budget(state: &Arc<State>, call: &Call, pod: &Value, dry_run: boo
     Err(over_budget("couldn't update PodDisruptionBudget due to conflicts".to_owned(), 10))
 }
 
+/// A pod that is not ready does no work that a budget protects, unless the budget guards it while others are missing.
+fn may_go_unready(pod: &Value, budget: &Value) -> bool {
+    let ready = pod
+        .list_at(&["status", "conditions"])
+        .iter()
+        .any(|c| c.str_at(&["type"]) == Some("Ready") && c.str_at(&["status"]) == Some("True"));
+    if ready {
+        return false;
+    }
+    let number = |field: &str| budget.int_at(&["status", field]).unwrap_or(0);
+    let healthy = number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0;
+    healthy || budget.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == Some("AlwaysAllow")
+}
+
 fn over_budget(why: String, retry_after_seconds: u32) -> Status {
     Status::too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
         .with_details(Details {
@@ -212,7 +236,7 @@ pub async fn posted(
 ) -> Result<Value, Status> {
     let media = negotiate::body_media(&call.headers)?;
     let body = call.read_body().await?;
-    let tree = decode::tree(&body, media)
+    let tree = decode::tree(&body, media, Some(expected))
         .map_err(|e| Status::bad_request(format!("couldn't get version/kind; {e}")))?;
     decode::other_kind(call, tree, expected, options.field_validation)
 }

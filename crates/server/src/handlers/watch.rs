@@ -59,7 +59,11 @@ pub async fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Res
     }
     let selection = selection(call, &kind)?;
     let table = TableOptions::parse(&call.query)?;
-    let scope = kind.scope(&call.info.namespace);
+    // A watch of one name sees that name alone, whatever its selectors say.
+    let scope = match call.info.path_name() {
+        Some(name) => kind.key(&call.info.namespace, name),
+        None => kind.scope(&call.info.namespace),
+    };
     let begin = begin(state, &options, &scope, &kind).await?;
     let (channel, receiver) = mpsc::channel(CHUNKS);
     let sender = Sender {
@@ -75,6 +79,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Res
     };
     let seconds = options
         .timeout_seconds
+        .filter(|seconds| *seconds > 0)
         .unwrap_or_else(|| MIN_SECONDS + u64::from(call.now.unsigned_abs() as u16) % MIN_SECONDS);
     let deadline = Instant::now() + Duration::from_secs(seconds.min(24 * 3600));
     let running = state.metrics.long_running(&call.info);
@@ -167,6 +172,7 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
         let next = tokio::select! {
             next = watch.next() => Some(next),
             () = tokio::time::sleep_until(deadline) => None,
+            () = sender.channel.closed() => return,
             () = tokio::time::sleep_until(bookmark_at), if options.bookmarks => {
                 bookmark_at = Instant::now() + BOOKMARK_EVERY;
                 let progress = watch.progress();

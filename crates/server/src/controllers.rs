@@ -1,0 +1,289 @@
+//! How the built-in controllers see the server: reads from the store's memory, writes through the pipeline under the identity of
+//! each.
+
+mod skim;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::selector::FactsRef;
+use api::{Status, meta};
+use authn::InternalIdentity;
+use authz::rbac::aggregation;
+use controllers::{Api, Change, Event, Kind, Options, Patch, Place, View, Watch, What};
+use http::Method;
+use resources::table::Verb;
+use storage::{Entry, Kind as EventKind, WatchError};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use value::{Map, Str, Value};
+
+use crate::catalog::{self, Catalog};
+use crate::client::Client;
+use crate::encode;
+use crate::state::State;
+
+/// Everything is below this.
+const EVERYTHING: &str = "/registry/";
+
+/// Starts the controllers; the handle ends when the server stops and they have finished what was under way.
+pub fn start(state: &Arc<State>, root_ca: Option<String>) -> JoinHandle<()> {
+    let kinds = Arc::new(Kinds::of(&state.catalog));
+    let access = |name| InProcess {
+        state: Arc::clone(state),
+        client: Client::new(
+            Arc::clone(state),
+            InternalIdentity::ServiceAccount { namespace: "kube-system", name },
+        ),
+        kinds: Arc::clone(&kinds),
+    };
+    controllers::start(access, Options::new(root_ca, aggregate), state.stopping())
+}
+
+/// The union as the authorizer defines it.
+fn aggregate(role: &Value, roles: &[&Value]) -> Option<Vec<Value>> {
+    let rules = aggregation::rules(role, roles)?;
+    Some(rules.iter().map(authz::rbac::Rule::to_value).collect())
+}
+
+/// The kinds that are stored and served.
+struct Kinds {
+    all: Vec<Arc<Kind>>,
+    /// By where their objects are kept.
+    by_prefix: HashMap<String, Arc<Kind>>,
+}
+
+impl Kinds {
+    fn of(catalog: &Catalog) -> Self {
+        let mut kinds = Kinds { all: Vec::new(), by_prefix: HashMap::new() };
+        for served in catalog.stored_kinds() {
+            let kind = Arc::new(kind(served));
+            kinds.by_prefix.insert(served.scope(""), Arc::clone(&kind));
+            kinds.all.push(kind);
+        }
+        kinds
+    }
+
+    /// Which object a key names: `/registry/<group>/<resource>/[<namespace>/]<name>`.
+    fn place(&self, key: &str) -> Option<Place> {
+        let end = key.match_indices('/').nth(3)?.0;
+        let (prefix, rest) = key.split_at_checked(end + 1)?;
+        let kind = self.by_prefix.get(prefix)?;
+        let (namespace, name) = if kind.namespaced { rest.split_once('/')? } else { ("", rest) };
+        Some(kind.place(namespace, name))
+    }
+}
+
+fn kind(served: &catalog::Kind) -> Kind {
+    let has = |verb| served.row.verbs.contains(&verb);
+    Kind {
+        group: served.gvk.group.clone(),
+        version: served.gvk.version.clone(),
+        kind: served.gvk.kind.clone(),
+        plural: served.resource.resource.clone(),
+        namespaced: served.namespaced,
+        deletable: has(Verb::Delete),
+        deletes_collections: has(Verb::DeleteCollection),
+    }
+}
+
+/// One controller's access.
+struct InProcess {
+    state: Arc<State>,
+    client: Client,
+    kinds: Arc<Kinds>,
+}
+
+impl InProcess {
+    fn served(&self, kind: &Kind) -> Option<&Arc<catalog::Kind>> {
+        self.state.catalog.find(&kind.group, &kind.version, &kind.plural)
+    }
+
+    fn entry(&self, place: &Place) -> Option<Arc<Entry>> {
+        self.state.store.get(&self.served(&place.kind)?.key(&place.namespace, &place.name))
+    }
+
+    fn scope(&self, kind: &Kind, namespace: &str) -> Option<String> {
+        self.served(kind).map(|served| served.scope(namespace))
+    }
+
+    /// An object in the version in which the controllers know its kind.
+    fn object(&self, kind: &Kind, entry: &Entry) -> Result<Value, Status> {
+        let object = encode::tree(entry)?;
+        Ok(self.served(kind).map_or_else(|| object.clone(), |served| served.from_stored(object.clone())))
+    }
+}
+
+impl View for InProcess {
+    fn kind(&self, api_version: &str, name: &str) -> Option<Arc<Kind>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.state.catalog.find_kind(group, version, name).map(|served| Arc::new(kind(served)))
+    }
+
+    fn kinds(&self) -> Vec<Arc<Kind>> {
+        self.kinds.all.clone()
+    }
+
+    fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
+        self.entry(place).map(|entry| self.object(&place.kind, &entry)).transpose()
+    }
+
+    fn metadata(&self, place: &Place) -> Result<Option<Value>, Status> {
+        self.entry(place).map(|entry| skim::metadata(&entry)).transpose()
+    }
+
+    fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+        let Some(scope) = self.scope(kind, namespace) else { return Ok(Vec::new()) };
+        let page = self.state.store.snapshot(&scope);
+        page.entries.iter().map(|entry| self.object(kind, entry)).collect()
+    }
+
+    fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
+        let Some(scope) = self.scope(kind, "") else { return Ok(Vec::new()) };
+        let page = self.state.store.snapshot(&scope);
+        let matching = page.entries.iter().filter(|entry| FactsRef::new(&entry.facts).field(field) == value);
+        matching.map(|entry| self.object(kind, entry)).collect()
+    }
+
+    fn count(&self, kind: &Kind, namespace: &str) -> usize {
+        self.scope(kind, namespace).map_or(0, |scope| self.state.store.count(&scope))
+    }
+
+    fn now(&self) -> i64 {
+        self.state.now()
+    }
+}
+
+/// A watch of the store, filtered by key before anything is decoded.
+struct StoreWatch {
+    events: storage::Watch,
+    filter: Filter,
+    kinds: Arc<Kinds>,
+    catalog: Arc<State>,
+}
+
+enum Filter {
+    All,
+    Named(Str),
+    Owners,
+}
+
+impl StoreWatch {
+    /// What is told of an entry; `old` is what was there before.
+    fn change(&self, entry: &Entry, old: Option<&Entry>, deleted: bool) -> Option<Change> {
+        let object = match &self.filter {
+            Filter::All => self.decode(entry),
+            Filter::Named(name) => {
+                let named = entry.key.rsplit('/').next() == Some(name.as_str());
+                named.then(|| self.decode(entry)).flatten()
+            }
+            Filter::Owners => {
+                let is_event = entry.key.starts_with("/registry/core/events/");
+                let concerns =
+                    deleted || skim::concerns_owners(entry) || old.is_some_and(skim::concerns_owners);
+                if is_event || !concerns {
+                    return None;
+                }
+                skim::metadata(entry).ok()
+            }
+        };
+        Some(Change { place: self.kinds.place(&entry.key)?, object: object?, deleted })
+    }
+
+    fn decode(&self, entry: &Entry) -> Option<Value> {
+        let object = encode::tree(entry).ok()?;
+        let kind = self.kinds.place(&entry.key)?.kind;
+        let served = self.catalog.catalog.find(&kind.group, &kind.version, &kind.plural)?;
+        Some(served.from_stored(object))
+    }
+}
+
+impl Watch for StoreWatch {
+    async fn next(&mut self) -> Event {
+        loop {
+            // Most events may concern nobody here; looking at many of them must not hold up other tasks.
+            tokio::task::coop::consume_budget().await;
+            let event = match self.events.next().await {
+                Ok(event) => event,
+                Err(WatchError::Closed) => return Event::Closed,
+                Err(_) => return Event::Lost,
+            };
+            let deleted = event.kind == EventKind::Deleted;
+            if let Some(change) = self.change(&event.entry, event.previous.as_deref(), deleted) {
+                return Event::Change(change);
+            }
+        }
+    }
+}
+
+impl Api for InProcess {
+    type Watch = StoreWatch;
+
+    fn watch(&self, what: &What) -> (Vec<Change>, StoreWatch) {
+        let (scope, filter) = match what {
+            What::Kind(kind) => (self.scope(kind, ""), Filter::All),
+            What::Named(kind, name) => (self.scope(kind, ""), Filter::Named(name.clone())),
+            What::Owners => (None, Filter::Owners),
+        };
+        let (page, events) = self.state.store.list_and_watch(scope.as_deref().unwrap_or(EVERYTHING));
+        let watch =
+            StoreWatch { events, filter, kinds: Arc::clone(&self.kinds), catalog: Arc::clone(&self.state) };
+        let initial = page.entries.iter().filter_map(|entry| watch.change(entry, None, false)).collect();
+        (initial, watch)
+    }
+
+    async fn create(&self, kind: &Kind, namespace: &str, object: &Value) -> Result<Value, Status> {
+        self.client.create(&collection(kind, namespace), object).await
+    }
+
+    async fn update(&self, place: &Place, subresource: &str, object: &Value) -> Result<Value, Status> {
+        self.client.update(&path(place, subresource), object).await
+    }
+
+    async fn patch(&self, place: &Place, subresource: &str, patch: &Patch) -> Result<Value, Status> {
+        let path = path(place, subresource);
+        match patch {
+            Patch::Merge(patch) => self.client.merge_patch(&path, patch).await,
+            Patch::Strategic(patch) => {
+                let kind = "application/strategic-merge-patch+json";
+                self.client.request(Method::PATCH, &path, kind, Some(patch)).await
+            }
+        }
+    }
+
+    async fn delete(&self, place: &Place, options: &Value) -> Result<(), Status> {
+        self.client.delete(&path(place, ""), &delete_options(options)).await.map(drop)
+    }
+
+    async fn delete_collection(&self, kind: &Kind, namespace: &str, options: &Value) -> Result<(), Status> {
+        self.client.delete(&collection(kind, namespace), &delete_options(options)).await.map(drop)
+    }
+}
+
+fn delete_options(options: &Value) -> Value {
+    let mut map: Map = options.as_map().cloned().unwrap_or_default();
+    map.insert("apiVersion", "v1");
+    map.insert("kind", "DeleteOptions");
+    Value::Map(map)
+}
+
+/// The path of a kind's objects in a namespace.
+fn collection(kind: &Kind, namespace: &str) -> String {
+    let root = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
+    let Kind { version, plural, .. } = kind;
+    if kind.namespaced {
+        format!("{root}/{version}/namespaces/{namespace}/{plural}")
+    } else {
+        format!("{root}/{version}/{plural}")
+    }
+}
+
+/// The path of an object or of a subresource of it.
+fn path(place: &Place, subresource: &str) -> String {
+    let mut path = format!("{}/{}", collection(&place.kind, &place.namespace), place.name);
+    if !subresource.is_empty() {
+        path.push('/');
+        path.push_str(subresource);
+    }
+    path
+}
