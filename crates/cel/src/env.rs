@@ -9,6 +9,7 @@ use value::Str;
 use crate::check::{self, Validator};
 use crate::cost::estimate::{self, Range, SizeHints};
 use crate::decl::{Function, Implementation, Overload, Singleton};
+use crate::deep::with_room;
 use crate::eval::{self, Activation, Error, Evaluation};
 use crate::lib::{self, messages};
 use crate::plan;
@@ -327,14 +328,15 @@ impl Env {
     /// Parses an expression.
     pub fn parse(&self, text: &str) -> Result<Parsed, Issues> {
         let source = Source::new(text);
-        let ast = parser::parse(&source, &self.library.parser)?;
+        let deep = may_be_deep(text);
+        let ast = with_room(deep, || parser::parse(&source, &self.library.parser))?;
         Ok(Parsed { source, ast })
     }
 
     /// Checks a parsed expression.
     pub fn check(&self, parsed: Parsed) -> Result<Checked, Issues> {
         let Parsed { source, ast } = parsed;
-        let checked = check::check(&source, ast, self)?;
+        let checked = with_room(may_be_deep(source.text()), || check::check(&source, ast, self))?;
         Ok(Checked { env: self.clone(), source, tree: checked })
     }
 
@@ -424,6 +426,26 @@ impl Env {
     }
 }
 
+/// Whether an expression may nest deeper than usual: it has many brackets inside each other, or is long enough for a long
+/// chain of operators.
+fn may_be_deep(text: &str) -> bool {
+    const LONG: usize = 1000;
+    const DEEP: usize = 24;
+    let mut depth = 0usize;
+    let mut deepest = 0;
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' | b'?' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest > DEEP || text.len() > LONG
+}
+
 /// An expression that is syntactically right.
 #[derive(Clone, Debug)]
 pub struct Parsed {
@@ -474,7 +496,7 @@ impl Checked {
 
     /// What it may cost.
     pub fn estimate(&self, hints: &dyn SizeHints) -> Range {
-        estimate::estimate(&self.tree, &self.env, hints)
+        with_room(may_be_deep(self.text()), || estimate::estimate(&self.tree, &self.env, hints))
     }
 
     /// The program. Fails where a constant part of the expression can only fail.
@@ -488,7 +510,8 @@ impl Checked {
     }
 
     fn program_with(&self, options: plan::Options) -> Result<Program, Error> {
-        let plan = plan::plan(&self.tree, &self.env, options)?;
+        let deep = may_be_deep(self.text());
+        let plan = with_room(deep, || plan::plan(&self.tree, &self.env, options))?;
         Ok(Program { plan: Arc::new(plan), output: self.output_type().clone() })
     }
 
@@ -513,6 +536,6 @@ impl Program {
 
     /// Runs it. Evaluation ends with an error once it has cost more than `limit`.
     pub fn run<'a>(&'a self, activation: &Activation<'a>, limit: u64) -> Evaluation<'a> {
-        eval::run(&self.plan.root, self.plan.slots, activation, limit)
+        with_room(self.plan.deep, || eval::run(&self.plan.root, self.plan.slots, activation, limit))
     }
 }

@@ -22,6 +22,7 @@ pub mod batch;
 mod check;
 mod cost;
 mod decl;
+mod deep;
 mod env;
 mod eval;
 #[path = "lib/mod.rs"]

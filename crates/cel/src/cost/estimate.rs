@@ -22,7 +22,7 @@ pub struct Range {
 }
 
 /// Knows the sizes of data: of variables and of what is inside them.
-pub trait SizeHints {
+pub trait SizeHints: Sync {
     /// The size of what is at `path`: a variable, then field names, `@items`, `@keys`, `@values`. An empty path means only
     /// the type is known.
     fn size(&self, path: &[Str], ty: &Type) -> Option<Range>;

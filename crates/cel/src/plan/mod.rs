@@ -27,7 +27,12 @@ use node::{
 pub(crate) struct Plan {
     pub(crate) root: Node,
     pub(crate) slots: usize,
+    /// Whether running them needs more stack than usual.
+    pub(crate) deep: bool,
 }
+
+/// From how many levels on a program is deep.
+const DEEP: usize = 80;
 
 /// How a program is made.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +46,14 @@ pub(crate) struct Options {
 pub(crate) fn plan(checked: &Checked, env: &Env, options: Options) -> Result<Plan, Error> {
     let mut planner = Planner { checked, env, options, scopes: Vec::new(), slots: 0 };
     let root = planner.plan(&checked.ast.expr)?;
-    Ok(Plan { root, slots: planner.slots })
+    Ok(Plan { root, slots: planner.slots, deep: depth(&checked.ast.expr) > DEEP })
+}
+
+/// How deep an expression nests.
+fn depth(expr: &Expr) -> usize {
+    let mut deepest = 0;
+    expr.children(&mut |child| deepest = deepest.max(depth(child)));
+    deepest + 1
 }
 
 /// The value of a literal.

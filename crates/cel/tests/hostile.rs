@@ -1,0 +1,117 @@
+//! Input made to hurt: it ends quickly, within bounds, and without a panic.
+
+use std::time::{Duration, Instant};
+
+use cel::{Activation, Env, ErrorKind, PER_CALL_LIMIT, Type, Val, Version};
+use value::Value;
+
+fn env() -> Env {
+    Env::kubernetes(Version::CURRENT).with_variables([("object", Type::Dyn), ("x", Type::Dyn)])
+}
+
+/// Compiles and runs an expression in bounded time; gives the error, if there is one.
+#[track_caller]
+fn bounded(expr: &str, data: &Value) -> Option<String> {
+    let start = Instant::now();
+    let env = env();
+    let outcome = match env.compile(expr) {
+        Err(issues) => Some(issues.to_string()),
+        Ok(checked) => match checked.program() {
+            Err(error) => Some(error.to_string()),
+            Ok(program) => {
+                let activation = Activation::new(&env).with("x", Val::data(data)).with("object", Val::Null);
+                let outcome = program.run(&activation, PER_CALL_LIMIT).outcome;
+                outcome.err().map(|error| error.to_string())
+            }
+        },
+    };
+    let taken = start.elapsed();
+    assert!(taken < Duration::from_secs(20), "{taken:?}");
+    outcome
+}
+
+#[test]
+fn deep_nesting_is_refused_with_the_reference_s_limit() {
+    for (open, close) in [("(", ")"), ("[", "]"), ("{1: ", "}"), ("x.map(y, ", ")"), ("!(", ")"), ("-(", ")")]
+    {
+        let nested = |depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
+        for depth in [1000, 50_000 / open.len()] {
+            let error = bounded(&nested(depth), &Value::Null).unwrap();
+            assert!(error.contains("recursion limit exceeded") || error.contains("size exceeds"), "{error}");
+        }
+    }
+    assert!(bounded(&format!("{}1{}", "(".repeat(249), ")".repeat(249)), &Value::Null).is_none());
+}
+
+#[test]
+fn long_chains_are_bounded() {
+    assert!(bounded(&format!("true{}", " && true".repeat(10_000)), &Value::Null).is_none());
+    let error = bounded(&format!("1{}", " + 1".repeat(10_000)), &Value::Null).unwrap();
+    assert!(error.contains("max recursion depth exceeded"), "{error}");
+    let error = bounded(&format!("x{}", ".a".repeat(10_000)), &Value::Null).unwrap();
+    assert!(error.contains("max recursion depth exceeded"), "{error}");
+    assert!(bounded(&format!("[{}1]", "1, ".repeat(30_000)), &Value::Null).is_none());
+}
+
+#[test]
+fn huge_expressions_are_refused() {
+    let error = bounded(&format!("'{}'", "a".repeat(200_000)), &Value::Null).unwrap();
+    assert!(error.contains("expression code point size exceeds limit"), "{error}");
+}
+
+#[test]
+fn broken_expressions_are_explained_in_bounded_time() {
+    for piece in ["(", "a.", "a ", "{a:", "[1,", "a?", "-", "\"", "a.b(", "`", "'''", "&", "1 +", "a{", "?"] {
+        for times in [10, 1000, 20_000] {
+            assert!(bounded(&piece.repeat(times), &Value::Null).is_some(), "{piece} x{times}");
+        }
+    }
+}
+
+#[test]
+fn nested_loops_end_at_the_cost_limit() {
+    let list = Value::list((0..1000).map(i64::from));
+    let expr = "x.all(a, x.all(b, x.all(c, a + b + c >= 0)))";
+    let error = bounded(expr, &list).unwrap();
+    assert_eq!(error, "operation cancelled: actual cost limit exceeded");
+    let growing = "x.map(a, x.map(b, x.map(c, [a, b, c])))";
+    assert_eq!(bounded(growing, &list).unwrap(), "operation cancelled: actual cost limit exceeded");
+}
+
+#[test]
+fn loops_end_when_they_are_interrupted() {
+    let env = env();
+    let list = Value::list((0..1000).map(i64::from));
+    let program = env.compile("x.all(a, x.all(b, true))").unwrap().program().unwrap();
+    let interrupted = || true;
+    let mut activation = Activation::new(&env).with("x", Val::data(&list));
+    activation.set_interrupt(&interrupted);
+    let error = program.run(&activation, u64::MAX).outcome.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Interrupted));
+}
+
+#[test]
+fn patterns_that_make_backtracking_explode_are_matched_in_linear_time() {
+    let text = Value::from("a".repeat(20_000) + "!");
+    for pattern in ["^(a+)+$", "^(a|a)*$", "^(a*)*b$", "(x+x+)+y"] {
+        assert!(bounded(&format!("x.matches('{pattern}')"), &text).is_none(), "{pattern}");
+    }
+    for pattern in ["(((a{100}){100}){100})", "a{1001}", "((a{30}){30}){30}"] {
+        let error = bounded(&format!("x.matches('{pattern}')"), &text).unwrap();
+        assert!(error.contains("invalid matches argument"), "{error}");
+    }
+    assert!(bounded("x.matches('(?i)([a-z]{200}){4}')", &text).is_none());
+}
+
+#[test]
+fn exponents_and_numbers_without_end_are_bounded() {
+    for text in ["1e999999999", "1e-999999999", "99999999999999999999999999e99999"] {
+        let data = Value::from(text);
+        bounded("quantity(x).add(quantity('1')).compareTo(quantity('1')) > 0", &data);
+        bounded("isQuantity(x) && quantity(x).asApproximateFloat() > 1.0", &data);
+    }
+    let digits = Value::from("9".repeat(100_000));
+    assert!(bounded("quantity(x) == quantity('1')", &digits).is_some());
+    assert!(bounded("'%.99999999f'.format([1.5]).size() > 0", &Value::Null).is_none());
+    assert!(bounded("lists.range(999999999)", &Value::Null).unwrap().contains("exceeds maximum allowed"));
+}
