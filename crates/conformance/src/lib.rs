@@ -1,1 +1,42 @@
 //! Harness and black-box suites against a running server.
+//!
+//! [`Server`] starts the built binary in a folder of its own and ends it when dropped; [`Client`] talks HTTPS to it, or to a
+//! reference; [`accepts`] and [`rejects`] say what is expected of an answer. [`script`] are request scripts as data, [`replay`]
+//! runs them, [`normalise`] removes what differs from run to run, and [`compare`] says what differs still. [`load`] is the load
+//! run.
+//!
+//! What the suites expect is what Kubernetes does, recorded from a real kube-apiserver; never what this server happens to do.
+
+pub mod client;
+pub mod compare;
+mod expect;
+pub mod load;
+pub mod normalise;
+pub mod replay;
+pub mod script;
+pub mod server;
+pub mod suite;
+
+pub use client::{Answer, Client, Events};
+pub use expect::{accepts, eventually, rejects};
+pub use server::Server;
+
+/// What goes wrong in the harness itself, in words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Problem(String);
+
+impl Problem {
+    /// Something in words.
+    pub fn new(words: impl Into<String>) -> Self {
+        Problem(words.into())
+    }
+
+    /// Something that went wrong while doing something.
+    pub fn at(doing: &str, error: impl std::fmt::Display) -> Self {
+        Problem(format!("{doing}: {error}"))
+    }
+}
+
+/// What the harness hands back.
+pub type Result<T> = std::result::Result<T, Problem>;

@@ -1,0 +1,2 @@
+//! The load run against the built binary.
+fn main() {}

@@ -1,0 +1,40 @@
+//! What is expected of an answer.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::client::Answer;
+use crate::{Problem, Result};
+
+/// The object of an answer that must be a success.
+pub fn accepts(answer: Result<Answer>) -> Result<Value> {
+    let answer = answer?;
+    if (200..300).contains(&answer.code) {
+        return Ok(answer.json());
+    }
+    Err(Problem::new(format!("expected success, got {}: {}", answer.code, answer.text())))
+}
+
+/// The `Status` of an answer that must be this refusal: the code, and the reason when one is given.
+pub fn rejects(answer: Result<Answer>, code: u16, reason: &str) -> Result<Value> {
+    let answer = answer?;
+    let status = answer.json();
+    let told = status.get("reason").and_then(Value::as_str).unwrap_or_default();
+    if answer.code == code && (reason.is_empty() || told == reason) {
+        return Ok(status);
+    }
+    Err(Problem::new(format!("expected {code} {reason}, got {}: {}", answer.code, answer.text())))
+}
+
+/// Asks again until `check` is satisfied; an error with the last complaint when time is up.
+pub async fn eventually<T>(time: Duration, mut check: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    let deadline = Instant::now() + time;
+    loop {
+        match check().await {
+            Ok(made) => return Ok(made),
+            Err(problem) if Instant::now() > deadline => return Err(problem),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}

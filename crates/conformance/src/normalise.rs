@@ -1,0 +1,221 @@
+//! What differs from run to run is replaced by a word that says what it was: `<uid>`, `<now>`, `<rv>`, `<ip>`, `<age>`, …
+
+use serde_json::Value;
+
+/// Numbers after these words are revisions.
+const BEFORE_REVISIONS: [&str; 5] = [
+    "ResourceVersion in object meta: ",
+    "ResourceVersion in record (",
+    "current: ",
+    "too old resource version: ",
+    "Too large resource version: ",
+];
+
+/// Columns of tables that say how long ago something was.
+const AGES: [&str; 6] = ["Age", "Last Seen", "First Seen", "Duration", "Last Schedule", "Completions At"];
+
+/// Replaces in a whole answer. `names` are values that the run made up, with the variable each came from.
+pub fn normalise(value: &mut Value, names: &[(String, String)]) {
+    if value.get("kind").and_then(Value::as_str) == Some("Table") {
+        ages(value);
+    }
+    match value {
+        Value::Object(object) => {
+            object.remove("managedFields");
+            for (key, value) in object.iter_mut() {
+                named(key, value);
+                normalise(value, names);
+            }
+            let renamed: Vec<_> = object.keys().filter(|key| text(key, names) != **key).cloned().collect();
+            for key in renamed {
+                if let Some(value) = object.remove(&key) {
+                    object.insert(text(&key, names), value);
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|value| normalise(value, names)),
+        Value::String(own) => *own = text(own, names),
+        _ => {}
+    }
+}
+
+/// Replaces what is known by its name.
+fn named(key: &str, value: &mut Value) {
+    let word = match (key, &*value) {
+        ("resourceVersion", Value::String(text)) if !text.is_empty() && text != "0" => "<rv>",
+        ("continue", Value::String(text)) if !text.is_empty() => "<continue>",
+        ("nodePort" | "healthCheckNodePort", Value::Number(number)) if number.as_u64() >= Some(30_000) => {
+            "<port>"
+        }
+        _ => return,
+    };
+    *value = Value::from(word);
+}
+
+/// Replaces the ages in a table.
+fn ages(table: &mut Value) {
+    let columns: Vec<bool> = table
+        .get("columnDefinitions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|column| column.get("name").and_then(Value::as_str).is_some_and(|name| AGES.contains(&name)))
+        .collect();
+    // In a watch only the first event names the columns.
+    let unnamed = columns.is_empty();
+    for row in table.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
+        let cells = row.get_mut("cells").and_then(Value::as_array_mut).into_iter().flatten();
+        for (at, cell) in cells.enumerate() {
+            let named = columns.get(at).copied().unwrap_or_default();
+            let Some(text) = cell.as_str() else { continue };
+            let seconds = text.strip_suffix('s').is_some_and(|digits| digits.parse::<u32>().is_ok());
+            if named && text.starts_with(|c: char| c.is_ascii_digit()) || unnamed && seconds {
+                *cell = Value::from("<age>");
+            }
+        }
+    }
+}
+
+/// Replaces in a text: made-up names, uids, times of this run, revisions, hashes.
+pub fn text(own: &str, names: &[(String, String)]) -> String {
+    let mut whole = own.to_owned();
+    for (value, name) in names {
+        whole = whole.replace(value, &format!("{{{name}}}"));
+    }
+    for marker in BEFORE_REVISIONS {
+        whole = after(&whole, marker, "<rv>", |c| c.is_ascii_digit());
+    }
+    if whole.contains("<rv> (") {
+        whole = after(&whole, "<rv> (", "<rv>", |c| c.is_ascii_digit());
+    }
+    whole = addresses(&whole);
+    whole = after(&whole, "hash=", "<hash>", |c| c.is_ascii_hexdigit());
+    let mut out = String::with_capacity(whole.len());
+    let mut rest = whole.as_str();
+    while let Some(first) = rest.chars().next() {
+        let (word, length) = if let Some(length) = uid(rest) {
+            ("<uid>", length)
+        } else if let Some(length) = time(rest) {
+            ("<now>", length)
+        } else {
+            out.push(first);
+            rest = rest.get(first.len_utf8()..).unwrap_or_default();
+            continue;
+        };
+        out.push_str(word);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    out
+}
+
+/// Replaces what follows each `marker` as long as `belongs` says so.
+fn after(whole: &str, marker: &str, word: &str, belongs: fn(char) -> bool) -> String {
+    let mut parts = whole.split(marker);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(belongs);
+        out.push_str(marker);
+        out.push_str(if rest.len() < part.len() { word } else { "" });
+        out.push_str(rest);
+    }
+    out
+}
+
+/// Replaces addresses of the range that services get theirs from.
+fn addresses(whole: &str) -> String {
+    let mut parts = whole.split("10.0.0.");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        // A range, as in 10.0.0.0/24, is no address of a service.
+        if rest.len() == part.len() || rest.starts_with('/') {
+            out.push_str("10.0.0.");
+            out.push_str(part);
+        } else {
+            out.push_str("<ip>");
+            out.push_str(rest);
+        }
+    }
+    out
+}
+
+/// How long a uid at the start of `rest` is.
+fn uid(rest: &str) -> Option<usize> {
+    matches(rest, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", |pattern, c| match pattern {
+        'x' => c.is_ascii_hexdigit() && !c.is_ascii_uppercase(),
+        other => other == c,
+    })
+}
+
+/// How long a time of this run at the start of `rest` is. Scripts that want a time to stay name one before 2026.
+fn time(rest: &str) -> Option<usize> {
+    let digits = |pattern: char, c: char| if pattern == 'd' { c.is_ascii_digit() } else { pattern == c };
+    let length = matches(rest, "20dd-dd-ddTdd:dd:dd", digits)?;
+    if rest.get(..4)? < "2026" {
+        return None;
+    }
+    let tail = rest.get(length..)?;
+    let fraction = match tail.strip_prefix('.') {
+        Some(digits) => 1 + digits.len() - digits.trim_start_matches(|c: char| c.is_ascii_digit()).len(),
+        None => 0,
+    };
+    tail.get(fraction..)?.starts_with('Z').then_some(length + fraction + 1)
+}
+
+fn matches(rest: &str, pattern: &str, fits: impl Fn(char, char) -> bool) -> Option<usize> {
+    let mut chars = rest.chars();
+    for wanted in pattern.chars() {
+        if !fits(wanted, chars.next()?) {
+            return None;
+        }
+    }
+    Some(pattern.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{normalise, text};
+
+    #[test]
+    fn what_a_run_made_up_is_replaced_and_the_rest_stays() {
+        let names = [("conf-12ab34".to_owned(), "ns".to_owned())];
+        let mut object = json!({
+            "metadata": {
+                "uid": "0b5f1e0e-7a52-4b7c-9d0e-2f9f3c1f7a11", "resourceVersion": "1234", "namespace": "conf-12ab34",
+                "creationTimestamp": "2026-11-15T09:25:36Z", "managedFields": [], "generation": 1,
+            },
+            "spec": {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "nodePort": 31000, "start": "2020-01-01T00:00:00Z"},
+        });
+        normalise(&mut object, &names);
+        assert_eq!(
+            object,
+            json!({
+                "metadata": {
+                    "uid": "<uid>", "resourceVersion": "<rv>", "namespace": "{ns}", "creationTimestamp": "<now>",
+                    "generation": 1,
+                },
+                "spec": {"clusterIP": "<ip>", "clusterIPs": ["<ip>"], "nodePort": "<port>", "start": "2020-01-01T00:00:00Z"},
+            })
+        );
+    }
+
+    #[test]
+    fn revisions_in_messages_are_replaced_and_other_numbers_stay() {
+        assert_eq!(text("too old resource version: 5 (17)", &[]), "too old resource version: <rv> (<rv>)");
+        assert_eq!(
+            text("Too large resource version: 9, current: 17", &[]),
+            "Too large resource version: <rv>, current: <rv>"
+        );
+        assert_eq!(text("must be between 1 and 65535", &[]), "must be between 1 and 65535");
+    }
+
+    #[test]
+    fn ages_in_tables_are_replaced() {
+        let mut table = json!({"kind": "Table", "columnDefinitions": [{"name": "Name"}, {"name": "Age"}],
+                               "rows": [{"cells": ["5s", "5s"]}, {"cells": ["a", "<unknown>"]}]});
+        normalise(&mut table, &[]);
+        assert_eq!(table["rows"], json!([{"cells": ["5s", "<age>"]}, {"cells": ["a", "<unknown>"]}]));
+    }
+}

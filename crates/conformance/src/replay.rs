@@ -1,0 +1,271 @@
+//! Runs a script against a server.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use serde_json::Value;
+
+use crate::client::{Answer, Client};
+use crate::normalise::{self, normalise};
+use crate::script::{Observed, Script, Step};
+use crate::{Problem, Result};
+
+/// The headers that are compared.
+const HEADERS: [&str; 6] =
+    ["content-type", "warning", "retry-after", "content-encoding", "allow", "accept-patch"];
+
+/// How long a stream may stay silent.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// How long what takes effect a moment later may take.
+const MOMENT: Duration = Duration::from_secs(10);
+
+/// The variables of a run.
+#[derive(Debug, Default)]
+struct Variables {
+    values: BTreeMap<String, Value>,
+    /// Texts that the run made up, with the variable each came from; longest first.
+    names: Vec<(String, String)>,
+}
+
+impl Variables {
+    fn set(&mut self, name: &str, value: Value) {
+        if let Some(text) = value.as_str()
+            && text.len() >= 8
+            && !text.chars().all(|c| c.is_ascii_digit())
+            && !text.starts_with("ey")
+        {
+            self.names.retain(|(_, own)| own != name);
+            self.names.push((text.to_owned(), name.to_owned()));
+            self.names.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        }
+        self.values.insert(name.to_owned(), value);
+    }
+
+    fn in_text(&self, text: &str) -> String {
+        let mut out = text.to_owned();
+        for (name, value) in &self.values {
+            let marker = format!("{{{name}}}");
+            if out.contains(&marker) {
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                out = out.replace(&marker, &value);
+            }
+        }
+        out
+    }
+
+    fn in_tree(&self, tree: &Value) -> Value {
+        match tree {
+            Value::String(text) => {
+                let whole = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+                match whole.and_then(|name| self.values.get(name)) {
+                    // A variable that stands alone keeps its type, and may have variables in it.
+                    Some(value @ (Value::Object(_) | Value::Array(_))) => self.in_tree(value),
+                    Some(value) => value.clone(),
+                    None => Value::String(self.in_text(text)),
+                }
+            }
+            Value::Array(list) => list.iter().map(|value| self.in_tree(value)).collect(),
+            Value::Object(object) => {
+                object.iter().map(|(key, value)| (self.in_text(key), self.in_tree(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// Runs every step and hands back what was answered, in order. `unique` tells this run from others on the same server.
+pub async fn replay(client: &Client, script: &Script, unique: &str) -> Result<Vec<Observed>> {
+    let nothing = BTreeMap::new();
+    let rounds: Vec<_> = if script.each.is_empty() { vec![&nothing] } else { script.each.iter().collect() };
+    let mut observed = Vec::new();
+    for (number, round) in rounds.into_iter().enumerate() {
+        let mut variables = Variables::default();
+        let id = format!("r{unique}{number:x}");
+        variables.set("ns", Value::from(format!("conf-{id}")));
+        variables.set("id", Value::from(id));
+        for (name, value) in round {
+            variables.values.insert(name.clone(), variables.in_tree(value));
+        }
+        let mentions = |text: &str| text.contains("{ns}");
+        let in_a_variable = round.values().any(|value| value.as_str().is_some_and(mentions));
+        if in_a_variable || script.steps.iter().any(|step| mentions(&step.request)) {
+            let name = variables.in_text("{ns}");
+            let namespace = serde_json::json!({"metadata": {"name": name}});
+            let made = client.post("/api/v1/namespaces", &namespace).await?;
+            if made.code != 201 {
+                return Err(Problem::new(format!(
+                    "cannot create a namespace: {} {}",
+                    made.code,
+                    made.text()
+                )));
+            }
+        }
+        for step in &script.steps {
+            let title = normalise::text(&variables.in_text(&step.name), &variables.names);
+            let answer = one(client, step, &mut variables)
+                .await
+                .map_err(|problem| Problem::at(&format!("{}, {title}", script.name), problem))?;
+            observed.push(Observed { step: title, ..answer });
+        }
+    }
+    Ok(observed)
+}
+
+async fn one(client: &Client, step: &Step, variables: &mut Variables) -> Result<Observed> {
+    let client = match step.token.as_deref() {
+        None => client.clone(),
+        Some("none") => client.as_token(None),
+        Some(token) => client.as_token(Some(token)),
+    };
+    let (method, path) = step.method_and_path();
+    let path = variables.in_text(path);
+    let accept = step.accept.as_deref().map(|accept| long_name(accept).to_owned());
+    let media_type = step.media_type.as_deref().map(|own| long_name(own).to_owned());
+    let body: Bytes = match (&step.body, &step.text) {
+        (Some(body), _) => variables.in_tree(body).to_string().into(),
+        (None, Some(text)) => variables.in_text(text).into(),
+        (None, None) => Bytes::new(),
+    };
+    let mut headers: Vec<(&str, &str)> = Vec::new();
+    headers.extend(accept.as_deref().map(|accept| ("accept", accept)));
+    match media_type.as_deref() {
+        Some("none") => {}
+        Some(media_type) => headers.push(("content-type", media_type)),
+        None if body.is_empty() => {}
+        None => headers.push(("content-type", "application/json")),
+    }
+    headers.extend(step.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        let (answer, mut tree) = if method == "WATCH" {
+            watch(&client, &path, &headers, step.events).await?
+        } else {
+            let method = Method::from_bytes(method.as_bytes()).map_err(|e| Problem::at(method, e))?;
+            let answer = client.send(method, &path, &headers, body.clone()).await?;
+            let tree = tree(&answer);
+            (answer, tree)
+        };
+        if step.until.is_some_and(|code| code != answer.code) && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        }
+        for (name, pointer) in &step.save {
+            let found = if pointer == "/" { Some(&tree) } else { tree.pointer(pointer) };
+            variables.set(name, found.cloned().unwrap_or(Value::from("missing")));
+        }
+        normalise(&mut tree, &variables.names);
+        return Ok(Observed {
+            step: String::new(),
+            code: answer.code,
+            headers: headers_of(&answer.headers, variables),
+            body: chosen(tree, step),
+        });
+    }
+}
+
+/// Reads a stream: as many events as wanted, or all. A refusal is an answer as any other.
+async fn watch(
+    client: &Client,
+    path: &str,
+    headers: &[(&str, &str)],
+    wanted: Option<usize>,
+) -> Result<(Answer, Value)> {
+    let mut events = client.events(path, headers).await?;
+    let mut answer =
+        Answer { code: events.code.as_u16(), headers: events.headers.clone(), body: Bytes::new() };
+    if answer.code != 200 {
+        answer.body = events.rest().await?;
+        let refusal = tree(&answer);
+        return Ok((answer, refusal));
+    }
+    let mut seen = Vec::new();
+    while wanted.is_none_or(|wanted| seen.len() < wanted) {
+        match events.within(SILENCE).await {
+            Ok(Some(event)) => seen.push(event),
+            Ok(None) => break,
+            Err(problem) => {
+                seen.push(Value::from(problem.to_string()));
+                break;
+            }
+        }
+    }
+    Ok((answer, Value::Array(seen)))
+}
+
+/// The body as a tree: JSON and YAML as what they say, everything else as text.
+fn tree(answer: &Answer) -> Value {
+    let mut plain = Vec::new();
+    let bytes = if answer.header("content-encoding") == "gzip" {
+        match flate2::read::GzDecoder::new(&answer.body[..]).read_to_end(&mut plain) {
+            Ok(_) => plain.as_slice(),
+            Err(_) => return Value::from("not gzip"),
+        }
+    } else {
+        &answer.body
+    };
+    let text = || String::from_utf8_lossy(bytes).into_owned();
+    match answer.header("content-type") {
+        own if own.contains("json") => serde_json::from_slice(bytes).unwrap_or_else(|_| Value::from(text())),
+        own if own.contains("yaml") => {
+            serde_saphyr::from_str(&text()).unwrap_or_else(|_| Value::from(text()))
+        }
+        _ if bytes.is_empty() => Value::Null,
+        _ => Value::from(text()),
+    }
+}
+
+fn headers_of(headers: &HeaderMap, variables: &Variables) -> BTreeMap<String, Vec<String>> {
+    let mut chosen = BTreeMap::new();
+    for name in HEADERS {
+        let values: Vec<String> = headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .map(|value| normalise::text(value, &variables.names))
+            .collect();
+        if !values.is_empty() {
+            chosen.insert(name.to_owned(), values);
+        }
+    }
+    chosen
+}
+
+/// What of the body is compared.
+fn chosen(mut tree: Value, step: &Step) -> Value {
+    if !step.only.is_empty() {
+        let parts = step.only.iter().map(|pointer| {
+            (pointer.clone(), tree.pointer(pointer).cloned().unwrap_or(Value::from("<absent>")))
+        });
+        return Value::Object(parts.collect());
+    }
+    for pointer in &step.ignore {
+        if let Some((parent, key)) = pointer.rsplit_once('/')
+            && let Some(Value::Object(object)) = tree.pointer_mut(parent)
+        {
+            object.remove(key);
+        }
+    }
+    tree
+}
+
+/// The short names that scripts use for media types.
+fn long_name(short: &str) -> &str {
+    match short {
+        "json" => "application/json",
+        "yaml" => "application/yaml",
+        "protobuf" => "application/vnd.kubernetes.protobuf",
+        "json-patch" => "application/json-patch+json",
+        "merge" => "application/merge-patch+json",
+        "strategic" => "application/strategic-merge-patch+json",
+        "apply" => "application/apply-patch+yaml",
+        "table" => "application/json;as=Table;g=meta.k8s.io;v=v1",
+        "metadata" => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        "metadata-list" => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        other => other,
+    }
+}

@@ -1,0 +1,329 @@
+//! The server under test: the built binary, in a folder of its own, ended when dropped.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::client::{Client, Credentials, Trust};
+use crate::{Problem, Result};
+
+/// How long a server may take to be ready; generous, because machines that test are busy.
+const READY: Duration = Duration::from_secs(30);
+
+/// The callers that the servers under test know by token, as a token file.
+pub const TOKENS: &str = "\
+admintoken,admin,admin,system:masters
+alicetoken,alice,alice-uid,\"devs,testers\"
+bobtoken,bob,bob-uid
+";
+
+/// The token of the administrator.
+pub const ADMIN_TOKEN: &str = "admintoken";
+
+/// The binary under test: `PORTCULLIS_BIN`, or what cargo last built in the target folder of this test.
+pub fn binary() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("PORTCULLIS_BIN") {
+        return Ok(PathBuf::from(path));
+    }
+    let own = env::current_exe().map_err(|e| Problem::at("where this test is", e))?;
+    own.ancestors().map(|folder| folder.join("portcullis")).find(|path| path.is_file()).ok_or_else(|| {
+        Problem::new("no portcullis is built: run `cargo build -p cli`, or set PORTCULLIS_BIN")
+    })
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// Its folder, removed with it, unless the folder was given.
+    folder: Folder,
+    log: Arc<Mutex<String>>,
+    /// `https://HOST:PORT`.
+    pub url: String,
+    /// The lines of standard output until it was ready.
+    pub greeting: Vec<String>,
+    /// How long it took from start to ready.
+    pub took: Duration,
+}
+
+#[derive(Debug)]
+enum Folder {
+    Own(TempDir),
+    Given(PathBuf),
+}
+
+impl Server {
+    /// Starts `portcullis serve` with the callers of [`TOKENS`], RBAC, and further flags.
+    pub async fn serve(flags: &[&str]) -> Result<Self> {
+        let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
+        Self::serve_in(Folder::Own(own), flags).await
+    }
+
+    /// The same in a folder that outlives the server.
+    pub async fn serve_at(folder: &Path, flags: &[&str]) -> Result<Self> {
+        Self::serve_in(Folder::Given(folder.to_owned()), flags).await
+    }
+
+    async fn serve_in(folder: Folder, flags: &[&str]) -> Result<Self> {
+        let path = folder.path().to_owned();
+        let tokens = path.join("tokens.csv");
+        write_private(&tokens, TOKENS)?;
+        let (port, port_guard) = free_port()?;
+        let mut command = Command::new(binary()?);
+        command
+            .arg("serve")
+            .args(["--bind-address=127.0.0.1", "--authorization-mode=RBAC", "--allow-privileged=true"])
+            .arg("--service-cluster-ip-range=10.0.0.0/24")
+            .arg(format!("--secure-port={port}"))
+            .arg(format!("--data-dir={}", path.join("data").display()))
+            .arg(format!("--cert-dir={}", path.join("certs").display()))
+            .arg(format!("--token-auth-file={}", tokens.display()))
+            .args(flags);
+        drop(port_guard);
+        let started = Instant::now();
+        let (child, log) = spawn(command)?;
+        let url = format!("https://127.0.0.1:{port}");
+        let mut server = Server { child, folder, log, url, greeting: Vec::new(), took: Duration::ZERO };
+        let client = server.client()?;
+        loop {
+            if let Some(status) = server.ended()? {
+                return Err(Problem::new(format!("the server ended ({status}): {}", server.log())));
+            }
+            if client.get("/readyz").await.is_ok_and(|answer| answer.code == 200) {
+                break;
+            }
+            if started.elapsed() > READY {
+                return Err(Problem::new(format!("the server is not ready in {READY:?}: {}", server.log())));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        server.took = started.elapsed();
+        Ok(server)
+    }
+
+    /// Starts `portcullis up` in a folder of its own.
+    pub async fn up() -> Result<Self> {
+        let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
+        Self::up_in(Folder::Own(own), 0).await
+    }
+
+    /// Starts `portcullis up` with its data under a folder that outlives the server.
+    pub async fn up_at(folder: &Path) -> Result<Self> {
+        Self::up_in(Folder::Given(folder.to_owned()), 0).await
+    }
+
+    /// The same on this port.
+    pub async fn up_at_port(folder: &Path, port: u16) -> Result<Self> {
+        Self::up_in(Folder::Given(folder.to_owned()), port).await
+    }
+
+    async fn up_in(folder: Folder, port: u16) -> Result<Self> {
+        let mut command = Command::new(binary()?);
+        command
+            .arg("up")
+            .arg("--data-dir")
+            .arg(folder.path().join("data"))
+            .args(["--secure-port", &port.to_string()])
+            .stdout(Stdio::piped());
+        let started = Instant::now();
+        let (mut child, log) = spawn(command)?;
+        let stdout = child.stdout.take().ok_or_else(|| Problem::new("no standard output"))?;
+        // Three lines come when it is ready; they are read on a thread, so that a silent server can be given up on.
+        let reading = tokio::task::spawn_blocking(move || {
+            BufReader::new(stdout).lines().take(3).map_while(std::result::Result::ok).collect::<Vec<_>>()
+        });
+        let greeting = tokio::time::timeout(READY, reading).await;
+        let took = started.elapsed();
+        let greeting = greeting.ok().and_then(std::result::Result::ok).unwrap_or_default();
+        let mut server = Server { child, folder, log, url: String::new(), greeting, took };
+        if server.greeting.len() < 3 {
+            let _ = server.child.kill();
+            let status = server.child.wait().map_err(|e| Problem::at("waiting", e))?;
+            return Err(Problem::new(format!(
+                "`portcullis up` did not say that it is ready ({status}): {:?} {}",
+                server.greeting,
+                server.log()
+            )));
+        }
+        let url = server.greeting.iter().find_map(|line| line.split_once("https://")).map(|(_, rest)| rest);
+        server.url = format!("https://{}", url.unwrap_or_default().trim());
+        Ok(server)
+    }
+
+    /// A client for its administrator.
+    pub fn client(&self) -> Result<Client> {
+        let data = self.folder.path().join("data");
+        if self.greeting.is_empty() {
+            return Client::new(&self.url, Trust::Anything, Credentials::Token(ADMIN_TOKEN.to_owned()));
+        }
+        let read = |name: &str| fs::read(data.join(name)).map_err(|e| Problem::at(name, e));
+        let credentials = Credentials::Certificate(read("admin.crt")?, read("admin.key")?);
+        Client::new(&self.url, Trust::Authorities(read("ca.crt")?), credentials)
+    }
+
+    /// Its data folder.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The kubeconfig of its administrator; written if the server has none of its own.
+    pub fn kubeconfig(&self) -> Result<PathBuf> {
+        let own = self.data().join("kubeconfig");
+        if own.is_file() {
+            return Ok(own);
+        }
+        let path = self.folder.path().join("kubeconfig");
+        write_private(&path, &kubeconfig(&self.url, ADMIN_TOKEN))?;
+        Ok(path)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Memory in use, in KiB, as the system counts it.
+    pub fn resident_kib(&self) -> Option<u64> {
+        resident_kib(self.pid())
+    }
+
+    /// What it logged so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Kills it as a power cut would, and waits until it is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().map_err(|e| Problem::at("cannot kill the server", e))?;
+        self.child.wait().map_err(|e| Problem::at("waiting", e))?;
+        Ok(())
+    }
+
+    /// Asks it to stop, as a service manager does.
+    pub fn terminate(&self) -> Result<()> {
+        let status = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            other => Err(Problem::new(format!("cannot send a signal: {other:?}"))),
+        }
+    }
+
+    /// Waits for its end.
+    pub async fn wait(&mut self, time: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + time;
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                return Err(Problem::new(format!(
+                    "the server has not ended within {time:?}: {}",
+                    self.log()
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().map_err(|e| Problem::at("waiting", e))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Folder {
+    fn path(&self) -> &Path {
+        match self {
+            Folder::Own(folder) => folder.path(),
+            Folder::Given(path) => path,
+        }
+    }
+}
+
+/// Runs the binary to its end and hands back its code and everything it said. It is ended when it takes too long.
+pub async fn run_to_end(args: &[&str], time: Duration) -> Result<(Option<i32>, String)> {
+    let mut command = tokio::process::Command::new(binary()?);
+    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(time, command.output()).await;
+    let output = output
+        .map_err(|_| Problem::new(format!("`portcullis {}` has not ended within {time:?}", args.join(" "))))?
+        .map_err(|e| Problem::at("cannot run the binary", e))?;
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.push_str(&String::from_utf8_lossy(&output.stderr));
+    Ok((output.status.code(), said))
+}
+
+/// A kubeconfig for a token, of a server whose certificate is not checked.
+pub fn kubeconfig(url: &str, token: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: c, cluster: {{server: \"{url}\", insecure-skip-tls-verify: true}}}}]\n\
+         users: [{{name: u, user: {{token: {token}}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+    )
+}
+
+/// Memory in use by a process, in KiB.
+pub fn resident_kib(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().trim_end_matches("kB").trim().parse().ok()
+}
+
+/// A port nobody listens on, held until the guard is dropped.
+pub fn free_port() -> Result<(u16, TcpListener)> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| Problem::at("a free port", e))?;
+    let port = listener.local_addr().map_err(|e| Problem::at("a free port", e))?.port();
+    Ok((port, listener))
+}
+
+/// Writes a file that only its owner can read, in a folder that is made if need be.
+pub fn write_private(path: &Path, text: &str) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|e| Problem::at("a folder", e))?;
+    }
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    let mut file = file.map_err(|e| Problem::at(&path.display().to_string(), e))?;
+    std::io::Write::write_all(&mut file, text.as_bytes())
+        .map_err(|e| Problem::at(&path.display().to_string(), e))
+}
+
+/// Starts a process whose standard error is collected.
+fn spawn(mut command: Command) -> Result<(Child, Arc<Mutex<String>>)> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| Problem::at(&format!("cannot start {:?}", command.get_program()), e))?;
+    let log = Arc::new(Mutex::new(String::new()));
+    if let Some(mut stderr) = child.stderr.take() {
+        let log = Arc::clone(&log);
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(length) = stderr.read(&mut chunk) {
+                let Some(said) = chunk.get(..length).filter(|said| !said.is_empty()) else { break };
+                log.lock().unwrap_or_else(PoisonError::into_inner).push_str(&String::from_utf8_lossy(said));
+            }
+        });
+    }
+    Ok((child, log))
+}
