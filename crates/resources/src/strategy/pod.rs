@@ -5,6 +5,7 @@ use value::{Map, Value};
 
 use super::{Context, gates::Gate, keep, keep_metadata};
 use crate::validation::fields::{Read, same};
+use crate::validation::pod_resources::{container_sum, is_huge_page, is_pod_level};
 
 /// Writes the gates of everything that holds a pod's spec at a path.
 macro_rules! spec_gates {
@@ -408,7 +409,7 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let pod_level = spec.part("resources");
     let sets_pod_level = ["requests", "limits"]
         .iter()
-        .any(|field| pod_level.entries(field).any(|(name, _)| is_pod_level_resource(name)));
+        .any(|field| pod_level.entries(field).any(|(name, _)| is_pod_level(name)));
     if sets_pod_level {
         return class_of(pod_level);
     }
@@ -446,14 +447,6 @@ fn class_of(resources: Option<&Value>) -> &'static str {
     if cpu == memory { cpu } else { "Burstable" }
 }
 
-fn is_pod_level_resource(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || is_huge_page(name)
-}
-
-fn is_huge_page(name: &str) -> bool {
-    name.starts_with("hugepages-")
-}
-
 /// Pod-level requests and limits that a pod leaves out come from its containers and from each other.
 fn default_pod_level_resources(pod: &mut Value) {
     let resources = pod.part("spec").part("resources");
@@ -461,7 +454,8 @@ fn default_pod_level_resources(pod: &mut Value) {
     if is_empty("requests") && is_empty("limits") {
         return;
     }
-    let (limits, requests) = (aggregate(pod, "limits"), aggregate(pod, "requests"));
+    let Some(spec) = pod.part("spec") else { return };
+    let (limits, requests) = (container_sum(spec, "limits"), container_sum(spec, "requests"));
     let written =
         |pod: &Value, field: &str, name: &str| pod.at(&["spec", "resources", field, name]).is_some();
 
@@ -479,7 +473,7 @@ fn default_pod_level_resources(pod: &mut Value) {
         .part("spec")
         .part("resources")
         .entries("limits")
-        .filter(|(name, _)| is_pod_level_resource(name) && !written(pod, "requests", name))
+        .filter(|(name, _)| is_pod_level(name) && !written(pod, "requests", name))
         .map(|(name, limit)| (name.to_owned(), limit.clone()))
         .collect();
     for (name, limit) in from_limits {
@@ -496,63 +490,14 @@ fn default_pod_level_resources(pod: &mut Value) {
         .part("spec")
         .part("resources")
         .entries("requests")
-        .filter(|(name, _)| is_pod_level_resource(name) && !written(pod, "limits", name))
+        .filter(|(name, _)| is_pod_level(name) && !written(pod, "limits", name))
         .filter(|(name, _)| every_container_limits(pod, name))
         .filter_map(|(name, request)| Some((name.to_owned(), Quantity::parse(request.as_str()?).ok()?)))
         .collect();
     for (name, request) in candidates {
-        if let Some((_, total)) = limits.iter().find(|(key, _)| *key == name) {
+        if let Some(total) = limits.get(&name) {
             let limit = if request > *total { request } else { total.clone() };
             pod.set_at(&["spec", "resources", "limits", &name], limit.to_string());
-        }
-    }
-}
-
-/// What the containers of a pod need together: those that run side by side added up, init containers at their most.
-fn aggregate(pod: &Value, field: &str) -> Vec<(String, Quantity)> {
-    let amounts = |container: &Value| -> Vec<(String, Quantity)> {
-        container
-            .part("resources")
-            .text_entries(field)
-            .filter_map(|(name, amount)| Some((name.to_owned(), Quantity::parse(amount).ok()?)))
-            .collect()
-    };
-    let mut total: Vec<(String, Quantity)> = Vec::new();
-    for container in pod.list_at(&["spec", "containers"]) {
-        add(&mut total, &amounts(container));
-    }
-    let mut restartable: Vec<(String, Quantity)> = Vec::new();
-    let mut starting: Vec<(String, Quantity)> = Vec::new();
-    for container in pod.list_at(&["spec", "initContainers"]) {
-        let mut own = amounts(container);
-        if container.text("restartPolicy") == "Always" {
-            add(&mut total, &own);
-            add(&mut restartable, &own);
-            own.clone_from(&restartable);
-        } else {
-            add(&mut own, &restartable);
-        }
-        raise(&mut starting, &own);
-    }
-    raise(&mut total, &starting);
-    total
-}
-
-fn add(total: &mut Vec<(String, Quantity)>, more: &[(String, Quantity)]) {
-    for (name, amount) in more {
-        match total.iter_mut().find(|(key, _)| key == name) {
-            Some((_, sum)) => *sum = sum.add(amount),
-            None => total.push((name.clone(), amount.clone())),
-        }
-    }
-}
-
-fn raise(total: &mut Vec<(String, Quantity)>, other: &[(String, Quantity)]) {
-    for (name, amount) in other {
-        match total.iter_mut().find(|(key, _)| key == name) {
-            Some((_, most)) if *amount > *most => *most = amount.clone(),
-            Some(_) => {}
-            None => total.push((name.clone(), amount.clone())),
         }
     }
 }

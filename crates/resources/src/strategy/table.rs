@@ -117,6 +117,8 @@ pub(super) const TABLE: &[Strategy] = &[
     row("storage.k8s.io", "StorageClass").unconditional(),
     row("storage.k8s.io", "VolumeAttachment").status().metadata(MetadataOnStatus::Kept),
     row("storage.k8s.io", "VolumeAttributesClass").unconditional(),
+    // storagemigration.k8s.io
+    row("storagemigration.k8s.io", "StorageVersionMigration").status().metadata(MetadataOnStatus::Kept),
 ];
 
 /// Alpha fields of a node: which pods may be preempted in place.

@@ -1,1 +1,415 @@
+use api::GroupKind;
+use value::Value;
+use value::json::parse;
 
+use super::*;
+
+fn object(text: &str) -> Value {
+    parse(text.as_bytes()).unwrap()
+}
+
+fn kind(group: &str, kind: &str) -> GroupKind {
+    GroupKind::new(group, kind)
+}
+
+fn context() -> Context {
+    Context {
+        now: "2026-01-02T03:04:05Z".to_owned(),
+        caller: Caller {
+            username: "alice".to_owned(),
+            uid: "1".to_owned(),
+            groups: vec!["devs".to_owned()],
+            extra: vec![("k".to_owned(), vec!["v".to_owned()])],
+        },
+    }
+}
+
+fn created(group: &str, name: &str, text: &str) -> Value {
+    let mut new = object(text);
+    prepare_create(&kind(group, name), &mut new, &context());
+    new
+}
+
+fn updated(group: &str, name: &str, new: &str, old: &str) -> Value {
+    let mut new = object(new);
+    prepare_update(&kind(group, name), &mut new, &object(old), &context());
+    new
+}
+
+fn status_updated(group: &str, name: &str, new: &str, old: &str) -> Value {
+    let mut new = object(new);
+    prepare_update_status(&kind(group, name), &mut new, &object(old), &context());
+    new
+}
+
+fn text(value: &Value) -> String {
+    value::write::to_string(value)
+}
+
+#[test]
+fn a_status_sent_with_a_new_object_is_dropped() {
+    let new =
+        created("apps", "Deployment", r#"{"metadata":{"generation":9},"spec":{},"status":{"replicas":3}}"#);
+    assert_eq!(text(&new), r#"{"metadata":{"generation":1},"spec":{}}"#);
+    // Nodes report themselves when they register.
+    let new = created(
+        "",
+        "Node",
+        r#"{"metadata":{},"spec":{"configSource":{}},"status":{"phase":"x","config":{}}}"#,
+    );
+    assert_eq!(text(&new), r#"{"metadata":{},"spec":{},"status":{"phase":"x"}}"#);
+}
+
+#[test]
+fn an_update_keeps_status_and_grows_the_generation_only_for_what_is_watched() {
+    let old = r#"{"metadata":{"generation":4},"spec":{"replicas":1},"status":{"replicas":1}}"#;
+    let same = updated(
+        "apps",
+        "ReplicaSet",
+        r#"{"metadata":{"generation":7,"labels":{"a":"b"}},"spec":{"replicas":1}}"#,
+        old,
+    );
+    assert_eq!(same.int_at(&["metadata", "generation"]), Some(4));
+    assert_eq!(same.int_at(&["status", "replicas"]), Some(1));
+    let grown = updated(
+        "apps",
+        "ReplicaSet",
+        r#"{"metadata":{},"spec":{"replicas":2},"status":{"replicas":9}}"#,
+        old,
+    );
+    assert_eq!(grown.int_at(&["metadata", "generation"]), Some(5));
+    assert_eq!(grown.int_at(&["status", "replicas"]), Some(1));
+    let annotated = r#"{"metadata":{"annotations":{"a":"b"}},"spec":{"replicas":1}}"#;
+    assert_eq!(updated("apps", "Deployment", annotated, old).int_at(&["metadata", "generation"]), Some(5));
+    assert_eq!(updated("apps", "ReplicaSet", annotated, old).int_at(&["metadata", "generation"]), Some(4));
+}
+
+#[test]
+fn endpoint_slices_watch_everything_but_other_metadata() {
+    let old = r#"{"metadata":{"generation":1},"endpoints":[{"addresses":["1.2.3.4"]}]}"#;
+    let generation = |new: &str| {
+        updated("discovery.k8s.io", "EndpointSlice", new, old).int_at(&["metadata", "generation"])
+    };
+    assert_eq!(
+        generation(r#"{"metadata":{"annotations":{"a":"b"}},"endpoints":[{"addresses":["1.2.3.4"]}]}"#),
+        Some(1)
+    );
+    assert_eq!(
+        generation(r#"{"metadata":{"labels":{"a":"b"}},"endpoints":[{"addresses":["1.2.3.4"]}]}"#),
+        Some(2)
+    );
+    assert_eq!(generation(r#"{"metadata":{},"endpoints":[]}"#), Some(2));
+}
+
+#[test]
+fn a_status_update_changes_status_and_what_metadata_the_kind_allows() {
+    let old = r#"{"metadata":{"generation":2,"labels":{"a":"b"},"finalizers":["f/x"]},"spec":{"a":1},"status":{"b":1}}"#;
+    let new = r#"{"metadata":{"labels":{"c":"d"},"annotations":{"e":"f"}},"spec":{"a":2},"status":{"b":2}}"#;
+    let replica_set = status_updated("apps", "ReplicaSet", new, old);
+    assert_eq!(
+        text(&replica_set),
+        r#"{"metadata":{"annotations":{"e":"f"},"generation":2,"labels":{"c":"d"}},"spec":{"a":1},"status":{"b":2}}"#
+    );
+    let deployment = status_updated("apps", "Deployment", new, old);
+    assert_eq!(deployment.str_at(&["metadata", "labels", "a"]), Some("b"));
+    let claim = status_updated("resource.k8s.io", "ResourceClaim", new, old);
+    assert_eq!(
+        text(&claim),
+        r#"{"metadata":{"finalizers":["f/x"],"generation":2,"labels":{"a":"b"}},"spec":{"a":1},"status":{"b":2}}"#
+    );
+    let schema = status_updated("flowcontrol.apiserver.k8s.io", "FlowSchema", new, old);
+    assert_eq!(schema.at(&["metadata"]), object(old).at(&["metadata"]));
+}
+
+#[test]
+fn namespaces_start_active_with_their_finalizer_and_keep_their_finalizers() {
+    let new = created(
+        "",
+        "Namespace",
+        r#"{"metadata":{"name":"n"},"spec":{"finalizers":["x/y"]},"status":{"phase":"Terminating"}}"#,
+    );
+    assert_eq!(
+        text(&new),
+        r#"{"metadata":{"name":"n"},"spec":{"finalizers":["x/y","kubernetes"]},"status":{"phase":"Active"}}"#
+    );
+    let kept = updated(
+        "",
+        "Namespace",
+        r#"{"metadata":{},"spec":{"finalizers":[]}}"#,
+        r#"{"metadata":{},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}"#,
+    );
+    assert_eq!(kept.list_at(&["spec", "finalizers"]).len(), 1);
+    let mut finalized = object(r#"{"metadata":{},"spec":{},"status":{"phase":"x"}}"#);
+    prepare_namespace_finalize(
+        &mut finalized,
+        &object(r#"{"metadata":{},"status":{"phase":"Terminating"}}"#),
+    );
+    assert_eq!(finalized.str_at(&["status", "phase"]), Some("Terminating"));
+    assert!(finalized.at(&["spec", "finalizers"]).is_none());
+    let mut canonical = object(r#"{"metadata":{"name":"n"}}"#);
+    canonicalize(&kind("", "Namespace"), &mut canonical);
+    assert_eq!(canonical.str_at(&["metadata", "labels", "kubernetes.io/metadata.name"]), Some("n"));
+}
+
+#[test]
+fn signing_requests_record_who_asks_and_decisions_come_through_approval() {
+    let csr = "CertificateSigningRequest";
+    let new = created(
+        "certificates.k8s.io",
+        csr,
+        r#"{"metadata":{},"spec":{"username":"root","groups":["system:masters"]},"status":{"certificate":"x"}}"#,
+    );
+    assert_eq!(
+        text(&new),
+        r#"{"metadata":{},"spec":{"extra":{"k":["v"]},"groups":["devs"],"uid":"1","username":"alice"}}"#
+    );
+    let old = r#"{"metadata":{},"spec":{"a":1},"status":{"conditions":[{"type":"Approved","status":"True","lastTransitionTime":"2020-01-01T00:00:00Z","reason":"old"}],"certificate":"c"}}"#;
+    let new = r#"{"metadata":{},"spec":{"a":2},"status":{"conditions":[{"type":"Approved","status":"True","reason":"new"},{"type":"Failed","status":"True"}]}}"#;
+    let through_status = status_updated("certificates.k8s.io", csr, new, old);
+    assert_eq!(through_status.str_at(&["status", "conditions"]), None);
+    let reasons: Vec<Option<&str>> = through_status
+        .list_at(&["status", "conditions"])
+        .iter()
+        .map(|condition| condition.str_at(&["reason"]))
+        .collect();
+    assert_eq!(reasons, [Some("old"), None]);
+    let mut approved = object(new);
+    prepare_approval(&mut approved, &object(old), &context());
+    let condition = &approved.list_at(&["status", "conditions"])[0];
+    assert_eq!(condition.str_at(&["reason"]), Some("new"));
+    assert_eq!(condition.str_at(&["lastTransitionTime"]), Some("2020-01-01T00:00:00Z"));
+    assert_eq!(condition.str_at(&["lastUpdateTime"]), Some("2026-01-02T03:04:05Z"));
+    assert_eq!(approved.str_at(&["status", "certificate"]), Some("c"));
+    assert_eq!(approved.int_at(&["spec", "a"]), Some(1));
+}
+
+#[test]
+fn volumes_remember_when_their_phase_changed() {
+    let new = created("", "PersistentVolume", r#"{"metadata":{},"status":{"phase":"Bound"}}"#);
+    assert_eq!(
+        text(&new),
+        r#"{"metadata":{},"status":{"lastPhaseTransitionTime":"2026-01-02T03:04:05Z","phase":"Pending"}}"#
+    );
+    let old =
+        r#"{"metadata":{},"status":{"phase":"Pending","lastPhaseTransitionTime":"2020-01-01T00:00:00Z"}}"#;
+    let time = |new: &str| {
+        let volume = status_updated("", "PersistentVolume", new, old);
+        volume.str_at(&["status", "lastPhaseTransitionTime"]).map(str::to_owned)
+    };
+    assert_eq!(
+        time(r#"{"metadata":{},"status":{"phase":"Pending"}}"#).as_deref(),
+        Some("2020-01-01T00:00:00Z")
+    );
+    assert_eq!(
+        time(r#"{"metadata":{},"status":{"phase":"Bound"}}"#).as_deref(),
+        Some("2026-01-02T03:04:05Z")
+    );
+}
+
+#[test]
+fn the_two_ways_to_name_a_data_source_agree() {
+    let source = |text: &str| {
+        let claim = created("", "PersistentVolumeClaim", &format!(r#"{{"metadata":{{}},"spec":{text}}}"#));
+        claim.at(&["spec"]).map(super::tests::text)
+    };
+    let both = r#"{"dataSource":{"kind":"PersistentVolumeClaim","name":"x"},"dataSourceRef":{"kind":"PersistentVolumeClaim","name":"x"}}"#;
+    assert_eq!(
+        source(r#"{"dataSource":{"kind":"PersistentVolumeClaim","name":"x"}}"#).as_deref(),
+        Some(both)
+    );
+    assert_eq!(
+        source(r#"{"dataSourceRef":{"kind":"PersistentVolumeClaim","name":"x"}}"#).as_deref(),
+        Some(both)
+    );
+    // Kinds that were always ignored, and other namespaces (a feature that is off).
+    assert_eq!(source(r#"{"dataSource":{"kind":"Foo","name":"x"}}"#).as_deref(), Some("{}"));
+    assert_eq!(
+        source(r#"{"dataSourceRef":{"kind":"PersistentVolumeClaim","name":"x","namespace":"n"}}"#).as_deref(),
+        Some("{}")
+    );
+}
+
+#[test]
+fn fields_of_features_that_are_off_are_dropped_unless_in_use() {
+    let sent = r#"{"metadata":{},"spec":{"strategy":"x","preferredHolder":"y"}}"#;
+    assert_eq!(text(&created("coordination.k8s.io", "Lease", sent)), r#"{"metadata":{},"spec":{}}"#);
+    let kept = updated("coordination.k8s.io", "Lease", sent, r#"{"metadata":{},"spec":{"strategy":"z"}}"#);
+    assert_eq!(text(&kept), r#"{"metadata":{},"spec":{"strategy":"x"}}"#);
+    let pod = created(
+        "",
+        "Pod",
+        r#"{"metadata":{},"spec":{"containers":[{"name":"c","volumeMounts":[{"name":"v","bindMountOptions":["x"]}]}]}}"#,
+    );
+    let mount = &pod.list_at(&["spec", "containers"])[0].list_at(&["volumeMounts"])[0];
+    assert_eq!(text(mount), r#"{"name":"v"}"#);
+}
+
+#[test]
+fn pods_get_a_phase_and_a_class_of_service() {
+    let class = |resources: &str| {
+        let pod = created(
+            "",
+            "Pod",
+            &format!(
+                r#"{{"metadata":{{}},"spec":{{"containers":[{{"name":"c","resources":{resources}}}]}}}}"#
+            ),
+        );
+        assert_eq!(pod.str_at(&["status", "phase"]), Some("Pending"));
+        pod.str_at(&["status", "qosClass"]).map(str::to_owned).unwrap()
+    };
+    assert_eq!(class("{}"), "BestEffort");
+    assert_eq!(class(r#"{"requests":{"cpu":"1"}}"#), "Burstable");
+    assert_eq!(
+        class(r#"{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1000m","memory":"1024Mi"}}"#),
+        "Guaranteed"
+    );
+    assert_eq!(class(r#"{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}"#), "Burstable");
+}
+
+#[test]
+fn pod_level_resources_come_from_the_containers() {
+    let pod = created(
+        "",
+        "Pod",
+        r#"{"metadata":{},"spec":{"resources":{"requests":{"cpu":"1"}},"containers":[{"name":"a","resources":{"requests":{"memory":"1Gi"},"limits":{"cpu":"1","memory":"2Gi"}}},{"name":"b","resources":{"requests":{"memory":"1Gi"},"limits":{"cpu":"1","memory":"2Gi"}}}]}}"#,
+    );
+    assert_eq!(
+        pod.at(&["spec", "resources"]).map(text).as_deref(),
+        Some(r#"{"limits":{"cpu":"2","memory":"4Gi"},"requests":{"cpu":"1","memory":"2Gi"}}"#)
+    );
+}
+
+#[test]
+fn label_keys_become_requirements_of_their_selectors() {
+    let pod = created(
+        "",
+        "Pod",
+        r#"{"metadata":{"labels":{"a":"1"}},"spec":{"containers":[],"topologySpreadConstraints":[{"labelSelector":{},"matchLabelKeys":["a","b"]},{"matchLabelKeys":["a"]}]}}"#,
+    );
+    let constraints = pod.list_at(&["spec", "topologySpreadConstraints"]);
+    assert_eq!(
+        constraints[0].at(&["labelSelector"]).map(text).as_deref(),
+        Some(r#"{"matchExpressions":[{"key":"a","operator":"In","values":["1"]}]}"#)
+    );
+    assert!(constraints[1].at(&["labelSelector"]).is_none());
+}
+
+#[test]
+fn pods_have_time_to_end_when_somebody_runs_them() {
+    let pod = object(r#"{"spec":{"nodeName":"n","terminationGracePeriodSeconds":30}}"#);
+    let grace = |pod: &Value, requested| check_graceful_delete(&kind("", "Pod"), pod, requested);
+    assert_eq!(grace(&pod, None), Some(30));
+    assert_eq!(grace(&pod, Some(5)), Some(5));
+    assert_eq!(grace(&pod, Some(-1)), Some(1));
+    assert_eq!(grace(&object(r#"{"spec":{"terminationGracePeriodSeconds":30}}"#), None), Some(0));
+    assert_eq!(grace(&object(r#"{"spec":{"nodeName":"n"},"status":{"phase":"Failed"}}"#), Some(9)), Some(0));
+    assert_eq!(check_graceful_delete(&kind("", "ConfigMap"), &pod, None), None);
+}
+
+#[test]
+fn ephemeral_containers_and_resources_change_alone() {
+    let old = object(
+        r#"{"metadata":{"generation":1,"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"x","resources":{}}]},"status":{"phase":"Running"}}"#,
+    );
+    let mut new = object(
+        r#"{"metadata":{},"spec":{"containers":[{"name":"c","image":"y"}],"ephemeralContainers":[{"name":"e"}]}}"#,
+    );
+    prepare_ephemeral_containers(&mut new, &old);
+    assert_eq!(new.list_at(&["spec", "containers"])[0].str_at(&["image"]), Some("x"));
+    assert_eq!(new.list_at(&["spec", "ephemeralContainers"]).len(), 1);
+    assert_eq!(new.int_at(&["metadata", "generation"]), Some(2));
+    let mut new = object(
+        r#"{"metadata":{},"spec":{"containers":[{"name":"c","image":"y","resources":{"limits":{"cpu":"1"}}}]}}"#,
+    );
+    prepare_resize(&mut new, &old);
+    assert_eq!(
+        text(&new.list_at(&["spec", "containers"])[0]),
+        r#"{"image":"x","name":"c","resources":{"limits":{"cpu":"1"}}}"#
+    );
+    assert_eq!(new.str_at(&["metadata", "labels", "a"]), Some("b"));
+}
+
+#[test]
+fn devices_that_are_no_longer_allocated_lose_their_status() {
+    let old = r#"{"metadata":{},"spec":{},"status":{"allocation":{"devices":{"results":[{"driver":"d","pool":"p","device":"1"},{"driver":"d","pool":"p","device":"2"}]}}}}"#;
+    let new = r#"{"metadata":{},"spec":{},"status":{"allocation":{"devices":{"results":[{"driver":"d","pool":"p","device":"2"}]}},"devices":[{"driver":"d","pool":"p","device":"1"},{"driver":"d","pool":"p","device":"2"}]}}"#;
+    let claim = status_updated("resource.k8s.io", "ResourceClaim", new, old);
+    assert_eq!(claim.list_at(&["status", "devices"]).len(), 1);
+}
+
+#[test]
+fn definitions_remember_the_versions_objects_were_stored_in() {
+    let crd = "CustomResourceDefinition";
+    let new = created(
+        "apiextensions.k8s.io",
+        crd,
+        r#"{"metadata":{},"spec":{"versions":[{"name":"v1","storage":true}]},"status":{"storedVersions":["v0"]}}"#,
+    );
+    assert_eq!(new.at(&["status", "storedVersions"]).map(text).as_deref(), Some(r#"["v1"]"#));
+    let changed = updated(
+        "apiextensions.k8s.io",
+        crd,
+        r#"{"metadata":{},"spec":{"versions":[{"name":"v2","storage":true}]}}"#,
+        &text(&new),
+    );
+    assert_eq!(changed.at(&["status", "storedVersions"]).map(text).as_deref(), Some(r#"["v1","v2"]"#));
+}
+
+#[test]
+fn small_rules_of_single_kinds() {
+    let account =
+        created("", "ServiceAccount", r#"{"secrets":[{"name":"s","kind":"Secret","namespace":"n"}]}"#);
+    assert_eq!(text(&account), r#"{"secrets":[{"name":"s"}]}"#);
+    let secret = updated("", "Secret", r#"{"metadata":{}}"#, r#"{"metadata":{},"type":"Opaque"}"#);
+    assert_eq!(secret.str_at(&["type"]), Some("Opaque"));
+    let local = created("apiregistration.k8s.io", "APIService", r#"{"metadata":{},"spec":{}}"#);
+    assert_eq!(local.list_at(&["status", "conditions"])[0].str_at(&["reason"]), Some("Local"));
+    let remote =
+        created("apiregistration.k8s.io", "APIService", r#"{"metadata":{},"spec":{"service":{"name":"x"}}}"#);
+    assert!(remote.at(&["status", "conditions"]).is_none());
+    let rule = updated(
+        "resource.k8s.io",
+        "DeviceTaintRule",
+        r#"{"metadata":{},"spec":{"taint":{"effect":"NoExecute","timeAdded":"2020-01-01T00:00:00Z"}}}"#,
+        r#"{"metadata":{},"spec":{"taint":{"effect":"NoSchedule","timeAdded":"2020-01-01T00:00:00Z"}}}"#,
+    );
+    assert_eq!(rule.str_at(&["spec", "taint", "timeAdded"]), Some("2026-01-02T03:04:05Z"));
+}
+
+#[test]
+fn what_kinds_allow_is_what_kubernetes_allows() {
+    assert!(allow_create_on_update(&kind("", "Service")));
+    assert!(allow_create_on_update(&kind("rbac.authorization.k8s.io", "Role")));
+    assert!(!allow_create_on_update(&kind("", "ConfigMap")));
+    assert!(allow_unconditional_update(&kind("", "ConfigMap")));
+    assert!(!allow_unconditional_update(&kind("coordination.k8s.io", "Lease")));
+    assert!(!allow_unconditional_update(&kind("policy", "PodDisruptionBudget")));
+    assert_eq!(default_propagation(&kind("batch", "Job")), Propagation::Orphan);
+    assert_eq!(default_propagation(&kind("", "ReplicationController")), Propagation::Orphan);
+    assert_eq!(default_propagation(&kind("apps", "Deployment")), Propagation::Background);
+    assert_eq!(default_propagation(&kind("", "Event")), Propagation::Unsupported);
+    assert!(resets_status(&kind("apps", "Deployment")));
+    assert!(!resets_status(&kind("", "Node")));
+}
+
+#[test]
+fn every_stored_kind_has_a_strategy_and_no_kind_has_two() {
+    for row in crate::table::all() {
+        if matches!(row.storage, crate::table::Storage::Own(_)) {
+            let found = table::TABLE.iter().filter(|s| s.group == row.group && s.kind == row.kind).count();
+            assert_eq!(found, 1, "{}/{}", row.group, row.kind);
+            assert_eq!(
+                allow_create_on_update(&kind(row.group, row.kind)),
+                row.create_on_update,
+                "{}",
+                row.kind
+            );
+            assert_eq!(
+                allow_unconditional_update(&kind(row.group, row.kind)),
+                row.unconditional_update,
+                "{}",
+                row.kind
+            );
+        }
+    }
+}

@@ -49,6 +49,7 @@ mod resource_slice;
 pub mod reviews;
 pub(crate) mod service;
 mod storage;
+mod storagemigration;
 mod template;
 mod unified_diff;
 
@@ -157,6 +158,7 @@ const TABLE: &[(&str, &str, Rules)] = &[
     ("storage.k8s.io", "StorageClass", storage::STORAGE_CLASS),
     ("storage.k8s.io", "VolumeAttachment", storage::VOLUME_ATTACHMENT),
     ("storage.k8s.io", "VolumeAttributesClass", storage::VOLUME_ATTRIBUTES_CLASS),
+    ("storagemigration.k8s.io", "StorageVersionMigration", storagemigration::MIGRATION),
 ];
 
 /// The rules of `kind`, if it has any besides those for metadata.
