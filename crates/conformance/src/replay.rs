@@ -37,6 +37,7 @@ impl Variables {
             && text.len() >= 8
             && !text.chars().all(|c| c.is_ascii_digit())
             && !text.starts_with("ey")
+            && !text.starts_with("10.0.0.")
         {
             self.names.retain(|(_, own)| own != name);
             self.names.push((text.to_owned(), name.to_owned()));
@@ -215,6 +216,8 @@ fn tree(answer: &Answer) -> Value {
             serde_saphyr::from_str(&text()).unwrap_or_else(|_| Value::from(text()))
         }
         _ if bytes.is_empty() => Value::Null,
+        // Some documents come as JSON under another name.
+        _ if bytes.starts_with(b"{") => serde_json::from_slice(bytes).unwrap_or_else(|_| Value::from(text())),
         _ => Value::from(text()),
     }
 }
