@@ -116,8 +116,8 @@ impl Authenticator {
         if self.client_certificates
             && let Some(certificate) = evidence.certificate
         {
-            match certificate.user(evidence.now) {
-                Ok(Some(user)) => return attempt.with(Caller::authenticated(user, Via::ClientCertificate)),
+            match certificate.holder(evidence.now) {
+                Ok(Some(caller)) => return attempt.with(caller),
                 Ok(None) => {}
                 Err(error) => errors.push(error),
             }
@@ -180,13 +180,13 @@ impl Authenticator {
             return Ok(TokenCaller { caller, audiences, warnings: Vec::new(), annotations: Vec::new() });
         }
         let Some(accounts) = &self.service_accounts else { return Err(Error::InvalidToken) };
-        if let Some(verified) = self.verified.get(token, wanted, now) {
-            return Ok(verified.into());
+        if let Some(found) = self.verified.get(token, wanted, now) {
+            return Ok(found);
         }
         let verified = accounts.verify(token, wanted, now).await.map_err(Error::Token)?;
-        let verified = verified.ok_or(Error::InvalidToken)?;
-        self.verified.put(token, wanted, now, verified.clone());
-        Ok(verified.into())
+        let found = TokenCaller::from(verified.ok_or(Error::InvalidToken)?);
+        self.verified.put(token, wanted, now, found.clone());
+        Ok(found)
     }
 }
 

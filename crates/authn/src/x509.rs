@@ -14,6 +14,7 @@ use x509_parser::der_parser::Oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::authenticator::Error;
+use crate::caller::{Caller, Via};
 use crate::user::{User, names};
 
 /// A part of a distinguished name that carries the user's uid, under the number Kubernetes was given.
@@ -24,7 +25,9 @@ const ORGANIZATION: Oid<'static> = oid!(2.5.4.10);
 /// What a verified client certificate says about its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
-    user: User,
+    common_name: Str,
+    /// Its holder, unless the certificate names none.
+    holder: Option<Caller>,
     not_before: SystemTime,
     not_after: SystemTime,
 }
@@ -66,8 +69,11 @@ impl ClientCertificate {
             vec![format_smolstr!("X509SHA256={}", Hex(fingerprint.as_ref()))],
         )]);
         let validity = certificate.validity();
+        let common_name = user.name.clone();
+        let holder = (!common_name.is_empty()).then(|| Caller::authenticated(user, Via::ClientCertificate));
         Ok(ClientCertificate {
-            user,
+            common_name,
+            holder,
             not_before: unix(validity.not_before.timestamp()),
             not_after: unix(validity.not_after.timestamp()),
         })
@@ -75,7 +81,7 @@ impl ClientCertificate {
 
     /// The common name; empty where there is none.
     pub fn common_name(&self) -> &Str {
-        &self.user.name
+        &self.common_name
     }
 
     /// The last moment the certificate may be used.
@@ -83,10 +89,10 @@ impl ClientCertificate {
         self.not_after
     }
 
-    /// The user, unless the certificate names none.
-    pub(crate) fn user(&self, now: SystemTime) -> Result<Option<User>, Error> {
+    /// Its holder, unless the certificate names none.
+    pub(crate) fn holder(&self, now: SystemTime) -> Result<Option<Caller>, Error> {
         self.check_time(now)?;
-        Ok((!self.user.name.is_empty()).then(|| self.user.clone()))
+        Ok(self.holder.clone())
     }
 
     pub(crate) fn check_time(&self, now: SystemTime) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! [`TokenCache`]: verified tokens, for a short time. A signature costs far more than a digest.
+//! [`TokenCache`]: whose the tokens are that were verified a moment ago. A signature costs far more than a digest.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest::{Context, SHA256};
 use value::Str;
 
-use crate::tokens::verify::Verified;
+use crate::authenticator::TokenCaller;
 
 /// How long a verified token is believed without looking again: a token whose pod is gone may live this much longer.
 const LIFE: Duration = Duration::from_secs(10);
@@ -19,20 +19,20 @@ const CAPACITY: usize = 4096;
 /// Verified tokens by digest. Only good ones are kept: a bad one costs its sender the same every time.
 #[derive(Default)]
 pub struct TokenCache {
-    entries: Mutex<HashMap<[u8; 32], (SystemTime, Verified)>>,
+    entries: Mutex<HashMap<[u8; 32], (SystemTime, TokenCaller)>>,
 }
 
 impl TokenCache {
-    /// What a token was verified to be, if that was not long ago.
-    pub(crate) fn get(&self, token: &str, wanted: Option<&[Str]>, now: SystemTime) -> Option<Verified> {
+    /// Whose a token was verified to be, if that was not long ago.
+    pub(crate) fn get(&self, token: &str, wanted: Option<&[Str]>, now: SystemTime) -> Option<TokenCaller> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, verified) = entries.get(&key(token, wanted))?;
+        let (at, caller) = entries.get(&key(token, wanted))?;
         // A clock that was set back makes an entry old, not eternal.
-        (now.duration_since(*at).is_ok_and(|age| age < LIFE)).then(|| verified.clone())
+        (now.duration_since(*at).is_ok_and(|age| age < LIFE)).then(|| caller.clone())
     }
 
-    /// Keeps what a token was verified to be.
-    pub(crate) fn put(&self, token: &str, wanted: Option<&[Str]>, now: SystemTime, verified: Verified) {
+    /// Keeps whose a token was verified to be.
+    pub(crate) fn put(&self, token: &str, wanted: Option<&[Str]>, now: SystemTime, caller: TokenCaller) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= CAPACITY {
             entries.retain(|_, (at, _)| now.duration_since(*at).is_ok_and(|age| age < LIFE));
@@ -40,7 +40,7 @@ impl TokenCache {
                 entries.clear();
             }
         }
-        entries.insert(key(token, wanted), (now, verified));
+        entries.insert(key(token, wanted), (now, caller));
     }
 }
 

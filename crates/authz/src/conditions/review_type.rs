@@ -1,11 +1,15 @@
 //! The compiler of match conditions: CEL over the type of a SubjectAccessReview's `spec`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use cel::{Activation, Env, PER_CALL_LIMIT, Program, Type, TypeProvider, Val, Version};
-use value::Value;
+use authn::User;
+use cel::{
+    Activation, Env, Error, LazyFields, Map, PER_CALL_LIMIT, Program, Type, TypeProvider, Val, Version,
+};
+use value::{Str, Value};
 
-use crate::conditions::{CompileError, Compiler, Condition};
+use crate::attributes::Attributes;
+use crate::conditions::{CompileError, Compiler, Condition, Request, selector};
 
 /// Compiles match conditions in Kubernetes' base environment.
 #[derive(Clone, Debug)]
@@ -43,13 +47,7 @@ impl Compiler for ReviewCompiler {
         let program = checked
             .program()
             .map_err(|error| CompileError::Internal(format!("program instantiation failed: {error}")))?;
-        Ok(Arc::new(CelCondition {
-            env: self.env.clone(),
-            program,
-            expression: expression.to_owned(),
-            // A text that does not hold the words cannot select the fields.
-            uses_selectors: ["fieldSelector", "labelSelector"].iter().any(|word| expression.contains(word)),
-        }))
+        Ok(Arc::new(CelCondition { env: self.env.clone(), program, expression: expression.to_owned() }))
     }
 }
 
@@ -57,12 +55,12 @@ struct CelCondition {
     env: Env,
     program: Program,
     expression: String,
-    uses_selectors: bool,
 }
 
 impl Condition for CelCondition {
-    fn evaluate(&self, request: &Value) -> Result<bool, String> {
-        let activation = Activation::new(&self.env).with("request", Val::data(request));
+    fn evaluate(&self, request: &Request<'_>) -> Result<bool, String> {
+        let spec = Spec::of(request);
+        let activation = Activation::new(&self.env).with("request", Val::Map(Map::Lazy(&spec)));
         let outcome = self.program.run(&activation, PER_CALL_LIMIT).outcome;
         let value = outcome.map_err(|error| error.to_string())?;
         value.as_bool().ok_or_else(|| "the value is not a bool".to_owned())
@@ -71,9 +69,107 @@ impl Condition for CelCondition {
     fn expression(&self) -> &str {
         &self.expression
     }
+}
 
-    fn uses_selectors(&self) -> bool {
-        self.uses_selectors
+/// A review's `spec` as expressions see it: every field that applies is there, also when empty, but selectors only where there
+/// are some. Nothing is put together before it is looked at.
+struct Spec<'a> {
+    user: &'a User,
+    extra: OnceLock<Value>,
+    is_resource: bool,
+    resource: Resource<'a>,
+    path: NonResource<'a>,
+}
+
+struct Resource<'a> {
+    attributes: &'a Attributes,
+    fields: OnceLock<Value>,
+    labels: OnceLock<Value>,
+}
+
+struct NonResource<'a>(&'a Attributes);
+
+impl<'a> Spec<'a> {
+    fn of(request: &Request<'a>) -> Self {
+        let Request { user, attributes } = *request;
+        let resource = Resource { attributes, fields: OnceLock::new(), labels: OnceLock::new() };
+        let path = NonResource(attributes);
+        Spec { user, extra: OnceLock::new(), is_resource: attributes.is_resource, resource, path }
+    }
+}
+
+impl LazyFields for Spec<'_> {
+    fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
+        let strings = |list: &[Str]| Value::List(list.iter().cloned().map(Value::String).collect());
+        Some(Ok(match name {
+            "user" => Val::str(&self.user.name),
+            "uid" => Val::str(&self.user.uid),
+            "groups" => Val::list(self.user.groups.iter().map(|group| Val::str(group)).collect()),
+            "extra" => Val::data(self.extra.get_or_init(|| {
+                Value::Map(
+                    self.user.extra.iter().map(|(key, values)| (key.clone(), strings(values))).collect(),
+                )
+            })),
+            "resourceAttributes" if self.is_resource => Val::Map(Map::Lazy(&self.resource)),
+            "nonResourceAttributes" if !self.is_resource => Val::Map(Map::Lazy(&self.path)),
+            _ => return None,
+        }))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let attributes = if self.is_resource { "resourceAttributes" } else { "nonResourceAttributes" };
+        vec!["user", "groups", "uid", "extra", attributes]
+    }
+}
+
+impl LazyFields for Resource<'_> {
+    fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
+        let Attributes { fields, labels, .. } = self.attributes;
+        Some(Ok(match name {
+            "namespace" => Val::str(&self.attributes.namespace),
+            "verb" => Val::str(&self.attributes.verb),
+            "group" => Val::str(&self.attributes.group),
+            "version" => Val::str(&self.attributes.version),
+            "resource" => Val::str(&self.attributes.resource),
+            "subresource" => Val::str(&self.attributes.subresource),
+            "name" => Val::str(&self.attributes.name),
+            "fieldSelector" if !fields.requirements.is_empty() => {
+                Val::data(self.fields.get_or_init(|| selector(fields)))
+            }
+            "labelSelector" if !labels.requirements.is_empty() => {
+                Val::data(self.labels.get_or_init(|| selector(labels)))
+            }
+            _ => return None,
+        }))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let all = [
+            "namespace",
+            "verb",
+            "group",
+            "version",
+            "resource",
+            "subresource",
+            "name",
+            "fieldSelector",
+            "labelSelector",
+        ];
+        all.into_iter().filter(|name| self.get(name).is_some()).collect()
+    }
+}
+
+impl LazyFields for NonResource<'_> {
+    fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
+        Some(Ok(match name {
+            "path" => Val::str(&self.0.path),
+            "verb" => Val::str(&self.0.verb),
+            _ => return None,
+        }))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        vec!["path", "verb"]
     }
 }
 

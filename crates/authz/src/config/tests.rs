@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use expect_test::{Expect, expect};
-use value::Value;
-
 use super::*;
-use crate::conditions::{CompileError, Condition};
+use crate::conditions::{CompileError, Condition, Request};
+use expect_test::{Expect, expect};
 
 /// Takes `true`, `false` and `fail` for expressions, and refuses the rest.
 struct Fake;
@@ -23,7 +21,7 @@ impl Compiler for Fake {
 }
 
 impl Condition for Fixed {
-    fn evaluate(&self, _: &Value) -> Result<bool, String> {
+    fn evaluate(&self, _: &Request<'_>) -> Result<bool, String> {
         match self.0.split_whitespace().next() {
             Some("true") => Ok(true),
             Some("false") => Ok(false),

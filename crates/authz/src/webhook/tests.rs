@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::conditions::Condition;
+use crate::conditions::{Condition, Request};
 use crate::observe::Unobserved;
 use crate::{Authorizer, Chain, Refusal, Selector, Step};
 
@@ -363,7 +363,7 @@ fn when_the_first_to_ask_goes_away_the_next_asks_again() {
 struct Fixed(Result<bool, String>);
 
 impl Condition for Fixed {
-    fn evaluate(&self, _: &value::Value) -> Result<bool, String> {
+    fn evaluate(&self, _: &Request<'_>) -> Result<bool, String> {
         self.0.clone()
     }
 

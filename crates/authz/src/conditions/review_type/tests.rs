@@ -1,10 +1,9 @@
 //! Match conditions in CEL.
 
-use authn::User;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::attributes::{Attributes, Operator, Requirement};
+use crate::attributes::{Operator, Requirement};
 use crate::conditions::Conditions;
 
 fn refused(expression: &str, expected: &Expect) {
