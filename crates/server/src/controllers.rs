@@ -6,15 +6,14 @@ mod skim;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use api::Status;
 use api::selector::FactsRef;
-use api::{Status, meta};
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
 use controllers::{Api, Change, Event, Kind, Options, Patch, Place, View, Watch, What};
 use http::Method;
 use resources::table::Verb;
 use storage::{Entry, Kind as EventKind, WatchError};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use value::{Map, Str, Value};
 
@@ -27,7 +26,7 @@ use crate::state::State;
 const EVERYTHING: &str = "/registry/";
 
 /// Starts the controllers; the handle ends when the server stops and they have finished what was under way.
-pub fn start(state: &Arc<State>, root_ca: Option<String>) -> JoinHandle<()> {
+pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>) -> JoinHandle<()> {
     let kinds = Arc::new(Kinds::of(&state.catalog));
     let access = |name| InProcess {
         state: Arc::clone(state),
@@ -110,7 +109,10 @@ impl InProcess {
     /// An object in the version in which the controllers know its kind.
     fn object(&self, kind: &Kind, entry: &Entry) -> Result<Value, Status> {
         let object = encode::tree(entry)?;
-        Ok(self.served(kind).map_or_else(|| object.clone(), |served| served.from_stored(object.clone())))
+        Ok(match self.served(kind) {
+            Some(served) => served.from_stored(object),
+            None => object,
+        })
     }
 }
 
@@ -159,7 +161,7 @@ struct StoreWatch {
     events: storage::Watch,
     filter: Filter,
     kinds: Arc<Kinds>,
-    catalog: Arc<State>,
+    state: Arc<State>,
 }
 
 enum Filter {
@@ -193,7 +195,7 @@ impl StoreWatch {
     fn decode(&self, entry: &Entry) -> Option<Value> {
         let object = encode::tree(entry).ok()?;
         let kind = self.kinds.place(&entry.key)?.kind;
-        let served = self.catalog.catalog.find(&kind.group, &kind.version, &kind.plural)?;
+        let served = self.state.catalog.find(&kind.group, &kind.version, &kind.plural)?;
         Some(served.from_stored(object))
     }
 }
@@ -227,7 +229,7 @@ impl Api for InProcess {
         };
         let (page, events) = self.state.store.list_and_watch(scope.as_deref().unwrap_or(EVERYTHING));
         let watch =
-            StoreWatch { events, filter, kinds: Arc::clone(&self.kinds), catalog: Arc::clone(&self.state) };
+            StoreWatch { events, filter, kinds: Arc::clone(&self.kinds), state: Arc::clone(&self.state) };
         let initial = page.entries.iter().filter_map(|entry| watch.change(entry, None, false)).collect();
         (initial, watch)
     }

@@ -1,0 +1,361 @@
+//! The built-in controllers in a running server: what appears, what comes back, what goes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::{Status, meta};
+use authn::InternalIdentity;
+use http::Method;
+use server::Ephemeral;
+use server::client::Client;
+use value::{Value, json};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(5);
+
+struct Server {
+    ephemeral: Ephemeral,
+    admin: Client,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let ephemeral = Ephemeral::start().await.unwrap();
+        let admin = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
+        Server { ephemeral, admin }
+    }
+
+    /// A server with a namespace `n` to play in.
+    async fn with_namespace() -> Self {
+        let server = Self::start().await;
+        server.post("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+        server
+    }
+
+    async fn get(&self, path: &str) -> Option<Value> {
+        match self.admin.get(path).await {
+            Ok(object) => Some(object),
+            Err(status) if status.code() == 404 => None,
+            Err(status) => panic!("GET {path}: {status}"),
+        }
+    }
+
+    async fn post(&self, path: &str, object: &str) -> Value {
+        self.try_post(path, object).await.unwrap_or_else(|status| panic!("POST {path}: {status}"))
+    }
+
+    async fn try_post(&self, path: &str, object: &str) -> Result<Value, Status> {
+        self.admin.create(path, &parse(object)).await
+    }
+
+    async fn patch(&self, path: &str, patch: &str) -> Value {
+        let outcome = self.admin.merge_patch(path, &parse(patch)).await;
+        outcome.unwrap_or_else(|status| panic!("PATCH {path}: {status}"))
+    }
+
+    async fn delete(&self, path: &str, options: &str) {
+        let outcome = self.admin.delete(path, &parse(options)).await;
+        outcome.unwrap_or_else(|status| panic!("DELETE {path}: {status}"));
+    }
+
+    /// Waits until what is at `path` is as `as_wanted` says.
+    async fn until(&self, path: &str, as_wanted: impl Fn(Option<&Value>) -> bool) -> Option<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let object = self.get(path).await;
+            if as_wanted(object.as_ref()) {
+                return object;
+            }
+            assert!(Instant::now() < deadline, "{path} stays as it is: {object:?}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    async fn until_there(&self, path: &str) -> Value {
+        self.until(path, |object| object.is_some()).await.unwrap()
+    }
+
+    async fn until_gone(&self, path: &str) {
+        self.until(path, |object| object.is_none()).await;
+    }
+
+    /// A ConfigMap in `n`, with these owners and metadata besides.
+    async fn config_map(&self, name: &str, owners: &[(&Value, bool)], metadata: &str) -> Value {
+        let mut object = parse(&format!(r#"{{"metadata":{metadata}}}"#));
+        object.set_at(&["metadata", "name"], name);
+        let references: Vec<Value> = owners
+            .iter()
+            .map(|(owner, blocks)| {
+                let mut reference = Value::map([
+                    ("apiVersion", "v1"),
+                    ("kind", "ConfigMap"),
+                    ("name", meta::name(owner)),
+                    ("uid", meta::uid(owner)),
+                ]);
+                reference.set_at(&["blockOwnerDeletion"], *blocks);
+                reference
+            })
+            .collect();
+        object.set_at(&["metadata", "ownerReferences"], references);
+        self.admin.create(MAPS, &object).await.unwrap()
+    }
+}
+
+const MAPS: &str = "/api/v1/namespaces/n/configmaps";
+
+fn parse(text: &str) -> Value {
+    json::parse(text.as_bytes()).unwrap()
+}
+
+fn map(name: &str) -> String {
+    format!("{MAPS}/{name}")
+}
+
+fn condition<'a>(namespace: &'a Value, kind: &str) -> Option<&'a Value> {
+    let mut conditions = namespace.list_at(&["status", "conditions"]).iter();
+    conditions.find(|condition| condition.str_at(&["type"]) == Some(kind))
+}
+
+#[tokio::test]
+async fn every_namespace_has_a_default_account_and_the_certificate_of_the_server() {
+    let server = Server::with_namespace().await;
+    for namespace in ["default", "kube-system", "kube-public", "kube-node-lease", "n"] {
+        server.until_there(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/default")).await;
+        let published =
+            server.until_there(&format!("/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")).await;
+        assert_eq!(published.str_at(&["data", "ca.crt"]), Some(server.ephemeral.ca_pem.as_str()));
+        assert!(published.str_at(&["metadata", "annotations", "kubernetes.io/description"]).is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_account_comes_back_and_a_changed_certificate_is_put_right() {
+    let server = Server::start().await;
+    let account = "/api/v1/namespaces/default/serviceaccounts/default";
+    let before = server.until_there(account).await;
+    server.delete(account, "{}").await;
+    server.until(account, |now| now.is_some_and(|now| meta::uid(now) != meta::uid(&before))).await;
+
+    let published = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
+    let before = server.until_there(published).await;
+    server.delete(published, "{}").await;
+    server.until(published, |now| now.is_some_and(|now| meta::uid(now) != meta::uid(&before))).await;
+    server.patch(published, r#"{"data":{"ca.crt":"forged","more":"x"}}"#).await;
+    let right = parse(&format!(r#"{{"ca.crt":{:?}}}"#, server.ephemeral.ca_pem));
+    server.until(published, |now| now.is_some_and(|now| now.at(&["data"]) == Some(&right))).await;
+}
+
+#[tokio::test]
+async fn controllers_may_do_what_their_roles_say_and_no_more() {
+    let server = Server::start().await;
+    server.until_there("/api/v1/namespaces/default/serviceaccounts/default").await;
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let name = "system:controller:service-account-controller";
+    let mut binding = server.get(&format!("{path}/{name}")).await.unwrap();
+    server.delete(&format!("{path}/{name}"), "{}").await;
+
+    server.post("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    server.until_there(&map("kube-root-ca.crt")).await;
+    assert_eq!(server.get("/api/v1/namespaces/n/serviceaccounts/default").await, None);
+
+    for field in ["uid", "resourceVersion", "creationTimestamp"] {
+        binding.remove_at(&["metadata", field]);
+    }
+    server.admin.create(path, &binding).await.unwrap();
+    server.until_there("/api/v1/namespaces/n/serviceaccounts/default").await;
+}
+
+#[tokio::test]
+async fn a_namespace_is_emptied_and_goes_when_the_last_finalizer_in_it_does() {
+    let server = Server::with_namespace().await;
+    server.post(MAPS, r#"{"metadata":{"name":"plain"}}"#).await;
+    server.post(MAPS, r#"{"metadata":{"name":"held","finalizers":["example.com/held"]}}"#).await;
+    server
+        .post("/api/v1/namespaces/n/pods", r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#)
+        .await;
+    let workload = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},
+        "template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+    server.post("/apis/apps/v1/namespaces/n/deployments", workload).await;
+    server.post("/api/v1/namespaces/n/services", r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#).await;
+
+    server.delete("/api/v1/namespaces/n", "{}").await;
+    for gone in [
+        map("plain"),
+        "/api/v1/namespaces/n/pods/p".to_owned(),
+        "/apis/apps/v1/namespaces/n/deployments/d".to_owned(),
+        "/api/v1/namespaces/n/services/s".to_owned(),
+        "/api/v1/namespaces/n/serviceaccounts/default".to_owned(),
+        map("kube-root-ca.crt"),
+    ] {
+        server.until_gone(&gone).await;
+    }
+    let remaining = "Some resources are remaining: configmaps. has 1 resource instances";
+    let namespace = server
+        .until("/api/v1/namespaces/n", |namespace| {
+            let condition = namespace.and_then(|n| condition(n, "NamespaceContentRemaining"));
+            condition.is_some_and(|c| c.str_at(&["message"]) == Some(remaining))
+        })
+        .await
+        .unwrap();
+    assert_eq!(namespace.str_at(&["status", "phase"]), Some("Terminating"));
+    let finalizers = condition(&namespace, "NamespaceFinalizersRemaining").unwrap();
+    assert_eq!(
+        finalizers.str_at(&["message"]),
+        Some("Some content in the namespace has finalizers remaining: example.com/held in 1 resource instances")
+    );
+    let failure = condition(&namespace, "NamespaceDeletionDiscoveryFailure").unwrap();
+    assert_eq!(failure.str_at(&["status"]), Some("False"));
+    let refused = server.try_post(MAPS, r#"{"metadata":{"name":"late"}}"#).await.unwrap_err();
+    assert_eq!(refused.code(), 403);
+
+    server.patch(&map("held"), r#"{"metadata":{"finalizers":null}}"#).await;
+    server.until_gone("/api/v1/namespaces/n").await;
+    assert_eq!(server.get(&map("held")).await, None);
+}
+
+#[tokio::test]
+async fn what_pods_use_outlives_them_in_a_namespace_that_goes() {
+    let server = Server::with_namespace().await;
+    server.post(MAPS, r#"{"metadata":{"name":"used"}}"#).await;
+    let pod = r#"{"metadata":{"name":"p","finalizers":["example.com/held"]},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    server.post("/api/v1/namespaces/n/pods", pod).await;
+    server.delete("/api/v1/namespaces/n", "{}").await;
+    server
+        .until("/api/v1/namespaces/n", |n| n.is_some_and(|n| condition(n, "NamespaceContentRemaining").is_some()))
+        .await;
+    assert!(meta::is_deleting(&server.get("/api/v1/namespaces/n/pods/p").await.unwrap()));
+    assert!(!meta::is_deleting(&server.get(&map("used")).await.unwrap()));
+    server.patch("/api/v1/namespaces/n/pods/p", r#"{"metadata":{"finalizers":null}}"#).await;
+    server.until_gone("/api/v1/namespaces/n").await;
+}
+
+#[tokio::test]
+async fn dependents_follow_an_owner_that_is_deleted_in_the_background() {
+    let server = Server::with_namespace().await;
+    let owner = server.config_map("owner", &[], "{}").await;
+    let other = server.config_map("other", &[], "{}").await;
+    let child = server.config_map("child", &[(&owner, true)], "{}").await;
+    server.config_map("grandchild", &[(&child, false)], "{}").await;
+    server.config_map("shared", &[(&owner, false), (&other, false)], "{}").await;
+
+    server.delete(&map("owner"), r#"{"propagationPolicy":"Background"}"#).await;
+    assert_eq!(server.get(&map("owner")).await, None, "the owner goes at once");
+    server.until_gone(&map("child")).await;
+    server.until_gone(&map("grandchild")).await;
+    let shared = server
+        .until(&map("shared"), |shared| {
+            shared.is_some_and(|shared| meta::owner_references(shared).count() == 1)
+        })
+        .await
+        .unwrap();
+    assert_eq!(meta::owner_references(&shared).next().unwrap().uid, meta::uid(&other));
+    assert!(server.get(&map("other")).await.is_some());
+}
+
+#[tokio::test]
+async fn an_owner_that_is_deleted_in_the_foreground_outlives_the_dependents_that_block_it() {
+    let server = Server::with_namespace().await;
+    let owner = server.config_map("owner", &[], "{}").await;
+    let child = server.config_map("child", &[(&owner, true)], "{}").await;
+    server.config_map("grandchild", &[(&child, true)], r#"{"finalizers":["example.com/held"]}"#).await;
+
+    server.delete(&map("owner"), r#"{"propagationPolicy":"Foreground"}"#).await;
+    server.until(&map("grandchild"), |object| object.is_some_and(meta::is_deleting)).await;
+    for waiting in ["owner", "child"] {
+        let object = server.get(&map(waiting)).await.unwrap();
+        assert_eq!(meta::finalizers(&object).collect::<Vec<_>>(), ["foregroundDeletion"]);
+    }
+    server.patch(&map("grandchild"), r#"{"metadata":{"finalizers":null}}"#).await;
+    for gone in ["grandchild", "child", "owner"] {
+        server.until_gone(&map(gone)).await;
+    }
+}
+
+#[tokio::test]
+async fn orphans_stay_and_forget_their_owner() {
+    let server = Server::with_namespace().await;
+    let owner = server.config_map("owner", &[], "{}").await;
+    let child = server.config_map("child", &[(&owner, true)], "{}").await;
+    server.delete(&map("owner"), r#"{"propagationPolicy":"Orphan"}"#).await;
+    server.until_gone(&map("owner")).await;
+    let orphan = server.get(&map("child")).await.unwrap();
+    assert_eq!(meta::uid(&orphan), meta::uid(&child));
+    assert_eq!(meta::owner_references(&orphan).count(), 0);
+}
+
+#[tokio::test]
+async fn an_object_with_an_owner_that_is_not_there_goes() {
+    let server = Server::with_namespace().await;
+    let mut never = parse(r#"{"metadata":{"name":"never"}}"#);
+    never.set_at(&["metadata", "uid"], "00000000-0000-0000-0000-000000000000");
+    server.config_map("dangling", &[(&never, true)], "{}").await;
+    server.until_gone(&map("dangling")).await;
+    // The same in another namespace: an owner there does not count here.
+    server.post("/api/v1/namespaces", r#"{"metadata":{"name":"elsewhere"}}"#).await;
+    let owner =
+        server.post("/api/v1/namespaces/elsewhere/configmaps", r#"{"metadata":{"name":"owner"}}"#).await;
+    server.config_map("misled", &[(&owner, true)], "{}").await;
+    server.until_gone(&map("misled")).await;
+}
+
+#[tokio::test]
+async fn rules_of_a_labelled_cluster_role_reach_the_roles_that_aggregate_it() {
+    let server = Server::start().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    for built_in in ["view", "edit", "admin"] {
+        let role = format!("{roles}/{built_in}");
+        server.until(&role, |role| role.is_some_and(|r| !r.list_at(&["rules"]).is_empty())).await;
+    }
+    let widgets = r#"{"metadata":{"name":"widgets","labels":{"rbac.authorization.k8s.io/aggregate-to-view":"true"}},
+        "rules":[{"apiGroups":["example.com"],"resources":["widgets"],"verbs":["get"]}]}"#;
+    server.post(roles, widgets).await;
+    let rule = parse(r#"{"apiGroups":["example.com"],"resources":["widgets"],"verbs":["get"]}"#);
+    for built_in in ["view", "edit", "admin"] {
+        let role = format!("{roles}/{built_in}");
+        server.until(&role, |role| role.is_some_and(|r| r.list_at(&["rules"]).contains(&rule))).await;
+    }
+    server.delete(&format!("{roles}/widgets"), "{}").await;
+    for built_in in ["view", "edit", "admin"] {
+        let role = format!("{roles}/{built_in}");
+        server.until(&role, |role| role.is_some_and(|r| !r.list_at(&["rules"]).contains(&rule))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_ends_without_a_node_is_not_waited_for() {
+    let server = Server::with_namespace().await;
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}],"terminationGracePeriodSeconds":3600}}"#;
+    server.post("/api/v1/namespaces/n/pods", pod).await;
+    server.delete("/api/v1/namespaces/n/pods/p", "{}").await;
+    server.until_gone("/api/v1/namespaces/n/pods/p").await;
+}
+
+#[tokio::test]
+async fn many_dependents_follow_their_owner() {
+    let server = Server::with_namespace().await;
+    let owner = server.config_map("owner", &[], "{}").await;
+    for n in 0..200 {
+        server.config_map(&format!("child-{n}"), &[(&owner, true)], r#"{"labels":{"child":"yes"}}"#).await;
+    }
+    server.delete(&map("owner"), r#"{"propagationPolicy":"Foreground"}"#).await;
+    server.until_gone(&map("owner")).await;
+    let left = server.get(&format!("{MAPS}?labelSelector=child%3Dyes")).await.unwrap();
+    assert_eq!(left.list_at(&["items"]), []);
+}
+
+#[tokio::test]
+async fn a_server_with_controllers_stops() {
+    let server = Server::with_namespace().await;
+    server.delete("/api/v1/namespaces/n", "{}").await;
+    let Server { ephemeral, .. } = server;
+    tokio::time::timeout(PATIENCE, ephemeral.running.stop()).await.expect("it stops");
+}
+
+#[tokio::test]
+async fn without_controllers_nothing_appears() {
+    let ephemeral = Ephemeral::start_with(|config| config.controllers = false).await.unwrap();
+    let admin = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
+    let namespaces = admin.request(Method::GET, "/api/v1/serviceaccounts", "application/json", None).await.unwrap();
+    assert_eq!(namespaces.list_at(&["items"]), []);
+}
