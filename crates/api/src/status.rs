@@ -316,6 +316,17 @@ impl Status {
         Self::failure(406, Reason::NotAcceptable, message)
     }
 
+    /// 406 as Kubernetes' router says it, for a client that accepts none of the types at all.
+    pub fn no_representation(available: &[&str]) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", available.join(", "));
+        Self::failure(406, Reason::NotAcceptable, message).with_details(Details::default())
+    }
+
+    /// 415 as Kubernetes' router says it, for a path that takes no such body.
+    pub fn no_such_media_type() -> Self {
+        Self::failure(415, Reason::UnsupportedMediaType, "415: Unsupported Media Type").with_details(Details::default())
+    }
+
     /// 410: the revision is no longer kept.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, Reason::Expired, message)
@@ -347,6 +358,11 @@ impl Status {
         Self::failure(500, Reason::InternalError, format!("Internal error occurred: {why}")).with_details(
             Details { causes: vec![Cause { message: why, ..Cause::default() }], ..Details::default() },
         )
+    }
+
+    /// 500 with nothing but a message: what Kubernetes answers for an error that it has no status for.
+    pub fn plain(message: impl Into<String>) -> Self {
+        Self::failure(500, Reason::Unknown, message)
     }
 
     /// 503.

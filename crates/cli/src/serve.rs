@@ -199,18 +199,14 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
             "authorization mode AlwaysAllow: every authenticated caller may do everything; set --authorization-mode=RBAC"
         );
     }
-    let anonymous = match args.anonymous_auth {
-        Some(true) if allows_all => {
-            tracing::warn!(
-                "AlwaysAllow would open the server to everybody, so anonymous requests are not admitted"
-            );
-            Anonymous::Off
-        }
-        Some(true) => Anonymous::On,
-        Some(false) => Anonymous::Off,
-        None if allows_all => Anonymous::Off,
-        None => Anonymous::On,
-    };
+    // Where everything is allowed, nobody is let in without a name.
+    if args.anonymous_auth == Some(true) && allows_all {
+        tracing::warn!(
+            "AlwaysAllow would open the server to everybody, so anonymous requests are not admitted"
+        );
+    }
+    let admits_anonymous = args.anonymous_auth.unwrap_or(true) && !allows_all;
+    let anonymous = if admits_anonymous { Anonymous::On } else { Anonymous::Off };
     let ranges = ranges(&args.service_cluster_ip_range)?;
     let serving = serving(args, &ranges)?;
     let mut config = Config::new(SocketAddr::new(args.bind_address, args.secure_port), serving);

@@ -30,6 +30,8 @@ struct Taken {
     ports: HashSet<i64>,
     /// Where the next search begins, so that an address just given back is not the next one handed out.
     turn: u128,
+    /// Whether this is the copy a dry run tries things on.
+    dry_run: bool,
 }
 
 /// What a service that is being written was given. Dropped without [`Held::keep`], all of it goes back.
@@ -69,7 +71,7 @@ impl Addresses {
         let mut taken = self.lock();
         let mut copy;
         let allocator: &mut Taken = if dry_run {
-            copy = taken.clone();
+            copy = Taken { dry_run, ..taken.clone() };
             &mut copy
         } else {
             &mut taken
@@ -122,11 +124,15 @@ impl Allocator for Taken {
     }
 
     fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError> {
-        let net = self.range(family).ok_or_else(|| AddressError::NotInRange(address, String::new()))?;
+        let net = self.range(family).ok_or(AddressError::OtherNetwork)?;
         let usable =
             net.contains(&address) && address != net.network() && !(is_v4(net) && address == net.broadcast());
         if !usable {
-            return Err(AddressError::NotInRange(address, net.to_string()));
+            return Err(if self.dry_run {
+                AddressError::NotInRange(address, net.to_string())
+            } else {
+                AddressError::OtherNetwork
+            });
         }
         if self.addresses.insert(address) { Ok(()) } else { Err(AddressError::Allocated) }
     }

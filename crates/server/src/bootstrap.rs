@@ -18,7 +18,7 @@ use crate::state::State;
 const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Writes what is missing.
-pub async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Result<(), ConfigError> {
+pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Result<(), ConfigError> {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
     let failed = |what: &str, status: &Status| {
         ConfigError::other(format!("bootstrap could not write {what}: {status}"))

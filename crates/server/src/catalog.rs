@@ -126,12 +126,6 @@ impl Catalog {
         self.kinds.get(&(group.clone(), version.clone(), plural.clone()))
     }
 
-    /// Whether anything of a group and version is served.
-    pub fn serves(&self, group: &str, version: &str) -> bool {
-        table::group(group).is_some_and(|g| g.versions.contains(&version))
-            && self.served.is_served(group, version)
-    }
-
     /// The kind that an `apiVersion` and `kind` name.
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Kind>> {
         let row = table::find_kind(group, version, kind)?;
@@ -214,6 +208,14 @@ impl Kind {
         )
     }
 
+    /// Why a write that names a uid does not apply, in the words of Kubernetes' storage.
+    pub fn uid_mismatch(&self, key: &str, wanted: &str, found: &str) -> String {
+        format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+            self.etcd_key(key)
+        )
+    }
+
     /// `PodList`.
     pub fn list_kind(&self) -> String {
         format!("{}List", self.gvk.kind)
@@ -252,6 +254,9 @@ impl Kind {
             None => object,
         };
         object.set_at(&["apiVersion"], self.gvk.api_version());
+        if self.conversion.is_some() {
+            resources::decode::fill(&mut object, self.schema);
+        }
         object
     }
 
@@ -339,8 +344,10 @@ impl Kind {
     pub fn validate_update(&self, facet: Facet, new: &Value, old: &Value, context: &Context) -> FieldErrors {
         let Some(rules) = validation::rules(&self.stored.group_kind()) else { return FieldErrors::new() };
         match facet {
-            Facet::Whole | Facet::Scale | Facet::Finalize => (rules.update)(new, old, context),
-            Facet::Status | Facet::Approval => (rules.update_status)(new, old, context),
+            Facet::Whole | Facet::Scale => (rules.update)(new, old, context),
+            Facet::Finalize => validation::core::namespace_finalize(new, old, context),
+            Facet::Status => (rules.update_status)(new, old, context),
+            Facet::Approval => validation::certificates::approval(new, old, context),
             Facet::EphemeralContainers => validation::pod::update_ephemeral_containers(new, old, context),
             Facet::Resize => validation::pod::update_resize(new, old, context),
         }

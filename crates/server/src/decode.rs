@@ -1,7 +1,9 @@
 //! The decode stage: from a body to a [`Draft`], an object of the target's kind in its stored shape.
 
+use std::fmt::Write as _;
+
 use api::field::quote;
-use api::{GroupVersion, GroupVersionKind, Status, meta};
+use api::{Details, GroupVersion, GroupVersionKind, Reason, Status, meta};
 use bytes::Bytes;
 use resources::patch::{Patched, undecodable};
 use value::{Value, json, yaml};
@@ -69,6 +71,26 @@ pub fn tree(body: &Bytes, media: BodyMedia, expected: Option<&GroupVersionKind>)
     }
 }
 
+/// Versions that Kubernetes no longer serves and still knows.
+const LEGACY: &[(&str, &str)] = &[
+    ("apps", "v1beta1"),
+    ("apps", "v1beta2"),
+    ("autoscaling", "v2beta1"),
+    ("autoscaling", "v2beta2"),
+    ("batch", "v1beta1"),
+    ("extensions", "v1beta1"),
+    ("networking.k8s.io", "v1beta1"),
+    ("policy", "v1beta1"),
+    ("rbac.authorization.k8s.io", "v1alpha1"),
+    ("rbac.authorization.k8s.io", "v1beta1"),
+    ("storage.k8s.io", "v1beta1"),
+];
+
+/// What Kubernetes calls a group inside, as some of its messages show.
+pub fn internal_package(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) }
+}
+
 /// Reads the body of a create or update of `kind`.
 pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -> Result<Draft, Status> {
     let media = negotiate::body_media(&call.headers)?;
@@ -80,8 +102,13 @@ pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -
             summary(&body)
         ))
     };
-    let tree = tree(&body, media, Some(&kind.gvk))
-        .map_err(|e| unrecognized(format!("couldn't get version/kind; {e}")))?;
+    let mut tree = tree(&body, media, Some(&kind.gvk)).map_err(|e| match media {
+        BodyMedia::Json => unrecognized(format!("couldn't get version/kind; {e}")),
+        BodyMedia::Yaml | BodyMedia::Protobuf => unrecognized(e),
+    })?;
+    if tree.value.is_null() {
+        tree.value = Value::Map(value::Map::new());
+    }
     if !matches!(tree.value, Value::Map(_)) {
         let why = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
@@ -90,6 +117,16 @@ pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -
         return Err(unrecognized(why));
     }
     from_tree(call, kind, tree, validation)
+}
+
+/// Reads the body of an update through `scale`.
+pub async fn scale(call: &mut Call, kind: &Kind, validation: FieldValidation) -> Result<Draft, Status> {
+    let media = negotiate::body_media(&call.headers)?;
+    let body = call.read_body().await?;
+    let expected = kind.admission_kind(Facet::Scale);
+    let tree = tree(&body, media, Some(&expected))
+        .map_err(|e| Status::bad_request(format!("couldn't get version/kind; {e}")))?;
+    other_kind(call, tree, &expected, validation).map(Draft::again)
 }
 
 /// Turns a tree into an object of `kind`: checks its version and kind, then its fields.
@@ -107,14 +144,22 @@ pub fn from_tree(
     };
     let sent_kind = if sent.kind.is_empty() { kind.gvk.kind.clone() } else { sent.kind };
     if sent_kind != kind.gvk.kind || version != kind.gvk.group_version() {
-        if sent_kind == kind.gvk.kind && crate::catalog::is_known(&version.kind(sent_kind.clone())) {
+        let was_served = LEGACY.contains(&(version.group.as_str(), version.version.as_str()));
+        if sent_kind == kind.gvk.kind
+            && (was_served || crate::catalog::is_known(&version.kind(sent_kind.clone())))
+        {
             return Err(Status::bad_request(format!(
                 "the API version in the data ({version}) does not match the expected API version ({})",
                 kind.gvk.group_version()
             )));
         }
         let why = if crate::catalog::is_known(&version.kind(sent_kind.clone())) {
-            format!("converting ({}) to ({}): unknown conversion", version.kind(sent_kind.clone()), kind.gvk)
+            format!(
+                "converting ({}.{sent_kind}) to ({}.{}): unknown conversion",
+                version.version,
+                internal_package(&kind.gvk.group),
+                kind.gvk.kind
+            )
         } else {
             format!(
                 "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
@@ -168,6 +213,9 @@ pub fn patched(
     let Patched { mut object, strict, quoted } = patched;
     let expected = kind.admission_kind(facet);
     let sent = meta::gvk(&object);
+    if sent.kind != expected.kind {
+        return Err(Status::failure(422, Reason::Invalid, "").with_details(Details::default()));
+    }
     if sent != expected {
         return Err(Status::bad_request(format!(
             "the API version in the data ({}) does not match the expected API version ({})",
@@ -206,13 +254,26 @@ pub fn other_kind(
     if (!sent.kind.is_empty() && sent.kind != expected.kind)
         || (!sent.version.is_empty() && sent.group_version() != expected.group_version())
     {
+        let why = if crate::catalog::is_known(&sent) {
+            format!(
+                "converting ({}.{}) to ({}.{}): unknown conversion",
+                sent.version,
+                sent.kind,
+                internal_package(&expected.group),
+                expected.kind
+            )
+        } else {
+            format!(
+                "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+                quote(&sent.kind),
+                quote(&sent.group_version().to_string())
+            )
+        };
         return Err(Status::bad_request(format!(
-            "{} in version {} cannot be handled as a {}: no kind {} is registered for version {}",
+            "{} in version {} cannot be handled as a {}: {why}",
             sent.kind,
             quote(&sent.version),
             expected.kind,
-            quote(&sent.kind),
-            quote(&sent.group_version().to_string()),
         )));
     }
     let Some(schema) = resources::schema::of(&expected.group, &expected.version, &expected.kind) else {
@@ -254,8 +315,12 @@ fn summary(body: &[u8]) -> String {
         [] => "<empty>".to_owned(),
         [b'{', ..] => format!("{}{dots}", String::from_utf8_lossy(head)),
         _ => {
-            let hex: String = head.iter().map(|b| format!("{b:02x}")).collect();
-            format!("{hex}{dots}")
+            let mut hex = String::with_capacity(2 * MAX + dots.len());
+            for byte in head {
+                let _ = write!(hex, "{byte:02x}");
+            }
+            hex.push_str(dots);
+            hex
         }
     }
 }

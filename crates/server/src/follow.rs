@@ -17,13 +17,13 @@ use crate::encode;
 
 /// How far a follower has come.
 #[derive(Clone, Debug)]
-pub struct Followed {
+pub(crate) struct Followed {
     revision: watch::Receiver<u64>,
 }
 
 impl Followed {
     /// Waits until the follower has seen what was written at `revision`.
-    pub async fn reached(&self, revision: u64) {
+    pub(crate) async fn reached(&self, revision: u64) {
         // The sender lives as long as the server; when that stops, nobody needs to wait any more.
         let _ = self.revision.clone().wait_for(|r| *r >= revision).await;
     }
@@ -33,7 +33,7 @@ impl Followed {
 type Apply = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 
 /// Reads what is in `scope` now, and then follows it.
-pub fn follow(
+pub(crate) fn follow(
     store: &Store,
     scope: &str,
     apply: impl Fn(Option<&Value>, Option<&Value>) + Send + 'static,

@@ -32,6 +32,11 @@ const CHECKS: &[(&str, bool)] = &[
     ("shutdown", false),
 ];
 
+/// Whether there is a check of this name on any page; the empty name is the page itself.
+pub fn is_check(name: &str) -> bool {
+    name.is_empty() || CHECKS.iter().any(|(check, _)| *check == name)
+}
+
 impl Health {
     /// Of a server over this store.
     pub fn new(store: Store) -> Self {

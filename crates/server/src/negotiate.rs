@@ -9,6 +9,9 @@ use crate::request_info::Query;
 /// The encodings of answers, as a 406 lists them.
 pub const ANSWERS: &[&str] = &["application/json", "application/yaml"];
 
+/// The encodings of watches.
+pub const WATCHES: &[&str] = &["application/json", "application/yaml", "application/json;stream=watch"];
+
 /// The encodings of bodies, as a 415 lists them. Kubernetes' protobuf is read, because kubectl and typed clients write it, but
 /// not written.
 pub const BODIES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
@@ -51,7 +54,16 @@ pub enum Form {
     /// `meta.k8s.io` `Table`, in `v1` or `v1beta1`.
     Table(&'static str),
     /// `meta.k8s.io` `PartialObjectMetadata` or its list.
-    Metadata(&'static str),
+    Metadata(&'static str, List),
+}
+
+/// Whether one object or a list was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// `PartialObjectMetadata`.
+    One,
+    /// `PartialObjectMetadataList`.
+    Many,
 }
 
 /// The outcome of negotiation.
@@ -128,7 +140,16 @@ pub fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
 /// Decides how to answer with objects. `transforms` says whether tables and partial metadata can be made of them.
 pub fn accept(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Accepted, Status> {
     let pretty = is_pretty(headers, query);
-    for clause in clauses(headers) {
+    let clauses = clauses(headers);
+    // Kubernetes' router looks first, and knows exact types and `*/*` only.
+    let routed = clauses.iter().any(|clause| {
+        (clause.kind == "*" && clause.subtype == "*")
+            || (clause.kind == "application" && matches!(clause.subtype, "json" | "yaml"))
+    });
+    if !routed {
+        return Err(Status::no_representation(ANSWERS));
+    }
+    for clause in clauses {
         let media = if clause.covers("application", "json") {
             Media::Json
         } else if clause.covers("application", "yaml") {
@@ -141,15 +162,17 @@ pub fn accept(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Ac
             (Some("Table"), Some("meta.k8s.io"), Some("v1")) if transforms => Form::Table("v1"),
             (Some("Table"), Some("meta.k8s.io"), Some("v1beta1")) if transforms => Form::Table("v1beta1"),
             (
-                Some("PartialObjectMetadata" | "PartialObjectMetadataList"),
+                Some(kind @ ("PartialObjectMetadata" | "PartialObjectMetadataList")),
                 Some("meta.k8s.io"),
-                Some("v1"),
-            ) if transforms => Form::Metadata("v1"),
-            (
-                Some("PartialObjectMetadata" | "PartialObjectMetadataList"),
-                Some("meta.k8s.io"),
-                Some("v1beta1"),
-            ) if transforms => Form::Metadata("v1beta1"),
+                Some(version),
+            ) if transforms => {
+                let list = if kind.ends_with("List") { List::Many } else { List::One };
+                match version {
+                    "v1" => Form::Metadata("v1", list),
+                    "v1beta1" => Form::Metadata("v1beta1", list),
+                    _ => continue,
+                }
+            }
             _ => continue,
         };
         return Ok(Accepted { media, form, pretty });

@@ -239,9 +239,9 @@ impl ListOptions {
         };
         let mut errors = Vec::new();
         if watch {
-            options.check_watch(&mut errors)
+            options.check_watch(&mut errors);
         } else {
-            options.check_list(&mut errors)
+            options.check_list(&mut errors);
         }
         invalid("ListOptions", &errors)?;
         Ok(options)
@@ -307,8 +307,9 @@ fn integer(query: &Query, key: &str) -> Result<Option<i64>, Status> {
     })
 }
 
-/// A revision that a client sent; empty and `0` are `None`.
-pub fn revision(text: &str) -> Result<Option<u64>, Status> {
+/// A revision that a client sent; empty and `0` are `None`. The error is Kubernetes' text; what status carries it depends on
+/// the verb.
+pub fn revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() || text == "0" {
         return Ok(None);
     }
@@ -316,6 +317,6 @@ pub fn revision(text: &str) -> Result<Option<u64>, Status> {
         let why =
             if text.bytes().all(|b| b.is_ascii_digit()) { "value out of range" } else { "invalid syntax" };
         let quoted = api::field::quote(text);
-        Status::bad_request(format!("invalid resource version: strconv.ParseUint: parsing {quoted}: {why}"))
+        format!("resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}")
     })
 }

@@ -166,8 +166,13 @@ async fn finish(
         let known = result.is_ok();
         return Outcome { response: respond::finish(&mut call, None, result), known };
     }
-    if !state.catalog.serves(&call.info.group, &call.info.version) {
+    if resources::table::group(&call.info.group).is_none() {
         return Outcome { response: respond::page_not_found(), known: false };
+    }
+    let found = state.catalog.find(&call.info.group, &call.info.version, &call.info.resource);
+    let deprecation = found.and_then(|kind| kind.row.version(&call.info.version)).and_then(|v| v.deprecation);
+    if let Some(deprecation) = deprecation {
+        call.warn(deprecation);
     }
     let target = match route(state, &call) {
         Ok(target) => target,
@@ -175,9 +180,6 @@ async fn finish(
             return Outcome { response: respond::finish(&mut call, None, Err(status)), known: false };
         }
     };
-    if let Some(deprecation) = target.kind.row.version(&call.info.version).and_then(|v| v.deprecation) {
-        call.warn(deprecation);
-    }
     let kind = Arc::clone(&target.kind);
     let result = dispatch(state, &mut call, target).await;
     if let Ok(Answer::Entry(_, entry)) = &result
@@ -380,6 +382,9 @@ fn route(state: &State, call: &Call) -> Result<Target, Status> {
         }
         subresource.verbs
     };
+    if verb == Verb::Watch && !verbs.contains(&verb) && verbs.contains(&Verb::List) {
+        return Err(Status::method_not_supported(&kind.resource, "watch"));
+    }
     if !verbs.contains(&verb) {
         return Err(Status::method_not_allowed());
     }
@@ -404,7 +409,7 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
     match verb {
         Verb::Get => handlers::get::handle(state, call, kind, facet),
         Verb::List => handlers::list::handle(state, call, kind).await,
-        Verb::Watch => handlers::watch::handle(state, call, Arc::clone(kind)).await,
+        Verb::Watch => handlers::watch::handle(state, call, Arc::clone(kind)),
         Verb::Create => handlers::create::handle(state, call, kind).await,
         Verb::Update => handlers::update::put(state, call, kind, facet).await,
         Verb::Patch => handlers::update::patch(state, call, kind, facet).await,

@@ -3,7 +3,7 @@
 use value::{Str, format_smolstr};
 
 /// A random (version 4) UUID.
-pub fn uid() -> Str {
+pub(crate) fn uid() -> Str {
     let mut b = bytes::<16>();
     b[6] = (b[6] & 0x0f) | 0x40;
     b[8] = (b[8] & 0x3f) | 0x80;
@@ -19,7 +19,7 @@ pub fn uid() -> Str {
 }
 
 /// The five letters after a `generateName`: without vowels, so that no words appear, and without what looks alike.
-pub fn suffix() -> String {
+pub(crate) fn suffix() -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     bytes::<5>()
         .iter()
@@ -28,7 +28,7 @@ pub fn suffix() -> String {
 }
 
 /// The longest base that a suffix is added to.
-pub const MAX_BASE: usize = 58;
+pub(crate) const MAX_BASE: usize = 58;
 
 fn bytes<const N: usize>() -> [u8; N] {
     let mut out = [0; N];

@@ -116,8 +116,8 @@ impl RequestInfo {
             info.verb = "deletecollection".into();
         }
         if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
-            info.label_selector = query.get("labelSelector").unwrap_or_default().to_owned();
-            info.field_selector = query.get("fieldSelector").unwrap_or_default().to_owned();
+            query.get("labelSelector").unwrap_or_default().clone_into(&mut info.label_selector);
+            query.get("fieldSelector").unwrap_or_default().clone_into(&mut info.field_selector);
             // A list of one named object is authorized under that name.
             if info.name.is_empty()
                 && info.verb != "deletecollection"

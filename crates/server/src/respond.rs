@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use api::Status;
+use api::{Reason, Status};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
@@ -14,8 +14,9 @@ use value::{Value, write, yaml};
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
+use crate::decode::internal_package;
 use crate::encode;
-use crate::negotiate::{self, Accepted, Form, Media};
+use crate::negotiate::{self, Accepted, Form, List, Media};
 use crate::request_info::Query;
 use crate::table::{self, TableOptions};
 
@@ -75,7 +76,9 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if !content_type.is_empty() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
 }
@@ -124,7 +127,15 @@ fn object(
             let metadata = Value::map([("resourceVersion", api::meta::resource_version(&value))]);
             table::table(kind, version, std::slice::from_ref(&value), metadata, options, call.now)
         }
-        (Form::Metadata(version), Some(_)) if !own_form => table::partial(&value, version),
+        (Form::Metadata(version, List::One), Some(_)) if !own_form => table::partial(&value, version),
+        (Form::Metadata(_, List::Many), Some(kind)) if !own_form => {
+            let message = format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+                internal_package(&kind.stored.group),
+                kind.stored.kind
+            );
+            return Err(Status::failure(406, Reason::NotAcceptable, message));
+        }
         _ => value,
     };
     Ok(respond(

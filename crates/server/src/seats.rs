@@ -59,19 +59,19 @@ mod tests {
     use super::Seats;
     use crate::request_info::{Query, RequestInfo};
 
-    fn info(method: Method, url: &str) -> RequestInfo {
+    fn info(method: &Method, url: &str) -> RequestInfo {
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
-        RequestInfo::parse(&method, path, &Query::parse(query))
+        RequestInfo::parse(method, path, &Query::parse(query))
     }
 
     #[test]
     fn a_request_over_the_limit_is_told_when_to_come_back() {
         let seats = Seats::new(1, 1);
-        let (user, list) = (User::named("u"), info(Method::GET, "/api/v1/pods"));
+        let (user, list) = (User::named("u"), info(&Method::GET, "/api/v1/pods"));
         let seat = seats.take(&user, &list).unwrap();
         let refused = seats.take(&user, &list).unwrap_err();
         assert_eq!((refused.code(), refused.details().unwrap().retry_after_seconds), (429, 1));
-        assert!(seats.take(&user, &info(Method::POST, "/api/v1/pods")).is_ok());
+        assert!(seats.take(&user, &info(&Method::POST, "/api/v1/pods")).is_ok());
         drop(seat);
         assert!(seats.take(&user, &list).is_ok());
     }
@@ -80,9 +80,9 @@ mod tests {
     fn watches_and_masters_need_no_seat() {
         let seats = Seats::new(1, 1);
         let user = User::named("u");
-        let list = info(Method::GET, "/api/v1/pods");
+        let list = info(&Method::GET, "/api/v1/pods");
         let _seat = seats.take(&user, &list).unwrap();
-        assert!(seats.take(&user, &info(Method::GET, "/api/v1/pods?watch=1")).is_ok());
+        assert!(seats.take(&user, &info(&Method::GET, "/api/v1/pods?watch=1")).is_ok());
         assert!(seats.take(&User::named("m").in_groups(["system:masters"]), &list).is_ok());
     }
 }

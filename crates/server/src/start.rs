@@ -151,7 +151,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         roles,
         stop: stopped.clone(),
     });
-    for entry in state.store.snapshot("/registry/core/services/").entries.iter() {
+    for entry in &state.store.snapshot("/registry/core/services/").entries {
         if let Ok(service) = encode::tree(entry) {
             state.addresses.load(&service);
         }

@@ -54,7 +54,12 @@ pub fn table(
     options: TableOptions,
     now: i64,
 ) -> Value {
-    let definition = kind.table();
+    // What is shown through `scale` is another kind than the path's.
+    let shown = objects.first().map(api::meta::gvk).filter(|gvk| !gvk.kind.is_empty());
+    let definition = match &shown {
+        Some(gvk) => print::table(&gvk.group, &gvk.kind),
+        None => kind.table(),
+    };
     let rows = definition
         .rows(&objects.iter().collect::<Vec<_>>(), now)
         .into_iter()
@@ -67,7 +72,9 @@ pub fn table(
                 row.insert("conditions", Value::List(conditions));
             }
             match options.include {
-                Include::None => {}
+                Include::None => {
+                    row.insert("object", Value::Null);
+                }
                 Include::Metadata => {
                     row.insert("object", partial(object, version));
                 }
@@ -78,20 +85,17 @@ pub fn table(
             Some(Value::Map(row))
         })
         .collect();
-    document(kind, version, rows, metadata, options)
+    document(definition, version, rows, metadata, options)
 }
 
-/// A table without rows that says how far a watch has come.
-pub fn bookmark(kind: &Kind, version: &str, metadata: Value, options: TableOptions) -> Value {
-    let mut object = Value::map([("kind", "PartialObjectMetadata")]);
-    object.set_at(&["apiVersion"], format!("meta.k8s.io/{version}"));
-    object.set_at(&["metadata"], metadata.clone());
-    let row = Value::map([("cells", Value::List(Vec::new())), ("object", object)]);
-    document(kind, version, vec![row], metadata, options)
-}
-
-fn document(kind: &Kind, version: &str, rows: Vec<Value>, metadata: Value, options: TableOptions) -> Value {
-    let columns = if options.headers { kind.table().columns() } else { &[] };
+fn document(
+    definition: &print::TableDef,
+    version: &str,
+    rows: Vec<Value>,
+    metadata: Value,
+    options: TableOptions,
+) -> Value {
+    let columns = if options.headers { definition.columns() } else { &[] };
     let columns = columns.iter().map(|column| column.to_value()).collect();
     Value::map([
         ("kind", Value::from("Table")),

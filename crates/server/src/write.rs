@@ -85,7 +85,7 @@ impl Admitted {
     }
 }
 
-impl<'a> Subject<'a> {
+impl Subject<'_> {
     fn attributes<'c>(
         &'c self,
         call: &'c Call,
@@ -170,7 +170,7 @@ impl<'a> Subject<'a> {
         let name = meta::name(&object).to_owned();
         refuse_invalid(self, &name, &errors)?;
         if !meta::resource_version(&object).is_empty() {
-            return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+            return Err(Status::plain("resourceVersion should not be set on objects to be created"));
         }
         for warning in validation::warnings(&kind, &object, None) {
             call.warn(warning);
@@ -236,18 +236,11 @@ impl<'a> Subject<'a> {
     /// The revision in an update must be the one that is stored, or absent where the kind allows that.
     fn check_revision(&self, object: &mut Value, old: &Entry, name: &str) -> Result<(), Status> {
         let sent = meta::resource_version(object);
-        let wrong = || {
-            let path = Path::root().field("metadata").field("resourceVersion");
-            FieldError::invalid(&path, sent, "must be specified for an update")
-        };
         let sent_revision = match sent {
             "" => 0,
             text => text.parse::<u64>().map_err(|_| {
-                let kind = api::GroupKind::new(
-                    self.kind.resource.group.clone(),
-                    self.kind.resource.resource.clone(),
-                );
-                Status::invalid(&kind, name, &[wrong()])
+                let quoted = api::field::quote(text);
+                Status::plain(format!("strconv.ParseUint: parsing {quoted}: invalid syntax"))
             })?,
         };
         if sent_revision == 0 {
@@ -311,7 +304,11 @@ impl<'a> Subject<'a> {
         if !self.is_service() || !matches!(self.facet, Facet::Whole) {
             return Ok(None);
         }
-        self.state.addresses.allocate(object, old, self.dry_run).map(Some)
+        let held = self.state.addresses.allocate(object, old, self.dry_run)?;
+        if object.str_at(&["spec", "type"]) == Some("ExternalName") {
+            object.remove_at(&["spec", "internalTrafficPolicy"]);
+        }
+        Ok(Some(held))
     }
 
     fn is_service(&self) -> bool {
@@ -394,12 +391,13 @@ fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> S
     }
 }
 
+/// More than anybody reads; an answer must not grow with what is wrong.
+const MAX_ERRORS: usize = 500;
+
 fn refuse_invalid(subject: &Subject<'_>, name: &str, errors: &FieldErrors) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
-    /// More than anybody reads; an answer must not grow with what is wrong.
-    const MAX_ERRORS: usize = 500;
     let shown = errors.get(..MAX_ERRORS.min(errors.len())).unwrap_or_default();
     Err(Status::invalid(&subject.kind.stored.group_kind(), name, shown))
 }

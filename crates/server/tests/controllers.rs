@@ -1,5 +1,7 @@
 //! The built-in controllers in a running server: what appears, what comes back, what goes.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -172,12 +174,17 @@ async fn a_namespace_is_emptied_and_goes_when_the_last_finalizer_in_it_does() {
     server.post(MAPS, r#"{"metadata":{"name":"plain"}}"#).await;
     server.post(MAPS, r#"{"metadata":{"name":"held","finalizers":["example.com/held"]}}"#).await;
     server
-        .post("/api/v1/namespaces/n/pods", r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#)
+        .post(
+            "/api/v1/namespaces/n/pods",
+            r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#,
+        )
         .await;
     let workload = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},
         "template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
     server.post("/apis/apps/v1/namespaces/n/deployments", workload).await;
-    server.post("/api/v1/namespaces/n/services", r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#).await;
+    server
+        .post("/api/v1/namespaces/n/services", r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#)
+        .await;
 
     server.delete("/api/v1/namespaces/n", "{}").await;
     for gone in [
@@ -202,7 +209,9 @@ async fn a_namespace_is_emptied_and_goes_when_the_last_finalizer_in_it_does() {
     let finalizers = condition(&namespace, "NamespaceFinalizersRemaining").unwrap();
     assert_eq!(
         finalizers.str_at(&["message"]),
-        Some("Some content in the namespace has finalizers remaining: example.com/held in 1 resource instances")
+        Some(
+            "Some content in the namespace has finalizers remaining: example.com/held in 1 resource instances"
+        )
     );
     let failure = condition(&namespace, "NamespaceDeletionDiscoveryFailure").unwrap();
     assert_eq!(failure.str_at(&["status"]), Some("False"));
@@ -222,7 +231,9 @@ async fn what_pods_use_outlives_them_in_a_namespace_that_goes() {
     server.post("/api/v1/namespaces/n/pods", pod).await;
     server.delete("/api/v1/namespaces/n", "{}").await;
     server
-        .until("/api/v1/namespaces/n", |n| n.is_some_and(|n| condition(n, "NamespaceContentRemaining").is_some()))
+        .until("/api/v1/namespaces/n", |n| {
+            n.is_some_and(|n| condition(n, "NamespaceContentRemaining").is_some())
+        })
         .await;
     assert!(meta::is_deleting(&server.get("/api/v1/namespaces/n/pods/p").await.unwrap()));
     assert!(!meta::is_deleting(&server.get(&map("used")).await.unwrap()));
@@ -356,6 +367,7 @@ async fn a_server_with_controllers_stops() {
 async fn without_controllers_nothing_appears() {
     let ephemeral = Ephemeral::start_with(|config| config.controllers = false).await.unwrap();
     let admin = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
-    let namespaces = admin.request(Method::GET, "/api/v1/serviceaccounts", "application/json", None).await.unwrap();
+    let namespaces =
+        admin.request(Method::GET, "/api/v1/serviceaccounts", "application/json", None).await.unwrap();
     assert_eq!(namespaces.list_at(&["items"]), []);
 }

@@ -70,7 +70,10 @@ pub enum AddressError {
     /// Somebody has it.
     #[error("provided IP is already allocated")]
     Allocated,
-    /// It is not one of ours.
+    /// It is in none of our ranges.
+    #[error("the provided network does not match the current range")]
+    OtherNetwork,
+    /// It is in none of our ranges, as Kubernetes words it in a dry run.
     #[error("the provided IP ({0}) is not in the valid range. The range of valid IPs is {1}")]
     NotInRange(IpAddr, String),
     /// The allocator could not answer.

@@ -1,10 +1,11 @@
 //! `log`, `exec`, `attach`, `portforward`, `proxy`: authorized and admitted, then refused, because no node is reachable.
 
 use admission::Operation;
-use api::{GroupResource, GroupVersionKind, Status, meta};
+use api::{FieldError, FieldErrors, GroupKind, GroupResource, GroupVersionKind, Status, meta};
 use resources::table::Subresource;
-use value::Value;
+use value::{Path, Value};
 
+use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
 use crate::encode;
@@ -42,16 +43,17 @@ pub fn handle(
         .get(&kind.key(&call.info.namespace, &bare))
         .ok_or_else(|| Status::not_found(&kind.resource, &bare))?;
     let object = encode::tree(&entry)?;
-    Err(match kind.stored.kind.as_str() {
+    match kind.stored.kind.as_str() {
         "Pod" => pod(state, call, &object, subresource.name),
         "Service" => {
-            Status::unavailable(format!("no endpoints available for service {}", api::field::quote(&bare)))
+            let message = format!("no endpoints available for service {}", api::field::quote(&bare));
+            Err(Status::unavailable(message))
         }
-        _ => Status::internal(format!(
+        _ => Err(Status::internal(format!(
             "error trying to reach service: no route to node {}",
             api::field::quote(&bare)
-        )),
-    })
+        ))),
+    }
 }
 
 fn connect_options(call: &Call, subresource: &Subresource) -> Value {
@@ -64,7 +66,13 @@ fn connect_options(call: &Call, subresource: &Subresource) -> Value {
     options
 }
 
-fn pod(state: &State, call: &Call, pod: &Value, subresource: &str) -> Status {
+fn pod(state: &State, call: &Call, pod: &Value, subresource: &str) -> Result<Answer, Status> {
+    if subresource == "log" {
+        let errors = log_option_errors(call);
+        if !errors.is_empty() {
+            return Err(Status::invalid(&GroupKind::new("", "PodLogOptions"), meta::name(pod), &errors));
+        }
+    }
     let name = meta::name(pod);
     let containers: Vec<&str> = ["initContainers", "containers", "ephemeralContainers"]
         .iter()
@@ -87,23 +95,47 @@ fn pod(state: &State, call: &Call, pod: &Value, subresource: &str) -> Status {
                     main.join(" ")
                 );
                 if !init.is_empty() {
-                    message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+                    message.push_str(" or one of the init containers: [");
+                    message.push_str(&init.join(" "));
+                    message.push(']');
                 }
-                return Status::bad_request(message);
+                return Err(Status::bad_request(message));
             }
             "" => {}
             asked if !containers.contains(&asked) => {
-                return Status::bad_request(format!("container {asked} is not valid for pod {name}"));
+                return Err(Status::bad_request(format!("container {asked} is not valid for pod {name}")));
             }
             _ => {}
         }
     }
     let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
+    if node.is_empty() && subresource == "log" {
+        return Ok(Answer::Raw(204, "", Body::empty()));
+    }
     if node.is_empty() {
-        return Status::bad_request(format!("pod {name} does not have a host assigned"));
+        return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
     }
     if state.store.get(&format!("/registry/core/nodes/{node}")).is_none() {
-        return Status::not_found(&GroupResource::new("", "nodes"), node);
+        return Err(Status::not_found(&GroupResource::new("", "nodes"), node));
     }
-    Status::internal("no preferred addresses found; known addresses: []")
+    Err(Status::internal("no preferred addresses found; known addresses: []"))
+}
+
+/// What is wrong with the options of `log`.
+fn log_option_errors(call: &Call) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let number = |key: &str| call.query.get(key).and_then(|v| v.parse::<i64>().ok());
+    if let Some(lines) = number("tailLines").filter(|n| *n < 0) {
+        let path = Path::root().field("tailLines");
+        errors.push(FieldError::invalid(&path, lines, "must be greater than or equal to 0"));
+    }
+    if let Some(bytes) = number("limitBytes").filter(|n| *n < 1) {
+        let path = Path::root().field("limitBytes");
+        errors.push(FieldError::invalid(&path, bytes, "must be greater than 0"));
+    }
+    if let Some(seconds) = number("sinceSeconds").filter(|n| *n < 1) {
+        let path = Path::root().field("sinceSeconds");
+        errors.push(FieldError::invalid(&path, seconds, "must be greater than 0"));
+    }
+    errors
 }

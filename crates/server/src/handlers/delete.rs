@@ -73,7 +73,12 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
         .map_err(|e| Status::bad_request(format!("couldn't get version/kind; {e}")))?;
     let kind = tree.value.str_at(&["kind"]).unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
-        return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
+        let version = tree.value.str_at(&["apiVersion"]).unwrap_or_default();
+        return Err(Status::bad_request(format!(
+            "no kind {} is registered for version {} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+            api::field::quote(kind),
+            api::field::quote(version)
+        )));
     }
     let mut value = tree.value;
     if let Some(schema) = resources::schema::of("", "v1", "DeleteOptions") {
@@ -111,6 +116,13 @@ pub async fn delete(
         let outcome = match step {
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
             Step::Gone => subject.delete(&entry, name).await.map(|last| (true, gone(kind, name, &old, last))),
+            Step::MarkedGone(marked) => match subject.store_mark(&entry, &marked, name).await {
+                Ok(Stored::Dry(object)) => Ok((true, Answer::Object(200, kind.from_stored(object)))),
+                Ok(Stored::Entry(marked)) => {
+                    subject.delete(&marked, name).await.map(|last| (true, gone(kind, name, &old, last)))
+                }
+                Err(error) => Err(error),
+            },
             Step::Marked(marked) => subject.store_mark(&entry, &marked, name).await.map(|stored| {
                 let answer = match stored {
                     Stored::Entry(entry) => Answer::Entry(200, entry),
@@ -182,6 +194,8 @@ enum Step {
     Pending,
     /// It goes at once.
     Gone,
+    /// It is marked as having no time left, so that watchers see that, and goes.
+    MarkedGone(Value),
     /// It is marked, and goes when whoever must let go of it has.
     Marked(Value),
 }
@@ -195,6 +209,7 @@ fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Ste
     let current_grace = old.int_at(&["metadata", "deletionGracePeriodSeconds"]);
     let mut marked = old.clone();
     let mut graceful = false;
+    let mut timed = false;
     let grace = strategy::check_graceful_delete(&kind.stored.group_kind(), old, requested);
     if let Some(grace) = grace.map(|g| g.clamp(0, MAX_GRACE)) {
         if deleting {
@@ -213,6 +228,7 @@ fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Ste
                         meta::set(&mut marked, "deletionTimestamp", stamp(at));
                         meta::set(&mut marked, "deletionGracePeriodSeconds", period);
                         graceful = period > 0;
+                        timed = true;
                     }
                     _ => return Step::Pending,
                 }
@@ -222,6 +238,7 @@ fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Ste
             meta::set(&mut marked, "deletionGracePeriodSeconds", grace);
             bump_generation(&mut marked);
             graceful = grace > 0;
+            timed = true;
         }
     }
     set_propagation_finalizers(kind, &mut marked, options);
@@ -230,7 +247,7 @@ fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Ste
         return Step::Marked(marked);
     }
     if !pending_finalizers {
-        return Step::Gone;
+        return if timed { Step::MarkedGone(marked) } else { Step::Gone };
     }
     if !meta::is_deleting(&marked) {
         bump_generation(&mut marked);

@@ -34,14 +34,17 @@ const PATHS: &[&str] = &[
 pub fn is_path(path: &str) -> bool {
     let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
     match segments.as_slice() {
-        ["apis", group] => resources::table::group(group).is_some_and(|g| !g.name.is_empty()),
-        ["apis", group, version] => {
-            resources::table::group(group).is_some_and(|g| g.versions.contains(version))
+        ["apis", group] | ["apis", group, _] => {
+            resources::table::group(group).is_some_and(|g| !g.name.is_empty())
         }
-        ["api", version] => *version == "v1",
-        [] | ["api" | "apis" | "version" | "metrics"] | ["healthz" | "livez" | "readyz", ..] => true,
-        [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"] => true,
-        ["openapi", "v2"] | ["openapi", "v3", ..] => true,
+        ["healthz" | "livez" | "readyz", check @ ..] => crate::health::is_check(&check.join("/")),
+        []
+        | ["api" | "apis" | "version" | "metrics"]
+        | ["api", _]
+        | [".well-known", "openid-configuration"]
+        | ["openid", "v1", "jwks"]
+        | ["openapi", "v2"]
+        | ["openapi", "v3", ..] => true,
         _ => false,
     }
 }
@@ -59,11 +62,11 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
     match segments.as_slice() {
         [] => Ok(Answer::Object(200, Value::map([("paths", Value::list(paths(state)))]))),
         ["api"] => match aggregated(&call.headers) {
-            Some(version) => Ok(aggregated_answer(version, discovery::aggregated_core(served))),
+            Some(_) => Ok(aggregated_answer(&discovery::aggregated_core(served))),
             None => Ok(Answer::Object(200, discovery::core_versions(&state.advertised))),
         },
         ["apis"] => match aggregated(&call.headers) {
-            Some(version) => Ok(aggregated_answer(version, discovery::aggregated_groups(served, &[]))),
+            Some(_) => Ok(aggregated_answer(&discovery::aggregated_groups(served, &[]))),
             None => Ok(Answer::Object(200, discovery::groups(served, &[]))),
         },
         ["api", version] => discovery::resources(served, &[], "", version)
@@ -98,10 +101,14 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
                 .map(|kind| (kind.resource.to_string(), state.store.count(&kind.scope(""))))
                 .collect();
             let page = state.metrics.page(state.seats.taken(), &objects);
-            Ok(Answer::Raw(200, "text/plain; version=0.0.4; charset=utf-8", Body::from(page)))
+            Ok(Answer::Raw(
+                200,
+                "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+                Body::from(page),
+            ))
         }
         ["openapi", "v3"] => {
-            document(state, call, "application/json", |state| Some(state.openapi.v3_index())).await
+            document(state, call, "text/plain; charset=utf-8", |state| Some(state.openapi.v3_index())).await
         }
         ["openapi", "v3", rest @ ..] => {
             let path = rest.join("/");
@@ -150,8 +157,8 @@ fn aggregated(headers: &HeaderMap) -> Option<&'static str> {
     None
 }
 
-fn aggregated_answer(_: &str, document: Value) -> Answer {
-    let mut body = value::write::to_vec(&document);
+fn aggregated_answer(document: &Value) -> Answer {
+    let mut body = value::write::to_vec(document);
     body.push(b'\n');
     Answer::Raw(200, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", Body::from(body))
 }
@@ -167,8 +174,8 @@ async fn document(
     let maker = Arc::clone(state);
     let document = tokio::task::spawn_blocking(move || make(&maker))
         .await
-        .map_err(|_| Status::internal("the document could not be made"))?
-        .ok_or_else(Status::no_such_resource)?;
+        .map_err(|_| Status::internal("the document could not be made"))?;
+    let Some(document) = document else { return Ok(Answer::Raw(404, "", Body::empty())) };
     let tag = format!("\"{}\"", document.hash);
     let has = call.headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
     let body = if has { Body::empty() } else { Body::from(document.body.clone()) };

@@ -8,7 +8,8 @@ use crate::state::State;
 
 /// Answers with the object as it is now.
 pub fn handle(state: &State, call: &Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
-    if let Some(wanted) = crate::options::revision(call.query.get("resourceVersion").unwrap_or_default())?
+    if let Some(wanted) = crate::options::revision(call.query.get("resourceVersion").unwrap_or_default())
+        .map_err(Status::plain)?
         && wanted > state.store.revision()
     {
         return Err(super::list::too_large(wanted, state.store.revision()));

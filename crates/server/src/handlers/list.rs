@@ -4,20 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::selector::{FactsRef, FieldSelector, Selection, Selector};
-use api::{Cause, Details, Status};
+use api::{Cause, Details, Reason, Status};
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use storage::{Entry, List, ListAt, ReadError};
 use value::{Value, json, write};
 
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
+use crate::decode::internal_package;
 use crate::encode;
-use crate::negotiate::{self, Form, Media};
+use crate::negotiate::{self, Form, List as Wanted, Media};
 use crate::options::{self, ListOptions};
 use crate::state::State;
 use crate::table;
+
+/// Go's raw URL encoding: no padding, and bits left over do not matter.
+const TOKEN: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// How long a list waits for a revision that does not exist yet.
 const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
@@ -80,7 +90,7 @@ pub async fn select(state: &State, call: &Call, kind: &Kind, paged: bool) -> Res
     } else {
         let mut matched = Vec::new();
         remaining = None;
-        for entry in page.entries.iter() {
+        for entry in &page.entries {
             if limit > 0 && matched.len() == limit {
                 more = matched.last().map(|last: &Arc<Entry>| last.key.to_string());
                 break;
@@ -119,7 +129,9 @@ async fn start(state: &State, kind: &Kind, options: &ListOptions, scope: &str) -
         let at = u64::try_from(revision).map_or(ListAt::Latest, ListAt::Exact);
         return Ok(Start { at, after: Some(after), continued: true, latest_after_expiry: revision < 0 });
     }
-    let Some(wanted) = options::revision(&options.resource_version)? else { return Ok(latest) };
+    let wanted = options::revision(&options.resource_version)
+        .map_err(|e| Status::bad_request(format!("invalid resource version: {e}")))?;
+    let Some(wanted) = wanted else { return Ok(latest) };
     let _ = kind;
     let exact = match options.resource_version_match.as_str() {
         "Exact" => true,
@@ -179,13 +191,13 @@ fn continue_token_at(key: &str, scope: &str, revision: i64) -> String {
     let start = format!("{}\0", key.strip_prefix(scope).unwrap_or(key));
     let mut token = Value::map([("v", Value::from("meta.k8s.io/v1")), ("start", Value::from(start))]);
     token.set_at(&["rv"], revision);
-    URL_SAFE_NO_PAD.encode(write::to_vec(&token))
+    TOKEN.encode(write::to_vec(&token))
 }
 
 /// The key to go on after, and the revision to stay at.
 fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
     let invalid = |why: String| format!("continue key is not valid: {why}");
-    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid("illegal base64 data".to_owned()))?;
+    let bytes = TOKEN.decode(token).map_err(|_| invalid("illegal base64 data".to_owned()))?;
     let token = json::parse(&bytes).map_err(|e| invalid(e.to_string()))?;
     let version = token.str_at(&["v"]).unwrap_or_default();
     if version != "meta.k8s.io/v1" {
@@ -238,12 +250,31 @@ pub fn answer(state: &State, call: &Call, kind: &Kind, page: &Page) -> Result<An
             }
             list_object(&kind.list_kind(), &kind.gvk.api_version(), metadata, items)
         }
-        Form::Metadata(version) => {
+        Form::Metadata(_, Wanted::One) => {
+            return Err(Status::failure(
+                406,
+                Reason::NotAcceptable,
+                format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+                    internal_package(&kind.stored.group),
+                    kind.list_kind()
+                ),
+            ));
+        }
+        Form::Metadata(version, Wanted::Many) => {
             let mut items = Vec::with_capacity(page.entries.len());
             for entry in &page.entries {
                 items.push(table::partial(&encode::tree(entry)?, version));
             }
-            list_object("PartialObjectMetadataList", &format!("meta.k8s.io/{version}"), metadata, items)
+            let items = if items.is_empty() { Value::Null } else { Value::List(items) };
+            let mut list = list_object(
+                "PartialObjectMetadataList",
+                &format!("meta.k8s.io/{version}"),
+                metadata,
+                Vec::new(),
+            );
+            list.set_at(&["items"], items);
+            list
         }
         Form::Table(version) => {
             let options = table::TableOptions::parse(&call.query)?;

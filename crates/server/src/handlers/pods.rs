@@ -37,7 +37,8 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
         .map(|rules| (rules.create)(&binding, &state.validation_context(call.now)))
         .unwrap_or_default();
     if !errors.is_empty() {
-        return Err(Status::invalid(&GroupKind::new("", "Binding"), &pod, &errors));
+        // Kubernetes loses the status on the way.
+        return Err(Status::plain(api::field::aggregate(&errors)));
     }
     let subresource = if kind.row.kind == "Pod" { "binding" } else { "" };
     let post = Posted { kind, subresource, posted: expected, name: &pod };
@@ -56,6 +57,10 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
     for _ in 0..ATTEMPTS {
         let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&pods.resource, &pod))?;
         let mut object = encode::tree(&entry)?;
+        let (uid, wanted) = (meta::uid(&object), meta::uid(&binding));
+        if !wanted.is_empty() && wanted != uid {
+            return Err(Status::conflict(&pods.resource, &pod, pods.uid_mismatch(&key, wanted, uid)));
+        }
         assign(&mut object, &binding, call.now)
             .map_err(|why| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why))?;
         match subject.store_mark(&entry, &object, &pod).await {
@@ -79,19 +84,11 @@ fn assign(pod: &mut Value, binding: &Value, now: i64) -> Result<(), String> {
     if !pod.list_at(&["spec", "schedulingGates"]).is_empty() {
         return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
-    let (uid, wanted) = (meta::uid(pod), meta::uid(binding));
-    if !wanted.is_empty() && wanted != uid {
-        return Err(format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"));
-    }
     pod.set_at(&["spec", "nodeName"], binding.str_at(&["target", "name"]).unwrap_or_default());
     let annotations: Vec<(String, String)> =
         meta::annotations(binding).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     for (key, value) in annotations {
         pod.set_at(&["metadata", "annotations", &key], value);
-    }
-    let generation = pod.int_at(&["metadata", "generation"]).unwrap_or(0);
-    if generation > 0 {
-        meta::set(pod, "generation", generation + 1);
     }
     let mut conditions = pod.list_at(&["status", "conditions"]).to_vec();
     conditions.retain(|c| c.str_at(&["type"]) != Some("PodScheduled"));
@@ -131,8 +128,43 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<A
     if !ignores_budgets(&pod) {
         spend_budget(state, call, &pod, deletion.dry_run).await?;
     }
+    mark_evicted(state, call, kind, &name, deletion.dry_run).await?;
     delete::delete(state, call, kind, &name, &name, &deletion).await?;
     Ok(Answer::Object(201, success()))
+}
+
+/// Says on the pod why it goes.
+async fn mark_evicted(
+    state: &Arc<State>,
+    call: &Call,
+    kind: &Kind,
+    name: &str,
+    dry_run: bool,
+) -> Result<(), Status> {
+    let options = Value::Null;
+    let subject = Subject { state, kind, facet: Facet::Status, options: &options, dry_run };
+    for _ in 0..ATTEMPTS {
+        let key = kind.key(&call.info.namespace, name);
+        let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, name))?;
+        let mut pod = encode::tree(&entry)?;
+        let mut conditions = pod.list_at(&["status", "conditions"]).to_vec();
+        conditions.retain(|c| c.str_at(&["type"]) != Some("DisruptionTarget"));
+        conditions.push(Value::map([
+            ("lastProbeTime", Value::Null),
+            ("lastTransitionTime", Value::from(Timestamp::from_seconds(call.now).time())),
+            ("message", Value::from("Eviction API: evicting")),
+            ("reason", Value::from("EvictionByEvictionAPI")),
+            ("status", Value::from("True")),
+            ("type", Value::from("DisruptionTarget")),
+        ]));
+        pod.set_at(&["status", "conditions"], Value::List(conditions));
+        match subject.store_mark(&entry, &pod, name).await {
+            Ok(_) => return Ok(()),
+            Err(StoreError::Refused(status)) => return Err(status),
+            Err(StoreError::Conflict) => {}
+        }
+    }
+    Err(Status::conflict(&kind.resource, name, OPTIMISTIC_LOCK))
 }
 
 /// A pod that does no work any more, or not yet, is nobody's budget.
@@ -152,7 +184,7 @@ async fn spend_budget(state: &Arc<State>, call: &Call, pod: &Value, dry_run: boo
     let subject = Subject { state, kind: &budgets, facet: Facet::Status, options: &options, dry_run };
     for _ in 0..ATTEMPTS {
         let mut covering = Vec::new();
-        for entry in state.store.snapshot(&budgets.scope(&call.info.namespace)).entries.iter() {
+        for entry in &state.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
             let budget = encode::tree(entry)?;
             let selector = Selector::from_label_selector(budget.at(&["spec", "selector"]));
             if selector.is_ok_and(|selector| selector.matches_object(pod)) {

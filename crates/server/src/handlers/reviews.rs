@@ -62,7 +62,9 @@ async fn access_review(
         .map(|rules| (rules.create)(&review, &state.validation_context(call.now)))
         .unwrap_or_default();
     if !errors.is_empty() {
-        return Err(Status::invalid(&kind.stored.group_kind(), meta::name(&review), &errors));
+        // Kubernetes names the group alone here.
+        let group = api::GroupKind::new(kind.stored.group.clone(), "");
+        return Err(Status::invalid(&group, meta::name(&review), &errors));
     }
     if asker == Asker::InNamespace {
         let wanted = review.str_at(&["spec", "resourceAttributes", "namespace"]).unwrap_or_default();
@@ -78,7 +80,7 @@ async fn access_review(
     let attributes = review::attributes(&spec);
     let answer = state.authorizer.load_full().decide(&user, &attributes).await;
     review.set_at(&["status"], review::status(&answer, &attributes));
-    Ok(Answer::Object(201, review))
+    Ok(Answer::Object(201, kind.empty_with(review)))
 }
 
 async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
@@ -89,7 +91,7 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Resul
     }
     let rules = state.authorizer.load_full().rules_for(call.user(), &namespace);
     review.set_at(&["status"], review::rules_status(&rules));
-    Ok(Answer::Object(201, review))
+    Ok(Answer::Object(201, kind.empty_with(review)))
 }
 
 async fn self_review(call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
@@ -97,7 +99,7 @@ async fn self_review(call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let mut review = decode::object(call, kind, options.field_validation).await?.into_object();
     meta::set(&mut review, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
     review.set_at(&["status", "userInfo"], call.user().to_user_info());
-    Ok(Answer::Object(201, review))
+    Ok(Answer::Object(201, kind.empty_with(review)))
 }
 
 /// `componentstatuses`: the store is the only component this server has.

@@ -23,13 +23,13 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
     let object = posted(call, &expected, &options).await?;
-    let Some(tokens) = &state.tokens else { return Err(Status::no_such_resource()) };
     let name = call.info.name.to_string();
     let entry = state
         .store
         .get(&kind.key(&call.info.namespace, &name))
         .ok_or_else(|| Status::not_found(&kind.resource, &name))?;
     let account = encode::tree(&entry)?;
+    let Some(tokens) = &state.tokens else { return Err(Status::no_such_resource()) };
     let now = Timestamp::from_seconds(call.now);
     let request = TokenRequest::new(object, &account, &tokens.rules, now)?;
     let post = Posted { kind, subresource: "token", posted: expected, name: &name };
@@ -74,5 +74,5 @@ pub async fn review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<
         }
     }
     review.set_at(&["status"], Value::Map(status));
-    Ok(Answer::Object(201, review))
+    Ok(Answer::Object(201, kind.empty_with(review)))
 }

@@ -38,7 +38,10 @@ enum Source {
 /// PUT.
 pub async fn put(state: &State, call: &mut Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
     let options = WriteOptions::parse("UpdateOptions", &call.query)?;
-    let mut draft = decode::object(call, kind, options.field_validation).await?;
+    let mut draft = match facet {
+        Facet::Scale => decode::scale(call, kind, options.field_validation).await?,
+        _ => decode::object(call, kind, options.field_validation).await?,
+    };
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
     change(state, call, kind, facet, &options, Source::Object(draft.into_object())).await
@@ -48,7 +51,7 @@ pub async fn put(state: &State, call: &mut Call, kind: &Kind, facet: Facet) -> R
 pub async fn patch(state: &State, call: &mut Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
     let sent = negotiate::content_type(&call.headers);
     let Some(patch_type) = PATCH_TYPES.iter().find(|t| **t == sent) else {
-        return Err(Status::unsupported_media_type(PATCH_TYPES));
+        return Err(Status::no_such_media_type());
     };
     let body = call.read_body().await?;
     let options = WriteOptions::parse("PatchOptions", &call.query)?;
@@ -97,10 +100,8 @@ async fn change(
         let admitted = subject.admit_update(call, mutated, &old, &old_object)?;
         let last = is_last_finalizer(kind, admitted.object(), &old_object);
         let stored = if last {
-            subject.delete(&old, &name).await.map(|entry| match options.dry_run {
-                true => Stored::Dry(admitted.into_object()),
-                false => Stored::Entry(entry),
-            })
+            // The answer is what the update asked for, without the finalizer.
+            subject.delete(&old, &name).await.map(|_| Stored::Dry(admitted.into_object()))
         } else {
             subject.store(call, admitted, Some(&old)).await
         };
@@ -162,11 +163,7 @@ fn check_uid(kind: &Kind, entry: &Arc<Entry>, old: &Value, source: &Source) -> R
     if sent.is_empty() || sent == there {
         return Ok(());
     }
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {there}",
-        kind.etcd_key(&entry.key)
-    );
-    Err(Status::conflict(&kind.resource, meta::name(old), why))
+    Err(Status::conflict(&kind.resource, meta::name(old), kind.uid_mismatch(&entry.key, sent, there)))
 }
 
 /// Whether the update takes the last finalizer off an object that is going away, so that it goes now. A namespace has a
@@ -176,5 +173,5 @@ fn is_last_finalizer(kind: &Kind, new: &Value, old: &Value) -> bool {
     meta::is_deleting(old)
         && meta::finalizers(new).next().is_none()
         && old.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) == 0
-        && !(is_namespace && !new.list_at(&["spec", "finalizers"]).is_empty())
+        && (!is_namespace || new.list_at(&["spec", "finalizers"]).is_empty())
 }

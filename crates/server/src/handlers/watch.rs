@@ -31,11 +31,9 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// How long a client may leave a full buffer unread.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a quiet watch says how far it has come.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// How long a watch lasts when the client does not say: from half an hour to an hour.
 const MIN_SECONDS: u64 = 1800;
-/// How long a watch waits for a revision that does not exist yet.
-const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
 
 /// What a watch sends, decided once.
 struct Sender {
@@ -51,9 +49,13 @@ struct Sender {
 }
 
 /// GET with `watch`.
-pub async fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<Answer, Status> {
+pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<Answer, Status> {
     let options = ListOptions::parse(&call.query, true)?;
-    let mut accepted = negotiate::accept(&call.headers, &call.query, true)?;
+    let mut accepted =
+        negotiate::accept(&call.headers, &call.query, true).map_err(|status| match status.message() {
+            message if message.starts_with("406: ") => Status::no_representation(negotiate::WATCHES),
+            _ => status,
+        })?;
     if accepted.media != Media::Json {
         accepted.media = Media::Json;
     }
@@ -64,7 +66,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Res
         Some(name) => kind.key(&call.info.namespace, name),
         None => kind.scope(&call.info.namespace),
     };
-    let begin = begin(state, &options, &scope, &kind).await?;
+    let begin = begin(state, &options, &scope)?;
     let (channel, receiver) = mpsc::channel(CHUNKS);
     let sender = Sender {
         kind,
@@ -80,7 +82,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Res
     let seconds = options
         .timeout_seconds
         .filter(|seconds| *seconds > 0)
-        .unwrap_or_else(|| MIN_SECONDS + u64::from(call.now.unsigned_abs() as u16) % MIN_SECONDS);
+        .unwrap_or_else(|| MIN_SECONDS + call.now.unsigned_abs() % MIN_SECONDS);
     let deadline = Instant::now() + Duration::from_secs(seconds.min(24 * 3600));
     let running = state.metrics.long_running(&call.info);
     let mut stop = state.stopping();
@@ -105,25 +107,14 @@ enum Begin {
     Error(Status),
 }
 
-async fn begin(state: &State, options: &ListOptions, scope: &str, kind: &Kind) -> Result<Begin, Status> {
-    let revision = match options.resource_version.as_str() {
-        "" | "0" => 0,
-        text => text.parse::<u64>().map_err(|_| {
-            let path = value::Path::root().field("resourceVersion");
-            let detail = format!("strconv.ParseUint: parsing {}: invalid syntax", api::field::quote(text));
-            let kind = api::GroupKind::new(kind.resource.group.clone(), kind.resource.resource.clone());
-            Status::invalid(&kind, "", &[api::FieldError::invalid(&path, text, detail)])
-        })?,
-    };
+fn begin(state: &State, options: &ListOptions, scope: &str) -> Result<Begin, Status> {
+    let revision = crate::options::revision(&options.resource_version).map_err(Status::plain)?.unwrap_or(0);
     let initial = match options.send_initial_events {
         Some(send) => send,
         None => revision == 0,
     };
     if revision > state.store.revision() {
-        let reached = tokio::time::timeout(WAIT_FOR_REVISION, state.store.reached(revision)).await;
-        if reached.is_err() {
-            return Ok(Begin::Error(too_large(revision, state.store.revision())));
-        }
+        return Ok(Begin::Error(too_large(revision, state.store.revision())));
     }
     if initial {
         let (page, watch) = state.store.list_and_watch(scope);
@@ -292,7 +283,7 @@ impl Sender {
         };
         let shown = match self.form {
             Form::Object => object,
-            Form::Metadata(version) => table::partial(&object, version),
+            Form::Metadata(version, _) => table::partial(&object, version),
             Form::Table(version) => {
                 let metadata = Value::map([("resourceVersion", entry.revision.to_string())]);
                 let options =
@@ -314,14 +305,15 @@ impl Sender {
             ("kind", Value::from(self.kind.gvk.kind.clone())),
             ("apiVersion", Value::from(self.kind.gvk.api_version())),
         ]);
-        object.set_at(&["metadata"], metadata.clone());
+        object.set_at(&["metadata"], metadata);
         let object = match self.form {
             Form::Object => self.kind.empty_with(object),
-            Form::Metadata(version) => table::partial(&object, version),
+            Form::Metadata(version, _) => table::partial(&object, version),
             Form::Table(version) => {
                 let options =
                     TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
-                table::bookmark(&self.kind, version, metadata, options)
+                let metadata = Value::map([("resourceVersion", revision.to_string())]);
+                table::table(&self.kind, version, std::slice::from_ref(&object), metadata, options, self.now)
             }
         };
         let mut out = Vec::new();

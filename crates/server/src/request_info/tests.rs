@@ -3,9 +3,9 @@ use http::Method;
 use super::{Query, RequestInfo};
 
 #[track_caller]
-fn check(method: Method, url: &str, expected: &str) {
+fn check(method: &Method, url: &str, expected: &str) {
     let (path, query) = url.split_once('?').unwrap_or((url, ""));
-    let i = RequestInfo::parse(&method, path, &Query::parse(query));
+    let i = RequestInfo::parse(method, path, &Query::parse(query));
     let found = if i.is_resource {
         format!(
             "{} group={} version={} ns={} resource={} sub={} name={}",
@@ -19,47 +19,47 @@ fn check(method: Method, url: &str, expected: &str) {
 
 #[test]
 fn resource_paths_are_taken_apart() {
-    check(Method::GET, "/api/v1/pods", "list group= version=v1 ns= resource=pods sub= name=");
-    check(Method::GET, "/api/v1/pods?watch=1", "watch group= version=v1 ns= resource=pods sub= name=");
-    check(Method::GET, "/api/v1/pods?watch=false", "list group= version=v1 ns= resource=pods sub= name=");
+    check(&Method::GET, "/api/v1/pods", "list group= version=v1 ns= resource=pods sub= name=");
+    check(&Method::GET, "/api/v1/pods?watch=1", "watch group= version=v1 ns= resource=pods sub= name=");
+    check(&Method::GET, "/api/v1/pods?watch=false", "list group= version=v1 ns= resource=pods sub= name=");
     check(
-        Method::GET,
+        &Method::GET,
         "/api/v1/namespaces/a/pods/b/log",
         "get group= version=v1 ns=a resource=pods sub=log name=b",
     );
     check(
-        Method::PUT,
+        &Method::PUT,
         "/apis/apps/v1/namespaces/a/deployments/b/status",
         "update group=apps version=v1 ns=a resource=deployments sub=status name=b",
     );
     check(
-        Method::DELETE,
+        &Method::DELETE,
         "/apis/apps/v1/namespaces/a/deployments",
         "deletecollection group=apps version=v1 ns=a resource=deployments sub= name=",
     );
-    check(Method::GET, "/api/v1/watch/pods", "watch group= version=v1 ns= resource=pods sub= name=");
+    check(&Method::GET, "/api/v1/watch/pods", "watch group= version=v1 ns= resource=pods sub= name=");
 }
 
 #[test]
 fn a_namespace_is_in_itself() {
-    check(Method::GET, "/api/v1/namespaces/a", "get group= version=v1 ns=a resource=namespaces sub= name=a");
+    check(&Method::GET, "/api/v1/namespaces/a", "get group= version=v1 ns=a resource=namespaces sub= name=a");
     check(
-        Method::PUT,
+        &Method::PUT,
         "/api/v1/namespaces/a/finalize",
         "update group= version=v1 ns=a resource=namespaces sub=finalize name=a",
     );
-    check(Method::GET, "/api/v1/namespaces", "list group= version=v1 ns= resource=namespaces sub= name=");
+    check(&Method::GET, "/api/v1/namespaces", "list group= version=v1 ns= resource=namespaces sub= name=");
 }
 
 #[test]
 fn a_list_by_name_is_about_that_name() {
     check(
-        Method::GET,
+        &Method::GET,
         "/api/v1/pods?fieldSelector=metadata.name%3Dx",
         "list group= version=v1 ns= resource=pods sub= name=x",
     );
     check(
-        Method::GET,
+        &Method::GET,
         "/api/v1/pods?fieldSelector=metadata.name!%3Dx",
         "list group= version=v1 ns= resource=pods sub= name=",
     );
@@ -70,6 +70,6 @@ fn other_paths_name_no_resource() {
     for path in
         ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/apiss/apps/v1/x"]
     {
-        check(Method::GET, path, &format!("get path={path}"));
+        check(&Method::GET, path, &format!("get path={path}"));
     }
 }
