@@ -29,7 +29,7 @@ enum Task {
     /// kubeconfig and an empty database; every later start finds them as they were. It listens on 127.0.0.1 only.
     Up(up::Args),
     /// Start a server with kube-apiserver's flags.
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.
