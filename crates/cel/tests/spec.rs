@@ -91,7 +91,7 @@ fn a_batch_answers_line_by_line() {
     let batch = Batch::new(Version::CURRENT);
     assert_eq!(
         batch.line(r#"{"id": "a", "expr": "object.n + 1", "vars": {"object": {"n": 2}}}"#),
-        r#"{"cost":3,"estMax":2,"estMin":2,"id":"a","type":"dyn","value":"int 3"}"#
+        r#"{"cost":3,"estMax":2,"estMin":2,"id":"a","type":"int","value":"int 3"}"#
     );
     assert_eq!(
         batch.line(r#"{"id": 1, "expr": "foo"}"#),

@@ -1,6 +1,6 @@
 //! What calls cost when they are made.
 
-use super::{PATTERN, TRAVERSAL};
+use super::TRAVERSAL;
 use crate::env::Env;
 use crate::lib::Ext;
 use crate::syntax::operator;
@@ -117,42 +117,47 @@ impl Rule {
         }
     }
 
+    /// The cost of comparing two values: that of the smaller, except that library values are equal or not at once.
+    pub(crate) fn pair(left: &Val<'_>, right: &Val<'_>, equals: bool) -> u64 {
+        match (left, right) {
+            (Val::Bool(_) | Val::Int(_), Val::Bool(_) | Val::Int(_) | Val::Null | Val::Double(_)) => 1,
+            (Val::Ext(_), _) if equals => 1,
+            _ => traverse(left.cost_size().min(right.cost_size())),
+        }
+    }
+
     /// The cost of a call that was made.
     pub(crate) fn cost(self, args: &[Val<'_>], result: Option<&Val<'_>>) -> u64 {
         let size = |at: usize| args.get(at).map_or(1, Val::cost_size);
         let result = || result.map_or(1, Val::cost_size);
         match self {
             Rule::Units(units) => units,
-            Rule::Traverse(at) => ceil(float(size(at)) * TRAVERSAL),
-            Rule::Rebuild => ceil(float(size(0)) * 2.0 * TRAVERSAL),
-            Rule::Result => ceil(float(result()) * 2.0 * TRAVERSAL),
+            Rule::Traverse(at) => traverse(size(at)),
+            Rule::Rebuild => traverse(size(0).saturating_mul(2)),
+            Rule::Result => traverse(result().saturating_mul(2)),
             Rule::InList => size(1),
-            Rule::Equals if matches!(args.first(), Some(Val::Ext(_))) => 1,
-            Rule::Smaller | Rule::Equals => ceil(float(size(0).min(size(1))) * TRAVERSAL),
-            Rule::Both => ceil(float(size(0).saturating_add(size(1))) * TRAVERSAL),
-            Rule::Pattern => {
-                let text = ceil((1.0 + float(size(0))) * TRAVERSAL);
-                text.saturating_mul(ceil(float(size(1)) * PATTERN))
-            }
-            Rule::Contains => {
-                let text = ceil(float(size(0)) * TRAVERSAL);
-                text.saturating_mul(ceil(float(size(1)) * TRAVERSAL))
-            }
+            Rule::Smaller | Rule::Equals => match args {
+                [left, right] => Rule::pair(left, right, self == Rule::Equals),
+                _ => 1,
+            },
+            Rule::Both => traverse(size(0).saturating_add(size(1))),
+            Rule::Pattern => traverse(size(0).saturating_add(1)).saturating_mul(size(1).div_ceil(4)),
+            Rule::Contains => traverse(size(0)).saturating_mul(traverse(size(1))),
             Rule::Selector => selector(size(1)),
             Rule::Deep => args.first().map_or(0, deep),
             Rule::ContainsIp { string } => {
-                let text = if string { ceil(float(size(1)) * TRAVERSAL) } else { 0 };
-                ceil(float(2 * size(0)) * TRAVERSAL) + text
+                let text = if string { traverse(size(1)) } else { 0 };
+                traverse(2 * size(0)) + text
             }
             Rule::ContainsCidr { string } => {
-                let text = if string { ceil(float(size(1)) * TRAVERSAL) } else { 0 };
-                ceil(float(2 * size(0)) * TRAVERSAL) + ceil(float(size(0)) * TRAVERSAL) + 1 + text
+                let text = if string { traverse(size(1)) } else { 0 };
+                traverse(2 * size(0)) + traverse(size(0)) + 1 + text
             }
             Rule::Validate => match args.first() {
                 Some(Val::Ext(ext)) => match &**ext {
                     Ext::Format(format) => {
-                        let text = ceil((1.0 + float(size(1))) * TRAVERSAL);
-                        text.saturating_mul(ceil(float(format.pattern_length) * PATTERN))
+                        let text = traverse(size(1).saturating_add(1));
+                        text.saturating_mul(format.pattern_length.div_ceil(4))
                     }
                     _ => 1,
                 },
@@ -179,17 +184,22 @@ impl Rule {
     }
 }
 
+/// What it costs to go over so many characters: a tenth, rounded up. The reference multiplies by 0.1 in floating point, which
+/// gives the same for every size there can be.
+fn traverse(size: u64) -> u64 {
+    size.div_ceil(10)
+}
+
 /// What it costs to read a selector: it is gone over once, and makes a requirement for every two characters.
 fn selector(length: u64) -> u64 {
-    let requirements = ceil(float(length) * 0.5);
-    10u64.saturating_add(ceil(float(length) * TRAVERSAL)).saturating_add(ceil(float(requirements) * 50.0))
+    10u64.saturating_add(traverse(length)).saturating_add(length.div_ceil(2).saturating_mul(50))
 }
 
 /// What it costs to go over everything inside a value.
 fn deep(val: &Val<'_>) -> u64 {
     match val {
-        Val::String(s) => floor(float(s.len() as u64) * TRAVERSAL),
-        Val::Bytes(b) => floor(float(b.len() as u64) * TRAVERSAL),
+        Val::String(s) => s.len() as u64 / 10,
+        Val::Bytes(b) => b.len() as u64 / 10,
         Val::List(list) => list.iter().fold(0, |cost, item| cost.saturating_add(deep(&item))),
         Val::Map(map) => map
             .iter()
@@ -201,15 +211,6 @@ fn deep(val: &Val<'_>) -> u64 {
 #[expect(clippy::cast_precision_loss, reason = "the reference counts with doubles")]
 fn float(size: u64) -> f64 {
     size as f64
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "costs are positive and casts saturate"
-)]
-fn ceil(cost: f64) -> u64 {
-    cost.ceil() as u64
 }
 
 #[expect(

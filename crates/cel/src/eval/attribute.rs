@@ -2,7 +2,7 @@
 
 use super::{Error, Eval, Outcome, Slot};
 use crate::plan::node::{Attribute, Base, Key, Node, Qualifier};
-use crate::val::{Text, Val};
+use crate::val::{Map, Text, Val};
 
 impl<'a> Eval<'a, '_> {
     /// The value of an attribute or of a conditional, without the cost of naming it.
@@ -23,6 +23,24 @@ impl<'a> Eval<'a, '_> {
     }
 
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
+        if attribute.plain {
+            let data = match &attribute.base {
+                Base::Variable(at) => match self.values.get(*at) {
+                    Some(Some(Val::Map(Map::Data(map, None)))) => Some(*map),
+                    _ => None,
+                },
+                Base::Slot(at) => match self.slots.get(*at) {
+                    Some(Slot::Val(Val::Map(Map::Data(map, None)))) => Some(*map),
+                    _ => None,
+                },
+                Base::Operand(_) => None,
+            };
+            if let Some(map) = data
+                && let Some((first, rest)) = attribute.path.split_first()
+            {
+                return self.data_path(map, first, rest, attribute.test_only);
+            }
+        }
         let base = match &attribute.base {
             Base::Variable(at) => {
                 if let Some(Some(val)) = self.values.get(*at) {
@@ -45,6 +63,37 @@ impl<'a> Eval<'a, '_> {
             return Ok(Val::Bool(inner.is_some()));
         }
         Ok(val)
+    }
+
+    /// Follows fields into plain data, which is most of what expressions read: nothing is copied on the way.
+    fn data_path(
+        &mut self,
+        map: &'a value::Map,
+        first: &'a Qualifier,
+        rest: &'a [Qualifier],
+        test_only: bool,
+    ) -> Outcome<'a> {
+        let mut map = map;
+        let mut qualifier = first;
+        let mut rest = rest;
+        loop {
+            let Key::Field(name) = &qualifier.key else { return Err(Error::no_such_overload()) };
+            let found = map.get(name);
+            self.charge(1)?;
+            if test_only && rest.is_empty() {
+                return Ok(Val::Bool(found.is_some()));
+            }
+            let Some(value) = found else { return Err(missing_key(name)) };
+            let Some((next, after)) = rest.split_first() else { return Ok(Val::data(value)) };
+            match value {
+                value::Value::Map(inner) => {
+                    map = inner;
+                    qualifier = next;
+                    rest = after;
+                }
+                other => return self.path(Val::data(other), rest, test_only),
+            }
+        }
     }
 
     fn slot(&mut self, at: usize) -> Outcome<'a> {
@@ -77,8 +126,25 @@ impl<'a> Eval<'a, '_> {
             val => (val, false),
         };
         for (at, qualifier) in path.iter().enumerate() {
+            let last = at + 1 == path.len();
+            if !optional
+                && !qualifier.optional
+                && let (Val::Map(Map::Data(map, None)), Key::Field(name)) = (&here, &qualifier.key)
+            {
+                // Plain data, which is most of what is read: no value is made on the way.
+                let found = map.get(name);
+                self.charge(1)?;
+                if test_only && last {
+                    return Ok(Val::Bool(found.is_some()));
+                }
+                match found {
+                    Some(value) => here = Val::data(value),
+                    None => return Err(missing_key(name)),
+                }
+                continue;
+            }
             optional |= qualifier.optional;
-            let test = test_only && at + 1 == path.len();
+            let test = test_only && last;
             if test {
                 let present = self.step(&here, qualifier, true);
                 let present = match present {

@@ -90,6 +90,12 @@ impl<'a> Eval<'a, '_> {
     /// Sets the variables of one turn.
     fn turn(&mut self, fold: &Fold, range: &Range<'a>, at: usize) -> Result<(), Error> {
         self.tick()?;
+        if let (Range::List(List::Data(items, None)), None) = (range, fold.var2) {
+            if let Some(item) = items.get(at) {
+                self.set_slot(fold.var, Slot::Val(Val::data(item)));
+            }
+            return Ok(());
+        }
         if let Some((first, second)) = range.get(at, fold.var2.is_some()) {
             self.set_slot(fold.var, Slot::Val(first));
             if let (Some(slot), Some(second)) = (fold.var2, second) {

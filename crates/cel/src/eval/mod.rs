@@ -79,6 +79,9 @@ pub struct Evaluation<'a> {
     pub cost: u64,
 }
 
+/// How many slots are kept without an allocation.
+const FEW: usize = 6;
+
 /// Runs an instruction tree.
 pub(crate) fn run<'a>(
     root: &'a Node,
@@ -86,13 +89,23 @@ pub(crate) fn run<'a>(
     activation: &Activation<'a>,
     limit: u64,
 ) -> Evaluation<'a> {
+    // Most programs have few variables in comprehensions: those need no allocation.
+    let mut few: [Slot<'a>; FEW] = [const { Slot::Empty }; FEW];
+    let mut many = Vec::new();
+    let slots = match few.get_mut(..slots) {
+        Some(few) => few,
+        None => {
+            many.resize(slots, Slot::Empty);
+            many.as_mut_slice()
+        }
+    };
     let mut eval = Eval {
         values: &activation.values,
         names: &activation.names,
         cx: Cx { authorizer: activation.authorizer },
         interrupted: activation.interrupted,
         ticks: 0,
-        slots: vec![Slot::Empty; slots],
+        slots,
         cost: 0,
         limit,
     };
@@ -124,7 +137,7 @@ struct Eval<'a, 'v> {
     cx: Cx<'a>,
     interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
     ticks: u32,
-    slots: Vec<Slot<'a>>,
+    slots: &'v mut [Slot<'a>],
     cost: u64,
     limit: u64,
 }
@@ -249,6 +262,11 @@ impl<'a> Eval<'a, '_> {
         {
             return left;
         }
+        if let (Ok(left), Node::Const(right)) = (&left, &terms.1) {
+            // A constant is compared where it is.
+            self.charge(Rule::pair(left, right, wanted))?;
+            return compared(left, right, wanted);
+        }
         let right = self.node(&terms.1);
         if let Err(error) = &right
             && error.is_fatal()
@@ -273,11 +291,7 @@ impl<'a> Eval<'a, '_> {
                 (left?, right?)
             }
         };
-        match equal(&left, &right) {
-            Ok(same) => Ok(Val::Bool(same == wanted)),
-            Err(error) if wanted => Err(error),
-            Err(_) => Ok(Val::Bool(true)),
-        }
+        compared(&left, &right, wanted)
     }
 
     fn call(&mut self, call: &'a Call) -> Outcome<'a> {
@@ -299,13 +313,19 @@ impl<'a> Eval<'a, '_> {
                 }
             }
             [left, right] => {
-                let left = self.node(left);
+                let left = match left {
+                    Node::Const(val) => Ok(val.borrow()),
+                    left => self.node(left),
+                };
                 if let Err(error) = &left
                     && (error.is_fatal() || call.stops_early)
                 {
                     return left;
                 }
-                let right = self.node(right);
+                let right = match right {
+                    Node::Const(val) => Ok(val.borrow()),
+                    right => self.node(right),
+                };
                 if let Err(error) = &right
                     && error.is_fatal()
                 {
@@ -485,6 +505,15 @@ impl<'a> Eval<'a, '_> {
             }
         }
         crate::lib::messages::make(Object { type_name: object.type_name.clone(), fields })
+    }
+}
+
+/// `==`, or `!=`, which takes what cannot be compared for different.
+fn compared<'a>(left: &Val<'_>, right: &Val<'_>, wanted: bool) -> Outcome<'a> {
+    match equal(left, right) {
+        Ok(same) => Ok(Val::Bool(same == wanted)),
+        Err(error) if wanted => Err(error),
+        Err(_) => Ok(Val::Bool(true)),
     }
 }
 

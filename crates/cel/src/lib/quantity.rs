@@ -246,7 +246,11 @@ impl Quantity {
         };
         let scale = scale.saturating_sub(places);
         if precision >= 0 && scale >= NANO {
-            let value: i64 = format!("{whole}{fraction}").parse().map_err(|_| NOT_NUMERIC)?;
+            let value = whole
+                .bytes()
+                .chain(fraction.bytes())
+                .try_fold(0i64, |value, digit| value.checked_mul(10)?.checked_add(i64::from(digit - b'0')));
+            let value = value.ok_or(NOT_NUMERIC)?;
             if let Some(value) = value.checked_mul(mantissa) {
                 let value = if negative { -value } else { value };
                 return Ok(Quantity { amount: Amount::Small { value, scale }, form });

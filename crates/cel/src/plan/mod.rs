@@ -349,7 +349,7 @@ fn pair(nodes: Vec<Node>) -> (Node, Node) {
 }
 
 fn attribute(base: Base) -> Node {
-    Node::Attribute(Box::new(Attribute { base, path: Vec::new(), test_only: false }))
+    Node::Attribute(Box::new(Attribute { base, path: Vec::new(), test_only: false, plain: true }))
 }
 
 fn operand_of(node: Node) -> Node {
@@ -360,6 +360,7 @@ fn operand_of(node: Node) -> Node {
 fn step(node: Node, qualifier: Qualifier, test_only: bool) -> Node {
     match node {
         Node::Attribute(mut attribute) if !attribute.test_only => {
+            attribute.plain &= !qualifier.optional && matches!(qualifier.key, Key::Field(_));
             attribute.path.push(qualifier);
             attribute.test_only = test_only;
             Node::Attribute(attribute)

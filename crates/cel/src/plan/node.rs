@@ -52,6 +52,8 @@ pub(crate) struct Attribute {
     pub(crate) path: Vec<Qualifier>,
     /// `has(…)`: the last step only asks whether it could be taken.
     pub(crate) test_only: bool,
+    /// Whether all steps are fields that have to be there.
+    pub(crate) plain: bool,
 }
 
 #[derive(Clone, Debug)]

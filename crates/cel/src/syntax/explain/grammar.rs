@@ -129,6 +129,8 @@ pub(super) struct Grammar {
     pub(super) starts: Vec<StateId>,
     /// The states after each rule, wherever it is used.
     pub(super) follows: Vec<Vec<StateId>>,
+    /// For each state, what [`Grammar::look`] gives.
+    looks: Vec<(Set, bool)>,
 }
 
 /// A piece of the grammar, as it is written.
@@ -302,8 +304,12 @@ fn rules() -> Vec<Piece> {
 
 impl Grammar {
     pub(super) fn new() -> Grammar {
-        let mut grammar =
-            Grammar { states: Vec::new(), starts: Vec::new(), follows: vec![Vec::new(); RULES] };
+        let mut grammar = Grammar {
+            states: Vec::new(),
+            starts: Vec::new(),
+            follows: vec![Vec::new(); RULES],
+            looks: Vec::new(),
+        };
         for (id, piece) in rules().into_iter().enumerate() {
             let stop = grammar.state(id, Sort::Stop);
             let start = grammar.piece(id, &piece, stop);
@@ -318,6 +324,7 @@ impl Grammar {
                 }
             }
         }
+        grammar.looks = (0..grammar.states.len()).map(|state| grammar.find_look(state)).collect();
         grammar
     }
 
@@ -398,6 +405,10 @@ impl Grammar {
     /// The tokens that may come next inside the rule, and whether the rule may end here. No rule is empty, so a rule's first
     /// tokens are all there is to it.
     pub(super) fn look(&self, state: StateId) -> (Set, bool) {
+        self.looks.get(state).copied().unwrap_or_default()
+    }
+
+    fn find_look(&self, state: StateId) -> (Set, bool) {
         let mut seen = vec![false; self.states.len()];
         let mut found = (Set::default(), false);
         self.look_into(state, true, &mut seen, &mut found);

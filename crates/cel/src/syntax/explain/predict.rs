@@ -27,6 +27,9 @@ pub(super) fn predict(
     precedence: u32,
     tokens: &[Token],
 ) -> Result<usize, NoViable> {
+    if let Some(alternative) = obvious(grammar, decision, tokens) {
+        return Ok(alternative);
+    }
     let mut places = Vec::new();
     for (alternative, step) in grammar.get(decision).iter().enumerate() {
         if let Step::Epsilon(state) = step {
@@ -67,6 +70,29 @@ pub(super) fn predict(
         }
         places = next;
         ahead += 1;
+    }
+}
+
+/// The alternative that the first token alone decides for: the only one that starts with it, or the way out of the rule.
+fn obvious(grammar: &Grammar, decision: StateId, tokens: &[Token]) -> Option<usize> {
+    let kind = tokens.first().map_or(Kind::Eof, |token| token.kind);
+    let mut starting = None;
+    let mut leaving = None;
+    for (alternative, step) in grammar.get(decision).iter().enumerate() {
+        let Step::Epsilon(state) = step else { return None };
+        let (set, ends) = grammar.look(*state);
+        if set.contains(kind) && starting.replace(alternative).is_some() {
+            return None;
+        }
+        if ends && leaving.replace(alternative).is_some() {
+            return None;
+        }
+    }
+    match (starting, leaving) {
+        (Some(starting), None) => Some(starting),
+        (None, Some(leaving)) => Some(leaving),
+        (Some(starting), Some(leaving)) if starting == leaving => Some(starting),
+        _ => None,
     }
 }
 
