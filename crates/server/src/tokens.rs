@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use authn::tokens::{
-    BoundKind, BoundObjects, Issuer, Lookup, PublicKey, RequestRules, SigningKey, Verifier, discovery,
-};
+use authn::tokens::{BoundKind, BoundObjects, Issuer, Lookup, PublicKey, RequestRules, Verifier, discovery};
 use storage::Store;
 use value::Str;
 
@@ -56,20 +54,20 @@ impl Tokens {
         external_address: &str,
     ) -> Result<(Self, Verifier), ConfigError> {
         let TokenConfig { issuers, signing_key, keys, audiences, max_seconds, extend, jwks_uri } = config;
-        let signing = SigningKey::from_pem(&signing_key)
-            .map_err(|e| ConfigError::flag("service-account-signing-key-file", e))?;
         let mut public = Vec::new();
         for pem in &keys {
             let found =
                 PublicKey::all_from_pem(pem).map_err(|e| ConfigError::flag("service-account-key-file", e))?;
             public.extend(found);
         }
-        if public.is_empty() {
-            public.push(signing.public().clone());
-        }
         let Some(name) = issuers.first().cloned() else {
             return Err(ConfigError::flag("service-account-issuer", "an issuer is required to sign tokens"));
         };
+        let issuer = Issuer::from_pem(name.clone(), &signing_key)
+            .map_err(|e| ConfigError::flag("service-account-signing-key-file", e))?;
+        if public.is_empty() {
+            public.push(issuer.public_key().clone());
+        }
         let audiences = if audiences.is_empty() { issuers.clone() } else { audiences };
         let configuration = match discovery::configuration(&name, &jwks_uri, external_address, &public) {
             Ok(document) => Some(document),
@@ -79,7 +77,7 @@ impl Tokens {
             }
         };
         let tokens = Tokens {
-            issuer: Issuer::new(name, signing),
+            issuer,
             rules: RequestRules { audiences: audiences.clone(), max_seconds, extend },
             configuration,
             key_set: discovery::key_set(&public),

@@ -20,6 +20,11 @@ impl Issuer {
         Issuer { name: name.into(), key }
     }
 
+    /// An issuer that signs with the private key in a PEM file.
+    pub fn from_pem(name: impl Into<Str>, pem: &[u8]) -> Result<Self, KeyError> {
+        SigningKey::from_pem(pem).map(|key| Self::new(name, key))
+    }
+
     /// The issuer's name.
     pub fn name(&self) -> &Str {
         &self.name
