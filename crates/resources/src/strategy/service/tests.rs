@@ -13,6 +13,7 @@ use super::{
 #[derive(Default)]
 struct Server {
     dual: bool,
+    dry_run: bool,
     addresses: BTreeSet<IpAddr>,
     ports: BTreeSet<i64>,
 }
@@ -29,7 +30,11 @@ impl Allocator for Server {
     fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError> {
         let prefix = if family == Family::V4 { "10.0.0." } else { "fd00::" };
         if !address.to_string().starts_with(prefix) {
-            return Err(AddressError::NotInRange(address, format!("{prefix}0/24")));
+            return Err(if self.dry_run {
+                AddressError::NotInRange(address, format!("{prefix}0/24"))
+            } else {
+                AddressError::OtherNetwork
+            });
         }
         if self.addresses.insert(address) { Ok(()) } else { Err(AddressError::Allocated) }
     }
@@ -101,6 +106,14 @@ fn addresses_that_are_taken_or_not_ours_are_refused() {
         again,
         r#"Service "s" is invalid: spec.clusterIPs: Invalid value: ["10.0.0.9"]: failed to allocate IP 10.0.0.9: provided IP is already allocated"#
     );
+    let foreign = create(&mut server, r#"{"type":"ClusterIP","clusterIP":"1.2.3.4"}"#).unwrap_err();
+    assert!(
+        foreign.ends_with(
+            "failed to allocate IP 1.2.3.4: the provided network does not match the current range"
+        ),
+        "{foreign}"
+    );
+    server.dry_run = true;
     let foreign = create(&mut server, r#"{"type":"ClusterIP","clusterIP":"1.2.3.4"}"#).unwrap_err();
     assert!(foreign.contains("failed to allocate IP 1.2.3.4: the provided IP (1.2.3.4) is not in the valid range. The range of valid IPs is 10.0.0.0/24"), "{foreign}");
 }
