@@ -168,3 +168,6 @@ async fn feed(api: Arc<impl Api>, what: What, messages: mpsc::Sender<Message>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,9 @@ use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "pod-garbage-collector";
 
+/// How long a pod that ends is left to whoever ends it: its deletion takes more than one write.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 struct Collector<A> {
     api: Arc<A>,
     pods: Arc<Kind>,
@@ -123,7 +126,7 @@ fn concerned(
         return Some((Key::Node(node.into()), quarantine));
     }
     let key = Key::Pod { namespace: change.place.namespace.clone(), name: change.place.name.clone() };
-    meta::is_deleting(&change.object).then_some((key, Duration::ZERO))
+    meta::is_deleting(&change.object).then_some((key, PATIENCE))
 }
 
 /// Whether nobody will stop a pod. That its node is not there counts only after the quarantine.

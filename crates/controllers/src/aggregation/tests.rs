@@ -45,10 +45,7 @@ fn a_chain_of_aggregated_roles_is_settled_in_one_round() {
     let mut written = outdated(roles, union);
     written.sort_by(|a, b| a.0.cmp(&b.0));
     let get = Value::list(["get"]);
-    assert_eq!(
-        written,
-        [("admin".into(), get.clone()), ("edit".into(), get.clone()), ("view".into(), get)]
-    );
+    assert_eq!(written, [("admin".into(), get.clone()), ("edit".into(), get.clone()), ("view".into(), get)]);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use value::Value;
 
-use super::{Key, Lost, concerned, failed, lost};
+use super::{Key, Lost, PATIENCE, concerned, failed, lost};
 use crate::api::{Change, View as _};
 use crate::fake::{Fake, parse};
 
@@ -51,10 +51,10 @@ fn a_pod_of_a_missing_node_is_looked_at_after_the_quarantine() {
 }
 
 #[test]
-fn a_pod_that_ends_is_looked_at_at_once() {
+fn a_pod_that_ends_is_looked_at_when_it_should_have_gone() {
     let key = Key::Pod { namespace: "n".into(), name: "p".into() };
-    assert_eq!(told(&pod("", true), false), Some((key.clone(), Duration::ZERO)));
-    assert_eq!(told(&pod("here", true), false), Some((key, Duration::ZERO)));
+    assert_eq!(told(&pod("", true), false), Some((key.clone(), PATIENCE)));
+    assert_eq!(told(&pod("here", true), false), Some((key, PATIENCE)));
     assert_eq!(told(&pod("", false), false), None);
 }
 

@@ -1,0 +1,206 @@
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::Status;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use value::{Str, Value};
+
+use super::{Controller, Next, run};
+use crate::api::{Api, Change, Event, Kind, Patch, Place, View, Watch, What};
+use crate::fake::{Fake, kind, parse};
+use crate::queue::Backoff;
+
+/// A watch that says what it was told to, and then nothing.
+struct Script(VecDeque<Event>);
+
+impl Watch for Script {
+    async fn next(&mut self) -> Event {
+        match self.0.pop_front() {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Each watch that is asked for: what there is, and what follows.
+type Scripts = Mutex<VecDeque<(Vec<Change>, Vec<Event>)>>;
+
+struct Scripted {
+    fake: Fake,
+    scripts: Scripts,
+}
+
+impl View for Scripted {
+    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
+        self.fake.kind(api_version, kind)
+    }
+    fn kinds(&self) -> Vec<Arc<Kind>> {
+        self.fake.kinds()
+    }
+    fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
+        self.fake.get(place)
+    }
+    fn metadata(&self, place: &Place) -> Result<Option<Value>, Status> {
+        self.fake.metadata(place)
+    }
+    fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+        self.fake.list(kind, namespace)
+    }
+    fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
+        self.fake.list_by_field(kind, field, value)
+    }
+    fn count(&self, kind: &Kind, namespace: &str) -> usize {
+        self.fake.count(kind, namespace)
+    }
+    fn now(&self) -> i64 {
+        0
+    }
+}
+
+impl Api for Scripted {
+    type Watch = Script;
+
+    fn watch(&self, _: &What) -> (Vec<Change>, Script) {
+        let (initial, events) = self.scripts.lock().unwrap().pop_front().unwrap_or_default();
+        (initial, Script(events.into()))
+    }
+    async fn create(&self, _: &Kind, _: &str, _: &Value) -> Result<Value, Status> {
+        Err(Status::internal("nothing is written here"))
+    }
+    async fn update(&self, _: &Place, _: &str, _: &Value) -> Result<Value, Status> {
+        Err(Status::internal("nothing is written here"))
+    }
+    async fn patch(&self, _: &Place, _: &str, _: &Patch) -> Result<Value, Status> {
+        Err(Status::internal("nothing is written here"))
+    }
+    async fn delete(&self, _: &Place, _: &Value) -> Result<(), Status> {
+        Err(Status::internal("nothing is written here"))
+    }
+    async fn delete_collection(&self, _: &Kind, _: &str, _: &Value) -> Result<(), Status> {
+        Err(Status::internal("nothing is written here"))
+    }
+}
+
+/// Counts what it is asked to do; keys called `bad` fail `failures` times, `slow` ones take a second.
+#[derive(Default)]
+struct Tally {
+    seen: Mutex<Vec<(Str, Duration)>>,
+    restarts: AtomicUsize,
+    busy: AtomicUsize,
+    busiest: AtomicUsize,
+    finished: AtomicUsize,
+}
+
+struct Counting {
+    tally: Arc<Tally>,
+    begun: Instant,
+    failures: usize,
+}
+
+impl Controller for Counting {
+    type Key = Str;
+    const NAME: &'static str = "counting";
+    const WORKERS: usize = 2;
+    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(40) };
+
+    fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
+        vec![(change.place.name.clone(), Duration::ZERO)]
+    }
+
+    fn restart(&self) {
+        self.tally.restarts.fetch_add(1, Ordering::SeqCst);
+    }
+
+    async fn reconcile(&self, key: Str) -> Result<Next<Str>, Status> {
+        let tally = &self.tally;
+        let attempts = {
+            let mut seen = tally.seen.lock().unwrap();
+            seen.push((key.clone(), self.begun.elapsed()));
+            seen.iter().filter(|(k, _)| *k == key).count()
+        };
+        let busy = tally.busy.fetch_add(1, Ordering::SeqCst) + 1;
+        tally.busiest.fetch_max(busy, Ordering::SeqCst);
+        if key.starts_with("slow") {
+            sleep(Duration::from_secs(1)).await;
+        }
+        tally.busy.fetch_sub(1, Ordering::SeqCst);
+        tally.finished.fetch_add(1, Ordering::SeqCst);
+        if key == "bad" && attempts <= self.failures {
+            return Err(Status::internal("not yet"));
+        }
+        Ok(if key == "parent" { Next::Keys(vec!["child".into()]) } else { Next::Done })
+    }
+}
+
+fn change(name: &str) -> Change {
+    let place = kind("", "v1", "ConfigMap", "configmaps", true).place("n", name);
+    Change { place, object: parse("{}"), deleted: false }
+}
+
+/// Runs over these scripts for as long as the clock says, and says what was done.
+async fn after(wait: Duration, scripts: Vec<(Vec<Change>, Vec<Event>)>, failures: usize) -> Arc<Tally> {
+    let api = Arc::new(Scripted { fake: Fake::new(&[]), scripts: Mutex::new(scripts.into()) });
+    let tally = Arc::new(Tally::default());
+    let (stop, stopped) = watch::channel(false);
+    let controller = Counting { tally: Arc::clone(&tally), begun: Instant::now(), failures };
+    let running = tokio::spawn(run(controller, api, vec![What::Owners], stopped));
+    sleep(wait).await;
+    stop.send(true).unwrap();
+    running.await.unwrap();
+    tally
+}
+
+fn names(tally: &Tally) -> Vec<Str> {
+    tally.seen.lock().unwrap().iter().map(|(key, _)| key.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_there_is_and_what_happens_is_worked_on() {
+    let events = vec![Event::Change(change("b")), Event::Change(change("parent"))];
+    let tally = after(Duration::from_secs(1), vec![(vec![change("a")], events)], 0).await;
+    assert_eq!(names(&tally), ["a", "b", "parent", "child"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_missed_changes_everything_is_listed_anew() {
+    let scripts = vec![(vec![change("a")], vec![Event::Lost]), (vec![change("a"), change("b")], vec![])];
+    let tally = after(Duration::from_secs(1), scripts, 0).await;
+    assert_eq!(tally.restarts.load(Ordering::SeqCst), 2);
+    assert!(names(&tally).contains(&"b".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_tried_again_later_and_later_until_they_succeed() {
+    let tally = after(Duration::from_secs(1), vec![(vec![change("bad")], vec![])], 4).await;
+    let times: Vec<u128> = tally.seen.lock().unwrap().iter().map(|(_, at)| at.as_millis()).collect();
+    let waits: Vec<u128> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(waits.len(), 4);
+    for (wait, least) in waits.iter().zip([10, 20, 40, 40]) {
+        assert!((least..least + 5).contains(wait), "{waits:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_many_are_worked_on_at_once_and_what_has_begun_is_finished() {
+    let all = (0..9).map(|n| change(&format!("slow-{n}"))).collect();
+    let tally = after(Duration::from_millis(1500), vec![(all, vec![])], 0).await;
+    assert_eq!(tally.busiest.load(Ordering::SeqCst), 2);
+    assert_eq!(tally.seen.lock().unwrap().len(), 4, "two rounds of two had begun");
+    assert_eq!(tally.finished.load(Ordering::SeqCst), 4, "and were finished before it stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_with_the_server_ends_the_controller() {
+    let api = Arc::new(Scripted {
+        fake: Fake::new(&[]),
+        scripts: Mutex::new(VecDeque::from([(vec![], vec![Event::Closed])])),
+    });
+    let controller = Counting { tally: Arc::default(), begun: Instant::now(), failures: 0 };
+    let (_stop, stopped) = watch::channel(false);
+    tokio::time::timeout(Duration::from_secs(5), run(controller, api, vec![What::Owners], stopped))
+        .await
+        .expect("it ends");
+}
