@@ -398,18 +398,6 @@ fn every_stored_kind_has_a_strategy_and_no_kind_has_two() {
         if matches!(row.storage, crate::table::Storage::Own(_)) {
             let found = table::TABLE.iter().filter(|s| s.group == row.group && s.kind == row.kind).count();
             assert_eq!(found, 1, "{}/{}", row.group, row.kind);
-            assert_eq!(
-                allow_create_on_update(&kind(row.group, row.kind)),
-                row.create_on_update,
-                "{}",
-                row.kind
-            );
-            assert_eq!(
-                allow_unconditional_update(&kind(row.group, row.kind)),
-                row.unconditional_update,
-                "{}",
-                row.kind
-            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `admissionregistration.k8s.io`.
 
-use super::{Generation, Resource, Subresource, Version};
+use super::{Resource, Subresource, Version};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -35,7 +35,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "MutatingWebhookConfiguration",
         plural: "mutatingwebhookconfigurations",
         singular: "mutatingwebhookconfiguration",
-        ..WEBHOOKS
+        ..POLICY
     },
     Resource {
         kind: "ValidatingAdmissionPolicy",
@@ -54,15 +54,9 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "ValidatingWebhookConfiguration",
         plural: "validatingwebhookconfigurations",
         singular: "validatingwebhookconfiguration",
-        ..WEBHOOKS
+        ..POLICY
     },
 ];
 
-const POLICY: Resource = Resource {
-    group: "admissionregistration.k8s.io",
-    categories: &["api-extensions"],
-    generation: Generation::Fields(&["spec"]),
-    unconditional_update: false,
-    ..Resource::CLUSTER
-};
-const WEBHOOKS: Resource = Resource { generation: Generation::Fields(&["webhooks"]), ..POLICY };
+const POLICY: Resource =
+    Resource { group: "admissionregistration.k8s.io", categories: &["api-extensions"], ..Resource::CLUSTER };

@@ -1,6 +1,6 @@
 //! `apiextensions.k8s.io`.
 
-use super::{Generation, Resource, Subresource};
+use super::{Resource, Subresource};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "apiextensions.k8s.io",
@@ -11,7 +11,5 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     categories: &["api-extensions"],
     hashed_version: Some("v1beta1"),
     subresources: &[Subresource::status("CustomResourceDefinition")],
-    generation: Generation::Fields(&["spec"]),
-    unconditional_update: false,
     ..Resource::CLUSTER
 }];

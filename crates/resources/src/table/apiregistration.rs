@@ -1,6 +1,6 @@
 //! `apiregistration.k8s.io`.
 
-use super::{NameRule, Resource, Subresource};
+use super::{Resource, Subresource};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "apiregistration.k8s.io",
@@ -9,7 +9,5 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     singular: "apiservice",
     categories: &["api-extensions"],
     subresources: &[Subresource::status("APIService")],
-    unconditional_update: false,
-    name: NameRule::PathSegment,
     ..Resource::CLUSTER
 }];

@@ -1,6 +1,6 @@
 //! `apps`.
 
-use super::{Generation, NameRule, Resource, Subresource};
+use super::{Resource, Subresource};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -8,7 +8,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "controllerrevisions",
         singular: "controllerrevision",
         categories: &[],
-        generation: Generation::None,
         ..WORKLOAD
     },
     Resource {
@@ -25,7 +24,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "deployment",
         short_names: &["deploy"],
         subresources: &[Subresource::scale(), Subresource::status("Deployment")],
-        generation: Generation::SpecAndAnnotations,
         ..WORKLOAD
     },
     Resource {
@@ -42,14 +40,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "statefulset",
         short_names: &["sts"],
         subresources: &[Subresource::scale(), Subresource::status("StatefulSet")],
-        name: NameRule::Label,
         ..WORKLOAD
     },
 ];
 
-const WORKLOAD: Resource = Resource {
-    group: "apps",
-    categories: &["all"],
-    generation: Generation::Fields(&["spec"]),
-    ..Resource::NAMESPACED
-};
+const WORKLOAD: Resource = Resource { group: "apps", categories: &["all"], ..Resource::NAMESPACED };

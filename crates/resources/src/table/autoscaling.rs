@@ -1,6 +1,6 @@
 //! `autoscaling`. (`Scale` is here too, but only as a subresource of others.)
 
-use super::{Generation, Resource, Storage, Subresource, Version};
+use super::{Resource, Storage, Subresource, Version};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "autoscaling",
@@ -12,6 +12,5 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     categories: &["all"],
     subresources: &[Subresource::status("HorizontalPodAutoscaler")],
     storage: Storage::Own("v2"),
-    generation: Generation::Fields(&["spec"]),
     ..Resource::NAMESPACED
 }];

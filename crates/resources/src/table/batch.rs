@@ -1,6 +1,6 @@
 //! `batch`.
 
-use super::{Field, Fields, Generation, Resource, Subresource};
+use super::{Field, Fields, Resource, Subresource};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -25,9 +25,4 @@ pub(super) const RESOURCES: &[Resource] = &[
     },
 ];
 
-const WORKLOAD: Resource = Resource {
-    group: "batch",
-    categories: &["all"],
-    generation: Generation::Fields(&["spec"]),
-    ..Resource::NAMESPACED
-};
+const WORKLOAD: Resource = Resource { group: "batch", categories: &["all"], ..Resource::NAMESPACED };

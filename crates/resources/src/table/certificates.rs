@@ -1,6 +1,6 @@
 //! `certificates.k8s.io`.
 
-use super::{Field, Fields, NameRule, Resource, Scope, Subresource, verbs};
+use super::{Field, Fields, Resource, Scope, Subresource, verbs};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -13,7 +13,6 @@ pub(super) const RESOURCES: &[Resource] = &[
             Subresource::status("CertificateSigningRequest"),
         ],
         fields: Fields::These(&[Field::NAME, SIGNER]),
-        name: NameRule::Any,
         ..CLUSTER
     },
     Resource {
@@ -22,8 +21,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "clustertrustbundle",
         hashed_version: Some("v1beta1"),
         fields: Fields::These(&[Field::NAME, SIGNER]),
-        unconditional_update: false,
-        name: NameRule::ClusterTrustBundle,
         ..CLUSTER
     },
     Resource {
@@ -39,7 +36,6 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::new("spec.podName", &[&["spec", "podName"]]),
             Field::new("spec.nodeName", &[&["spec", "nodeName"]]),
         ]),
-        unconditional_update: false,
         ..CLUSTER
     },
 ];

@@ -7,7 +7,5 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     kind: "Lease",
     plural: "leases",
     singular: "lease",
-    create_on_update: true,
-    unconditional_update: false,
     ..Resource::NAMESPACED
 }];

@@ -1,6 +1,6 @@
 //! The core group (`/api/v1`).
 
-use super::{Field, Fields, Generation, NameRule, Resource, Storage, Subresource, Version, verbs};
+use super::{Field, Fields, Resource, Storage, Subresource, Version, verbs};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -37,7 +37,6 @@ pub(super) const RESOURCES: &[Resource] = &[
             "v1",
             "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         )],
-        create_on_update: true,
         ..NAMESPACED
     },
     Resource {
@@ -45,7 +44,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "events",
         singular: "event",
         short_names: &["ev"],
-        create_on_update: true,
         fields: Fields::These(EVENT_FIELDS),
         ..NAMESPACED
     },
@@ -54,7 +52,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "limitranges",
         singular: "limitrange",
         short_names: &["limits"],
-        create_on_update: true,
         ..NAMESPACED
     },
     Resource {
@@ -68,7 +65,6 @@ pub(super) const RESOURCES: &[Resource] = &[
             Subresource::status("Namespace"),
         ],
         fields: Fields::These(&[Field::NAME, Field::new("status.phase", &[&["status", "phase"]])]),
-        name: NameRule::Label,
         ..CLUSTER
     },
     Resource {
@@ -112,8 +108,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         categories: &["all"],
         subresources: POD_SUBRESOURCES,
         fields: Fields::These(POD_FIELDS),
-        generation: Generation::Fields(&["spec"]),
-        graceful_deletion: true,
         returns_deleted: true,
         ..NAMESPACED
     },
@@ -121,7 +115,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "PodTemplate",
         plural: "podtemplates",
         singular: "podtemplate",
-        generation: Generation::Fields(&["template"]),
         returns_deleted: true,
         ..NAMESPACED
     },
@@ -137,7 +130,6 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::NAMESPACE,
             Field { default: "0", ..Field::new("status.replicas", &[&["status", "replicas"]]) },
         ]),
-        generation: Generation::Fields(&["spec"]),
         ..NAMESPACED
     },
     Resource {
@@ -184,8 +176,6 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::new("spec.clusterIP", &[&["spec", "clusterIP"]]),
             Field::new("spec.type", &[&["spec", "type"]]),
         ]),
-        create_on_update: true,
-        name: NameRule::Label,
         returns_deleted: true,
         ..NAMESPACED
     },

@@ -9,7 +9,6 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     singular: "event",
     short_names: &["ev"],
     storage: Storage::With("", "v1"),
-    create_on_update: true,
     fields: Fields::These(&[
         Field::NAME,
         Field::NAMESPACE,

@@ -1,6 +1,6 @@
 //! `flowcontrol.apiserver.k8s.io`.
 
-use super::{Generation, Resource, Subresource};
+use super::{Resource, Subresource};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -19,8 +19,4 @@ pub(super) const RESOURCES: &[Resource] = &[
     },
 ];
 
-const CLUSTER: Resource = Resource {
-    group: "flowcontrol.apiserver.k8s.io",
-    generation: Generation::Fields(&["spec"]),
-    ..Resource::CLUSTER
-};
+const CLUSTER: Resource = Resource { group: "flowcontrol.apiserver.k8s.io", ..Resource::CLUSTER };

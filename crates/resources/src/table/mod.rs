@@ -30,9 +30,7 @@ mod storagemigration;
 #[cfg(test)]
 mod tests;
 
-pub use row::{
-    Field, Fields, Generation, NameRule, Resource, Scope, Storage, Subresource, Verb, Version, verbs,
-};
+pub use row::{Field, Fields, Resource, Scope, Storage, Subresource, Verb, Version, verbs};
 pub use served::Served;
 
 /// A group with its versions and kinds.

@@ -1,22 +1,15 @@
 //! `networking.k8s.io`.
 
-use super::{Generation, NameRule, Resource, Subresource};
+use super::{Resource, Subresource};
 
 pub(super) const RESOURCES: &[Resource] = &[
-    Resource {
-        kind: "IngressClass",
-        plural: "ingressclasses",
-        singular: "ingressclass",
-        generation: Generation::Fields(&["spec"]),
-        ..CLUSTER
-    },
+    Resource { kind: "IngressClass", plural: "ingressclasses", singular: "ingressclass", ..CLUSTER },
     Resource {
         kind: "Ingress",
         plural: "ingresses",
         singular: "ingress",
         short_names: &["ing"],
         subresources: &[Subresource::status("Ingress")],
-        generation: Generation::Fields(&["spec"]),
         ..NAMESPACED
     },
     Resource {
@@ -24,7 +17,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "ipaddresses",
         singular: "ipaddress",
         short_names: &["ip"],
-        name: NameRule::IpAddress,
         ..CLUSTER
     },
     Resource {
@@ -32,7 +24,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "networkpolicies",
         singular: "networkpolicy",
         short_names: &["netpol"],
-        generation: Generation::Fields(&["spec"]),
         ..NAMESPACED
     },
     Resource {

@@ -7,7 +7,5 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     kind: "RuntimeClass",
     plural: "runtimeclasses",
     singular: "runtimeclass",
-    create_on_update: true,
-    unconditional_update: false,
     ..Resource::CLUSTER
 }];

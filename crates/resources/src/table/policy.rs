@@ -1,6 +1,6 @@
 //! `policy`. (`Eviction` is here too, but only as a subresource of pods.)
 
-use super::{Generation, Resource, Subresource};
+use super::{Resource, Subresource};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "policy",
@@ -9,7 +9,5 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     singular: "poddisruptionbudget",
     short_names: &["pdb"],
     subresources: &[Subresource::status("PodDisruptionBudget")],
-    generation: Generation::Fields(&["spec"]),
-    unconditional_update: false,
     ..Resource::NAMESPACED
 }];

@@ -1,6 +1,6 @@
 //! `rbac.authorization.k8s.io`.
 
-use super::{NameRule, Resource, Scope};
+use super::{Resource, Scope};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -14,10 +14,5 @@ pub(super) const RESOURCES: &[Resource] = &[
     Resource { kind: "Role", plural: "roles", singular: "role", ..NAMESPACED },
 ];
 
-const NAMESPACED: Resource = Resource {
-    group: "rbac.authorization.k8s.io",
-    create_on_update: true,
-    name: NameRule::PathSegment,
-    ..Resource::NAMESPACED
-};
+const NAMESPACED: Resource = Resource { group: "rbac.authorization.k8s.io", ..Resource::NAMESPACED };
 const CLUSTER: Resource = Resource { scope: Scope::Cluster, ..NAMESPACED };

@@ -1,6 +1,6 @@
 //! `resource.k8s.io`: devices, claims on them and the slices that offer them.
 
-use super::{Field, Fields, Generation, Resource, Scope, Subresource, Version};
+use super::{Field, Fields, Resource, Scope, Subresource, Version};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -18,7 +18,6 @@ pub(super) const RESOURCES: &[Resource] = &[
                 "resource.k8s.io/v1beta1 DeviceClass is deprecated in v1.35+, unavailable in v1.38+",
             ),
         ],
-        generation: Generation::Fields(&["spec"]),
         returns_deleted: true,
         ..CLUSTER
     },
@@ -29,8 +28,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         versions: &[Version::new("v1"), Version::new("v1beta2")],
         hashed_version: Some("v1beta2"),
         subresources: &[Subresource::status("DeviceTaintRule")],
-        unconditional_update: false,
-        generation: Generation::Fields(&["spec"]),
         ..CLUSTER
     },
     Resource {
@@ -93,7 +90,6 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::new("spec.driver", &[&["spec", "driver"]]),
             Field::new("spec.pool.name", &[&["spec", "pool", "name"]]),
         ]),
-        generation: Generation::Fields(&["spec"]),
         returns_deleted: true,
         ..CLUSTER
     },

@@ -32,18 +32,8 @@ pub struct Resource {
     pub hashed_version: Option<&'static str>,
     /// The fields that field selectors know.
     pub fields: Fields,
-    /// When `metadata.generation` counts up.
-    pub generation: Generation,
-    /// Whether deletion waits for a grace period.
-    pub graceful_deletion: bool,
     /// Whether the answer to a completed deletion is the object, not a `Status`.
     pub returns_deleted: bool,
-    /// Whether a PUT to a name that does not exist creates it.
-    pub create_on_update: bool,
-    /// Whether an update may leave out the resource version.
-    pub unconditional_update: bool,
-    /// What names it accepts.
-    pub name: NameRule,
 }
 
 /// A version of a kind.
@@ -129,40 +119,6 @@ pub struct Field {
     pub paths: &'static [&'static [&'static str]],
     /// The value when none of the paths leads to something.
     pub default: &'static str,
-}
-
-/// When `metadata.generation` counts up. Kinds that have one start at 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generation {
-    /// There is none.
-    None,
-    /// It starts at 1 and stays there.
-    Constant,
-    /// When one of these top-level fields changes.
-    Fields(&'static [&'static str]),
-    /// When the spec or the annotations change (Deployment).
-    SpecAndAnnotations,
-    /// When anything but the metadata changes, or the labels do (EndpointSlice).
-    AllButMetadata,
-    /// When the spec changes; but it starts at 0 (CSIDriver).
-    SpecFromZero,
-}
-
-/// What names a kind accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    /// A DNS subdomain (RFC 1123).
-    Subdomain,
-    /// A DNS label (RFC 1123).
-    Label,
-    /// Anything that fits in a path segment.
-    PathSegment,
-    /// Anything: the check is another rule's.
-    Any,
-    /// An IP address in canonical form.
-    IpAddress,
-    /// The signer's name as a prefix, then a subdomain.
-    ClusterTrustBundle,
 }
 
 /// Sets of verbs.
@@ -285,12 +241,7 @@ impl Resource {
         storage: Storage::Own("v1"),
         hashed_version: None,
         fields: Fields::Metadata,
-        generation: Generation::None,
-        graceful_deletion: false,
         returns_deleted: false,
-        create_on_update: false,
-        unconditional_update: true,
-        name: NameRule::Subdomain,
     };
 
     /// What most cluster-scoped kinds have in common.

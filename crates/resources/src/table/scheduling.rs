@@ -1,6 +1,6 @@
 //! `scheduling.k8s.io`.
 
-use super::{Generation, Resource};
+use super::Resource;
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "scheduling.k8s.io",
@@ -8,6 +8,5 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     plural: "priorityclasses",
     singular: "priorityclass",
     short_names: &["pc"],
-    generation: Generation::Constant,
     ..Resource::CLUSTER
 }];

@@ -1,14 +1,12 @@
 //! `storage.k8s.io`.
 
-use super::{Generation, Resource, Scope, Subresource};
+use super::{Resource, Scope, Subresource};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
         kind: "CSIDriver",
         plural: "csidrivers",
         singular: "csidriver",
-        generation: Generation::SpecFromZero,
-        unconditional_update: false,
         returns_deleted: true,
         ..CLUSTER
     },
@@ -17,7 +15,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "csinodes",
         singular: "csinode",
         subresources: &[Subresource::status("CSINode")],
-        unconditional_update: false,
         returns_deleted: true,
         ..CLUSTER
     },
@@ -26,7 +23,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "csistoragecapacities",
         singular: "csistoragecapacity",
         scope: Scope::Namespaced,
-        unconditional_update: false,
         ..CLUSTER
     },
     Resource {
@@ -42,7 +38,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "volumeattachments",
         singular: "volumeattachment",
         subresources: &[Subresource::status("VolumeAttachment")],
-        unconditional_update: false,
         returns_deleted: true,
         ..CLUSTER
     },

@@ -9,6 +9,5 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     singular: "storageversionmigration",
     hashed_version: Some("v1beta1"),
     subresources: &[Subresource::status("StorageVersionMigration")],
-    unconditional_update: false,
     ..Resource::CLUSTER
 }];
