@@ -1,1 +1,12 @@
-//! The load run.
+//! The load run: HTTP/2 over TLS, [`CONNECTIONS`] connections with [`STREAMS`] requests each at a time, one client thread.
+//!
+//! It measures the built binary and, when a reference is named, the reference beside it, and prints a table with the ratio.
+//! Absolute figures move with the machine; the ratio, measured in one run, is what counts.
+
+mod measure;
+mod requests;
+mod table;
+
+pub use measure::{Figures, Subject, run};
+pub use requests::{CONNECTIONS, STREAMS};
+pub use table::print;

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that must hold, in one command.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,6 +14,7 @@ use crate::tidy;
 /// Runs the command; further arguments go to the test runner.
 pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()> {
     let filter: Vec<String> = args.collect();
+    let target = setup::target_folder(root)?;
     let mut stages = Stages::default();
     let tools = stages.run("set-up", || setup::prepare(root));
     stages.run("format", || run_command(cargo(root).args(["fmt", "--all", "--check"])));
@@ -29,13 +31,17 @@ pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()>
     });
     stages.run("tidy", || tidy::run(root));
     let built = stages.run("build", || {
-        run_command(cargo(root).args(["build", "--quiet", "--package", "cli", "--bin", "portcullis"]))?;
-        // The tests are built here, so that the next stage measures them alone.
-        run_command(cargo(root).args(["test", "--quiet", "--workspace", "--no-run"]))
+        // Binaries and tests together, so that both are built from the same artifacts, and the next stage measures tests alone.
+        run_command(cargo(root).args(["build", "--quiet", "--workspace", "--bins", "--tests"]))
     });
     match (&tools, built) {
         (Some(tools), Some(())) => {
-            stages.run("tests", || run_command(tests(root, tools)?.args(&filter)));
+            let score = target.join("conformance-score.txt");
+            let _ = fs::remove_file(&score);
+            stages.run("tests", || {
+                run_command(tests(root, &target, tools).args(&filter).env("PORTCULLIS_SCORE", &score))
+            });
+            print!("{}", fs::read_to_string(&score).unwrap_or_default());
             stages.run("documentation tests", || {
                 run_command(cargo(root).args(["test", "--quiet", "--workspace", "--doc"]))
             });
@@ -51,14 +57,14 @@ pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()>
 }
 
 /// The test runner, told of what was set up.
-pub(crate) fn tests(root: &Path, tools: &Tools) -> Result<Command> {
+fn tests(root: &Path, target: &Path, tools: &Tools) -> Command {
     let mut command = cargo(root);
     if find("cargo-nextest").is_some() {
         command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--status-level=fail"]);
     } else {
         command.args(["test", "--quiet", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"]);
     }
-    let binary = setup::target_folder(root)?.join("debug/portcullis");
-    command.env("PORTCULLIS_BIN", binary).envs(tools.env.iter().map(|(name, value)| (name, value)));
-    Ok(command)
+    command.env("PORTCULLIS_BIN", target.join("debug/portcullis"));
+    command.envs(tools.env.iter().map(|(name, value)| (name, value)));
+    command
 }

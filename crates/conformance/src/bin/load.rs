@@ -1,2 +1,73 @@
-//! The load run against the built binary.
-fn main() {}
+//! The load run against the built binary (`PORTCULLIS_BIN`) and, if `REFERENCE_URL` is set, a reference beside it.
+//!
+//! `REFERENCE_TOKEN` is the reference's administrator, `REFERENCE_PIDS` its processes (the API server's and etcd's, with a comma),
+//! `REFERENCE_START_MS` how long it took to be ready. `LOAD_SECONDS` is how long each rate is measured.
+
+use std::env;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use conformance::client::{Trust, tls};
+use conformance::load::{self, Figures, Subject};
+use conformance::server::ADMIN_TOKEN;
+use conformance::{Problem, Result, Server};
+
+/// Starts that are timed; the quickest counts, for the others measure the machine.
+const STARTS: usize = 5;
+
+fn main() -> ExitCode {
+    // One thread, so that the client does not take the server's share of the machine.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = runtime.map_err(|e| Problem::at("the runtime", e)).and_then(|runtime| runtime.block_on(run()));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<()> {
+    let time = Duration::from_secs(number("LOAD_SECONDS").unwrap_or(4));
+    let own = portcullis(time).await?;
+    let reference = reference(time).await?;
+    load::print(&own, reference.as_ref());
+    Ok(())
+}
+
+async fn portcullis(time: Duration) -> Result<Figures> {
+    let mut quickest: Option<Duration> = None;
+    for _ in 0..STARTS {
+        let took = Server::up().await?.took;
+        quickest = Some(quickest.map_or(took, |quickest| quickest.min(took)));
+    }
+    let server = Server::serve(&[]).await?;
+    let subject = Subject {
+        url: server.url.clone(),
+        tls: tls(Trust::Anything, None)?,
+        token: Some(ADMIN_TOKEN.to_owned()),
+        pids: vec![server.pid()],
+        start: quickest,
+        time,
+    };
+    load::run(&subject).await
+}
+
+async fn reference(time: Duration) -> Result<Option<Figures>> {
+    let Ok(url) = env::var("REFERENCE_URL") else { return Ok(None) };
+    let pids = env::var("REFERENCE_PIDS").unwrap_or_default();
+    let subject = Subject {
+        url,
+        tls: tls(Trust::Anything, None)?,
+        token: Some(env::var("REFERENCE_TOKEN").unwrap_or_else(|_| ADMIN_TOKEN.to_owned())),
+        pids: pids.split(',').filter_map(|pid| pid.trim().parse().ok()).collect(),
+        start: number("REFERENCE_START_MS").map(Duration::from_millis),
+        time,
+    };
+    load::run(&subject).await.map(Some)
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok()?.parse().ok()
+}

@@ -1,0 +1,139 @@
+//! What is measured, in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Method;
+use rustls::ClientConfig;
+use serde_json::json;
+
+use super::requests::{Until, Wires};
+use crate::server::resident_kib;
+use crate::{Problem, Result};
+
+/// How many watch at once in the fan-out, and how many events each sees.
+const WATCHERS: usize = 100;
+const EVENTS: u64 = 200;
+
+/// A server to measure.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// `https://HOST:PORT`.
+    pub url: String,
+    /// How it is trusted, and the client's certificate.
+    pub tls: ClientConfig,
+    /// The administrator's token.
+    pub token: Option<String>,
+    /// The processes whose memory counts.
+    pub pids: Vec<u32>,
+    /// How long it took from start to ready, if that is known.
+    pub start: Option<Duration>,
+    /// How long each rate is measured.
+    pub time: Duration,
+}
+
+/// Name and figure, in the order measured. Rates are per second, times in milliseconds, memory in MB.
+pub type Figures = Vec<(&'static str, Option<f64>)>;
+
+/// Measures one server. It needs a namespace of its own, which it makes and fills.
+pub async fn run(subject: &Subject) -> Result<Figures> {
+    let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
+    let mut figures: Figures = vec![
+        ("start to ready, ms", subject.start.map(|time| time.as_secs_f64() * 1000.0)),
+        ("memory idle, MB", memory(&subject.pids)),
+    ];
+    let nanoseconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos());
+    let namespace = format!("load-{:x}", nanoseconds & 0xffff_ffff);
+    let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
+    wires.once(&Method::POST, "/api/v1/namespaces", json!({"metadata": {"name": namespace}}).to_string().into()).await?;
+
+    let create = |from: u64| {
+        let maps = maps.clone();
+        move |number: u64| {
+            let map = json!({"metadata": {"name": format!("m{:06}", from + number), "labels": {"run": "load"}}, "data": {"key": "value", "number": number.to_string()}});
+            (Method::POST, maps.clone(), Bytes::from(map.to_string()))
+        }
+    };
+    let read = |path: String| move |_: u64| (Method::GET, path.clone(), Bytes::new());
+
+    let rate = wires.flood(Until::Count(3000), create(0)).await?;
+    figures.push(("create ConfigMap, durable /s", Some(rate.per_second)));
+    let rate = wires.flood(Until::Time(subject.time), read(format!("{maps}/m000042"))).await?;
+    figures.push(("get /s", Some(rate.per_second)));
+    let rate = wires.flood(Until::Time(subject.time), read(maps.clone())).await?;
+    figures.push(("list 3,000 /s", Some(rate.per_second)));
+    wires.flood(Until::Count(7000), create(3000)).await?;
+    let rate = wires.flood(Until::Time(subject.time), read(maps.clone())).await?;
+    figures.push(("list 10,000 /s", Some(rate.per_second)));
+    let rate = wires.flood(Until::Time(subject.time), read(format!("{maps}?limit=500"))).await?;
+    figures.push(("list 500 of 10,000 /s", Some(rate.per_second)));
+    figures.push(("memory after 10,000, MB", memory(&subject.pids)));
+
+    let rate = wires.flood(Until::Time(subject.time), dry_run_pod(&namespace)).await?;
+    figures.push(("create Pod, dry run /s", Some(rate.per_second)));
+    let rate = wires.flood(Until::Time(subject.time), access_review(&namespace)).await?;
+    figures.push(("SubjectAccessReview /s", Some(rate.per_second)));
+    figures.push(("watch fan-out, events /s", Some(fan_out(&wires, &namespace).await?)));
+    figures.push(("memory at the end, MB", memory(&subject.pids)));
+    Ok(figures)
+}
+
+/// A pod as people write them.
+fn dry_run_pod(namespace: &str) -> impl Fn(u64) -> (Method, String, Bytes) + Clone + Send + 'static {
+    let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"generateName": "load-", "labels": {"app": "load", "tier": "front"}},
+        "spec": {"serviceAccountName": "default", "containers": [
+            {"name": "app", "image": "registry.example.com/app:1.2.3", "ports": [{"containerPort": 8080}],
+             "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+             "env": [{"name": "A", "value": "1"}, {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+             "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}},
+             "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+            {"name": "side", "image": "registry.example.com/side:4"},
+            {"name": "log", "image": "registry.example.com/log:5"}],
+          "volumes": [{"name": "data", "emptyDir": {}}]},
+    });
+    let body = Bytes::from(pod.to_string());
+    move |_| (Method::POST, path.clone(), body.clone())
+}
+
+fn access_review(namespace: &str) -> impl Fn(u64) -> (Method, String, Bytes) + Clone + Send + 'static {
+    let review = json!({"spec": {"user": "somebody", "groups": ["some", "groups"],
+        "resourceAttributes": {"namespace": namespace, "verb": "get", "resource": "pods", "name": "p"}}});
+    let body = Bytes::from(review.to_string());
+    move |_| (Method::POST, "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(), body.clone())
+}
+
+/// Many watch one kind while objects of it are created: events delivered per second.
+async fn fan_out(wires: &Wires, namespace: &str) -> Result<f64> {
+    let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
+    let seen = Arc::new(AtomicU64::new(0));
+    for number in 0..WATCHERS {
+        wires.watch(number, &format!("{secrets}?watch=1&resourceVersion=0"), Arc::clone(&seen)).await?;
+    }
+    let all = WATCHERS as u64 * EVENTS;
+    let started = Instant::now();
+    let creation = wires.flood(Until::Count(EVENTS), move |number| {
+        let secret = json!({"metadata": {"name": format!("s{number}")}, "stringData": {"k": "v"}});
+        (Method::POST, secrets.clone(), Bytes::from(secret.to_string()))
+    });
+    creation.await?;
+    while seen.load(Ordering::Relaxed) < all {
+        if started.elapsed() > Duration::from_secs(60) {
+            return Err(Problem::new(format!("only {} of {all} events came", seen.load(Ordering::Relaxed))));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a rate")]
+    let per_second = all as f64 / started.elapsed().as_secs_f64();
+    Ok(per_second)
+}
+
+fn memory(pids: &[u32]) -> Option<f64> {
+    let kib: Option<u64> = pids.iter().map(|pid| resident_kib(*pid)).sum();
+    #[expect(clippy::cast_precision_loss, reason = "megabytes")]
+    kib.filter(|_| !pids.is_empty()).map(|kib| kib as f64 * 1024.0 / 1e6)
+}

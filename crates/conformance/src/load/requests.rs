@@ -1,0 +1,162 @@
+//! Many requests at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+
+use crate::{Problem, Result};
+
+/// Connections at a time.
+pub const CONNECTIONS: usize = 4;
+
+/// Requests at a time on each.
+pub const STREAMS: usize = 8;
+
+type Sender = http2::SendRequest<Full<Bytes>>;
+
+/// Connections to one server, for its administrator.
+#[derive(Clone)]
+pub(super) struct Wires {
+    authority: String,
+    token: Option<String>,
+    senders: Vec<Sender>,
+}
+
+/// How much to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    /// So many requests in all.
+    Count(u64),
+    /// For so long.
+    Time(Duration),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    pub(super) per_second: f64,
+}
+
+impl Wires {
+    pub(super) async fn connect(url: &str, tls: &ClientConfig, token: Option<&str>) -> Result<Self> {
+        let authority = url.trim_start_matches("https://").trim_end_matches('/').to_owned();
+        let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host).to_owned();
+        let mut tls = tls.clone();
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let connector = TlsConnector::from(Arc::new(tls));
+        let mut senders = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let tcp = TcpStream::connect(&authority).await.map_err(|e| Problem::at(&authority, e))?;
+            let _ = tcp.set_nodelay(true);
+            let name = ServerName::try_from(host.clone()).map_err(|e| Problem::at(&host, e))?;
+            let stream = connector.connect(name, tcp).await.map_err(|e| Problem::at("TLS", e))?;
+            let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                .initial_stream_window_size(1 << 24)
+                .initial_connection_window_size(1 << 26)
+                .handshake(TokioIo::new(stream))
+                .await
+                .map_err(|e| Problem::at("HTTP/2", e))?;
+            tokio::spawn(connection);
+            senders.push(sender);
+        }
+        Ok(Wires { authority, token: token.map(str::to_owned), senders })
+    }
+
+    fn request(&self, method: &Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("https://{}{path}", self.authority))
+            .header("accept", "application/json");
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        request.body(Full::new(body)).map_err(|e| Problem::at(path, e))
+    }
+
+    /// One request; anything but success is an error.
+    pub(super) async fn once(&self, method: &Method, path: &str, body: Bytes) -> Result<Bytes> {
+        let sender = self.senders.first().ok_or_else(|| Problem::new("no connection"))?;
+        exchange(&mut sender.clone(), self.request(method, path, body)?).await
+    }
+
+    /// As many requests at a time as there are streams. `make` gets the number of the request.
+    pub(super) async fn flood(
+        &self,
+        until: Until,
+        make: impl Fn(u64) -> (Method, String, Bytes) + Clone + Send + 'static,
+    ) -> Result<Rate> {
+        let next = Arc::new(AtomicU64::new(0));
+        let done = Arc::new(AtomicU64::new(0));
+        let started = Instant::now();
+        let mut streams = JoinSet::new();
+        for sender in self.senders.iter().flat_map(|sender| std::iter::repeat_n(sender, STREAMS)) {
+            let (mut sender, wires, make) = (sender.clone(), self.clone(), make.clone());
+            let (next, done) = (Arc::clone(&next), Arc::clone(&done));
+            streams.spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    match until {
+                        Until::Count(count) if number >= count => return Ok(()),
+                        Until::Time(time) if started.elapsed() >= time => return Ok(()),
+                        _ => {}
+                    }
+                    let (method, path, body) = make(number);
+                    exchange(&mut sender, wires.request(&method, &path, body)?).await?;
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        while let Some(stream) = streams.join_next().await {
+            stream.map_err(|e| Problem::at("a stream", e))??;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        let per_second = done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
+        Ok(Rate { per_second })
+    }
+
+    /// Opens a watch; its events are counted as they come.
+    pub(super) async fn watch(&self, at: usize, path: &str, seen: Arc<AtomicU64>) -> Result<()> {
+        let sender = self.senders.get(at % CONNECTIONS).ok_or_else(|| Problem::new("no connection"))?;
+        let request = self.request(&Method::GET, path, Bytes::new())?;
+        let response = sender.clone().send_request(request).await.map_err(|e| Problem::at(path, e))?;
+        if !response.status().is_success() {
+            return Err(Problem::new(format!("{path}: {}", response.status())));
+        }
+        let mut body = response.into_body();
+        tokio::spawn(async move {
+            while let Some(Ok(frame)) = body.frame().await {
+                if let Some(data) = frame.data_ref() {
+                    let lines = data.iter().filter(|byte| **byte == b'\n').count();
+                    seen.fetch_add(lines as u64, Ordering::Relaxed);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+async fn exchange(sender: &mut Sender, request: Request<Full<Bytes>>) -> Result<Bytes> {
+    let line = format!("{} {}", request.method(), request.uri().path());
+    let response = sender.send_request(request).await.map_err(|e| Problem::at(&line, e))?;
+    let code = response.status();
+    let body = response.into_body().collect().await.map_err(|e| Problem::at(&line, e))?.to_bytes();
+    if code.is_success() {
+        return Ok(body);
+    }
+    let said: String = String::from_utf8_lossy(&body).chars().take(300).collect();
+    Err(Problem::new(format!("{line}: {code} {said}")))
+}

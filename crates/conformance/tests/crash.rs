@@ -1,0 +1,149 @@
+//! The server is killed at random moments under a write load; every acknowledged write must be there afterwards.
+//!
+//! `PORTCULLIS_ROUNDS` says how often, `PORTCULLIS_SEED` where the moments come from.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::env;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conformance::{Client, Server};
+use http::Method;
+use serde_json::json;
+use tempfile::TempDir;
+
+/// How many write at once.
+const WRITERS: u64 = 8;
+
+/// What is known of an object: what was acknowledged last, and what was asked for since and never answered.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    acknowledged: Option<u64>,
+    asked: Option<Option<u64>>,
+}
+
+/// Small random numbers, the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+fn setting(name: &str, otherwise: u64) -> u64 {
+    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_survives_being_killed() {
+    let seed = setting("PORTCULLIS_SEED", 1);
+    let mut dice = Dice(seed);
+    let folder = TempDir::new().unwrap();
+    let model: Arc<Mutex<BTreeMap<String, Known>>> = Arc::default();
+    let mut revision = 0;
+    let mut writes = 0;
+    for round in 0..setting("PORTCULLIS_ROUNDS", 24) {
+        let mut server = Server::up_at(folder.path()).await.unwrap_or_else(|problem| {
+            panic!("PORTCULLIS_SEED={seed}, round {round}: the server does not start again: {problem}")
+        });
+        let client = server.client().unwrap();
+        check(&client, &model, &mut revision)
+            .await
+            .unwrap_or_else(|problem| panic!("PORTCULLIS_SEED={seed}, round {round}: {problem}"));
+
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|number| {
+                let dice = Dice(seed.wrapping_mul(1_000_003).wrapping_add(round * WRITERS + number));
+                let own = client.as_token(None);
+                tokio::spawn(write(own, number, dice, Arc::clone(&model), Arc::clone(&stop)))
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(20 + dice.roll(300))).await;
+        server.kill().unwrap();
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writes += writer.await.unwrap();
+        }
+    }
+    let server = Server::up_at(folder.path()).await.unwrap();
+    check(&server.client().unwrap(), &model, &mut revision).await.unwrap();
+    println!("{writes} acknowledged writes, all there");
+    assert!(writes > 0, "nothing was written");
+}
+
+/// Creates, changes and deletes objects that only this writer touches, until the server is gone. How many were acknowledged.
+async fn write(
+    client: Client,
+    number: u64,
+    mut dice: Dice,
+    model: Arc<Mutex<BTreeMap<String, Known>>>,
+    stop: Arc<AtomicBool>,
+) -> u64 {
+    let mut acknowledged = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let name = format!("w{number}-{}", dice.roll(20));
+        let path = format!("/api/v1/namespaces/default/configmaps/{name}");
+        let now = model.lock().unwrap().get(&name).and_then(|known| known.acknowledged);
+        let next = match now {
+            Some(_) if dice.roll(4) == 0 => None,
+            _ => Some(dice.roll(1 << 30)),
+        };
+        let object = json!({
+            "metadata": {"name": name, "labels": {"suite": "crash"}},
+            "data": {"value": next.unwrap_or_default().to_string(), "padding": "x".repeat(usize::try_from(dice.roll(4000)).unwrap())},
+        });
+        model.lock().unwrap().entry(name.clone()).or_default().asked = Some(next);
+        let answer = match (now, next) {
+            (None, Some(_)) => client.post("/api/v1/namespaces/default/configmaps", &object).await,
+            (Some(_), Some(_)) => client.json(Method::PUT, &path, &object).await,
+            (_, None) => client.delete(&path).await,
+        };
+        let Ok(answer) = answer else { break };
+        assert!((200..300).contains(&answer.code), "{name}: {} {}", answer.code, answer.text());
+        let mut model = model.lock().unwrap();
+        model.insert(name, Known { acknowledged: next, asked: None });
+        acknowledged += 1;
+    }
+    acknowledged
+}
+
+/// Compares what is there with what is known; what was asked for and never answered may be either way, and is known now.
+async fn check(
+    client: &Client,
+    model: &Mutex<BTreeMap<String, Known>>,
+    revision: &mut u64,
+) -> Result<(), String> {
+    let answer = client.get("/api/v1/namespaces/default/configmaps?labelSelector=suite%3Dcrash").await;
+    let list = answer.map_err(|problem| problem.to_string())?.json();
+    let now: u64 = list["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+    if now < *revision {
+        return Err(format!("revisions went back from {revision} to {now}"));
+    }
+    *revision = now;
+    let there: BTreeMap<&str, u64> = list["items"]
+        .as_array()
+        .ok_or_else(|| format!("no list: {list}"))?
+        .iter()
+        .filter_map(|item| {
+            let value = item["data"]["value"].as_str()?.parse().ok()?;
+            Some((item["metadata"]["name"].as_str()?, value))
+        })
+        .collect();
+    let mut model = model.lock().map_err(|_| "a writer failed")?;
+    for (name, known) in model.iter_mut() {
+        let is = there.get(name.as_str()).copied();
+        if is != known.acknowledged && Some(is) != known.asked {
+            return Err(format!("{name} is {is:?}, but {known:?}"));
+        }
+        *known = Known { acknowledged: is, asked: None };
+    }
+    if let Some(stranger) = there.keys().find(|name| !model.contains_key(**name)) {
+        return Err(format!("nobody asked for {stranger}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! kubectl in a namespace of its own.
+
+use std::env;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use conformance::Server;
+use tempfile::TempDir;
+
+/// A server, kubectl, and a namespace nobody else uses.
+pub(crate) struct Session {
+    /// Ends the server with the test.
+    server: Option<Server>,
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    pub(crate) namespace: String,
+    pub(crate) folder: TempDir,
+    minor: u32,
+}
+
+/// What a command printed, and whether it succeeded.
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Session {
+    pub(crate) async fn start() -> Session {
+        let (server, kubeconfig) = if let Some(path) = env::var_os("PORTCULLIS_KUBECONFIG") {
+            (None, PathBuf::from(path))
+        } else {
+            let server = Server::up().await.unwrap();
+            let kubeconfig = server.kubeconfig().unwrap();
+            (Some(server), kubeconfig)
+        };
+        let program = env::var_os("PORTCULLIS_KUBECTL").map_or_else(|| PathBuf::from("kubectl"), PathBuf::from);
+        let minor = env::var("PORTCULLIS_KUBECTL_MINOR").ok().and_then(|text| text.parse().ok()).unwrap_or(u32::MAX);
+        let folder = TempDir::new().unwrap();
+        let unique = folder.path().file_name().unwrap().to_string_lossy().to_lowercase();
+        let namespace = format!("k{}", unique.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()));
+        let session = Session { server, program, kubeconfig, namespace, folder, minor };
+        session.ok(&["create", "namespace", &session.namespace]);
+        session
+    }
+
+    /// Whether kubectl is new enough; says so if it is not.
+    pub(crate) fn since(&self, minor: u32, what: &str) -> bool {
+        if self.minor < minor {
+            println!("left out: {what}, which kubectl has since 1.{minor} and 1.{} has not", self.minor);
+        }
+        self.minor >= minor
+    }
+
+    /// Whether controllers run beside the API server: always in the built binary.
+    pub(crate) fn has_controllers(&self) -> bool {
+        self.server.is_some()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("HOME", self.folder.path())
+            .current_dir(self.folder.path())
+            .args(["--namespace", &self.namespace])
+            .args(args)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command.
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
+        said(&self.command(args).output().unwrap())
+    }
+
+    /// Runs a command with a text on its standard input.
+    pub(crate) fn run_with(&self, args: &[&str], input: &str) -> Said {
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        said(&child.wait_with_output().unwrap())
+    }
+
+    /// Runs a command with an editor that is a script for `sed`.
+    pub(crate) fn edit(&self, args: &[&str], script: &str) -> Said {
+        let editor = format!("sed -i {script}");
+        said(&self.command(args).env("KUBE_EDITOR", editor).output().unwrap())
+    }
+
+    /// What a command that must succeed printed.
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let said = self.run(args);
+        assert_eq!(said.code, 0, "kubectl {}: {}{}", args.join(" "), said.out, said.err);
+        said.out
+    }
+
+    /// What a command with an input that must succeed printed.
+    #[track_caller]
+    pub(crate) fn ok_with(&self, args: &[&str], input: &str) -> String {
+        let said = self.run_with(args, input);
+        assert_eq!(said.code, 0, "kubectl {}: {}{}", args.join(" "), said.out, said.err);
+        said.out
+    }
+
+    /// What a command that must fail complained of.
+    #[track_caller]
+    pub(crate) fn fails(&self, args: &[&str]) -> String {
+        let said = self.run(args);
+        assert_ne!(said.code, 0, "kubectl {} succeeded: {}", args.join(" "), said.out);
+        said.err
+    }
+
+    /// Starts a command whose lines are read while it runs.
+    pub(crate) fn watch(&self, args: &[&str]) -> Watching {
+        let mut child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Watching { child, lines }
+    }
+
+    /// Asks again until `check` is satisfied with what the command printed.
+    #[track_caller]
+    pub(crate) fn eventually(&self, args: &[&str], check: impl Fn(&Said) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let said = self.run(args);
+            if check(&said) {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "kubectl {} still says: {} {}{}",
+                args.join(" "),
+                said.code,
+                said.out,
+                said.err
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A command that runs.
+pub(crate) struct Watching {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Watching {
+    /// The next line that contains `text`.
+    #[track_caller]
+    pub(crate) fn sees(&self, text: &str) -> String {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(_) => {}
+                Err(error) => panic!("never saw `{text}`: {error}"),
+            }
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn said(output: &Output) -> Said {
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Fails unless every text is in `whole`.
+#[track_caller]
+pub(crate) fn contains(whole: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(whole.contains(text), "`{text}` is not in:\n{whole}");
+    }
+}

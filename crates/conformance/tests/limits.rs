@@ -1,0 +1,214 @@
+//! Bounds: what is too much is refused, and nobody can stop the others from being served.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use conformance::{Client, Server, accepts, eventually, rejects};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// The largest body that is read.
+const LARGEST: usize = 3 * 1024 * 1024;
+
+const SOON: Duration = Duration::from_secs(30);
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+
+/// Lets alice do anything with config maps.
+async fn alice(client: &Client) -> Client {
+    let role = json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]});
+    accepts(client.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await).unwrap();
+    let binding = json!({
+        "metadata": {"name": "maps"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maps"},
+        "subjects": [{"kind": "User", "name": "alice"}],
+    });
+    accepts(client.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await).unwrap();
+    let alice = client.as_token(Some("alicetoken"));
+    eventually(SOON, async || accepts(alice.get(MAPS).await)).await.unwrap();
+    alice
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let status = rejects(client.send(Method::POST, MAPS, &JSON, vec![b'a'; LARGEST + 1].into()).await, 413, "RequestEntityTooLarge");
+    assert_eq!(status.unwrap()["message"], "Request entity too large: limit is 3145728");
+    // As large as it may be, it is read, and refused for what it says.
+    rejects(client.send(Method::POST, MAPS, &JSON, vec![b'a'; LARGEST].into()).await, 400, "BadRequest").unwrap();
+    // An object has a bound of its own.
+    let large = json!({"metadata": {"name": "large"}, "data": {"k": "x".repeat(1024 * 1024 + 1)}});
+    let status = rejects(client.post(MAPS, &large).await, 422, "Invalid").unwrap();
+    assert_eq!(status["details"]["causes"][0]["reason"], "FieldValueTooLong", "{status}");
+}
+
+#[tokio::test]
+async fn hostile_bodies_and_headers_are_refused_and_the_server_lives() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let deep = |open: &str, close: &str, times: usize| Bytes::from(open.repeat(times) + &close.repeat(times));
+    for body in [deep("[", "]", 500_000), deep("{\"a\":", "}", 200_000), Bytes::from("[".repeat(1_000_000)), Bytes::from_static(b"\xff\xfe")] {
+        rejects(client.send(Method::POST, MAPS, &JSON, body).await, 400, "BadRequest").unwrap();
+    }
+    let yaml = [("content-type", "application/yaml")];
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned()
+        + &('b'..'k').map(|c| format!("{c}: &{c} [{}]\n", vec![format!("*{}", (c as u8 - 1) as char); 9].join(","))).collect::<String>();
+    rejects(client.send(Method::POST, MAPS, &yaml, bomb.into()).await, 400, "BadRequest").unwrap();
+    // Headers of a megabyte: refused in any way, and the next connection works.
+    let long = "x".repeat(1_000_000);
+    if let Ok(answer) = client.send(Method::GET, "/healthz", &[("x-long", &long)], Bytes::new()).await {
+        assert_eq!(answer.code, 431);
+    }
+    let client = server.client().unwrap();
+    if let Ok(answer) = client.get(&format!("/api/v1/namespaces/{long}")).await {
+        assert!((400..500).contains(&answer.code), "{}", answer.code);
+    }
+    accepts(server.client().unwrap().get("/readyz").await).unwrap();
+}
+
+#[tokio::test]
+async fn over_the_limit_in_flight_is_429_with_a_time_to_come_back() {
+    let server = Server::serve(&["--max-requests-inflight=1", "--max-mutating-requests-inflight=1"]).await.unwrap();
+    let client = server.client().unwrap();
+    let alice = alice(&client).await;
+    // A creation whose body does not come takes the one seat.
+    let mut stalled = alice.tls_stream().await.unwrap();
+    let head = format!(
+        "POST {MAPS} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer alicetoken\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
+    );
+    stalled.write_all(head.as_bytes()).await.unwrap();
+    stalled.flush().await.unwrap();
+    let map = json!({"metadata": {"generateName": "m-"}});
+    let refused = eventually(SOON, async || {
+        let answer = alice.post(MAPS, &map).await?;
+        if answer.code == 429 { Ok(answer) } else { Err(conformance::Problem::new(format!("got {}", answer.code))) }
+    });
+    let refused = refused.await.unwrap();
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(refused.json()["reason"], "TooManyRequests", "{}", refused.text());
+    // Reading, watching and the administrator have their own.
+    accepts(alice.get(MAPS).await).unwrap();
+    assert_eq!(alice.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap().code, 200);
+    accepts(client.post(MAPS, &map).await).unwrap();
+    // Whoever leaves gives the seat back.
+    drop(stalled);
+    eventually(SOON, async || accepts(alice.post(MAPS, &map).await)).await.unwrap();
+}
+
+#[tokio::test]
+async fn stalled_handshakes_and_silent_connections_block_nobody() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let mut silent = Vec::new();
+    for number in 0..200 {
+        let mut connection = TcpStream::connect(client.authority()).await.unwrap();
+        if number % 2 == 0 {
+            // The beginning of a TLS record, and nothing more.
+            connection.write_all(&[0x16, 0x03, 0x01, 0x02]).await.unwrap();
+        }
+        silent.push(connection);
+    }
+    let mut talking = client.tls_stream().await.unwrap();
+    talking.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
+    let started = Instant::now();
+    for _ in 0..20 {
+        accepts(server.client().unwrap().get("/api/v1/namespaces").await).unwrap();
+    }
+    assert!(started.elapsed() < Duration::from_secs(10), "served in {:?}", started.elapsed());
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_is_ended_and_costs_bounded_memory() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let mut slow = client.tls_stream().await.unwrap();
+    slow.write_all(format!("GET {MAPS}?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer admintoken\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+    slow.flush().await.unwrap();
+    let mut first = [0; 1];
+    slow.read_exact(&mut first).await.unwrap();
+    let mut fast = client.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap();
+
+    // Half a gigabyte of events, each replacing the one before.
+    let before = server.resident_kib().unwrap();
+    let padding = "x".repeat(500_000);
+    let (mut seen, mut most) = (0, before);
+    for round in 0..1000 {
+        let map = json!({"metadata": {"name": "churn"}, "data": {"round": round.to_string(), "padding": padding}});
+        let path = format!("{MAPS}/churn");
+        let answer = match round {
+            0 => client.post(MAPS, &map).await,
+            _ => client.json(Method::PUT, &path, &map).await,
+        };
+        accepts(answer).unwrap();
+        while seen <= round {
+            let event = fast.within(SOON).await.unwrap().unwrap();
+            seen += usize::from(event["object"]["metadata"]["name"] == "churn");
+        }
+        most = most.max(server.resident_kib().unwrap());
+    }
+    assert!(most - before < 400 * 1024, "memory grew by {} MiB", (most - before) / 1024);
+
+    // What is left in the pipes can be read; then the stream is over.
+    let read = async {
+        let mut chunk = vec![0; 1 << 20];
+        let mut length = 0;
+        loop {
+            match slow.read(&mut chunk).await {
+                Ok(0) | Err(_) => break length,
+                Ok(more) => length += more,
+            }
+        }
+    };
+    let length = tokio::time::timeout(Duration::from_secs(60), read).await;
+    assert!(length.is_ok_and(|length| length < 200_000_000), "the slow watch is still open: {length:?}");
+    accepts(client.get("/readyz").await).unwrap();
+}
+
+#[tokio::test]
+async fn a_revision_too_old_is_410_for_lists_and_an_error_event_for_watches() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    for number in 0..3 {
+        accepts(client.post(MAPS, &json!({"metadata": {"name": format!("m{number}")}})).await).unwrap();
+    }
+    let page = accepts(client.get(&format!("{MAPS}?limit=1")).await).unwrap();
+    let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
+    let old = page["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    // History is bounded by count and by bytes: enough of it moves the window on.
+    let padding = "x".repeat(1_000_000);
+    let watch = format!("{MAPS}?watch=1&resourceVersion={old}");
+    let mut gone = Value::Null;
+    for round in 0..2000 {
+        let map = json!({"metadata": {"name": "m0"}, "data": {"round": round.to_string(), "padding": padding}});
+        accepts(client.json(Method::PUT, &format!("{MAPS}/m0"), &map).await).unwrap();
+        if round % 20 == 19 {
+            let mut events = client.events(&watch, &[]).await.unwrap();
+            let event = events.within(SOON).await.unwrap().unwrap();
+            if event["type"] == "ERROR" {
+                gone = event;
+                break;
+            }
+        }
+    }
+    assert_eq!(gone["object"]["code"], 410, "{gone}");
+    assert_eq!(gone["object"]["reason"], "Expired", "{gone}");
+    assert!(gone["object"]["message"].as_str().unwrap().starts_with("too old resource version: "), "{gone}");
+    // A list that began then may go on where it was, or is told to begin anew with a token to go on inconsistently.
+    let next = client.get(&format!("{MAPS}?limit=1&continue={token}")).await.unwrap();
+    if next.code != 200 {
+        let status = next.json();
+        assert_eq!((next.code, status["reason"].as_str()), (410, Some("Expired")), "{status}");
+        let fresh = status["metadata"]["continue"].as_str().unwrap();
+        let rest = accepts(client.get(&format!("{MAPS}?continue={fresh}")).await).unwrap();
+        assert!(!rest["items"].as_array().unwrap().is_empty());
+    }
+}

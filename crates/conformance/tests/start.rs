@@ -1,0 +1,276 @@
+//! Starting and stopping: what goes wrong is said in one clear error, and what was there is found again.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use conformance::client::{Client, Credentials, Trust};
+use conformance::server::{ADMIN_TOKEN, free_port, run_to_end};
+use conformance::{Server, accepts, rejects};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// How long a server that cannot start may take to say so.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Runs a command that must fail, and hands back its one error.
+async fn fails(args: &[&str]) -> String {
+    let (code, said) = run_to_end(args, SOON).await.unwrap();
+    assert!(code.is_some_and(|code| code != 0), "`portcullis {}` ended with {code:?}: {said}", args.join(" "));
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[tokio::test]
+async fn up_greets_in_three_lines_and_keeps_its_secrets_private() {
+    let server = Server::up().await.unwrap();
+    let [ready, export, first] = server.greeting.as_slice() else { unreachable_greeting(&server) };
+    assert_eq!(*ready, format!("Portcullis is ready at {}", server.url));
+    let kubeconfig = server.kubeconfig().unwrap();
+    assert_eq!(*export, format!("export KUBECONFIG={}", fs::canonicalize(&kubeconfig).unwrap().display()));
+    assert!(first.contains("kubectl"), "{first}");
+    assert!(server.url.starts_with("https://127.0.0.1:"), "it listens on this machine alone: {}", server.url);
+
+    assert_eq!(mode(&server.data()), 0o700);
+    assert_eq!(mode(&kubeconfig), 0o600);
+    let mut keys = 0;
+    for entry in fs::read_dir(server.data()).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
+        keys += usize::from(path.extension().is_some_and(|extension| extension == "key"));
+    }
+    assert!(keys >= 3, "authority, serving certificate, administrator");
+}
+
+#[expect(clippy::panic, reason = "a test fails by panicking")]
+fn unreachable_greeting(server: &Server) -> ! {
+    panic!("{:?}", server.greeting)
+}
+
+#[tokio::test]
+async fn nobody_gets_more_than_health_from_up() {
+    let server = Server::up().await.unwrap();
+    let nobody = Client::new(&server.url, Trust::Anything, Credentials::None).unwrap();
+    for path in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(nobody.get(path).await.unwrap().text(), "ok", "{path}");
+    }
+    for path in ["/", "/api", "/version", "/metrics", "/openapi/v2", "/api/v1/namespaces"] {
+        rejects(nobody.get(path).await, 401, "Unauthorized").unwrap();
+    }
+    let wrong = nobody.as_token(Some("wrong"));
+    rejects(wrong.get("/api").await, 401, "Unauthorized").unwrap();
+    accepts(server.client().unwrap().get("/api").await).unwrap();
+}
+
+#[tokio::test]
+async fn a_second_start_finds_everything_as_it_was() {
+    let folder = TempDir::new().unwrap();
+    let (port, guard) = free_port().unwrap();
+    drop(guard);
+    let mut server = Server::up_at_port(folder.path(), port).await.unwrap();
+    let client = server.client().unwrap();
+    let map = json!({"metadata": {"name": "kept"}, "data": {"k": "v"}});
+    let made = accepts(client.post("/api/v1/namespaces/default/configmaps", &map).await).unwrap();
+    let kubeconfig = fs::read(server.data().join("kubeconfig")).unwrap();
+    server.terminate().unwrap();
+    assert_eq!(server.wait(SOON).await.unwrap().code(), Some(0), "{}", server.log());
+    drop(server);
+
+    let server = Server::up_at_port(folder.path(), port).await.unwrap();
+    // The client of before still trusts it and is still believed.
+    let kept = accepts(client.get("/api/v1/namespaces/default/configmaps/kept").await).unwrap();
+    assert_eq!(kept, made);
+    assert_eq!(fs::read(server.data().join("kubeconfig")).unwrap(), kubeconfig);
+    let namespaces = accepts(client.get("/api/v1/namespaces").await).unwrap();
+    let names: Vec<_> = namespaces["items"].as_array().unwrap().iter().map(|n| n["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named() {
+    let folder = TempDir::new().unwrap();
+    let (port, _guard) = free_port().unwrap();
+    let said = fails(&["up", "--data-dir", text(&folder.path().join("data")), "--secure-port", &port.to_string()]).await;
+    assert!(said.contains(&port.to_string()) && said.contains("in use"), "{said}");
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_named() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    for path in [file.join("below"), file.clone(), Path::new("/proc/portcullis").to_owned()] {
+        let said = fails(&["up", "--data-dir", text(&path), "--secure-port", "0"]).await;
+        assert!(said.contains(text(&path)), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_another_holds_is_named() {
+    let server = Server::up().await.unwrap();
+    let said = fails(&["up", "--data-dir", text(&server.data()), "--secure-port", "0"]).await;
+    assert!(said.contains("another process"), "{said}");
+    assert!(said.contains(text(&server.data())), "{said}");
+    accepts(server.client().unwrap().get("/api/v1/namespaces").await).unwrap();
+}
+
+#[tokio::test]
+async fn loose_modes_are_refused_with_the_way_out() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let up = ["up", "--data-dir", text(&data), "--secure-port", "0"];
+    drop(Server::up_at(folder.path()).await.unwrap());
+
+    fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
+    let said = fails(&up).await;
+    assert!(said.contains("0755") && said.contains("chmod 700"), "{said}");
+    fs::set_permissions(&data, Permissions::from_mode(0o700)).unwrap();
+
+    let keys: Vec<_> = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for key in keys.iter().filter(|path| path.extension().is_some_and(|extension| extension == "key")) {
+        fs::set_permissions(key, Permissions::from_mode(0o644)).unwrap();
+        let said = fails(&up).await;
+        assert!(said.contains(text(key)) && said.contains("0644") && said.contains("chmod 600"), "{said}");
+        fs::set_permissions(key, Permissions::from_mode(0o600)).unwrap();
+    }
+    drop(Server::up_at(folder.path()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_named() {
+    let folder = TempDir::new().unwrap();
+    drop(Server::up_at(folder.path()).await.unwrap());
+    let store = folder.path().join("data/store");
+    for entry in fs::read_dir(&store).unwrap() {
+        let path = entry.unwrap().path();
+        let length = fs::metadata(&path).unwrap().len();
+        if length > 4096 {
+            fs::write(&path, vec![0xa5; usize::try_from(length).unwrap()]).unwrap();
+        }
+    }
+    let said = fails(&["up", "--data-dir", text(&folder.path().join("data")), "--secure-port", "0"]).await;
+    assert!(said.contains(text(&store)), "it names the file: {said}");
+}
+
+#[tokio::test]
+async fn an_unknown_flag_names_the_nearest() {
+    let said = fails(&["serve", "--secure-prt=6443"]).await;
+    assert!(said.contains("--secure-prt") && said.contains("--secure-port"), "{said}");
+    let said = fails(&["serve", "--encryption-provider-confg=x"]).await;
+    assert!(said.contains("--encryption-provider-config"), "{said}");
+    let said = fails(&["up", "--data-dr=x"]).await;
+    assert!(said.contains("--data-dir"), "{said}");
+}
+
+#[tokio::test]
+async fn flags_that_protect_and_are_not_implemented_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let data = format!("--data-dir={}", folder.path().join("data").display());
+    let certs = format!("--cert-dir={}", folder.path().join("certs").display());
+    for flag in [
+        "--etcd-servers=http://127.0.0.1:2379",
+        "--encryption-provider-config=/x",
+        "--authentication-config=/x",
+        "--oidc-issuer-url=https://x",
+        "--authentication-token-webhook-config-file=/x",
+        "--audit-webhook-config-file=/x",
+        "--audit-log-path=/x",
+        "--egress-selector-config-file=/x",
+        "--requestheader-client-ca-file=/x",
+        "--enable-bootstrap-token-auth",
+        "--feature-gates=NoSuchGate=true",
+        "--feature-gates=DRAAdminAccess=false",
+        "--enable-admission-plugins=NoSuchPlugin",
+        "--authorization-mode=NoSuchMode",
+        "--tls-min-version=VersionTLS10",
+        "--runtime-config=nonsense",
+        "--token-auth-file=/does/not/exist",
+        "--service-cluster-ip-range=nonsense",
+    ] {
+        let said = fails(&["serve", &data, &certs, "--secure-port=0", "--bind-address=127.0.0.1", flag]).await;
+        let name = flag.split('=').next().unwrap().trim_start_matches('-');
+        let value = flag.rsplit('=').next().unwrap();
+        assert!(said.contains(name) || said.contains(value), "{flag}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn flags_that_cannot_matter_are_accepted_with_a_warning() {
+    let server = Server::serve(&["--endpoint-reconciler-type=lease", "--goaway-chance=0.001", "--enable-garbage-collector"]).await;
+    let server = server.unwrap();
+    accepts(server.client().unwrap().get("/api").await).unwrap();
+    assert!(server.log().contains("endpoint-reconciler-type"), "{}", server.log());
+}
+
+#[tokio::test]
+async fn allowing_all_is_warned_of_and_admits_nobody_anonymous() {
+    let server = Server::serve(&["--authorization-mode=AlwaysAllow"]).await.unwrap();
+    assert!(server.log().contains("AlwaysAllow"), "{}", server.log());
+    let client = server.client().unwrap();
+    accepts(client.as_token(Some("bobtoken")).get("/api/v1/secrets").await).unwrap();
+    rejects(client.as_token(None).get("/api/v1/secrets").await, 401, "Unauthorized").unwrap();
+}
+
+#[tokio::test]
+async fn a_signal_ends_watches_and_then_the_server() {
+    let mut server = Server::up().await.unwrap();
+    let client = server.client().unwrap();
+    let mut watch = client.events("/api/v1/namespaces/default/secrets?watch=1", &[]).await.unwrap();
+    accepts(client.post("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}})).await).unwrap();
+    let event = watch.within(SOON).await.unwrap().unwrap();
+    assert_eq!(event["type"], "ADDED");
+    server.terminate().unwrap();
+    assert_eq!(server.wait(SOON).await.unwrap().code(), Some(0), "{}", server.log());
+    assert!(matches!(watch.within(SOON).await, Ok(None)), "the stream ends as a stream should");
+}
+
+#[tokio::test]
+async fn secrets_do_not_reach_the_log() {
+    let server = Server::serve(&["-v=9"]).await.unwrap();
+    let client = server.client().unwrap();
+    accepts(client.get("/api/v1/namespaces").await).unwrap();
+    rejects(client.as_token(Some("not-a-real-token")).get("/api").await, 401, "").unwrap();
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"password": "correct-horse"}});
+    accepts(client.post("/api/v1/namespaces/default/secrets", &secret).await).unwrap();
+    let log = server.log();
+    for word in [ADMIN_TOKEN, "not-a-real-token", "correct-horse", "Y29ycmVjdC1ob3JzZQ", "PRIVATE KEY"] {
+        assert!(!log.contains(word), "`{word}` is in the log");
+    }
+}
+
+#[tokio::test]
+async fn logs_can_be_json() {
+    let server = Server::serve(&["--logging-format=json", "-v=2", "--goaway-chance=0"]).await.unwrap();
+    let log = server.log();
+    assert!(!log.is_empty());
+    for line in log.lines() {
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "not JSON: {line}");
+    }
+}
+
+#[tokio::test]
+async fn help_version_and_completion_are_there() {
+    for (args, texts) in [
+        (&["--help"][..], &["up", "serve", "version"][..]),
+        (&["serve", "--help"], &["--secure-port", "--client-ca-file", "--authorization-mode", "--data-dir"]),
+        (&["up", "--help"], &["--data-dir", "--secure-port"]),
+        (&["version"], &["1.37"]),
+        (&["completion", "bash"], &["portcullis"]),
+    ] {
+        let (code, said) = run_to_end(args, SOON).await.unwrap();
+        assert_eq!(code, Some(0), "{said}");
+        for text in texts {
+            assert!(said.contains(text), "{args:?}: `{text}` is not in: {said}");
+        }
+    }
+}
