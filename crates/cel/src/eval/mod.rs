@@ -312,6 +312,19 @@ impl<'a> Eval<'a, '_> {
                     Err(error) => self.failed(call, 0, &[Val::Null], error),
                 }
             }
+            [Node::Const(key @ Val::String(name)), operand] if call.membership => match self.node(operand) {
+                Ok(Val::Map(Map::Data(map, None))) => {
+                    self.charge(1)?;
+                    Ok(Val::Bool(map.contains_key(name)))
+                }
+                Ok(operand) => {
+                    let args = [key.borrow(), operand];
+                    let outcome = self.invoke(call, &args);
+                    self.finish(call, &args, outcome)
+                }
+                Err(error) if error.is_fatal() => Err(error),
+                Err(error) => self.failed(call, 1, &[Val::Null, Val::Null], error),
+            },
             [left, right] => {
                 let left = match left {
                     Node::Const(val) => Ok(val.borrow()),

@@ -94,10 +94,6 @@ impl AuthzVal {
             AuthzVal::Decision(_) => "kubernetes.authorization.Decision",
         }
     }
-
-    pub(crate) fn same(&self, other: &AuthzVal) -> bool {
-        self == other
-    }
 }
 
 /// The type of the `authorizer` variable.
@@ -120,8 +116,6 @@ pub fn request_resource<'a>(target: ResourceTarget) -> Val<'a> {
     Val::ext(Ext::Authz(AuthzVal::Resource(None, Arc::new(target))))
 }
 
-const ONLY_CHARACTERS: &str = "a lowercase RFC 1123";
-
 /// Adds the methods.
 pub(crate) fn add(b: &mut Builder) {
     b.function(
@@ -132,7 +126,7 @@ pub(crate) fn add(b: &mut Builder) {
             |_, args| match val(args)? {
                 AuthzVal::Authorizer(who) => {
                     let path = string(args, 1)?;
-                    if path.is_empty() {
+                    if path.trim().is_empty() {
                         return Err(Error::new("path must not be empty"));
                     }
                     Ok(authz(AuthzVal::Path(who.clone(), path.into())))
@@ -167,6 +161,9 @@ pub(crate) fn add(b: &mut Builder) {
             "kubernetes.authorization.GroupCheck.(string) -> kubernetes.authorization.ResourceCheck",
             |_, args| match val(args)? {
                 AuthzVal::Group(who, group) => {
+                    if string(args, 1)?.trim().is_empty() {
+                        return Err(Error::new("resource must not be empty"));
+                    }
                     let target = ResourceTarget {
                         group: group.clone(),
                         resource: string(args, 1)?.into(),
@@ -238,7 +235,9 @@ pub(crate) fn add_selectors(b: &mut Builder) {
         &[(
             "authorizer_fieldselector",
             "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.ResourceCheck",
-            |_, args| refine(args, |target, text| target.field_selector = Some(text.into())),
+            |_, args| {
+                refine(args, |target, text| target.field_selector = (!text.is_empty()).then(|| text.into()))
+            },
         )],
     );
     b.function(
@@ -246,7 +245,9 @@ pub(crate) fn add_selectors(b: &mut Builder) {
         &[(
             "authorizer_labelselector",
             "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.ResourceCheck",
-            |_, args| refine(args, |target, text| target.label_selector = Some(text.into())),
+            |_, args| {
+                refine(args, |target, text| target.label_selector = (!text.is_empty()).then(|| text.into()))
+            },
         )],
     );
 }
@@ -291,14 +292,10 @@ fn service_account<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
             && text.split('.').all(|part| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-'))
     };
     if !label(name, 253, true) {
-        return Err(Error::new(format!(
-            "Invalid service account name: {ONLY_CHARACTERS} subdomain is required"
-        )));
+        return Err(Error::new("Invalid service account name"));
     }
     if !label(namespace, 63, false) {
-        return Err(Error::new(format!(
-            "Invalid service account namespace: {ONLY_CHARACTERS} label is required"
-        )));
+        return Err(Error::new("Invalid service account namespace"));
     }
     Ok(authz(AuthzVal::Authorizer(Some((namespace.into(), name.into())))))
 }

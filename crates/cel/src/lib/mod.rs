@@ -99,7 +99,6 @@ impl Ext {
             (Ext::Url(a), Ext::Url(b)) => Ok(a.text() == b.text()),
             (Ext::Semver(a), Ext::Semver(b)) => Ok(a.compare(b).is_eq()),
             (Ext::Format(a), Ext::Format(b)) => Ok(a.name == b.name),
-            (Ext::Authz(a), Ext::Authz(b)) => Ok(a.same(b)),
             _ => Err(Error::no_such_overload()),
         }
     }

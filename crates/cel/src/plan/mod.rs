@@ -242,6 +242,7 @@ impl Planner<'_> {
             run,
             rule,
             stops_early,
+            membership: function == operator::IN && rule == Rule::Units(1),
         };
         self.prepared(call)
     }

@@ -97,6 +97,8 @@ pub(crate) struct Call {
     pub(crate) rule: Rule,
     /// Whether arguments after a failing one are left alone.
     pub(crate) stops_early: bool,
+    /// Whether it is `in` at unit cost: most often a constant key and a map.
+    pub(crate) membership: bool,
 }
 
 /// What runs a call.
