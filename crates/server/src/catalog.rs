@@ -8,7 +8,7 @@ use api::{FieldErrors, GroupResource, GroupVersionKind, Status, meta};
 use bytes::Bytes;
 use resources::schema::Schema;
 use resources::table::{self, Field, Fields, Resource, Served, Storage, Subresource};
-use resources::validation::{self, Context};
+use resources::validation::{self, Context, Rules};
 use resources::{convert, print, scale, strategy};
 use storage::{Entry, Record};
 use value::{Str, Value};
@@ -340,9 +340,14 @@ impl Kind {
         }
     }
 
+    /// The rules of the kind: those of the group in the path, where they are stricter than the stored kind's (events).
+    pub fn rules(&self) -> Option<&'static Rules> {
+        validation::rules(&self.gvk.group_kind()).or_else(|| validation::rules(&self.stored.group_kind()))
+    }
+
     /// The rules for a change through a facet.
     pub fn validate_update(&self, facet: Facet, new: &Value, old: &Value, context: &Context) -> FieldErrors {
-        let Some(rules) = validation::rules(&self.stored.group_kind()) else { return FieldErrors::new() };
+        let Some(rules) = self.rules() else { return FieldErrors::new() };
         match facet {
             Facet::Whole | Facet::Scale => (rules.update)(new, old, context),
             Facet::Finalize => validation::core::namespace_finalize(new, old, context),

@@ -160,7 +160,7 @@ impl Subject<'_> {
         let held = self.allocate(&mut object, None)?;
         strategy::prepare_create(&kind, &mut object, &self.state.strategy_context(call));
         let context = self.state.validation_context(call.now);
-        let mut errors = match validation::rules(&kind) {
+        let mut errors = match self.kind.rules() {
             Some(rules) => (rules.create)(&object, &context),
             None => FieldErrors::new(),
         };
