@@ -27,6 +27,10 @@ const EVERYTHING: &str = "/registry/";
 
 /// Starts the controllers; the handle ends when the server stops and they have finished what was under way.
 pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>) -> JoinHandle<()> {
+    start_with(state, Options::new(root_ca, aggregate))
+}
+
+fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {
     let kinds = Arc::new(Kinds::of(&state.catalog));
     let access = |name| InProcess {
         state: Arc::clone(state),
@@ -36,7 +40,7 @@ pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>) -> JoinHandle<(
         ),
         kinds: Arc::clone(&kinds),
     };
-    controllers::start(access, Options::new(root_ca, aggregate), state.stopping())
+    controllers::start(access, options, state.stopping())
 }
 
 /// The union as the authorizer defines it.
@@ -289,3 +293,6 @@ fn path(place: &Place, subresource: &str) -> String {
     }
     path
 }
+
+#[cfg(test)]
+mod tests;
