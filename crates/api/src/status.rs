@@ -324,7 +324,8 @@ impl Status {
 
     /// 415 as Kubernetes' router says it, for a path that takes no such body.
     pub fn no_such_media_type() -> Self {
-        Self::failure(415, Reason::UnsupportedMediaType, "415: Unsupported Media Type").with_details(Details::default())
+        Self::failure(415, Reason::UnsupportedMediaType, "415: Unsupported Media Type")
+            .with_details(Details::default())
     }
 
     /// 410: the revision is no longer kept.
