@@ -69,6 +69,14 @@ fn broken_expressions_are_explained_in_bounded_time() {
 }
 
 #[test]
+fn macros_that_copy_their_receiver_are_bounded() {
+    let chain = |links: usize| "optional.of(1)".to_owned() + &".optMap(a, a + 1)".repeat(links);
+    assert!(bounded(&chain(10), &Value::Null).is_none());
+    let error = bounded(&chain(200), &Value::Null).unwrap();
+    assert!(error.contains("too large once its macros are expanded"), "{error}");
+}
+
+#[test]
 fn nested_loops_end_at_the_cost_limit() {
     let list = Value::list((0..1000).map(i64::from));
     let expr = "x.all(a, x.all(b, x.all(c, a + b + c >= 0)))";
@@ -114,4 +122,25 @@ fn exponents_and_numbers_without_end_are_bounded() {
     assert!(bounded("quantity(x) == quantity('1')", &digits).is_some());
     assert!(bounded("'%.99999999f'.format([1.5]).size() > 0", &Value::Null).is_none());
     assert!(bounded("lists.range(999999999)", &Value::Null).unwrap().contains("exceeds maximum allowed"));
+}
+
+#[test]
+fn results_that_would_not_fit_are_refused_before_they_are_made() {
+    let long = Value::from("a".repeat(1_000_000));
+    assert_eq!(bounded("x.replace('', x).size() > 0", &long).unwrap(), "the resulting string is too long");
+    assert_eq!(
+        bounded("lists.range(1000).map(i, x).join().size() > 0", &long).unwrap(),
+        "the resulting string is too long"
+    );
+    let doubled = (0..14).fold("x".to_owned(), |list, _| format!("[{list}].map(a, a + a)[0]"));
+    let list = Value::list((0..1000).map(i64::from));
+    assert_eq!(bounded(&doubled, &list).unwrap(), "the resulting list is too long");
+    let many = Value::list((0..20_000).map(i64::from));
+    assert_eq!(bounded("x.map(i, x).flatten().size() > 0", &many).unwrap(), "the resulting list is too long");
+    let limit = "operation cancelled: actual cost limit exceeded";
+    assert_eq!(bounded("sets.contains(x, x)", &many).unwrap(), limit);
+    assert_eq!(bounded("x.distinct().size() > 0", &many).unwrap(), limit);
+    assert!(
+        bounded("'aXbXc'.replace('X', '--') == 'a--b--c' && [[1], [2]].flatten() == [1, 2]", &many).is_none()
+    );
 }

@@ -407,6 +407,12 @@ impl<'a> Eval<'a, '_> {
     }
 
     fn invoke(&mut self, call: &'a Call, args: &[Val<'a>]) -> Outcome<'a> {
+        // What compares everything with everything is not begun where its cost cannot be paid.
+        if matches!(call.rule, Rule::Sets(_) | Rule::SelfCompare(_))
+            && self.cost.saturating_add(call.rule.cost(args, None)) > self.limit
+        {
+            return Err(Error::cost_limit());
+        }
         match &call.run {
             Run::Overload(overload, run, guarded) => {
                 if *guarded && !overload.fits(args) {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::text_fits;
 use crate::check::Checked;
 use crate::eval::{Cx, Error, Outcome};
 use crate::syntax::ast::{Expr, ExprKind, Id};
@@ -80,6 +81,7 @@ fn interpolate(
             clause(rest).map_err(|error| (None, format!("could not parse formatting clause: {error}")))?;
         let text =
             fill(clause, index).map_err(|(id, error)| (id, format!("error during formatting: {error}")))?;
+        text_fits(out.len() + text.len()).map_err(|error| (None, error.to_string()))?;
         out.push_str(&text);
         rest = rest.get(length..).unwrap_or_default();
         index += 1;

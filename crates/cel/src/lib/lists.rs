@@ -1,6 +1,6 @@
 //! The list extensions, in their third version.
 
-use super::{int, list};
+use super::{int, list, list_fits};
 use crate::env::Builder;
 use crate::eval::{Cx, Error, Outcome};
 use crate::syntax::macros;
@@ -82,13 +82,15 @@ fn slice<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
 }
 
 fn flatten<'a>(args: &[Val<'a>], depth: i64) -> Outcome<'a> {
-    fn into<'a>(list: &List<'a>, depth: i64, items: &mut Vec<Val<'a>>) {
+    fn into<'a>(list: &List<'a>, depth: i64, items: &mut Vec<Val<'a>>) -> Result<(), Error> {
+        list_fits(items.len().saturating_add(list.len()))?;
         for item in list.iter() {
             match item {
-                Val::List(inner) if depth > 0 => into(&inner, depth - 1, items),
+                Val::List(inner) if depth > 0 => into(&inner, depth - 1, items)?,
                 item => items.push(item),
             }
         }
+        Ok(())
     }
     let Some(Val::List(list)) = args.first() else {
         return Err(crate::eval::no_such_overload("flatten", args));
@@ -97,7 +99,7 @@ fn flatten<'a>(args: &[Val<'a>], depth: i64) -> Outcome<'a> {
         return Err(Error::new("level must be non-negative"));
     }
     let mut items = Vec::new();
-    into(list, depth, &mut items);
+    into(list, depth, &mut items)?;
     Ok(Val::list(items))
 }
 

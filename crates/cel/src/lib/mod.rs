@@ -127,6 +127,21 @@ impl fmt::Display for Ext {
     }
 }
 
+/// The longest string a function makes. Costs are counted when a result is there: this bounds the memory until then.
+const LONGEST_TEXT: usize = 64 << 20;
+/// The longest list a function makes of lists that are there already.
+const LONGEST_LIST: usize = 1 << 20;
+
+/// Refuses a string that would be too long.
+pub(crate) fn text_fits(length: usize) -> Result<(), Error> {
+    if length > LONGEST_TEXT { Err(Error::new("the resulting string is too long")) } else { Ok(()) }
+}
+
+/// Refuses a list that would be too long.
+pub(crate) fn list_fits(length: usize) -> Result<(), Error> {
+    if length > LONGEST_LIST { Err(Error::new("the resulting list is too long")) } else { Ok(()) }
+}
+
 /// The string at a position of the arguments.
 pub(crate) fn string<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v str, Error> {
     args.get(at).and_then(Val::as_str).ok_or_else(Error::no_such_overload)

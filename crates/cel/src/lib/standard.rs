@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::timestamps;
 use crate::env::Builder;
 use crate::eval::{Cx, Error, Outcome};
-use crate::lib::{refuse, string};
+use crate::lib::{list_fits, refuse, string};
 use crate::types::{Type, read};
 use crate::val::convert::convert;
 use crate::val::{List, Tag, Val, compare, contains};
@@ -362,7 +362,10 @@ fn plus<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
             Ok(Val::string(text))
         }
         (Val::Bytes(a), Val::Bytes(b)) => Ok(Val::Bytes([&**a, &**b].concat().into())),
-        (Val::List(a), Val::List(b)) => Ok(concat(a, b)),
+        (Val::List(a), Val::List(b)) => {
+            list_fits(a.len().saturating_add(b.len()))?;
+            Ok(concat(a, b))
+        }
         (Val::Duration(a), Val::Duration(b)) => duration(a.checked_add(*b)),
         (Val::Duration(d), Val::Timestamp(t)) | (Val::Timestamp(t), Val::Duration(d)) => {
             timestamp(t.plus(*d))

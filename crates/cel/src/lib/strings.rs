@@ -1,7 +1,7 @@
 //! The string extensions, in their second version.
 
 use super::format_string;
-use super::{count, int, list, string};
+use super::{count, int, list, string, text_fits};
 use crate::check::Validator;
 use crate::env::Builder;
 use crate::eval::{Cx, Error, Outcome};
@@ -163,6 +163,12 @@ fn last_index_from<'a>(text: &str, part: &str, offset: i64) -> Outcome<'a> {
 
 fn replace<'a>(args: &[Val<'a>], limit: i64) -> Outcome<'a> {
     let (text, from, to) = (string(args, 0)?, string(args, 1)?, string(args, 2)?);
+    if to.len() > from.len() {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let count = if from.is_empty() { length(text) + 1 } else { text.matches(from).count() };
+        let growth = count.min(limit).saturating_mul(to.len() - from.len());
+        text_fits(text.len().saturating_add(growth))?;
+    }
     Ok(Val::string(match usize::try_from(limit) {
         Ok(limit) => text.replacen(from, to, limit),
         Err(_) => text.replace(from, to),
@@ -210,7 +216,10 @@ fn join<'a>(args: &[Val<'a>], separator: &str) -> Outcome<'a> {
             text.push_str(separator);
         }
         match item.as_str() {
-            Some(part) => text.push_str(part),
+            Some(part) => {
+                text_fits(text.len() + part.len())?;
+                text.push_str(part);
+            }
             None => return Err(Error::new(format!("join: invalid input: {item}"))),
         }
     }

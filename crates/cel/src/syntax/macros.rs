@@ -15,6 +15,8 @@ pub(crate) const ACCUMULATOR: &str = "@result";
 const OLD_ACCUMULATOR: &str = "__result__";
 /// The iteration variable of a loop that never runs.
 const UNUSED: &str = "#unused";
+/// How many nodes the macros that copy may make.
+const MOST_NODES: usize = 1 << 18;
 /// The variable in which `sortBy` keeps its list.
 const SORT_INPUT: &str = "@__sortBy_input__";
 
@@ -415,6 +417,12 @@ fn optional(
     let ExprKind::Ident(var) = &var.kind else {
         return Err((var.id, format!("{name}() variable name must be a simple identifier").into()));
     };
+    // The receiver stands twice in the expansion, so chains double with every link.
+    let mut size = 0;
+    target.walk(&mut |_| size += 1);
+    if x.nodes.count() + size > MOST_NODES {
+        return Err((target.id, "expression is too large once its macros are expanded".into()));
+    }
     let copy = x.copy(&target);
     let present = x.method("hasValue", target, Vec::new());
     let value = x.method("value", copy, Vec::new());

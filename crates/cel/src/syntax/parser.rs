@@ -136,6 +136,11 @@ impl Nodes<'_> {
         self.id(offset)
     }
 
+    /// How many numbers have been given out.
+    pub(crate) fn count(&self) -> usize {
+        self.offsets.len()
+    }
+
     pub(crate) fn offset(&self, id: Id) -> Option<u32> {
         self.offsets.get(id as usize).copied().flatten()
     }
