@@ -120,7 +120,8 @@ async fn check(
 ) -> Result<(), String> {
     let answer = client.get("/api/v1/namespaces/default/configmaps?labelSelector=suite%3Dcrash").await;
     let list = answer.map_err(|problem| problem.to_string())?.json();
-    let now: u64 = list["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let now: u64 =
+        list["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
     if now < *revision {
         return Err(format!("revisions went back from {revision} to {now}"));
     }

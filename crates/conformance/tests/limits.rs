@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use conformance::{Client, Server, accepts, eventually, rejects};
+use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -38,10 +38,15 @@ async fn alice(client: &Client) -> Client {
 async fn a_body_that_is_too_large_is_refused() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let status = rejects(client.send(Method::POST, MAPS, &JSON, vec![b'a'; LARGEST + 1].into()).await, 413, "RequestEntityTooLarge");
+    let status = rejects(
+        client.send(Method::POST, MAPS, &JSON, vec![b'a'; LARGEST + 1].into()).await,
+        413,
+        "RequestEntityTooLarge",
+    );
     assert_eq!(status.unwrap()["message"], "Request entity too large: limit is 3145728");
     // As large as it may be, it is read, and refused for what it says.
-    rejects(client.send(Method::POST, MAPS, &JSON, vec![b'a'; LARGEST].into()).await, 400, "BadRequest").unwrap();
+    rejects(client.send(Method::POST, MAPS, &JSON, vec![b'a'; LARGEST].into()).await, 400, "BadRequest")
+        .unwrap();
     // An object has a bound of its own.
     let large = json!({"metadata": {"name": "large"}, "data": {"k": "x".repeat(1024 * 1024 + 1)}});
     let status = rejects(client.post(MAPS, &large).await, 422, "Invalid").unwrap();
@@ -53,12 +58,19 @@ async fn hostile_bodies_and_headers_are_refused_and_the_server_lives() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let deep = |open: &str, close: &str, times: usize| Bytes::from(open.repeat(times) + &close.repeat(times));
-    for body in [deep("[", "]", 500_000), deep("{\"a\":", "}", 200_000), Bytes::from("[".repeat(1_000_000)), Bytes::from_static(b"\xff\xfe")] {
+    for body in [
+        deep("[", "]", 500_000),
+        deep("{\"a\":", "}", 200_000),
+        Bytes::from("[".repeat(1_000_000)),
+        Bytes::from_static(b"\xff\xfe"),
+    ] {
         rejects(client.send(Method::POST, MAPS, &JSON, body).await, 400, "BadRequest").unwrap();
     }
     let yaml = [("content-type", "application/yaml")];
     let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned()
-        + &('b'..'k').map(|c| format!("{c}: &{c} [{}]\n", vec![format!("*{}", (c as u8 - 1) as char); 9].join(","))).collect::<String>();
+        + &('b'..'k')
+            .map(|c| format!("{c}: &{c} [{}]\n", vec![format!("*{}", (c as u8 - 1) as char); 9].join(",")))
+            .collect::<String>();
     rejects(client.send(Method::POST, MAPS, &yaml, bomb.into()).await, 400, "BadRequest").unwrap();
     // Headers of a megabyte: refused in any way, and the next connection works.
     let long = "x".repeat(1_000_000);
@@ -74,7 +86,8 @@ async fn hostile_bodies_and_headers_are_refused_and_the_server_lives() {
 
 #[tokio::test]
 async fn over_the_limit_in_flight_is_429_with_a_time_to_come_back() {
-    let server = Server::serve(&["--max-requests-inflight=1", "--max-mutating-requests-inflight=1"]).await.unwrap();
+    let server =
+        Server::serve(&["--max-requests-inflight=1", "--max-mutating-requests-inflight=1"]).await.unwrap();
     let client = server.client().unwrap();
     let alice = alice(&client).await;
     // A creation whose body does not come takes the one seat.
@@ -85,13 +98,23 @@ async fn over_the_limit_in_flight_is_429_with_a_time_to_come_back() {
     stalled.write_all(head.as_bytes()).await.unwrap();
     stalled.flush().await.unwrap();
     let map = json!({"metadata": {"generateName": "m-"}});
-    let refused = eventually(SOON, async || {
-        let answer = alice.post(MAPS, &map).await?;
-        if answer.code == 429 { Ok(answer) } else { Err(conformance::Problem::new(format!("got {}", answer.code))) }
-    });
-    let refused = refused.await.unwrap();
+    eventually(SOON, async || {
+        let metrics = client.get("/metrics").await?.text();
+        let taken = metrics.lines().any(|line| {
+            line.starts_with("apiserver_current_inflight_requests{")
+                && line.contains("request_kind=\"mutating\"")
+                && line.ends_with(" 1")
+        });
+        if taken { Ok(()) } else { Err(Problem::new("the seat is still free")) }
+    })
+    .await
+    .unwrap();
+    let refused = alice.post(MAPS, &map).await.unwrap();
+    assert_eq!(refused.code, 429, "{}", refused.text());
     assert_eq!(refused.header("retry-after"), "1");
-    assert_eq!(refused.json()["reason"], "TooManyRequests", "{}", refused.text());
+    // Kubernetes says this one in plain text.
+    assert_eq!(refused.text(), "Too many requests, please try again later.\n");
+    assert_eq!(refused.header("content-type"), "text/plain; charset=utf-8");
     // Reading, watching and the administrator have their own.
     accepts(alice.get(MAPS).await).unwrap();
     assert_eq!(alice.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap().code, 200);
@@ -129,20 +152,25 @@ async fn a_watcher_that_does_not_read_is_ended_and_costs_bounded_memory() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let mut slow = client.tls_stream().await.unwrap();
-    slow.write_all(format!("GET {MAPS}?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer admintoken\r\n\r\n").as_bytes())
-        .await
-        .unwrap();
+    slow.write_all(
+        format!("GET {MAPS}?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer admintoken\r\n\r\n")
+            .as_bytes(),
+    )
+    .await
+    .unwrap();
     slow.flush().await.unwrap();
     let mut first = [0; 1];
     slow.read_exact(&mut first).await.unwrap();
     let mut fast = client.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap();
 
-    // Half a gigabyte of events, each replacing the one before.
+    // 150 MB of events, each replacing the one before. The history holds 64 MiB of them, encoded once more for
+    // those who watch; a server that keeps what a watcher does not read needs all of it.
     let before = server.resident_kib().unwrap();
     let padding = "x".repeat(500_000);
     let (mut seen, mut most) = (0, before);
-    for round in 0..1000 {
-        let map = json!({"metadata": {"name": "churn"}, "data": {"round": round.to_string(), "padding": padding}});
+    for round in 0..300 {
+        let map =
+            json!({"metadata": {"name": "churn"}, "data": {"round": round.to_string(), "padding": padding}});
         let path = format!("{MAPS}/churn");
         let answer = match round {
             0 => client.post(MAPS, &map).await,
@@ -155,7 +183,8 @@ async fn a_watcher_that_does_not_read_is_ended_and_costs_bounded_memory() {
         }
         most = most.max(server.resident_kib().unwrap());
     }
-    assert!(most - before < 400 * 1024, "memory grew by {} MiB", (most - before) / 1024);
+    println!("memory grew by {} MiB", (most - before) / 1024);
+    assert!(most - before < 150 * 1024, "memory grew by {} MiB", (most - before) / 1024);
 
     // What is left in the pipes can be read; then the stream is over.
     let read = async {
@@ -169,7 +198,7 @@ async fn a_watcher_that_does_not_read_is_ended_and_costs_bounded_memory() {
         }
     };
     let length = tokio::time::timeout(Duration::from_secs(60), read).await;
-    assert!(length.is_ok_and(|length| length < 200_000_000), "the slow watch is still open: {length:?}");
+    assert!(matches!(length, Ok(length) if length < 200_000_000), "the slow watch is still open: {length:?}");
     accepts(client.get("/readyz").await).unwrap();
 }
 
@@ -188,7 +217,8 @@ async fn a_revision_too_old_is_410_for_lists_and_an_error_event_for_watches() {
     let watch = format!("{MAPS}?watch=1&resourceVersion={old}");
     let mut gone = Value::Null;
     for round in 0..2000 {
-        let map = json!({"metadata": {"name": "m0"}, "data": {"round": round.to_string(), "padding": padding}});
+        let map =
+            json!({"metadata": {"name": "m0"}, "data": {"round": round.to_string(), "padding": padding}});
         accepts(client.json(Method::PUT, &format!("{MAPS}/m0"), &map).await).unwrap();
         if round % 20 == 19 {
             let mut events = client.events(&watch, &[]).await.unwrap();

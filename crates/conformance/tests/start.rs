@@ -18,7 +18,11 @@ const SOON: Duration = Duration::from_secs(20);
 /// Runs a command that must fail, and hands back its one error.
 async fn fails(args: &[&str]) -> String {
     let (code, said) = run_to_end(args, SOON).await.unwrap();
-    assert!(code.is_some_and(|code| code != 0), "`portcullis {}` ended with {code:?}: {said}", args.join(" "));
+    assert!(
+        code.is_some_and(|code| code != 0),
+        "`portcullis {}` ended with {code:?}: {said}",
+        args.join(" ")
+    );
     assert!(!said.contains("panicked"), "{said}");
     said
 }
@@ -92,7 +96,12 @@ async fn a_second_start_finds_everything_as_it_was() {
     assert_eq!(kept, made);
     assert_eq!(fs::read(server.data().join("kubeconfig")).unwrap(), kubeconfig);
     let namespaces = accepts(client.get("/api/v1/namespaces").await).unwrap();
-    let names: Vec<_> = namespaces["items"].as_array().unwrap().iter().map(|n| n["metadata"]["name"].as_str().unwrap()).collect();
+    let names: Vec<_> = namespaces["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n["metadata"]["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
 }
 
@@ -100,7 +109,9 @@ async fn a_second_start_finds_everything_as_it_was() {
 async fn a_port_in_use_is_named() {
     let folder = TempDir::new().unwrap();
     let (port, _guard) = free_port().unwrap();
-    let said = fails(&["up", "--data-dir", text(&folder.path().join("data")), "--secure-port", &port.to_string()]).await;
+    let said =
+        fails(&["up", "--data-dir", text(&folder.path().join("data")), "--secure-port", &port.to_string()])
+            .await;
     assert!(said.contains(&port.to_string()) && said.contains("in use"), "{said}");
 }
 
@@ -192,12 +203,15 @@ async fn flags_that_protect_and_are_not_implemented_are_refused() {
         "--feature-gates=DRAAdminAccess=false",
         "--enable-admission-plugins=NoSuchPlugin",
         "--authorization-mode=NoSuchMode",
-        "--tls-min-version=VersionTLS10",
+        "--tls-min-version=VersionTLS99",
         "--runtime-config=nonsense",
+        "--runtime-config=nonsense/v1=true",
+        "--runtime-config=apps/v9=true",
         "--token-auth-file=/does/not/exist",
         "--service-cluster-ip-range=nonsense",
     ] {
-        let said = fails(&["serve", &data, &certs, "--secure-port=0", "--bind-address=127.0.0.1", flag]).await;
+        let said =
+            fails(&["serve", &data, &certs, "--secure-port=0", "--bind-address=127.0.0.1", flag]).await;
         let name = flag.split('=').next().unwrap().trim_start_matches('-');
         let value = flag.rsplit('=').next().unwrap();
         assert!(said.contains(name) || said.contains(value), "{flag}: {said}");
@@ -206,7 +220,12 @@ async fn flags_that_protect_and_are_not_implemented_are_refused() {
 
 #[tokio::test]
 async fn flags_that_cannot_matter_are_accepted_with_a_warning() {
-    let server = Server::serve(&["--endpoint-reconciler-type=lease", "--goaway-chance=0.001", "--enable-garbage-collector"]).await;
+    let server = Server::serve(&[
+        "--endpoint-reconciler-type=lease",
+        "--goaway-chance=0.001",
+        "--enable-garbage-collector",
+    ])
+    .await;
     let server = server.unwrap();
     accepts(server.client().unwrap().get("/api").await).unwrap();
     assert!(server.log().contains("endpoint-reconciler-type"), "{}", server.log());
@@ -226,7 +245,8 @@ async fn a_signal_ends_watches_and_then_the_server() {
     let mut server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     let mut watch = client.events("/api/v1/namespaces/default/secrets?watch=1", &[]).await.unwrap();
-    accepts(client.post("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}})).await).unwrap();
+    accepts(client.post("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}})).await)
+        .unwrap();
     let event = watch.within(SOON).await.unwrap().unwrap();
     assert_eq!(event["type"], "ADDED");
     server.terminate().unwrap();

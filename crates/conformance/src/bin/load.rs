@@ -18,7 +18,8 @@ const STARTS: usize = 5;
 fn main() -> ExitCode {
     // One thread, so that the client does not take the server's share of the machine.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let outcome = runtime.map_err(|e| Problem::at("the runtime", e)).and_then(|runtime| runtime.block_on(run()));
+    let outcome =
+        runtime.map_err(|e| Problem::at("the runtime", e)).and_then(|runtime| runtime.block_on(run()));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {

@@ -44,10 +44,17 @@ pub async fn run(subject: &Subject) -> Result<Figures> {
         ("start to ready, ms", subject.start.map(|time| time.as_secs_f64() * 1000.0)),
         ("memory idle, MB", memory(&subject.pids)),
     ];
-    let nanoseconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos());
+    let nanoseconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos());
     let namespace = format!("load-{:x}", nanoseconds & 0xffff_ffff);
     let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
-    wires.once(&Method::POST, "/api/v1/namespaces", json!({"metadata": {"name": namespace}}).to_string().into()).await?;
+    wires
+        .once(
+            &Method::POST,
+            "/api/v1/namespaces",
+            json!({"metadata": {"name": namespace}}).to_string().into(),
+        )
+        .await?;
 
     let create = |from: u64| {
         let maps = maps.clone();

@@ -7,7 +7,8 @@ use super::Figures;
 pub fn print(own: &Figures, reference: Option<&Figures>) {
     println!("{:<30} {:>12} {:>12} {:>8}", "work", "portcullis", "reference", "ratio");
     for (name, figure) in own {
-        let other = reference.and_then(|figures| figures.iter().find(|(own, _)| own == name)).and_then(|(_, f)| *f);
+        let other =
+            reference.and_then(|figures| figures.iter().find(|(own, _)| own == name)).and_then(|(_, f)| *f);
         let ratio = match (figure, other) {
             (Some(figure), Some(other)) if name.ends_with("/s") => Some(figure / other),
             (Some(figure), Some(other)) => Some(other / figure),

@@ -14,7 +14,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 async fn client(server: &Server) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig().unwrap()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     kube::Client::try_from(config).unwrap()
 }
 
@@ -34,7 +35,7 @@ async fn kube_rs_creates_lists_watches_and_deletes() {
     }))
     .unwrap();
     let made = deployments.create(&PostParams::default(), &wanted).await.unwrap();
-    assert_eq!(made.spec.as_ref().unwrap().replicas, Some(1), "defaults are filled in");
+    assert_eq!(made.spec.replicas, Some(1), "defaults are filled in");
 
     let listed = deployments.list(&ListParams::default().labels("app=web")).await.unwrap();
     assert_eq!(listed.items.len(), 1);
@@ -53,7 +54,7 @@ async fn kube_rs_creates_lists_watches_and_deletes() {
     let mut seen = Vec::new();
     while seen.len() < 3 {
         match events.next().await.unwrap().unwrap() {
-            WatchEvent::Modified(object) => seen.push(format!("modified {}", object.spec.unwrap().replicas.unwrap())),
+            WatchEvent::Modified(object) => seen.push(format!("modified {}", object.spec.replicas.unwrap())),
             WatchEvent::Deleted(object) => seen.push(format!("deleted {}", object.metadata.name.unwrap())),
             WatchEvent::Bookmark(_) => {}
             other => panic!("{other:?}"),
@@ -103,7 +104,10 @@ async fn kube_rs_streams_a_list_and_pages() {
         }
     }
     assert_eq!(added, 5);
-    let deleted = maps.delete_collection(&DeleteParams::default(), &ListParams::default().labels("set=x")).await.unwrap();
+    let deleted = maps
+        .delete_collection(&DeleteParams::default(), &ListParams::default().labels("set=x"))
+        .await
+        .unwrap();
     assert!(deleted.left().is_some_and(|list| list.items.len() == 5));
 }
 
@@ -115,7 +119,9 @@ async fn the_python_client_creates_lists_watches_and_deletes() {
     };
     let server = Server::up().await.unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/round.py");
-    let output = Command::new(python).arg(script).env("KUBECONFIG", server.kubeconfig().unwrap()).output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output =
+        Command::new(python).arg(script).env("KUBECONFIG", server.kubeconfig().unwrap()).output().unwrap();
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.ends_with("the round is complete\n"), "{said}");
 }

@@ -1,14 +1,22 @@
 //! What is served, who may do what, where the cluster is.
 
+use std::fs;
+
 use crate::session::{Session, contains};
 
 #[tokio::test]
 async fn api_resources_and_versions_are_listed() {
     let kubectl = Session::start().await;
     let resources = kubectl.ok(&["api-resources", "--no-headers", "-o", "wide"]);
-    contains(&resources, &["configmaps", "deployments", "clusterroles", "resourceclaims", "leases", "tokenreviews"]);
+    contains(
+        &resources,
+        &["configmaps", "deployments", "clusterroles", "resourceclaims", "leases", "tokenreviews"],
+    );
     let deployments = resources.lines().find(|line| line.starts_with("deployments ")).unwrap();
-    contains(deployments, &[" deploy ", " apps/v1 ", " true ", " Deployment ", "create", "watch", "deletecollection"]);
+    contains(
+        deployments,
+        &[" deploy ", " apps/v1 ", " true ", " Deployment ", "create", "watch", "deletecollection"],
+    );
     assert_eq!(
         kubectl.ok(&["api-resources", "--api-group=coordination.k8s.io", "-o", "name"]),
         "leases.coordination.k8s.io\n"
@@ -19,7 +27,14 @@ async fn api_resources_and_versions_are_listed() {
     contains(&kubectl.ok(&["api-resources", "--verbs=deletecollection", "-o", "name"]), &["configmaps\n"]);
     contains(
         &kubectl.ok(&["api-versions"]),
-        &["admissionregistration.k8s.io/v1\n", "apps/v1\n", "autoscaling/v2\n", "rbac.authorization.k8s.io/v1\n", "resource.k8s.io/v1\n", "v1\n"],
+        &[
+            "admissionregistration.k8s.io/v1\n",
+            "apps/v1\n",
+            "autoscaling/v2\n",
+            "rbac.authorization.k8s.io/v1\n",
+            "resource.k8s.io/v1\n",
+            "v1\n",
+        ],
     );
 }
 
@@ -36,16 +51,24 @@ async fn who_may_do_what() {
     assert_eq!((said.code, said.out.as_str()), (1, "no\n"), "{}", said.err);
     contains(
         &kubectl.fails(&["get", "configmaps", "--as=alice"]),
-        &["Error from server (Forbidden): configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\""],
+        &[
+            "Error from server (Forbidden): configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\"",
+        ],
     );
     if kubectl.since(28, "`auth whoami`") {
         contains(&kubectl.ok(&["auth", "whoami"]), &["Username", "system:masters"]);
     }
-    contains(
-        &kubectl.ok_with(
-            &["auth", "reconcile", "-f", "-"],
-            "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: reader}\nrules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]\n",
+    fs::write(
+        kubectl.folder.path().join("role.yaml"),
+        format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: reader, namespace: {}}}\n\
+             rules: [{{apiGroups: [''], resources: [secrets], verbs: [get]}}]\n",
+            kubectl.namespace
         ),
+    )
+    .unwrap();
+    contains(
+        &kubectl.ok(&["auth", "reconcile", "-f", "role.yaml"]),
         &["role.rbac.authorization.k8s.io/reader reconciled"],
     );
 }
@@ -57,8 +80,18 @@ async fn the_cluster_says_where_and_what_it_is() {
     let version = kubectl.ok(&["version", "-o", "json"]);
     contains(&version, &["\"serverVersion\"", "\"minor\": \"37\"", "\"gitVersion\": \"v1.37."]);
     contains(&kubectl.ok(&["get", "--raw", "/readyz?verbose"]), &["[+]ping ok\n", "readyz check passed\n"]);
-    contains(&kubectl.ok(&["get", "--raw", "/metrics"]), &["apiserver_request_total{", "apiserver_storage_objects", "process_resident_memory_bytes"]);
-    contains(&kubectl.ok(&["get", "service", "kubernetes", "--namespace=default"]), &["ClusterIP", "10.0.0.1", "443/TCP"]);
+    contains(
+        &kubectl.ok(&["get", "--raw", "/metrics"]),
+        &[
+            "apiserver_request_total{",
+            "apiserver_current_inflight_requests{",
+            "process_resident_memory_bytes",
+        ],
+    );
+    contains(
+        &kubectl.ok(&["get", "service", "kubernetes", "--namespace=default"]),
+        &["ClusterIP", "10.0.0.1", "443/TCP"],
+    );
     contains(&kubectl.fails(&["logs", "missing"]), &["pods \"missing\" not found"]);
     if kubectl.since(26, "`events`") {
         contains(&kubectl.run(&["events"]).err, &["No events found"]);

@@ -11,24 +11,39 @@ async fn create_makes_every_kind_it_knows() {
     let made: &[(&[&str], &str)] = &[
         (&["configmap", "c", "--from-literal=a=b", "--from-file=file.txt"], "configmap/c created"),
         (&["secret", "generic", "s", "--from-literal=a=b"], "secret/s created"),
-        (&["secret", "docker-registry", "d", "--docker-username=u", "--docker-password=p"], "secret/d created"),
+        (
+            &["secret", "docker-registry", "d", "--docker-username=u", "--docker-password=p"],
+            "secret/d created",
+        ),
         (&["deployment", "web", "--image=nginx", "--port=80"], "deployment.apps/web created"),
         (&["service", "nodeport", "np", "--tcp=80"], "service/np created"),
         (&["service", "externalname", "en", "--external-name=example.com"], "service/en created"),
         (&["job", "j", "--image=busybox", "--", "true"], "job.batch/j created"),
         (&["cronjob", "cj", "--image=busybox", "--schedule=*/5 * * * *"], "cronjob.batch/cj created"),
-        (&["role", "r", "--verb=get,list", "--resource=pods,deployments.apps"], "role.rbac.authorization.k8s.io/r created"),
-        (&["rolebinding", "rb", "--role=r", "--user=alice"], "rolebinding.rbac.authorization.k8s.io/rb created"),
+        (
+            &["role", "r", "--verb=get,list", "--resource=pods,deployments.apps"],
+            "role.rbac.authorization.k8s.io/r created",
+        ),
+        (
+            &["rolebinding", "rb", "--role=r", "--user=alice"],
+            "rolebinding.rbac.authorization.k8s.io/rb created",
+        ),
         (&["serviceaccount", "sa"], "serviceaccount/sa created"),
         (&["quota", "q", "--hard=pods=10"], "resourcequota/q created"),
-        (&["poddisruptionbudget", "p", "--selector=app=web", "--min-available=1"], "poddisruptionbudget.policy/p created"),
+        (
+            &["poddisruptionbudget", "p", "--selector=app=web", "--min-available=1"],
+            "poddisruptionbudget.policy/p created",
+        ),
         (&["ingress", "i", "--rule=example.com/*=web:80"], "ingress.networking.k8s.io/i created"),
     ];
     for (args, said) in made {
         contains(&kubectl.ok(&[&["create"], *args].concat()), &[said]);
     }
     assert_eq!(kubectl.ok(&["get", "configmap", "c", "-o", "jsonpath={.data.file\\.txt}"]), "content\n");
-    assert_eq!(kubectl.ok(&["get", "deployment", "web", "-o", "jsonpath={.spec.strategy.type}"]), "RollingUpdate");
+    assert_eq!(
+        kubectl.ok(&["get", "deployment", "web", "-o", "jsonpath={.spec.strategy.type}"]),
+        "RollingUpdate"
+    );
     assert_eq!(
         kubectl.fails(&["create", "configmap", "c"]),
         "error: failed to create configmap: configmaps \"c\" already exists\n"
@@ -51,7 +66,10 @@ async fn create_makes_every_kind_it_knows() {
 async fn a_dry_run_makes_nothing() {
     let kubectl = Session::start().await;
     contains(&kubectl.ok(&["create", "configmap", "c", "--dry-run=client", "-o", "yaml"]), &["name: c\n"]);
-    contains(&kubectl.ok(&["create", "configmap", "c", "--dry-run=server"]), &["configmap/c created (server dry run)"]);
+    contains(
+        &kubectl.ok(&["create", "configmap", "c", "--dry-run=server"]),
+        &["configmap/c created (server dry run)"],
+    );
     contains(&kubectl.fails(&["get", "configmap", "c"]), &["NotFound"]);
 }
 
@@ -69,16 +87,21 @@ async fn mistakes_are_named() {
         assert_eq!(said.code, 0, "{}", said.err);
         contains(&said.err, &["Warning: unknown field \"spec.replcas\""]);
     }
-    let said = kubectl.run_with(&["create", "-f", "-"], "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n");
+    let said = kubectl.run_with(
+        &["create", "-f", "-"],
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n",
+    );
     contains(&said.err, &["Pod \"p\" is invalid: spec.containers: Required value"]);
-    let said = kubectl.run_with(&["create", "-f", "-"], "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: p}\n");
+    let said = kubectl
+        .run_with(&["create", "-f", "-"], "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: p}\n");
     contains(&said.err, &["no matches for kind \"Thing\" in version \"example.com/v1\""]);
 }
 
 #[tokio::test]
 async fn apply_and_diff_see_what_changed() {
     let kubectl = Session::start().await;
-    let first = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {x: one}}\ndata: {k: v, gone: soon}\n";
+    let first =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {x: one}}\ndata: {k: v, gone: soon}\n";
     let second = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {x: two}}\ndata: {k: w}\n";
     contains(&kubectl.ok_with(&["apply", "-f", "-"], first), &["configmap/a created"]);
     contains(&kubectl.ok_with(&["apply", "-f", "-"], first), &["configmap/a unchanged"]);
@@ -90,7 +113,10 @@ async fn apply_and_diff_see_what_changed() {
     // What others wrote stays; what was applied and is no longer there goes.
     kubectl.ok(&["annotate", "configmap", "a", "by=others"]);
     contains(&kubectl.ok_with(&["apply", "-f", "-"], second), &["configmap/a configured"]);
-    assert_eq!(kubectl.ok(&["get", "configmap", "a", "-o", "jsonpath={.data} {.metadata.annotations.by}"]), "{\"k\":\"w\"} others");
+    assert_eq!(
+        kubectl.ok(&["get", "configmap", "a", "-o", "jsonpath={.data} {.metadata.annotations.by}"]),
+        "{\"k\":\"w\"} others"
+    );
     contains(&kubectl.ok(&["apply", "view-last-applied", "configmap/a"]), &["k: w\n"]);
 
     let deployment = |image: &str, replicas: u32| {
@@ -100,8 +126,14 @@ async fn apply_and_diff_see_what_changed() {
         )
     };
     contains(&kubectl.ok_with(&["apply", "-f", "-"], &deployment("one", 1)), &["deployment.apps/d created"]);
-    contains(&kubectl.ok_with(&["apply", "-f", "-"], &deployment("two", 1)), &["deployment.apps/d configured"]);
-    contains(&kubectl.ok_with(&["apply", "-f", "-"], &deployment("two", 1)), &["deployment.apps/d unchanged"]);
+    contains(
+        &kubectl.ok_with(&["apply", "-f", "-"], &deployment("two", 1)),
+        &["deployment.apps/d configured"],
+    );
+    contains(
+        &kubectl.ok_with(&["apply", "-f", "-"], &deployment("two", 1)),
+        &["deployment.apps/d unchanged"],
+    );
     contains(
         &kubectl.ok_with(&["apply", "--dry-run=server", "-f", "-"], &deployment("three", 5)),
         &["deployment.apps/d configured (server dry run)"],
@@ -113,6 +145,12 @@ async fn apply_and_diff_see_what_changed() {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("a.yaml"), second).unwrap();
     fs::write(folder.join("d.yaml"), deployment("four", 2)).unwrap();
-    contains(&kubectl.ok(&["apply", "-f", "manifests"]), &["configmap/a unchanged", "deployment.apps/d configured"]);
-    contains(&kubectl.ok(&["delete", "-f", "manifests"]), &["configmap \"a\" deleted", "deployment.apps \"d\" deleted"]);
+    contains(
+        &kubectl.ok(&["apply", "-f", "manifests"]),
+        &["configmap/a unchanged", "deployment.apps/d configured"],
+    );
+    contains(
+        &kubectl.ok(&["delete", "-f", "manifests"]),
+        &["configmap \"a\" deleted", "deployment.apps \"d\" deleted"],
+    );
 }

@@ -20,11 +20,17 @@ async fn one_some_and_all_are_deleted() {
         kubectl.ok(&["create", "secret", "generic", name]);
     }
     kubectl.ok(&["label", "secret", "b", "c", "set=x"]);
-    contains(&kubectl.ok(&["delete", "secret", "a", "--dry-run=server"]), &["secret \"a\" deleted", "(server dry run)"]);
+    contains(
+        &kubectl.ok(&["delete", "secret", "a", "--dry-run=server"]),
+        &["secret \"a\" deleted", "(server dry run)"],
+    );
     contains(&kubectl.ok(&["delete", "secret", "a"]), &["secret \"a\" deleted"]);
     contains(&kubectl.fails(&["delete", "secret", "a"]), &["secrets \"a\" not found"]);
     assert_eq!(kubectl.ok(&["delete", "secret", "a", "--ignore-not-found"]), "");
-    contains(&kubectl.ok(&["delete", "secrets", "-l", "set=x"]), &["secret \"b\" deleted", "secret \"c\" deleted"]);
+    contains(
+        &kubectl.ok(&["delete", "secrets", "-l", "set=x"]),
+        &["secret \"b\" deleted", "secret \"c\" deleted"],
+    );
     contains(&kubectl.ok(&["delete", "secrets", "--all"]), &["secret \"d\" deleted"]);
     contains(&kubectl.run(&["get", "secrets"]).err, &["No resources found"]);
 }
@@ -33,10 +39,20 @@ async fn one_some_and_all_are_deleted() {
 async fn a_finalizer_makes_deletion_wait() {
     let kubectl = Session::start().await;
     kubectl.ok(&["create", "secret", "generic", "f"]);
-    kubectl.ok(&["patch", "secret", "f", "--type=merge", "-p", "{\"metadata\":{\"finalizers\":[\"example.com/wait\"]}}"]);
+    kubectl.ok(&[
+        "patch",
+        "secret",
+        "f",
+        "--type=merge",
+        "-p",
+        "{\"metadata\":{\"finalizers\":[\"example.com/wait\"]}}",
+    ]);
     contains(&kubectl.ok(&["delete", "secret", "f", "--wait=false"]), &["secret \"f\" deleted"]);
     assert_ne!(kubectl.ok(&["get", "secret", "f", "-o", "jsonpath={.metadata.deletionTimestamp}"]), "");
-    contains(&kubectl.fails(&["delete", "secret", "f", "--timeout=1s"]), &["timed out waiting for the condition"]);
+    contains(
+        &kubectl.fails(&["delete", "secret", "f", "--timeout=1s"]),
+        &["timed out waiting for the condition"],
+    );
     kubectl.ok(&["patch", "secret", "f", "--type=merge", "-p", "{\"metadata\":{\"finalizers\":null}}"]);
     contains(&kubectl.fails(&["get", "secret", "f"]), &["NotFound"]);
 }
@@ -61,9 +77,10 @@ async fn cascades_reach_what_is_owned() {
     family(&kubectl, "orphan");
     kubectl.ok(&["delete", "configmap", "orphan", "--cascade=orphan"]);
     contains(&kubectl.fails(&["get", "configmap", "orphan"]), &["NotFound"]);
-    kubectl.eventually(&["get", "configmap", "orphan-child", "-o", "jsonpath={.metadata.ownerReferences}"], |said| {
-        said.code == 0 && said.out.is_empty()
-    });
+    kubectl.eventually(
+        &["get", "configmap", "orphan-child", "-o", "jsonpath={.metadata.ownerReferences}"],
+        |said| said.code == 0 && said.out.is_empty(),
+    );
 }
 
 #[tokio::test]
@@ -82,10 +99,7 @@ async fn a_namespace_goes_with_all_that_is_in_it() {
     contains(&kubectl.ok(&["delete", "namespace", &kubectl.namespace, "--timeout=60s"]), &["deleted"]);
     contains(&kubectl.fails(&["get", "namespace", &kubectl.namespace]), &["NotFound"]);
     assert_eq!(kubectl.ok(&["get", "secrets,deployments,pods", "-o", "name"]), "");
-    contains(
-        &kubectl.fails(&["create", "configmap", "late"]),
-        &["namespaces \"", "\" not found"],
-    );
+    contains(&kubectl.fails(&["create", "configmap", "late"]), &["namespaces \"", "\" not found"]);
     // The name can be used again, and nothing of before is there.
     kubectl.ok(&["create", "namespace", &kubectl.namespace]);
     kubectl.eventually(&["get", "serviceaccount", "default"], |said| said.code == 0);

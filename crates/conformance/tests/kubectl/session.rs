@@ -37,8 +37,10 @@ impl Session {
             let kubeconfig = server.kubeconfig().unwrap();
             (Some(server), kubeconfig)
         };
-        let program = env::var_os("PORTCULLIS_KUBECTL").map_or_else(|| PathBuf::from("kubectl"), PathBuf::from);
-        let minor = env::var("PORTCULLIS_KUBECTL_MINOR").ok().and_then(|text| text.parse().ok()).unwrap_or(u32::MAX);
+        let program =
+            env::var_os("PORTCULLIS_KUBECTL").map_or_else(|| PathBuf::from("kubectl"), PathBuf::from);
+        let minor =
+            env::var("PORTCULLIS_KUBECTL_MINOR").ok().and_then(|text| text.parse().ok()).unwrap_or(u32::MAX);
         let folder = TempDir::new().unwrap();
         let unique = folder.path().file_name().unwrap().to_string_lossy().to_lowercase();
         let namespace = format!("k{}", unique.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()));
