@@ -113,11 +113,12 @@ impl<'a> Eval<'a, '_> {
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
             self.turn(fold, range, at)?;
-            self.charge(condition)?;
             if decided {
+                self.charge(condition)?;
                 break;
             }
-            self.charge(1)?;
+            // The step reads the result as well.
+            self.charge(condition + 1)?;
             match self.node(predicate) {
                 Ok(Val::Bool(b)) if b == all => {}
                 Ok(Val::Bool(_)) => {

@@ -89,16 +89,23 @@ pub(crate) fn run<'a>(
     activation: &Activation<'a>,
     limit: u64,
 ) -> Evaluation<'a> {
-    // Most programs have few variables in comprehensions: those need no allocation.
+    // Most programs have few variables in comprehensions, or none: those need no allocation.
+    if slots == 0 {
+        return run_in(root, &mut [], activation, limit);
+    }
     let mut few: [Slot<'a>; FEW] = [const { Slot::Empty }; FEW];
-    let mut many = Vec::new();
-    let slots = match few.get_mut(..slots) {
-        Some(few) => few,
-        None => {
-            many.resize(slots, Slot::Empty);
-            many.as_mut_slice()
-        }
-    };
+    if let Some(slots) = few.get_mut(..slots) {
+        return run_in(root, slots, activation, limit);
+    }
+    run_in(root, &mut vec![Slot::Empty; slots], activation, limit)
+}
+
+fn run_in<'a>(
+    root: &'a Node,
+    slots: &mut [Slot<'a>],
+    activation: &Activation<'a>,
+    limit: u64,
+) -> Evaluation<'a> {
     let mut eval = Eval {
         values: &activation.values,
         names: &activation.names,
@@ -239,20 +246,24 @@ impl<'a> Eval<'a, '_> {
 
     /// `&&` and `||`: the value that decides wins over errors on the other side.
     fn logic(&mut self, terms: &'a (Node, Node), deciding: bool) -> Outcome<'a> {
-        let mut failed = None;
-        for term in [&terms.0, &terms.1] {
-            match self.node(term) {
-                Ok(Val::Bool(b)) => {
-                    if b == deciding {
-                        return Ok(Val::Bool(deciding));
-                    }
-                }
-                Ok(_) => failed = failed.or_else(|| Some(Error::no_such_overload())),
-                Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => failed = failed.or(Some(error)),
+        let failed = match self.node(&terms.0) {
+            Ok(Val::Bool(b)) if b == deciding => return Ok(Val::Bool(deciding)),
+            Ok(Val::Bool(_)) => {
+                return match self.node(&terms.1) {
+                    Ok(Val::Bool(b)) => Ok(Val::Bool(b)),
+                    Ok(_) => Err(Error::no_such_overload()),
+                    Err(error) => Err(error),
+                };
             }
+            Ok(_) => Error::no_such_overload(),
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => error,
+        };
+        match self.node(&terms.1) {
+            Ok(Val::Bool(b)) if b == deciding => Ok(Val::Bool(deciding)),
+            Err(error) if error.is_fatal() => Err(error),
+            _ => Err(failed),
         }
-        failed.map_or(Ok(Val::Bool(!deciding)), Err)
     }
 
     fn equality(&mut self, terms: &'a (Node, Node), wanted: bool) -> Outcome<'a> {
