@@ -313,7 +313,7 @@ fn spawn(mut command: Command) -> Result<(Child, Arc<Mutex<String>>)> {
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|e| Problem::at(&format!("cannot start {:?}", command.get_program()), e))?;
+        .map_err(|e| Problem::at(&format!("cannot start `{}`", command.get_program().display()), e))?;
     let log = Arc::new(Mutex::new(String::new()));
     if let Some(mut stderr) = child.stderr.take() {
         let log = Arc::clone(&log);

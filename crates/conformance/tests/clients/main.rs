@@ -1,5 +1,5 @@
 //! Client libraries that others wrote: a create, list, watch, delete round of each with a typed object.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::env;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! `get` in all output forms, paging, watching, `describe`, `explain`.
 
+use std::fmt::Write as _;
+
 use crate::session::{Session, contains};
 
 const PAIR: &str = "\
@@ -102,9 +104,10 @@ async fn many_kinds_print_their_columns() {
 #[tokio::test]
 async fn long_lists_come_in_pages() {
     let kubectl = Session::start().await;
-    let many: String = (0..7)
-        .map(|number| format!("---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s{number}}}\n"))
-        .collect();
+    let mut many = String::new();
+    for number in 0..7 {
+        writeln!(many, "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s{number}}}").unwrap();
+    }
     kubectl.ok_with(&["create", "-f", "-"], &many);
     let said = kubectl.run(&["get", "secrets", "--chunk-size=3", "-o", "name", "-v=8"]);
     assert_eq!(said.out.lines().filter(|line| line.starts_with("secret/s")).count(), 7, "{}", said.out);
@@ -176,9 +179,6 @@ async fn explain_shows_types() {
         &["maxSurge", "<IntOrString>"],
     );
     contains(&kubectl.ok(&["explain", "job", "--recursive"]), &["backoffLimit", "template", "restartPolicy"]);
-    contains(
-        &kubectl.ok(&["explain", "hpa", "--api-version=autoscaling/v1"]),
-        &["VERSION:    v1\n", "targetCPUUtilizationPercentage"].split_at(1).0,
-    );
+    contains(&kubectl.ok(&["explain", "hpa", "--api-version=autoscaling/v1"]), &["VERSION:    v1\n"]);
     contains(&kubectl.fails(&["explain", "pod.spec.nothing"]), &["field \"nothing\" does not exist"]);
 }
