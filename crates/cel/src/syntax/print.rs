@@ -152,7 +152,22 @@ impl Printer<'_> {
                         ExprKind::Ident(_) | ExprKind::Select { .. }
                     ) || matches!(&p.written(operand).kind, ExprKind::Call { function, target, .. }
                         if target.is_some() || operator::written(function).is_none() && !function.starts_with(['_', '!', '-']));
-                    p.parenthesized(!bare, |p| p.expr(operand, if bare { 7 } else { 0 }));
+                    let begin = p.out.len();
+                    let start = p.out.len();
+                    p.expr(operand, if bare { 7 } else { 0 });
+                    // A number that comes first would take the minus for itself.
+                    let number = p.out.get(start..).is_some_and(|text| {
+                        text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+                    });
+                    if !bare || number {
+                        p.out.insert(start, '(');
+                        p.out.push(')');
+                    }
+                    // Nor is `-(0).f()` the literal -0 and its function.
+                    if p.out.get(begin..).is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit())) {
+                        p.out.insert(begin, '(');
+                        p.out.push(')');
+                    }
                 });
             }
             (operator::INDEX | operator::OPT_INDEX, None, [operand, index]) => {
