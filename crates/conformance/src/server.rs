@@ -10,6 +10,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use tempfile::TempDir;
 
 use crate::client::{Client, Credentials, Trust};
@@ -27,6 +31,9 @@ bobtoken,bob,bob-uid
 
 /// The token of the administrator.
 pub const ADMIN_TOKEN: &str = "admintoken";
+
+/// Who issues service-account tokens.
+const ISSUER: &str = "https://kubernetes.default.svc";
 
 /// The binary under test: `PORTCULLIS_BIN`, or what cargo last built in the target folder of this test.
 pub fn binary() -> Result<PathBuf> {
@@ -76,6 +83,10 @@ impl Server {
         let path = folder.path().to_owned();
         let tokens = path.join("tokens.csv");
         write_private(&tokens, TOKENS)?;
+        let signing = path.join("sa.key");
+        if !signing.exists() {
+            write_private(&signing, &signing_key()?)?;
+        }
         let (port, port_guard) = free_port()?;
         let mut command = Command::new(binary()?);
         command
@@ -86,6 +97,9 @@ impl Server {
             .arg(format!("--data-dir={}", path.join("data").display()))
             .arg(format!("--cert-dir={}", path.join("certs").display()))
             .arg(format!("--token-auth-file={}", tokens.display()))
+            .arg(format!("--service-account-issuer={ISSUER}"))
+            .arg(format!("--service-account-signing-key-file={}", signing.display()))
+            .arg(format!("--service-account-key-file={}", signing.display()))
             .args(flags);
         drop(port_guard);
         let started = Instant::now();
@@ -289,6 +303,16 @@ pub fn free_port() -> Result<(u16, TcpListener)> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| Problem::at("a free port", e))?;
     let port = listener.local_addr().map_err(|e| Problem::at("a free port", e))?.port();
     Ok((port, listener))
+}
+
+/// A key that signs service-account tokens, as PEM.
+fn signing_key() -> Result<String> {
+    let random = SystemRandom::new();
+    let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random);
+    let key = BASE64_STANDARD.encode(key.map_err(|e| Problem::at("a key", e))?);
+    let lines: Vec<String> =
+        key.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+    Ok(format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n")))
 }
 
 /// Writes a file that only its owner can read, in a folder that is made if need be.

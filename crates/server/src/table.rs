@@ -101,16 +101,26 @@ fn document(
         ("kind", Value::from("Table")),
         ("apiVersion", Value::from(format!("meta.k8s.io/{version}"))),
         ("metadata", metadata),
-        ("columnDefinitions", Value::List(columns)),
+        ("columnDefinitions", if options.headers { Value::List(columns) } else { Value::Null }),
         ("rows", Value::List(rows)),
     ])
 }
 
 /// An object's metadata alone.
 pub fn partial(object: &Value, version: &str) -> Value {
+    let mut metadata = object.at(&["metadata"]).cloned().unwrap_or(Value::Map(Map::new()));
+    // Kubernetes writes this one only when it converts the whole object.
+    if metadata.remove_at(&["annotations", TEMPLATE_GENERATION]).is_some()
+        && metadata.at(&["annotations"]).and_then(Value::as_map).is_some_and(Map::is_empty)
+    {
+        metadata.remove_at(&["annotations"]);
+    }
     Value::map([
         ("kind", Value::from("PartialObjectMetadata")),
         ("apiVersion", Value::from(format!("meta.k8s.io/{version}"))),
-        ("metadata", object.at(&["metadata"]).cloned().unwrap_or(Value::Map(Map::new()))),
+        ("metadata", metadata),
     ])
 }
+
+/// The annotation in which a DaemonSet carries a field that its first version had.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

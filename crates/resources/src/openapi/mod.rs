@@ -22,7 +22,7 @@ use value::{Value, write};
 use crate::table::{GROUPS, Served};
 
 /// The media type of version 2 in protobuf.
-pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// A document as it is sent.
 #[derive(Debug)]

@@ -4,7 +4,6 @@ use crate::schema::{self, Schema};
 
 /// A kind as a REST resource.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "a row of a table: each is a fact of its own")]
 pub struct Resource {
     /// The API group; empty for the core group.
     pub group: &'static str,

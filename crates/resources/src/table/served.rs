@@ -33,10 +33,17 @@ impl Served {
                 // There are no alpha versions here.
                 "api/alpha" => {}
                 _ => {
-                    let (group, version) = name.split_once('/').unwrap_or(("", name));
+                    let Some((group, version)) =
+                        name.split_once('/').or((name == "v1").then_some(("", name)))
+                    else {
+                        return Err(format!("runtime-config invalid key {name}"));
+                    };
                     let group = if group == "api" { "" } else { group };
-                    if !GROUPS.iter().any(|known| known.name == group) {
+                    let Some(known) = GROUPS.iter().find(|known| known.name == group) else {
                         return Err(format!("unknown api groups {group}"));
+                    };
+                    if !known.versions.contains(&version) {
+                        return Err(format!("unknown api version {name}"));
                     }
                     served.said.insert((group.to_owned(), version.to_owned()), on);
                 }

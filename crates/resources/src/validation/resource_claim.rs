@@ -112,6 +112,12 @@ fn claim_spec(spec: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
         request_references(config, &known, &here, errors);
         configuration(config, &here, errors);
     }
+    // Kubernetes' declared rules are judged after the written ones.
+    let (declared, written): (FieldErrors, FieldErrors) = std::mem::take(errors)
+        .into_iter()
+        .partition(|error| error.field.ends_with(".exactly.allocationMode"));
+    errors.extend(written);
+    errors.extend(declared);
 }
 
 fn request_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
