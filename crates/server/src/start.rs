@@ -102,6 +102,11 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         .map_err(|e| ConfigError::flag("client-ca-file", e))?;
     let admission = AdmissionChain::new(&enable_admission, &disable_admission).map_err(ConfigError::other)?;
 
+    if ["v1beta1", "v1beta2"].iter().any(|version| served.is_served("resource.k8s.io", version)) {
+        let why = "the beta versions of resource.k8s.io are not implemented yet; leave them out";
+        return Err(ConfigError::flag("runtime-config", why));
+    }
+
     let listener = TcpListener::bind(listen).await.map_err(|e| {
         ConfigError::other(format!("cannot listen on {listen}: {e}; is another server running? choose another port with --secure-port"))
     })?;
