@@ -1,11 +1,15 @@
 //! What an admission plugin is told about a request.
 
+use std::sync::OnceLock;
+
 use api::{Cause, Details, GroupResource, GroupVersionKind, Status};
 use authn::User;
 use value::{Str, Value};
 
+use crate::Cluster;
+
 /// What is being done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// A new object, or a subresource that is posted to.
     Create,
@@ -36,8 +40,10 @@ pub struct Attributes<'a> {
     pub user: &'a User,
     /// What for.
     pub operation: Operation,
-    /// The kind of the object.
+    /// The kind of the object, in the version of the request.
     pub kind: GroupVersionKind,
+    /// The kind in whose version plugins get the object: the one it is stored in.
+    pub stored_kind: GroupVersionKind,
     /// The resource in the request's path.
     pub resource: GroupResource,
     /// The version in the request's path.
@@ -49,11 +55,13 @@ pub struct Attributes<'a> {
     /// The name; empty before a generated one is known.
     pub name: Str,
     /// The object before the change.
-    pub old_object: Option<&'a Value>,
-    /// The options of the request (`CreateOptions`, …).
+    pub old_object: Seen<'a>,
+    /// The options of the request (`CreateOptions`, …); null where it has none.
     pub options: &'a Value,
     /// Whether nothing will be stored.
     pub dry_run: bool,
+    /// When the request came in, in seconds since the epoch.
+    pub now: i64,
 }
 
 impl Attributes<'_> {
@@ -77,5 +85,51 @@ impl Attributes<'_> {
     /// Whether the object is of a kind of a group, in any version.
     pub fn is_kind(&self, group: &str, kind: &str) -> bool {
         self.kind.group == group && self.kind.kind == kind
+    }
+
+    /// Whether the request is about this resource itself, not a subresource.
+    pub fn is_resource(&self, group: &str, resource: &str) -> bool {
+        self.resource.group == group && self.resource.resource == resource && self.subresource.is_empty()
+    }
+}
+
+/// An object as the server has it, and as clients of the request's version see it; the second is made once, when asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Seen<'a> {
+    object: Option<&'a Value>,
+    shown: OnceLock<Result<Value, String>>,
+}
+
+impl<'a> Seen<'a> {
+    /// Nothing.
+    pub fn nothing() -> Self {
+        Seen::default()
+    }
+
+    /// This object, in its stored shape.
+    pub fn new(object: Option<&'a Value>) -> Self {
+        Seen { object, shown: OnceLock::new() }
+    }
+
+    /// The object in its stored shape.
+    pub fn stored(&self) -> Option<&'a Value> {
+        self.object
+    }
+
+    /// The object as clients of `kind` see it. All calls on one `Seen` must name one kind.
+    pub async fn shown(
+        &self,
+        kind: &GroupVersionKind,
+        cluster: &dyn Cluster,
+    ) -> Result<Option<&Value>, String> {
+        let Some(object) = self.object else { return Ok(None) };
+        let shown = match self.shown.get() {
+            Some(shown) => shown,
+            None => {
+                let converted = cluster.convert(object, kind).await;
+                self.shown.get_or_init(|| converted)
+            }
+        };
+        shown.as_ref().map(Some).map_err(Clone::clone)
     }
 }

@@ -5,47 +5,63 @@ use std::sync::Arc;
 use api::Status;
 use value::Value;
 
-use crate::{Attributes, NamespaceLifecycle};
-
-/// What plugins may know of the cluster, answered from memory.
-pub trait Cluster: Send + Sync {
-    /// An object as it is now; `None` if there is none.
-    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
-}
-
-/// One built-in admission plugin.
-pub trait Plugin: Send + Sync {
-    /// May change the object, or refuse.
-    fn mutate(
-        &self,
-        attributes: &Attributes<'_>,
-        object: &mut Value,
-        cluster: &dyn Cluster,
-    ) -> Result<(), Status> {
-        let _ = (attributes, object, cluster);
-        Ok(())
-    }
-
-    /// May refuse. `object` is absent when something is deleted.
-    fn validate(
-        &self,
-        attributes: &Attributes<'_>,
-        object: Option<&Value>,
-        cluster: &dyn Cluster,
-    ) -> Result<(), Status> {
-        let _ = (attributes, object, cluster);
-        Ok(())
-    }
-}
+use crate::plugins::NamespaceLifecycle;
+use crate::{Attributes, Cluster, Notes, Pass, Plugin, Reinvocation, Seen, Stage};
 
 /// A plugin's name, as the flags spell it.
 pub type PluginName = &'static str;
 
+/// The stages that the server keeps at what is stored. One that is absent has nothing to say.
+#[derive(Clone, Default)]
+pub struct Stages {
+    /// `MutatingAdmissionPolicy`.
+    pub mutating_policies: Option<Arc<dyn Stage>>,
+    /// `MutatingAdmissionWebhook`.
+    pub mutating_webhooks: Option<Arc<dyn Stage>>,
+    /// `ValidatingAdmissionPolicy`.
+    pub validating_policies: Option<Arc<dyn Stage>>,
+    /// `ValidatingAdmissionWebhook`.
+    pub validating_webhooks: Option<Arc<dyn Stage>>,
+    /// `ResourceQuota`.
+    pub quota: Option<Arc<dyn Stage>>,
+}
+
+/// A link of the chain.
+enum Link {
+    Plugin(Box<dyn Plugin>),
+    Stage(Arc<dyn Stage>),
+}
+
 /// One row of the chain: name, whether it is on unless a flag says otherwise, and how it is made.
-type Row = (PluginName, bool, fn() -> Box<dyn Plugin>);
+struct Row {
+    name: PluginName,
+    on: bool,
+    make: fn(&Stages) -> Option<Link>,
+}
+
+/// A plugin that is on unless a flag says otherwise.
+macro_rules! on {
+    ($name:ident) => {
+        Row { name: stringify!($name), on: true, make: |_| Some(Link::Plugin(Box::new($name))) }
+    };
+}
+
+/// A stage that the server keeps.
+macro_rules! stage {
+    ($name:literal, $field:ident) => {
+        Row { name: $name, on: true, make: |stages| stages.$field.clone().map(Link::Stage) }
+    };
+}
 
 /// Every plugin, in the order in which they run.
-const PLUGINS: &[Row] = &[("NamespaceLifecycle", true, || Box::new(NamespaceLifecycle))];
+const PLUGINS: &[Row] = &[
+    on!(NamespaceLifecycle),
+    stage!("MutatingAdmissionPolicy", mutating_policies),
+    stage!("MutatingAdmissionWebhook", mutating_webhooks),
+    stage!("ValidatingAdmissionPolicy", validating_policies),
+    stage!("ValidatingAdmissionWebhook", validating_webhooks),
+    stage!("ResourceQuota", quota),
+];
 
 /// Kubernetes' plugins that this chain does not have yet. Naming one in a flag is an error that says so, because leaving a
 /// check out silently would be the wrong answer.
@@ -66,8 +82,6 @@ const NOT_YET: &[&str] = &[
     "ImagePolicyWebhook",
     "LimitPodHardAntiAffinityTopology",
     "LimitRanger",
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionWebhook",
     "NamespaceAutoProvision",
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
@@ -79,13 +93,10 @@ const NOT_YET: &[&str] = &[
     "PodTolerationRestriction",
     "PodTopologyLabels",
     "Priority",
-    "ResourceQuota",
     "RuntimeClass",
     "ServiceAccount",
     "StorageObjectInUseProtection",
     "TaintNodesByCondition",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook",
 ];
 
 /// Why a chain cannot be built from the flags.
@@ -104,14 +115,14 @@ pub enum ChainError {
 
 /// The plugins that are on, in order.
 pub struct Chain {
-    plugins: Vec<(PluginName, Box<dyn Plugin>)>,
+    links: Vec<(PluginName, Link)>,
 }
 
 impl Chain {
     /// The chain with the default plugins, those of `enable` added and those of `disable` taken out.
-    pub fn new(enable: &[String], disable: &[String]) -> Result<Self, ChainError> {
+    pub fn new(enable: &[String], disable: &[String], stages: &Stages) -> Result<Self, ChainError> {
         for name in enable.iter().chain(disable) {
-            let known = PLUGINS.iter().any(|(n, ..)| n == name);
+            let known = PLUGINS.iter().any(|row| row.name == name);
             let not_yet = NOT_YET.contains(&name.as_str());
             if !known && !not_yet {
                 return Err(ChainError::Unknown(name.clone()));
@@ -123,40 +134,67 @@ impl Chain {
         if let Some(both) = enable.iter().find(|name| disable.contains(name)) {
             return Err(ChainError::Both(both.clone()));
         }
-        let plugins = PLUGINS
+        let links = PLUGINS
             .iter()
-            .filter(|(name, default, _)| {
-                let named = |list: &[String]| list.iter().any(|n| n == name);
-                (*default || named(enable)) && !named(disable)
+            .filter(|row| {
+                let named = |list: &[String]| list.iter().any(|n| n == row.name);
+                (row.on || named(enable)) && !named(disable)
             })
-            .map(|(name, _, make)| (*name, make()))
+            .filter_map(|row| Some((row.name, (row.make)(stages)?)))
             .collect();
-        Ok(Chain { plugins })
+        Ok(Chain { links })
     }
 
     /// The names of the plugins that are on, in order.
     pub fn plugins(&self) -> impl Iterator<Item = PluginName> {
-        self.plugins.iter().map(|(name, _)| *name)
+        self.links.iter().map(|(name, _)| *name)
     }
 
-    /// The mutating phase: each plugin in order, the first refusal ends it.
-    pub fn mutate(
+    /// The mutating phase: each link in order, the first refusal ends it; once more where one of them asked for it. `object`
+    /// is absent when something is deleted.
+    pub async fn mutate(
         &self,
         attributes: &Attributes<'_>,
-        object: &mut Value,
+        mut object: Option<&mut Value>,
         cluster: &dyn Cluster,
+        notes: &mut Notes,
     ) -> Result<(), Status> {
-        self.plugins.iter().try_for_each(|(_, plugin)| plugin.mutate(attributes, object, cluster))
+        let mut passes = Reinvocation::default();
+        loop {
+            for (_, link) in &self.links {
+                match (link, object.as_deref_mut()) {
+                    (Link::Plugin(plugin), Some(object)) => {
+                        plugin.mutate(attributes, object, cluster, notes)?;
+                    }
+                    (Link::Plugin(_), None) => {}
+                    (Link::Stage(stage), object) => {
+                        let mut pass = Pass { attributes, cluster, notes, passes: &mut passes };
+                        stage.mutate(&mut pass, object).await?;
+                    }
+                }
+            }
+            if !passes.begin_second() {
+                return Ok(());
+            }
+        }
     }
 
-    /// The validating phase: each plugin in order, the first refusal ends it.
-    pub fn validate(
+    /// The validating phase: each link in order, the first refusal ends it.
+    pub async fn validate(
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
         cluster: &dyn Cluster,
+        notes: &mut Notes,
     ) -> Result<(), Status> {
-        self.plugins.iter().try_for_each(|(_, plugin)| plugin.validate(attributes, object, cluster))
+        let seen = Seen::new(object);
+        for (_, link) in &self.links {
+            match link {
+                Link::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes)?,
+                Link::Stage(stage) => stage.validate(attributes, &seen, cluster, notes).await?,
+            }
+        }
+        Ok(())
     }
 }
 

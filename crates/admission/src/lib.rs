@@ -5,11 +5,18 @@
 
 mod attributes;
 mod chain;
-mod namespace_lifecycle;
+mod cluster;
+mod notes;
+mod plugin;
+pub mod plugins;
+mod reinvocation;
 
-pub use attributes::{Attributes, Operation};
-pub use chain::{Chain, ChainError, Cluster, Plugin, PluginName};
-pub use namespace_lifecycle::NamespaceLifecycle;
+pub use attributes::{Attributes, Operation, Seen};
+pub use chain::{Chain, ChainError, PluginName, Stages};
+pub use cluster::{Cluster, Later, Served};
+pub use notes::Notes;
+pub use plugin::{Pass, Plugin, Stage};
+pub use reinvocation::{Reinvocation, Rounds};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use value::Value;
 
-use crate::{Attributes, Chain, ChainError, Cluster, Operation};
+use crate::{Attributes, Chain, ChainError, Cluster, Later, Notes, Operation, Seen, Served, Stages};
 
 /// A cluster with namespace `here`, and `going` that is being deleted.
 struct Two;
@@ -19,6 +19,48 @@ impl Cluster for Two {
         let mut object = Value::Null;
         object.set_at(&["status", "phase"], phase);
         Some(Arc::new(object))
+    }
+
+    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Arc<Value>> {
+        Vec::new()
+    }
+
+    fn served(&self, _: &GroupVersionKind) -> Option<Served> {
+        None
+    }
+
+    fn equivalents(&self, _: &GroupResource, _: &str) -> Vec<Served> {
+        Vec::new()
+    }
+
+    fn convert<'a>(&'a self, object: &'a Value, _: &'a GroupVersionKind) -> Later<'a, Result<Value, String>> {
+        Box::pin(std::future::ready(Ok(object.clone())))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        object: Value,
+        _: &'a GroupVersionKind,
+        _: bool,
+    ) -> Later<'a, Result<Value, String>> {
+        Box::pin(std::future::ready(Ok(object)))
+    }
+
+    fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
+        None
+    }
+
+    fn authorize<'a>(&'a self, _: &'a User, _: &'a authz::Attributes) -> Later<'a, authz::Answer> {
+        Box::pin(std::future::ready(authz::Answer::no_opinion("")))
+    }
+}
+
+/// Runs what never has to wait.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(done) => done,
+        std::task::Poll::Pending => panic!("it waits"),
     }
 }
 
@@ -35,18 +77,22 @@ fn decide(
         user: &user,
         operation,
         kind: GroupVersionKind::new("", "v1", kind),
+        stored_kind: GroupVersionKind::new("", "v1", kind),
         resource: GroupResource::new("", resource),
         version: "v1".into(),
         subresource: "".into(),
         namespace: namespace.into(),
         name: name.into(),
-        old_object: None,
+        old_object: Seen::nothing(),
         options: &options,
         dry_run: false,
+        now: 0,
     };
-    let chain = Chain::new(&[], &[]).unwrap();
-    chain.mutate(&attributes, &mut Value::Null, &Two).map_err(|s| format!("{} {s}", s.code()))?;
-    chain.validate(&attributes, None, &Two).map_err(|s| format!("{} {s}", s.code()))
+    let chain = Chain::new(&[], &[], &Stages::default()).unwrap();
+    let (mut notes, mut object) = (Notes::default(), Value::Null);
+    at_once(chain.mutate(&attributes, Some(&mut object), &Two, &mut notes))
+        .map_err(|s| format!("{} {s}", s.code()))?;
+    at_once(chain.validate(&attributes, None, &Two, &mut notes)).map_err(|s| format!("{} {s}", s.code()))
 }
 
 #[test]
@@ -81,13 +127,14 @@ fn the_systems_namespaces_cannot_be_deleted() {
 #[test]
 fn flags_choose_the_plugins() {
     let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-    let chain = Chain::new(&[], &names(&["NamespaceLifecycle", "ServiceAccount"])).unwrap();
+    let none = Stages::default();
+    let chain = Chain::new(&[], &names(&["NamespaceLifecycle", "ServiceAccount"]), &none).unwrap();
     assert_eq!(chain.plugins().count(), 0);
-    assert_eq!(Chain::new(&names(&["Nope"]), &[]).unwrap_err(), ChainError::Unknown("Nope".into()));
+    assert_eq!(Chain::new(&names(&["Nope"]), &[], &none).unwrap_err(), ChainError::Unknown("Nope".into()));
     assert_eq!(
-        Chain::new(&names(&["LimitRanger"]), &[]).unwrap_err(),
+        Chain::new(&names(&["LimitRanger"]), &[], &none).unwrap_err(),
         ChainError::NotYet("LimitRanger".into())
     );
     let both = names(&["NamespaceLifecycle"]);
-    assert_eq!(Chain::new(&both, &both).unwrap_err(), ChainError::Both("NamespaceLifecycle".into()));
+    assert_eq!(Chain::new(&both, &both, &none).unwrap_err(), ChainError::Both("NamespaceLifecycle".into()));
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use admission::Notes;
 use api::Status;
 use authn::{Caller, User};
 use authz::Permit;
@@ -10,7 +11,7 @@ use http::HeaderMap;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use storage::Entry;
-use value::Value;
+use value::{Str, Value};
 
 use crate::body::Body;
 use crate::request_info::{Query, RequestInfo};
@@ -35,6 +36,7 @@ pub struct Call {
     caller: Caller,
     body: Unread,
     warnings: Vec<String>,
+    annotations: Vec<(Str, String)>,
 }
 
 /// A body that nobody has read yet.
@@ -58,7 +60,17 @@ impl Call {
         body: Unread,
         now: i64,
     ) -> Self {
-        Call { info, query, headers, now, permit, caller, body, warnings: Vec::new() }
+        Call {
+            info,
+            query,
+            headers,
+            now,
+            permit,
+            caller,
+            body,
+            warnings: Vec::new(),
+            annotations: Vec::new(),
+        }
     }
 
     /// Who is calling.
@@ -82,6 +94,20 @@ impl Call {
         if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
             self.warnings.push(text);
         }
+    }
+
+    /// Annotates the request's audit event; of two with one key the first counts.
+    pub fn annotate(&mut self, key: impl Into<Str>, value: impl Into<String>) {
+        let key = key.into();
+        if !self.annotations.iter().any(|(known, _)| *known == key) {
+            self.annotations.push((key, value.into()));
+        }
+    }
+
+    /// What admission said besides yes or no.
+    pub fn note(&mut self, notes: Notes) {
+        notes.warnings.into_iter().for_each(|text| self.warn(text));
+        notes.annotations.into_iter().for_each(|(key, value)| self.annotate(key, value));
     }
 
     /// The warnings so far.

@@ -132,6 +132,14 @@ impl Catalog {
         self.find(&row.group.into(), &version.into(), &row.plural.into())
     }
 
+    /// Every version, of any group, in which the objects of a kind are served.
+    pub fn equivalents<'a>(&'a self, kind: &'a Kind) -> impl Iterator<Item = &'a Arc<Kind>> {
+        table::all()
+            .flat_map(|row| self.served.versions(row).map(move |version| (row, version)))
+            .filter_map(|(row, version)| self.find(&row.group.into(), &version.into(), &row.plural.into()))
+            .filter(|other| other.prefix == kind.prefix)
+    }
+
     /// Each stored kind once, in the version the group prefers, in the order of the table.
     pub fn stored_kinds(&self) -> impl Iterator<Item = &Arc<Kind>> {
         table::all().filter(|row| matches!(row.storage, Storage::Own(_))).filter_map(|row| {

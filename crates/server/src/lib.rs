@@ -12,6 +12,7 @@ mod bootstrap;
 pub mod call;
 pub mod catalog;
 pub mod client;
+mod cluster;
 pub mod config;
 mod controllers;
 pub mod decode;

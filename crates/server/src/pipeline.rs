@@ -398,7 +398,7 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
     if let Some(subresource) =
         kind.subresource(&call.info.subresource).filter(|s| s.connect || s.name == "log")
     {
-        return handlers::connect::handle(state, call, kind, subresource);
+        return handlers::connect::handle(state, call, kind, subresource).await;
     }
     if matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token")
         || kind.row.storage == resources::table::Storage::Nowhere

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::Chain as AdmissionChain;
+use admission::{Chain as AdmissionChain, Stages};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use authn::Authenticator;
 use authz::node::{self, NodeAuthorizer};
@@ -100,7 +100,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         .map(|pem| ClientCa::from_pem(&pem))
         .transpose()
         .map_err(|e| ConfigError::flag("client-ca-file", e))?;
-    let admission = AdmissionChain::new(&enable_admission, &disable_admission).map_err(ConfigError::other)?;
+    let admission = AdmissionChain::new(&enable_admission, &disable_admission, &Stages::default())
+        .map_err(ConfigError::other)?;
 
     if ["v1beta1", "v1beta2"].iter().any(|version| served.is_served("resource.k8s.io", version)) {
         let why = "the beta versions of resource.k8s.io are not implemented yet; leave them out";

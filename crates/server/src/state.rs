@@ -12,7 +12,6 @@ use resources::openapi::OpenApi;
 use resources::{strategy, validation};
 use storage::Store;
 use tokio::sync::watch;
-use value::Value;
 
 use crate::addresses::Addresses;
 use crate::call::Call;
@@ -121,19 +120,5 @@ impl State {
     /// in the next request.
     pub async fn authorizer_reached(&self, revision: u64) {
         self.roles.reached(revision).await;
-    }
-}
-
-/// Admission reads the cluster from memory.
-impl admission::Cluster for State {
-    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let directory = if group.is_empty() { "core" } else { group };
-        let key = if namespace.is_empty() {
-            format!("/registry/{directory}/{resource}/{name}")
-        } else {
-            format!("/registry/{directory}/{resource}/{namespace}/{name}")
-        };
-        let entry = self.store.get(&key)?;
-        crate::encode::tree(&entry).ok().map(Arc::new)
     }
 }

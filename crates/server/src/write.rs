@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use admission::{Attributes, Operation};
+use admission::{Attributes, Notes, Operation, Seen};
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
 use resources::{strategy, validation};
@@ -97,18 +97,60 @@ impl Subject<'_> {
             user: call.user(),
             operation,
             kind: self.kind.admission_kind(self.facet),
+            stored_kind: self.stored_admission_kind(),
             resource: self.kind.resource.clone(),
             version: self.kind.gvk.version.clone(),
             subresource: Str::new_static(self.facet.subresource()),
             namespace: call.info.namespace.clone(),
             name: name.into(),
-            old_object: old,
+            old_object: Seen::new(old),
             options: self.options,
             dry_run: self.dry_run,
+            now: call.now,
         }
     }
 
-    /// The mutating stage.
+    /// The kind in whose shape admission gets the object: through `scale` it is a `Scale`.
+    fn stored_admission_kind(&self) -> api::GroupVersionKind {
+        match self.facet {
+            Facet::Scale => self.kind.admission_kind(self.facet),
+            _ => self.kind.stored.clone(),
+        }
+    }
+
+    /// The mutating stage of the chain.
+    async fn run_mutating(
+        &self,
+        call: &mut Call,
+        operation: Operation,
+        name: &str,
+        object: Option<&mut Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let mut notes = Notes::default();
+        let attributes = self.attributes(call, operation, name, old);
+        let outcome = self.state.admission.mutate(&attributes, object, self.state, &mut notes).await;
+        call.note(notes);
+        outcome
+    }
+
+    /// The validating stage of the chain.
+    async fn run_validating(
+        &self,
+        call: &mut Call,
+        operation: Operation,
+        name: &str,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let mut notes = Notes::default();
+        let attributes = self.attributes(call, operation, name, old);
+        let outcome = self.state.admission.validate(&attributes, object, self.state, &mut notes).await;
+        call.note(notes);
+        outcome
+    }
+
+    /// The mutating stage. The draft is of the shape that the facet has.
     pub async fn mutate(
         &self,
         call: &mut Call,
@@ -119,8 +161,14 @@ impl Subject<'_> {
         dedup_owners(call, &mut object, false);
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
         let name = if old.is_some() { call.info.name.clone() } else { meta::name(&object).into() };
-        let attributes = self.attributes(call, operation, &name, old);
-        self.state.admission.mutate(&attributes, &mut object, self.state)?;
+        match (self.facet, old) {
+            (Facet::Scale, Some(old)) => {
+                let shown = self.kind.view(Facet::Scale, old)?;
+                self.run_mutating(call, operation, &name, Some(&mut object), Some(&shown)).await?;
+                object = self.kind.through(Facet::Scale, Draft::again(object), old)?.into_object();
+            }
+            _ => self.run_mutating(call, operation, &name, Some(&mut object), old).await?,
+        }
         dedup_owners(call, &mut object, true);
         self.check_escalation(call, &object, old).await?;
         Ok(Mutated { object })
@@ -142,7 +190,7 @@ impl Subject<'_> {
     }
 
     /// Makes a mutated object a new one, validates it and runs the validating stage.
-    pub fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted, Status> {
+    pub async fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
         let kind = self.kind.stored.group_kind();
         for field in
@@ -176,13 +224,12 @@ impl Subject<'_> {
             call.warn(warning);
         }
         strategy::canonicalize(&kind, &mut object);
-        let attributes = self.attributes(call, Operation::Create, &name, None);
-        self.state.admission.validate(&attributes, Some(&object), self.state)?;
+        self.run_validating(call, Operation::Create, &name, Some(&object), None).await?;
         Ok(Admitted { object, expect: Expect::Absent, held })
     }
 
     /// Makes a mutated object the successor of `old`, validates it and runs the validating stage.
-    pub fn admit_update(
+    pub async fn admit_update(
         &self,
         call: &mut Call,
         mutated: Mutated,
@@ -228,8 +275,13 @@ impl Subject<'_> {
             call.warn(warning);
         }
         strategy::canonicalize(&kind, &mut object);
-        let attributes = self.attributes(call, Operation::Update, &name, Some(old_object));
-        self.state.admission.validate(&attributes, Some(&object), self.state)?;
+        if self.facet == Facet::Scale {
+            let (new, old) =
+                (self.kind.view(Facet::Scale, &object)?, self.kind.view(Facet::Scale, old_object)?);
+            self.run_validating(call, Operation::Update, &name, Some(&new), Some(&old)).await?;
+        } else {
+            self.run_validating(call, Operation::Update, &name, Some(&object), Some(old_object)).await?;
+        }
         Ok(Admitted { object, expect: Expect::Revision(old.revision), held })
     }
 
@@ -260,11 +312,10 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// The validating stage of a deletion (the mutating one sees the same, and has nothing to change).
-    pub fn admit_delete(&self, call: &Call, name: &str, old_object: &Value) -> Result<(), Status> {
-        let attributes = self.attributes(call, Operation::Delete, name, Some(old_object));
-        self.state.admission.mutate(&attributes, &mut Value::Null, self.state)?;
-        self.state.admission.validate(&attributes, None, self.state)
+    /// Both stages of a deletion. There is nothing to change.
+    pub async fn admit_delete(&self, call: &mut Call, name: &str, old: &Value) -> Result<(), Status> {
+        self.run_mutating(call, Operation::Delete, name, None, Some(old)).await?;
+        self.run_validating(call, Operation::Delete, name, None, Some(old)).await
     }
 
     /// Stores what was admitted. `old` is the entry it replaces: an update that changes nothing is not written.
@@ -441,6 +492,8 @@ fn dedup_owners(call: &mut Call, object: &mut Value, after_mutation: bool) {
 
 /// What is posted below an object or answered and forgotten: the mutating and the validating stage, with nothing stored.
 pub struct Posted<'a> {
+    /// The server.
+    pub state: &'a State,
     /// The kind in the path.
     pub kind: &'a Kind,
     /// The subresource, if it is one.
@@ -449,34 +502,55 @@ pub struct Posted<'a> {
     pub posted: api::GroupVersionKind,
     /// The name it is about.
     pub name: &'a str,
+    /// What is done.
+    pub operation: Operation,
+    /// The options, as admission sees them.
+    pub options: &'a Value,
+    /// Nothing is stored.
+    pub dry_run: bool,
 }
 
 impl Posted<'_> {
-    /// Admits `object`.
-    pub fn admit(
-        &self,
-        state: &State,
-        call: &Call,
-        operation: Operation,
-        object: &Value,
-        options: &Value,
-        dry_run: bool,
-    ) -> Result<(), Status> {
-        let attributes = Attributes {
+    fn attributes<'c>(&'c self, call: &'c Call) -> Attributes<'c> {
+        Attributes {
             user: call.user(),
-            operation,
+            operation: self.operation,
             kind: self.posted.clone(),
+            stored_kind: self.posted.clone(),
             resource: self.kind.resource.clone(),
             version: self.kind.gvk.version.clone(),
             subresource: Str::new_static(self.subresource),
             namespace: call.info.namespace.clone(),
             name: self.name.into(),
-            old_object: None,
-            options,
-            dry_run,
-        };
-        let mut object = object.clone();
-        state.admission.mutate(&attributes, &mut object, state)?;
-        state.admission.validate(&attributes, Some(&object), state)
+            old_object: Seen::nothing(),
+            options: self.options,
+            dry_run: self.dry_run,
+            now: call.now,
+        }
+    }
+
+    /// The mutating stage: the object may come back changed.
+    pub async fn mutate(&self, call: &mut Call, mut object: Value) -> Result<Value, Status> {
+        let mut notes = Notes::default();
+        let chain = &self.state.admission;
+        let outcome = chain.mutate(&self.attributes(call), Some(&mut object), self.state, &mut notes).await;
+        call.note(notes);
+        outcome.map(|()| object)
+    }
+
+    /// The validating stage.
+    pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<(), Status> {
+        let mut notes = Notes::default();
+        let chain = &self.state.admission;
+        let outcome = chain.validate(&self.attributes(call), Some(object), self.state, &mut notes).await;
+        call.note(notes);
+        outcome
+    }
+
+    /// Both stages.
+    pub async fn admit(&self, call: &mut Call, object: Value) -> Result<Value, Status> {
+        let object = self.mutate(call, object).await?;
+        self.validate(call, &object).await?;
+        Ok(object)
     }
 }

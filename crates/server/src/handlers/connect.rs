@@ -13,7 +13,7 @@ use crate::state::State;
 use crate::write::Posted;
 
 /// Answers as Kubernetes does when the node that should take the connection cannot.
-pub fn handle(
+pub async fn handle(
     state: &State,
     call: &mut Call,
     kind: &Kind,
@@ -26,12 +26,16 @@ pub fn handle(
     let options = connect_options(call, subresource);
     if subresource.connect {
         let posted = Posted {
+            state,
             kind,
             subresource: subresource.name,
             posted: GroupVersionKind::new("", "v1", subresource.kind),
             name: &name,
+            operation: Operation::Connect,
+            options: &Value::Null,
+            dry_run: false,
         };
-        posted.admit(state, call, Operation::Connect, &options, &Value::Null, false)?;
+        posted.admit(call, options).await?;
     }
     // A proxied name may say scheme and port: `https:NAME:PORT`.
     let bare = match name.split(':').collect::<Vec<_>>().as_slice() {

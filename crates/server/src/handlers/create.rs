@@ -39,7 +39,7 @@ pub async fn create(
         meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
     let original = generated.then(|| draft.object().clone());
     let mutated = subject.mutate(call, draft, None).await?;
-    let mut admitted = subject.admit_create(call, mutated)?;
+    let mut admitted = subject.admit_create(call, mutated).await?;
     for attempt in 1.. {
         let name = admitted.name().to_owned();
         match subject.store(call, admitted, None).await {
@@ -55,7 +55,7 @@ pub async fn create(
                     // The object passes every stage again under its new name.
                     let draft = decode::Draft::again(object.clone());
                     let mutated = subject.mutate(call, draft, None).await?;
-                    admitted = subject.admit_create(call, mutated)?;
+                    admitted = subject.admit_create(call, mutated).await?;
                 }
             },
         }

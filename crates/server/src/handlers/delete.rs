@@ -112,7 +112,7 @@ pub async fn delete(
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
             step => step,
         };
-        subject.admit_delete(call, admitted_as, &old)?;
+        subject.admit_delete(call, admitted_as, &old).await?;
         let outcome = match step {
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
             Step::Gone => subject.delete(&entry, name).await.map(|last| (true, gone(kind, name, &old, last))),

@@ -33,6 +33,19 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
     if meta::name(&binding) != pod {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
+    let subresource = if kind.row.kind == "Pod" { "binding" } else { "" };
+    let options_value = options.to_value("CreateOptions");
+    let post = Posted {
+        state,
+        kind,
+        subresource,
+        posted: expected,
+        name: &pod,
+        operation: Operation::Create,
+        options: &options_value,
+        dry_run: options.dry_run,
+    };
+    let binding = post.mutate(call, binding).await?;
     let errors = resources::validation::rules(&GroupKind::new("", "Binding"))
         .map(|rules| (rules.create)(&binding, &state.validation_context(call.now)))
         .unwrap_or_default();
@@ -40,10 +53,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
         // Kubernetes loses the status on the way.
         return Err(Status::plain(api::field::aggregate(&errors)));
     }
-    let subresource = if kind.row.kind == "Pod" { "binding" } else { "" };
-    let post = Posted { kind, subresource, posted: expected, name: &pod };
-    let options_value = options.to_value("CreateOptions");
-    post.admit(state, call, Operation::Create, &binding, &options_value, options.dry_run)?;
+    post.validate(call, &binding).await?;
 
     let pods = pods(state)?;
     let subject = Subject {
@@ -112,9 +122,18 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<A
     if !meta::name(&eviction).is_empty() && meta::name(&eviction) != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    let post = Posted { kind, subresource: "eviction", posted: expected, name: &name };
     let options_value = options.to_value("CreateOptions");
-    post.admit(state, call, Operation::Create, &eviction, &options_value, options.dry_run)?;
+    let post = Posted {
+        state,
+        kind,
+        subresource: "eviction",
+        posted: expected,
+        name: &name,
+        operation: Operation::Create,
+        options: &options_value,
+        dry_run: options.dry_run,
+    };
+    let eviction = post.admit(call, eviction).await?;
     let mut deletion = match eviction.at(&["deleteOptions"]) {
         Some(body) => DeleteOptions::from_body(body)?,
         None => DeleteOptions::default(),

@@ -45,10 +45,18 @@ pub async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, 
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut object = decode::object(call, kind, options.field_validation).await?.into_object();
     super::create::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
-    let posted = Posted { kind, subresource: "", posted: kind.gvk.clone(), name: meta::name(&object) };
-    let admission_options = options.to_value("CreateOptions");
-    posted.admit(state, call, Operation::Create, &object, &admission_options, options.dry_run)?;
-    Ok(object)
+    let name = meta::name(&object).to_owned();
+    let posted = Posted {
+        state,
+        kind,
+        subresource: "",
+        posted: kind.gvk.clone(),
+        name: &name,
+        operation: Operation::Create,
+        options: &options.to_value("CreateOptions"),
+        dry_run: options.dry_run,
+    };
+    posted.admit(call, object).await
 }
 
 async fn access_review(

@@ -30,11 +30,21 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result
         .ok_or_else(|| Status::not_found(&kind.resource, &name))?;
     let account = encode::tree(&entry)?;
     let Some(tokens) = &state.tokens else { return Err(Status::no_such_resource()) };
+    let options_value = options.to_value("CreateOptions");
+    let post = Posted {
+        state,
+        kind,
+        subresource: "token",
+        posted: expected,
+        name: &name,
+        operation: Operation::Create,
+        options: &options_value,
+        dry_run: options.dry_run,
+    };
+    let object = post.mutate(call, object).await?;
     let now = Timestamp::from_seconds(call.now);
     let request = TokenRequest::new(object, &account, &tokens.rules, now)?;
-    let post = Posted { kind, subresource: "token", posted: expected, name: &name };
-    let options_value = options.to_value("CreateOptions");
-    post.admit(state, call, Operation::Create, request.object(), &options_value, options.dry_run)?;
+    post.validate(call, request.object()).await?;
     let objects = StoredObjects(state.store.clone());
     let grant = request.grant(&tokens.rules, &objects, crate::random::uid()).await?;
     for warning in &grant.warnings {

@@ -95,9 +95,8 @@ async fn change(
         };
         let conditional =
             matches!(source, Source::Object(_)) && !meta::resource_version(new.object()).is_empty();
-        let new = kind.through(facet, new, &old_object)?;
         let mutated = subject.mutate(call, new, Some(&old_object)).await?;
-        let admitted = subject.admit_update(call, mutated, &old, &old_object)?;
+        let admitted = subject.admit_update(call, mutated, &old, &old_object).await?;
         let last = is_last_finalizer(kind, admitted.object(), &old_object);
         let stored = if last {
             // The answer is what the update asked for, without the finalizer.

@@ -3,7 +3,7 @@
 use api::{Cause, GroupResource, Status};
 use value::Value;
 
-use crate::{Attributes, Cluster, Operation, Plugin};
+use crate::{Attributes, Cluster, Notes, Operation, Plugin};
 
 /// The namespaces that cannot be deleted.
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
@@ -50,6 +50,7 @@ impl Plugin for NamespaceLifecycle {
         attributes: &Attributes<'_>,
         _: &mut Value,
         cluster: &dyn Cluster,
+        _: &mut Notes,
     ) -> Result<(), Status> {
         Self::check(attributes, cluster)
     }
@@ -61,6 +62,7 @@ impl Plugin for NamespaceLifecycle {
         attributes: &Attributes<'_>,
         _: Option<&Value>,
         cluster: &dyn Cluster,
+        _: &mut Notes,
     ) -> Result<(), Status> {
         Self::check(attributes, cluster)
     }

@@ -1,0 +1,63 @@
+//! What the chain may know of the cluster. The server implements it; offline commands implement it over files.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use api::{GroupResource, GroupVersionKind};
+use authn::User;
+use resources::schema::Link;
+use value::Value;
+
+/// An answer that may have to be waited for.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A resource in one of the versions it is served in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Group and plural name.
+    pub resource: GroupResource,
+    /// The kind, with its version.
+    pub kind: GroupVersionKind,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+}
+
+/// The cluster as plugins see it: objects are answered from memory, in their stored shape.
+pub trait Cluster: Send + Sync {
+    /// An object as it is now; `None` if there is none.
+    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
+
+    /// Every object of a resource, sorted by namespace and name; an empty namespace is all of them.
+    fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>>;
+
+    /// The resource that serves a kind.
+    fn served(&self, kind: &GroupVersionKind) -> Option<Served>;
+
+    /// Every group and version in which the same objects are served, the asked one first if it is served.
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served>;
+
+    /// An object in the shape in which clients of `kind` see it: converted, with what Kubernetes writes even when it is empty.
+    /// The error says why not.
+    fn convert<'a>(
+        &'a self,
+        object: &'a Value,
+        kind: &'a GroupVersionKind,
+    ) -> Later<'a, Result<Value, String>>;
+
+    /// The way back: an object that a client of `kind` could have sent becomes one in its stored shape, with defaults. Fields that
+    /// the kind does not have are an error if `strict`, and dropped otherwise. The error is the decoder's.
+    fn adopt<'a>(
+        &'a self,
+        object: Value,
+        kind: &'a GroupVersionKind,
+        strict: bool,
+    ) -> Later<'a, Result<Value, String>>;
+
+    /// The schema of a kind, built-in or custom.
+    fn schema(&self, kind: &GroupVersionKind) -> Option<Link>;
+
+    /// What the authorization chain says.
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a authz::Attributes)
+    -> Later<'a, authz::Answer>;
+}
