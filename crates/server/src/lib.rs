@@ -24,6 +24,7 @@ pub mod health;
 pub mod metrics;
 pub mod negotiate;
 pub mod options;
+pub mod outbound;
 pub mod pki;
 mod random;
 pub mod request_info;

@@ -1,0 +1,347 @@
+//! An endpoint → connections: dial, TLS, and which HTTP is spoken.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::verify::{Proof, Verifier, Voucher};
+use super::{Endpoint, EndpointError, Identity, Trust};
+use crate::tls;
+
+/// How long a connection may take to be made, and its handshake; a call's own limit is usually shorter.
+const DIAL: Duration = Duration::from_secs(30);
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Why there is no connection, in Go's words.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct ConnectError {
+    pub(super) message: String,
+    pub(super) timed_out: bool,
+}
+
+impl ConnectError {
+    fn new(message: impl Into<String>) -> Self {
+        ConnectError { message: message.into(), timed_out: false }
+    }
+}
+
+/// Makes connections to one endpoint.
+#[derive(Clone)]
+pub(super) struct Connector {
+    way: Arc<Way>,
+}
+
+struct Way {
+    /// Where to connect to.
+    host: String,
+    port: u16,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+impl Connector {
+    pub(super) fn new(endpoint: &Endpoint, secure: bool) -> Result<Self, EndpointError> {
+        let url = |why| EndpointError::Url(endpoint.url.to_string(), why);
+        let own = endpoint.url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let port = endpoint.url.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let (host, port) = match endpoint.dial.as_deref() {
+            None => (own.to_owned(), port),
+            Some(dial) => {
+                let (host, port) = dial.rsplit_once(':').ok_or_else(|| url("its address has no port"))?;
+                let port = port.parse().map_err(|_| url("its address has no valid port"))?;
+                (host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)
+            }
+        };
+        let tls = if secure {
+            let name = endpoint.server_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(own);
+            let name = ServerName::try_from(name.to_owned())
+                .map_err(|_| url("its host is not a name that a certificate can have"))?;
+            Some((TlsConnector::from(Arc::new(client_config(endpoint)?)), name))
+        } else {
+            None
+        };
+        Ok(Connector { way: Arc::new(Way { host, port, tls }) })
+    }
+}
+
+fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, EndpointError> {
+    let voucher = match &endpoint.trust {
+        Trust::System => Voucher::system(),
+        Trust::Authorities(pem) => Voucher::from_pem(pem).map_err(EndpointError::Authorities)?,
+        Trust::Anybody => Voucher::anybody(),
+    };
+    let identity = |why: String| EndpointError::Identity(why);
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| identity(error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Verifier::new(voucher)));
+    let mut config = match &endpoint.identity {
+        None => builder.with_no_client_auth(),
+        Some(Identity { certificate, key }) => {
+            let chain = tls::certificates(certificate)
+                .map_err(|why| identity(format!("the client certificate {why}")))?;
+            let key = tls::private_key(key).map_err(|why| identity(format!("the client key {why}")))?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| {
+                identity(format!("the client certificate and its key do not fit: {error}"))
+            })?
+        }
+    };
+    config.alpn_protocols = if endpoint.http1_only {
+        vec![b"http/1.1".to_vec()]
+    } else {
+        vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+    };
+    Ok(config)
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, ConnectError>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _uri: Uri) -> Self::Future {
+        let way = Arc::clone(&self.way);
+        Box::pin(async move { way.connect().await })
+    }
+}
+
+impl Way {
+    async fn connect(&self) -> Result<Stream, ConnectError> {
+        let tcp = tokio::time::timeout(DIAL, self.dial()).await.map_err(|_| ConnectError {
+            message: format!("dial tcp {}: i/o timeout", self.address()),
+            timed_out: true,
+        })??;
+        let _ = tcp.set_nodelay(true);
+        let ends = Ends { local: tcp.local_addr().ok(), peer: tcp.peer_addr().ok() };
+        let Some((connector, name)) = &self.tls else {
+            return Ok(Stream { io: TokioIo::new(Socket::Plain(tcp)), ends, http2: false });
+        };
+        let handshake = connector.connect(name.clone(), tcp);
+        let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(ConnectError::new(handshake_words(&error, &ends))),
+            Err(_) => {
+                let message = "net/http: TLS handshake timeout".to_owned();
+                return Err(ConnectError { message, timed_out: true });
+            }
+        };
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        Ok(Stream { io: TokioIo::new(Socket::Tls(Box::new(stream))), ends, http2 })
+    }
+
+    fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// Tries every address of the host, and reports the first failure as Go does.
+    async fn dial(&self) -> Result<TcpStream, ConnectError> {
+        let addresses: Vec<SocketAddr> = match self.host.parse::<std::net::IpAddr>() {
+            Ok(ip) => vec![SocketAddr::new(ip, self.port)],
+            Err(_) => {
+                let lookup = |why: &str| ConnectError::new(format!("dial tcp: lookup {}: {why}", self.host));
+                tokio::net::lookup_host((self.host.as_str(), self.port))
+                    .await
+                    .map_err(|_| lookup("no such host"))?
+                    .collect()
+            }
+        };
+        let mut first = None;
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => {
+                    let message = format!("dial tcp {address}: connect: {}", errno_words(&error));
+                    first.get_or_insert(ConnectError::new(message));
+                }
+            }
+        }
+        Err(first
+            .unwrap_or_else(|| ConnectError::new(format!("dial tcp: lookup {}: no such host", self.host))))
+    }
+}
+
+/// An operating system's error as Go prints it: without the number, and in lower case.
+fn errno_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut text = text.to_owned();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    text
+}
+
+/// Why a handshake failed.
+fn handshake_words(error: &io::Error, ends: &Ends) -> String {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) => {
+            match other.0.downcast_ref::<Proof>() {
+                Some(proof) => format!("tls: failed to verify certificate: {proof}"),
+                None => format!("tls: failed to verify certificate: {other:?}"),
+            }
+        }
+        Some(rustls::Error::AlertReceived(alert)) => format!("remote error: tls: {}", alert_words(*alert)),
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "tls: first record does not look like a TLS handshake".to_owned()
+        }
+        Some(other) => format!("tls: {other}"),
+        None => match error.kind() {
+            io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+            io::ErrorKind::ConnectionReset => ends.words("read", &errno_words(error)),
+            _ => errno_words(error),
+        },
+    }
+}
+
+/// An alert in Go's words, where they are not just its name in lower case.
+fn alert_words(alert: rustls::AlertDescription) -> String {
+    use rustls::AlertDescription as Alert;
+    match alert {
+        Alert::BadCertificate => "bad certificate".to_owned(),
+        Alert::CertificateRequired => "certificate required".to_owned(),
+        Alert::CertificateExpired => "expired certificate".to_owned(),
+        Alert::UnknownCA => "unknown certificate authority".to_owned(),
+        Alert::HandshakeFailure => "handshake failure".to_owned(),
+        Alert::ProtocolVersion => "protocol version not supported".to_owned(),
+        Alert::InternalError => "internal error".to_owned(),
+        Alert::UnrecognisedName => "unrecognized name".to_owned(),
+        Alert::NoApplicationProtocol => "no application protocol".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Both ends of a connection, for messages.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    local: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
+}
+
+impl Ends {
+    fn words(&self, operation: &str, why: &str) -> String {
+        match (self.local, self.peer) {
+            (Some(local), Some(peer)) => format!("{operation} tcp {local}->{peer}: {operation}: {why}"),
+            _ => format!("{operation} tcp: {why}"),
+        }
+    }
+
+    fn name<T>(&self, operation: &str, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match polled {
+            Poll::Ready(Err(error)) if error.raw_os_error().is_some() => {
+                let text = self.words(operation, &errno_words(&error));
+                Poll::Ready(Err(io::Error::new(error.kind(), text)))
+            }
+            other => other,
+        }
+    }
+}
+
+/// A connection, whose errors say between whom.
+pub(super) struct Stream {
+    io: TokioIo<Socket>,
+    ends: Ends,
+    http2: bool,
+}
+
+enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        if self.http2 { Connected::new().negotiated_h2() } else { Connected::new() }
+    }
+}
+
+impl Read for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.io).poll_read(context, buffer);
+        self.ends.name("read", polled)
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write(context, bytes);
+        self.ends.name("write", polled)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.io).poll_flush(context);
+        self.ends.name("write", polled)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+impl tokio::io::AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl tokio::io::AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = match self.get_mut() {
+            Socket::Plain(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
+            Socket::Tls(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
+        };
+        Poll::Ready(written)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Socket::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

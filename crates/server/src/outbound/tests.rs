@@ -1,0 +1,433 @@
+//! The client against real TLS servers.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::WebPkiClientVerifier;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    Credential, Endpoint, EndpointError, FailureKind, Identity, Request, Target, Trust, from_kubeconfig,
+};
+
+/// A certificate with its key.
+struct Made {
+    pem: String,
+    key: KeyPair,
+    params: CertificateParams,
+}
+
+fn authority(name: &str) -> Made {
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    let key = KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    Made { pem, key, params }
+}
+
+fn leaf_params(names: &[&str], addresses: &[&str]) -> CertificateParams {
+    let mut params =
+        CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()).unwrap();
+    for address in addresses {
+        params.subject_alt_names.push(SanType::IpAddress(address.parse::<IpAddr>().unwrap()));
+    }
+    params
+}
+
+fn signed(authority: &Made, params: CertificateParams) -> Made {
+    let key = KeyPair::generate().unwrap();
+    let issuer = Issuer::from_params(&authority.params, &authority.key);
+    let pem = params.signed_by(&key, &issuer).unwrap().pem();
+    Made { pem, key, params }
+}
+
+/// What a server does with a request.
+#[derive(Clone, Copy)]
+enum Habit {
+    /// Says what it was told.
+    Echo,
+    /// Never answers.
+    Hang,
+    /// Answers with this many bytes.
+    Long(usize),
+    /// Closes without an answer.
+    Close,
+    /// Sends what is no HTTP.
+    Garbage,
+}
+
+struct Server {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+
+/// Starts a TLS server; `clients` makes it ask for certificates of that authority.
+async fn server(served: &Made, habit: Habit, alpn: &[&str], clients: Option<&Made>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let chain = crate::tls::certificates(served.pem.as_bytes()).unwrap();
+    let key = crate::tls::private_key(served.key.serialize_pem().as_bytes()).unwrap();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(crate::tls::certificates(authority.pem.as_bytes()).unwrap().remove(0)).unwrap();
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).unwrap();
+    config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(mut tls) = acceptor.accept(tcp).await else { return };
+                match habit {
+                    Habit::Close => {
+                        use tokio::io::AsyncReadExt as _;
+                        let _ = tls.read(&mut [0; 16]).await;
+                        return;
+                    }
+                    Habit::Garbage => {
+                        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+                        let _ = tls.read(&mut [0; 4096]).await;
+                        let _ = tls.write_all(b"SSH-2.0-nothing here\r\n\r\n").await;
+                        let _ = tls.shutdown().await;
+                        return;
+                    }
+                    _ => {}
+                }
+                let service = service_fn(move |request: http::Request<Incoming>| answer(habit, request));
+                let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                let _ = builder.serve_connection(TokioIo::new(tls), service).await;
+            });
+        }
+    });
+    Server { address, connections }
+}
+
+/// `VERSION METHOD PATH AUTHORIZATION BODY`.
+async fn answer(habit: Habit, request: http::Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let authorization =
+        parts.headers.get("authorization").map_or("-", |value| value.to_str().unwrap()).to_owned();
+    Ok(match habit {
+        Habit::Hang => std::future::pending().await,
+        Habit::Long(size) => Response::new(Full::new(vec![b'x'; size].into())),
+        _ => {
+            let text = format!(
+                "{:?} {} {} {authorization} {}",
+                parts.version,
+                parts.method,
+                parts.uri.path_and_query().unwrap(),
+                String::from_utf8_lossy(&body)
+            );
+            Response::new(Full::new(text.into()))
+        }
+    })
+}
+
+fn endpoint(server: &Server, trusted: &Made) -> Endpoint {
+    Endpoint {
+        trust: Trust::Authorities(trusted.pem.clone().into_bytes()),
+        ..Endpoint::new(format!("https://{}/hook", server.address).parse().unwrap())
+    }
+}
+
+fn post(body: &'static str) -> Request {
+    Request::post_json(body, Duration::from_secs(10))
+}
+
+async fn said(target: &Target, request: Request) -> String {
+    let answer = target.send(request).await.unwrap();
+    assert_eq!(answer.status, 200);
+    String::from_utf8(answer.body.to_vec()).unwrap()
+}
+
+/// The failure's words after the URL.
+async fn failure(target: &Target, request: Request) -> (FailureKind, String) {
+    let failure = target.send(request).await.unwrap_err();
+    let words = failure.message.split_once("/hook\": ").map_or(failure.message.as_str(), |(_, w)| w);
+    (failure.kind, words.to_owned())
+}
+
+const BOTH: &[&str] = &["h2", "http/1.1"];
+
+#[tokio::test]
+async fn a_call_over_http_1_keeps_its_connection_and_sends_the_token() {
+    let authority = authority("ca");
+    let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
+    let server = server(&served, Habit::Echo, &["http/1.1"], None).await;
+    let target = Target::new(Endpoint {
+        credential: Credential::Bearer("secret".to_owned()),
+        ..endpoint(&server, &authority)
+    })
+    .unwrap();
+    for _ in 0..3 {
+        assert_eq!(said(&target, post("{}")).await, "HTTP/1.1 POST /hook Bearer secret {}");
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    let elsewhere = Request { path: Some("/other?timeout=3s".parse().unwrap()), ..post("x") };
+    assert_eq!(said(&target, elsewhere).await, "HTTP/1.1 POST /other?timeout=3s Bearer secret x");
+    let own = Request { bearer: Some("mine".to_owned()), ..post("x") };
+    assert_eq!(said(&target, own).await, "HTTP/1.1 POST /hook Bearer mine x");
+    assert!(!format!("{target:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_where_both_can_and_calls_share_a_connection() {
+    let authority = authority("ca");
+    let served = signed(&authority, leaf_params(&["hook.example"], &[]));
+    let server = server(&served, Habit::Echo, BOTH, None).await;
+    let named = Endpoint {
+        server_name: Some("hook.example".to_owned()),
+        credential: Credential::Basic("me".to_owned(), "pw".to_owned()),
+        ..endpoint(&server, &authority)
+    };
+    let target = Target::new(named.clone()).unwrap();
+    assert_eq!(said(&target, post("{}")).await, "HTTP/2.0 POST /hook Basic bWU6cHc= {}");
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            let target = target.clone();
+            tokio::spawn(async move { said(&target, post("{}")).await })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    let target = Target::new(Endpoint { http1_only: true, ..named }).unwrap();
+    assert!(said(&target, post("{}")).await.starts_with("HTTP/1.1 "));
+}
+
+#[tokio::test]
+async fn another_address_is_dialled_and_the_name_of_the_url_still_has_to_be_proved() {
+    let authority = authority("ca");
+    let served = signed(&authority, leaf_params(&["svc.ns.svc"], &[]));
+    let server = server(&served, Habit::Echo, BOTH, None).await;
+    let of = |url: &str| Endpoint {
+        url: url.parse().unwrap(),
+        dial: Some(server.address.to_string()),
+        ..endpoint(&server, &authority)
+    };
+    let target = Target::new(of("https://svc.ns.svc:443/hook")).unwrap();
+    assert!(said(&target, post("")).await.contains("POST /hook"));
+    let target = Target::new(of("https://other.ns.svc:443/hook")).unwrap();
+    assert_eq!(
+        failure(&target, post("")).await,
+        (
+            FailureKind::Connect,
+            "tls: failed to verify certificate: x509: certificate is valid for svc.ns.svc, not other.ns.svc"
+                .to_owned()
+        )
+    );
+}
+
+#[tokio::test]
+async fn what_go_accepts_is_accepted_and_what_it_refuses_is_refused_in_its_words() {
+    // A certificate that signs itself, calls itself an authority and stands in the bundle.
+    let mut params = leaf_params(&[], &["127.0.0.1"]);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let own = Made { pem: params.self_signed(&key).unwrap().pem(), key, params };
+    let own_server = server(&own, Habit::Echo, BOTH, None).await;
+    let target = Target::new(endpoint(&own_server, &own)).unwrap();
+    assert!(said(&target, post("")).await.contains("POST /hook"));
+
+    let check = async |server: &Server, trusted: &Made, words: &str| {
+        let target = Target::new(Endpoint {
+            credential: Credential::Bearer("never".to_owned()),
+            ..endpoint(server, trusted)
+        })
+        .unwrap();
+        let (kind, said) = failure(&target, post("")).await;
+        assert_eq!(kind, FailureKind::Connect);
+        assert!(said.starts_with("tls: failed to verify certificate: x509: "), "{said}");
+        assert!(said.contains(words), "{said}");
+    };
+    let (one, two) = (authority("one"), authority("two"));
+    check(&own_server, &one, "certificate signed by unknown authority").await;
+
+    let nameless = server(&signed(&one, leaf_params(&["a.example"], &[])), Habit::Echo, BOTH, None).await;
+    check(
+        &nameless,
+        &one,
+        "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs",
+    )
+    .await;
+    let other = server(&signed(&one, leaf_params(&[], &["10.0.0.1"])), Habit::Echo, BOTH, None).await;
+    check(&other, &one, "certificate is valid for 10.0.0.1, not 127.0.0.1").await;
+
+    let mut old = leaf_params(&[], &["127.0.0.1"]);
+    old.not_after = rcgen::date_time_ymd(2020, 1, 2);
+    old.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    let old = server(&signed(&one, old), Habit::Echo, BOTH, None).await;
+    check(&old, &one, "certificate has expired or is not yet valid: current time ").await;
+    check(&old, &one, "is after 2020-01-02T00:00:00Z").await;
+
+    let good = server(&signed(&one, leaf_params(&[], &["127.0.0.1"])), Habit::Echo, BOTH, None).await;
+    check(&good, &two, "certificate signed by unknown authority").await;
+    // Of the same name, but with another key.
+    let namesake = authority("one");
+    check(
+        &good,
+        &namesake,
+        r#"(possibly because of "x509: ECDSA verification failure" while trying to verify candidate authority certificate "one")"#,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_to_whoever_asks_for_it() {
+    let (authority, clients) = (authority("ca"), authority("clients"));
+    let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
+    let server = server(&served, Habit::Echo, BOTH, Some(&clients)).await;
+    let client = signed(&clients, leaf_params(&["client"], &[]));
+    let identity = Identity {
+        certificate: client.pem.clone().into_bytes(),
+        key: client.key.serialize_pem().into_bytes(),
+    };
+    let with = Endpoint { identity: Some(identity.clone()), ..endpoint(&server, &authority) };
+    assert!(said(&Target::new(with).unwrap(), post("")).await.contains("POST /hook"));
+    let target = Target::new(endpoint(&server, &authority)).unwrap();
+    assert!(target.send(post("")).await.is_err());
+    // A key that is another's.
+    let key = KeyPair::generate().unwrap().serialize_pem().into_bytes();
+    let wrong = Endpoint { identity: Some(Identity { key, ..identity }), ..endpoint(&server, &authority) };
+    assert!(matches!(Target::new(wrong), Err(EndpointError::Identity(_))));
+}
+
+#[tokio::test]
+async fn credentials_do_not_leave_over_a_connection_that_proves_nothing() {
+    let authority = authority("ca");
+    let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
+    let server = server(&served, Habit::Echo, BOTH, None).await;
+    let target = Target::new(Endpoint {
+        trust: Trust::Anybody,
+        credential: Credential::Bearer("secret".to_owned()),
+        ..endpoint(&server, &authority)
+    })
+    .unwrap();
+    assert!(target.withholds_credentials());
+    assert_eq!(said(&target, post("{}")).await, "HTTP/2.0 POST /hook - {}");
+    let own = Request { bearer: Some("mine".to_owned()), ..post("") };
+    assert_eq!(failure(&target, own).await.0, FailureKind::Unsent);
+}
+
+#[tokio::test]
+async fn servers_that_hang_close_lie_or_talk_too_much_are_failures() {
+    let authority = authority("ca");
+    let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
+    let of = async |habit: Habit| {
+        Target::new(endpoint(&server(&served, habit, &["http/1.1"], None).await, &authority)).unwrap()
+    };
+    let soon = Request { timeout: Duration::from_millis(100), ..post("") };
+    assert_eq!(
+        failure(&of(Habit::Hang).await, soon).await,
+        (FailureKind::Timeout, "context deadline exceeded".to_owned())
+    );
+    assert_eq!(failure(&of(Habit::Close).await, post("")).await, (FailureKind::Broken, "EOF".to_owned()));
+    let (kind, words) = failure(&of(Habit::Garbage).await, post("")).await;
+    assert_eq!(kind, FailureKind::Broken);
+    assert!(words.contains("malformed HTTP response"), "{words}");
+    let few = Request { max_answer: 1000, ..post("") };
+    assert!(of(Habit::Long(1000)).await.send(few.clone()).await.is_ok());
+    let (kind, words) = failure(&of(Habit::Long(1001)).await, few).await;
+    assert_eq!((kind, words.as_str()), (FailureKind::TooLarge, "the response is longer than 1000 bytes"));
+    // Nobody listens there any more.
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let target = Target::new(Endpoint::new(format!("https://{gone}/hook").parse().unwrap())).unwrap();
+    let failed = target.send(post("")).await.unwrap_err();
+    assert_eq!(
+        failed.message,
+        format!("Post \"https://{gone}/hook\": dial tcp {gone}: connect: connection refused")
+    );
+    assert_eq!(failed.kind, FailureKind::Connect);
+}
+
+#[test]
+fn endpoints_that_cannot_work_are_refused_before_anything_is_sent() {
+    let of = |url: &str| Target::new(Endpoint::new(url.parse().unwrap()));
+    assert!(of("https://a.example/x").is_ok());
+    assert!(matches!(of("ftp://a.example/x"), Err(EndpointError::Url(..))));
+    assert!(matches!(of("/x"), Err(EndpointError::Url(..))));
+    let trust = |pem: &str| {
+        let endpoint = Endpoint {
+            trust: Trust::Authorities(pem.as_bytes().to_vec()),
+            ..Endpoint::new("https://a.example/".parse().unwrap())
+        };
+        Target::new(endpoint).unwrap_err().to_string()
+    };
+    assert_eq!(trust("nothing"), "unable to load root certificates: unable to parse bytes as PEM block");
+    assert!(
+        trust("-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n")
+            .contains("failed to parse certificate")
+    );
+}
+
+#[tokio::test]
+async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
+    let authority = authority("ca");
+    let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
+    let server = server(&served, Habit::Echo, &["http/1.1"], None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("ca.pem", &authority.pem);
+    write("token", " first\n");
+    let kubeconfig = |user: &str| {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters:\n- name: c\n  cluster: {{certificate-authority: ca.pem, server: 'https://{}/hook/'}}\nusers:\n- name: u\n  user: {user}\ncontexts:\n- name: x\n  context: {{cluster: c, user: u}}\n",
+            server.address
+        )
+    };
+    let path = folder.path().join("config");
+    write("config", &kubeconfig("{tokenFile: token}"));
+    let read = from_kubeconfig(&path).unwrap();
+    assert_eq!(read.files, [path.clone(), folder.path().join("ca.pem")]);
+    let target = Target::new(read.endpoint).unwrap();
+    assert_eq!(said(&target, post("{}")).await, "HTTP/1.1 POST /hook Bearer first {}");
+    write("token", "second");
+    *target.inner.token.lock().unwrap() = None;
+    assert_eq!(said(&target, post("{}")).await, "HTTP/1.1 POST /hook Bearer second {}");
+
+    let refused = |user: &str| {
+        write("config", &kubeconfig(user));
+        from_kubeconfig(&path).unwrap_err()
+    };
+    assert!(refused("{exec: {command: sh}}").contains("exec is not supported"));
+    assert!(refused("{tokenFile: nope}").contains("no such file or directory"));
+    assert!(refused("{client-certificate: nope, client-key: nope}").contains("unable to read client-cert"));
+}
+
+#[test]
+fn requests_show_no_secrets() {
+    let request = Request { bearer: Some("secret".to_owned()), headers: HeaderMap::new(), ..post("body") };
+    assert!(!format!("{request:?}").contains("secret"));
+    assert!(!format!("{:?}", Credential::Basic("me".to_owned(), "secret".to_owned())).contains("secret"));
+}
