@@ -1,5 +1,6 @@
 //! What each kind is: table, schemas, defaults, validation, patches, printing.
 
+pub mod apply;
 pub mod convert;
 pub mod defaults;
 pub mod scale;

@@ -151,7 +151,7 @@ fn property(property: &Property, dialect: Dialect) -> Value {
         _ => Map::new(),
     };
     if dialect == Dialect::V3
-        && let Some(default) = property.default.and_then(|text| json::parse(text.as_bytes()).ok())
+        && let Some(default) = property.default.as_ref().and_then(|text| json::parse(text.as_bytes()).ok())
     {
         map.insert("default", default);
     }

@@ -95,6 +95,9 @@ pub struct Object {
     pub group_version: &'static str,
     /// `x-kubernetes-unions` as JSON.
     pub unions: Option<&'static str>,
+    /// The schema of fields that are not among the properties, where those are kept: custom resources may say so
+    /// (`additionalProperties` beside `properties`, `x-kubernetes-preserve-unknown-fields`).
+    pub rest: Option<Link>,
 }
 
 /// A field of a struct.
@@ -117,7 +120,7 @@ pub struct Property {
     /// The embedded Go structs it is declared in, joined by dots; Go's decoding errors name them.
     pub embedded: Option<&'static str>,
     /// The default OpenAPI publishes, as JSON.
-    pub default: Option<&'static str>,
+    pub default: Option<Str>,
 }
 
 /// When a field is left out of the JSON.
@@ -161,6 +164,8 @@ pub struct MapOf {
     pub values: Link,
     /// The named type of the keys, where it is not `string`.
     pub key: Option<Str>,
+    /// Whether server-side apply takes it as one value, where the map itself says so and not the field it is in.
+    pub atomic: bool,
 }
 
 /// A list.
@@ -220,7 +225,7 @@ impl Property {
             (Some(map_type), _) => map_type == MapType::Atomic,
             (None, Kind::Object(object)) => object.atomic,
             (None, Kind::List(list)) => matches!(list.list_type, None | Some(ListType::Atomic)),
-            (None, Kind::Map(_)) => false,
+            (None, Kind::Map(map)) => map.atomic,
             (None, _) => true,
         }
     }

@@ -61,7 +61,7 @@ fn line(schema: &Schema) -> String {
         if let Some(embedded) = property.embedded {
             write!(word, "<{embedded}").unwrap();
         }
-        if let Some(default) = property.default {
+        if let Some(default) = &property.default {
             write!(word, "?{default}").unwrap();
         }
         words.push(word);

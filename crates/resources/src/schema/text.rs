@@ -121,7 +121,7 @@ fn container(
                 .ok_or(Malformed(key))?,
         ),
     };
-    Ok(Some(Kind::Map(MapOf { values: link(values, package, None)?, key })))
+    Ok(Some(Kind::Map(MapOf { values: link(values, package, None)?, key, atomic: false })))
 }
 
 /// The full short name of a type that a line of `package` mentions.
@@ -193,7 +193,7 @@ fn property(word: &'static str, package: &'static str) -> Result<Property, Malfo
         patch: patch.map_or(Ok(Patch::default()), strategy)?,
         map_type,
         embedded,
-        default,
+        default: default.map(Str::new_static),
     })
 }
 

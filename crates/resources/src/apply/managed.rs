@@ -1,0 +1,275 @@
+//! `metadata.managedFields`: who owns which fields of an object.
+
+use std::cmp::Ordering;
+
+use api::time::Timestamp;
+use value::{Str, Value};
+
+use super::fields_v1;
+use super::set::FieldSet;
+
+/// What a manager did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Applied a configuration: owns what that says.
+    Apply,
+    /// Wrote in any other way: owns what it changed.
+    Update,
+}
+
+impl Operation {
+    fn word(self) -> &'static str {
+        match self {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        }
+    }
+}
+
+/// What tells one manager from another. An applier is the same whatever version it applies in; an updater is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// The name.
+    pub name: Str,
+    /// What it did.
+    pub operation: Operation,
+    /// The version in which its fields are named.
+    pub api_version: Str,
+    /// The subresource it wrote through; empty for the object itself.
+    pub subresource: Str,
+}
+
+impl Manager {
+    fn is(&self, other: &Manager) -> bool {
+        self.operation == other.operation
+            && self.name == other.name
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// The text by which Kubernetes sorts managers.
+    pub(super) fn identifier(&self) -> Vec<u8> {
+        let mut out = b"{".to_vec();
+        let mut field = |name: &str, value: &str| {
+            if !value.is_empty() {
+                out.extend_from_slice(if out.len() > 1 { b"," } else { b"" });
+                value::write::string(&mut out, name);
+                out.push(b':');
+                value::write::string(&mut out, value);
+            }
+        };
+        field("manager", &self.name);
+        field("operation", self.operation.word());
+        if self.operation == Operation::Update {
+            field("apiVersion", &self.api_version);
+        }
+        field("subresource", &self.subresource);
+        out.push(b'}');
+        out
+    }
+}
+
+/// One manager and its fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Managed {
+    /// Who.
+    pub manager: Manager,
+    /// When it last changed something, in seconds since the epoch.
+    pub time: Option<i64>,
+    /// What it owns.
+    pub fields: FieldSet,
+}
+
+/// The managers of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Managers {
+    entries: Vec<Managed>,
+}
+
+impl Managers {
+    /// Reads `metadata.managedFields`. The error says what is wrong with it.
+    pub fn decode(list: &[Value]) -> Result<Self, String> {
+        let mut managers = Managers { entries: Vec::with_capacity(list.len()) };
+        for (at, entry) in list.iter().enumerate() {
+            let text = |field: &str| entry.str_at(&[field]).unwrap_or_default();
+            let operation = match text("operation") {
+                "Apply" => Operation::Apply,
+                "Update" => Operation::Update,
+                _ => return Err("operation must be `Apply` or `Update`".to_owned()),
+            };
+            if text("apiVersion").is_empty() {
+                return Err("apiVersion must not be empty".to_owned());
+            }
+            match text("fieldsType") {
+                "FieldsV1" => {}
+                "" => return Err(format!("missing fieldsType in managed fields entry {at}")),
+                other => {
+                    let quoted = api::field::quote(other);
+                    return Err(format!("invalid fieldsType {quoted} in managed fields entry {at}"));
+                }
+            }
+            let fields = match entry.get("fieldsV1") {
+                None => FieldSet::EMPTY,
+                Some(fields) => fields_v1::decode(fields).map_err(|why| {
+                    format!("error decoding versioned set from managed fields entry {at}: error decoding set: {why}")
+                })?,
+            };
+            let manager = Manager {
+                name: text("manager").into(),
+                operation,
+                api_version: text("apiVersion").into(),
+                subresource: text("subresource").into(),
+            };
+            let time = Timestamp::parse(text("time")).ok().map(|time| time.micros().div_euclid(1_000_000));
+            managers.put(Managed { manager, time, fields });
+        }
+        Ok(managers)
+    }
+
+    /// Writes `metadata.managedFields`; nothing if there are no managers.
+    pub fn encode(&self) -> Option<Value> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let mut sorted: Vec<&Managed> = self.entries.iter().collect();
+        sorted.sort_by(|a, b| order(a, b));
+        Some(Value::List(sorted.into_iter().map(entry).collect()))
+    }
+
+    /// Whether nobody owns anything.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All managers, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Managed> {
+        self.entries.iter()
+    }
+
+    /// What a manager owns.
+    pub fn get(&self, manager: &Manager) -> Option<&Managed> {
+        self.entries.iter().find(|entry| entry.manager.is(manager))
+    }
+
+    /// Sets what a manager owns; the last one counts.
+    pub(super) fn put(&mut self, entry: Managed) {
+        match self.entries.iter_mut().find(|there| there.manager.is(&entry.manager)) {
+            Some(there) => *there = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    /// Removes a manager.
+    pub(super) fn take(&mut self, manager: &Manager) -> Option<Managed> {
+        let at = self.entries.iter().position(|entry| entry.manager.is(manager))?;
+        Some(self.entries.swap_remove(at))
+    }
+
+    /// Keeps the managers for which `keep` says so; it may change them.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&mut Managed) -> bool) {
+        self.entries.retain_mut(|entry| keep(entry));
+    }
+
+    /// Adds a manager, even if there is one that is called the same.
+    pub(super) fn push(&mut self, entry: Managed) {
+        self.entries.push(entry);
+    }
+
+    /// Joins the oldest updaters until there are at most `most`, one joint entry per version.
+    pub(super) fn cap_updaters(&mut self, most: usize) {
+        let mut updaters: Vec<(i64, Vec<u8>, Manager)> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.manager.operation == Operation::Update)
+            .map(|entry| (entry.time.unwrap_or(0), entry.manager.identifier(), entry.manager.clone()))
+            .collect();
+        let mut excess = updaters.len().saturating_sub(most);
+        if excess == 0 {
+            return;
+        }
+        updaters.sort_by(|(a_time, a, _), (b_time, b, _)| a_time.cmp(b_time).then_with(|| a.cmp(b)));
+        let mut first_of: Vec<Manager> = Vec::new();
+        for (_, _, manager) in updaters {
+            if excess == 0 {
+                return;
+            }
+            let version = &manager.api_version;
+            let Some(first) = first_of.iter().find(|first| first.api_version == *version).cloned() else {
+                first_of.push(manager);
+                continue;
+            };
+            let bucket = Manager {
+                name: Str::new_static("ancient-changes"),
+                operation: Operation::Update,
+                api_version: version.clone(),
+                subresource: Str::new_static(""),
+            };
+            let Some(taken) = self.take(&manager) else { continue };
+            if self.get(&bucket).is_none()
+                && let Some(first) = self.take(&first)
+            {
+                self.put(Managed { manager: bucket.clone(), ..first });
+            }
+            if let Some(joint) = self.entries.iter_mut().find(|entry| entry.manager.is(&bucket)) {
+                joint.fields.unite(taken.fields);
+                joint.time = taken.time;
+            }
+            excess -= 1;
+        }
+    }
+}
+
+fn order(a: &Managed, b: &Managed) -> Ordering {
+    a.manager
+        .operation
+        .cmp(&b.manager.operation)
+        .then_with(|| a.time.unwrap_or(0).cmp(&b.time.unwrap_or(0)))
+        .then_with(|| a.manager.name.cmp(&b.manager.name))
+        .then_with(|| a.manager.api_version.cmp(&b.manager.api_version))
+        .then_with(|| a.manager.subresource.cmp(&b.manager.subresource))
+}
+
+fn entry(managed: &Managed) -> Value {
+    let manager = &managed.manager;
+    let mut out = value::Map::with_capacity(7);
+    out.insert(Str::new_static("apiVersion"), manager.api_version.clone());
+    out.insert(Str::new_static("fieldsType"), Str::new_static("FieldsV1"));
+    out.insert(Str::new_static("fieldsV1"), fields_v1::encode(&managed.fields));
+    if !manager.name.is_empty() {
+        out.insert(Str::new_static("manager"), manager.name.clone());
+    }
+    out.insert(Str::new_static("operation"), Str::new_static(manager.operation.word()));
+    if !manager.subresource.is_empty() {
+        out.insert(Str::new_static("subresource"), manager.subresource.clone());
+    }
+    if let Some(seconds) = managed.time {
+        out.insert(Str::new_static("time"), Timestamp::from_seconds(seconds).time());
+    }
+    Value::Map(out)
+}
+
+/// The managed fields of an object, without decoding them.
+pub fn list(object: &Value) -> &[Value] {
+    object.list_at(&["metadata", "managedFields"])
+}
+
+/// Sets the managed fields of an object.
+pub(super) fn set(object: &mut Value, managers: &Managers) {
+    match managers.encode() {
+        Some(list) => object.set_at(&["metadata", "managedFields"], list),
+        None => drop(object.remove_at(&["metadata", "managedFields"])),
+    }
+}
+
+/// Whether two lists of managed fields differ at most in times.
+pub fn same_but_for_times(a: &[Value], b: &[Value]) -> bool {
+    let differs = |a: &Value, b: &Value| match (a, b) {
+        (Value::Map(a), Value::Map(b)) => {
+            let without = |map: &'_ value::Map| map.len() - usize::from(map.contains_key("time"));
+            without(a) != without(b)
+                || a.iter().any(|(key, value)| key != "time" && b.get(key) != Some(value))
+        }
+        _ => a != b,
+    };
+    a.len() == b.len() && !a.iter().zip(b).any(|(a, b)| differs(a, b))
+}

@@ -1,0 +1,289 @@
+//! [`FieldSet`]: the fields that somebody owns, as a tree of path elements.
+//!
+//! One sorted vector per level, so that every operation on two sets is one walk along both. An entry is there because its own
+//! path is in the set, or because something below it is; an entry of which neither is true does not exist.
+
+use std::cmp::Ordering;
+
+use super::element::{Element, FieldPath};
+use super::shape::Typed;
+
+/// A set of field paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet {
+    // INVARIANT: strictly ascending by element; each entry is owned or has something below it.
+    entries: Vec<Entry>,
+}
+
+/// One element and what is known of the paths that go through it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The element.
+    pub element: Element,
+    /// Whether the path that ends here is in the set.
+    pub owned: bool,
+    /// The paths that go on.
+    pub below: FieldSet,
+}
+
+impl FieldSet {
+    /// Nothing.
+    pub const EMPTY: FieldSet = FieldSet { entries: Vec::new() };
+
+    /// A set of paths of field names, as `["metadata.labels", "spec"]`.
+    pub fn of(paths: &[&str]) -> Self {
+        let mut set = FieldSet::default();
+        for path in paths {
+            set.insert(path.split('.').map(|name| Element::Field(name.into())));
+        }
+        set
+    }
+
+    /// Whether no path is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The first elements of all paths, in order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// How many paths are in the set.
+    pub fn len(&self) -> usize {
+        self.entries.iter().map(|entry| usize::from(entry.owned) + entry.below.len()).sum()
+    }
+
+    fn find(&self, element: &Element) -> Result<usize, usize> {
+        self.entries.binary_search_by(|entry| entry.element.cmp(element))
+    }
+
+    /// The entry of an element.
+    pub fn get(&self, element: &Element) -> Option<&Entry> {
+        self.entries.get(self.find(element).ok()?)
+    }
+
+    /// Whether a path is in the set.
+    pub fn has(&self, path: &[Element]) -> bool {
+        let Some((last, way)) = path.split_last() else { return false };
+        let mut here = self;
+        for element in way {
+            match here.get(element) {
+                Some(entry) => here = &entry.below,
+                None => return false,
+            }
+        }
+        here.get(last).is_some_and(|entry| entry.owned)
+    }
+
+    /// Adds a path; the root, which has no elements, is never in a set.
+    pub fn insert(&mut self, path: impl IntoIterator<Item = Element>) {
+        let mut path = path.into_iter();
+        if let Some(first) = path.next() {
+            self.insert_from(first, path);
+        }
+    }
+
+    fn insert_from(&mut self, element: Element, mut rest: impl Iterator<Item = Element>) {
+        let at = match self.find(&element) {
+            Ok(at) => at,
+            Err(at) => {
+                self.entries.insert(at, Entry { element, owned: false, below: FieldSet::EMPTY });
+                at
+            }
+        };
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        // A loop would need the entry's set and its parent's at once.
+        match rest.next() {
+            None => entry.owned = true,
+            Some(next) => entry.below.insert_boxed(next, &mut rest),
+        }
+    }
+
+    fn insert_boxed(&mut self, element: Element, rest: &mut dyn Iterator<Item = Element>) {
+        self.insert_from(element, rest);
+    }
+
+    /// Adds an entry that comes after all others, or that is already there; nothing if it would be empty.
+    pub(super) fn push(&mut self, element: Element, owned: bool, below: FieldSet) {
+        if !owned && below.is_empty() {
+            return;
+        }
+        let entry = Entry { element, owned, below };
+        if self.entries.last().is_none_or(|last| last.element < entry.element) {
+            self.entries.push(entry);
+            return;
+        }
+        match self.find(&entry.element) {
+            Ok(at) => {
+                if let Some(there) = self.entries.get_mut(at) {
+                    there.owned |= entry.owned;
+                    there.below.unite(entry.below);
+                }
+            }
+            Err(at) => self.entries.insert(at, entry),
+        }
+    }
+
+    /// Adds all paths of another set.
+    pub fn unite(&mut self, other: FieldSet) {
+        if self.entries.is_empty() {
+            *self = other;
+            return;
+        }
+        if other.entries.is_empty() {
+            return;
+        }
+        let capacity = self.entries.len().max(other.entries.len());
+        let mine = std::mem::replace(&mut self.entries, Vec::with_capacity(capacity));
+        let mut mine = mine.into_iter().peekable();
+        let mut theirs = other.entries.into_iter().peekable();
+        loop {
+            let found = match (mine.peek(), theirs.peek()) {
+                (Some(a), Some(b)) => a.element.cmp(&b.element),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => break,
+            };
+            let taken = match found {
+                Ordering::Less => mine.next(),
+                Ordering::Greater => theirs.next(),
+                Ordering::Equal => mine.next().map(|mut entry| {
+                    if let Some(other) = theirs.next() {
+                        entry.owned |= other.owned;
+                        entry.below.unite(other.below);
+                    }
+                    entry
+                }),
+            };
+            self.entries.extend(taken);
+        }
+    }
+
+    /// The paths that are in both.
+    #[must_use]
+    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        let mut out = FieldSet::default();
+        let mut theirs = other.entries.iter().peekable();
+        for entry in &self.entries {
+            let Some(other) = advance(&mut theirs, &entry.element) else { continue };
+            let owned = entry.owned && other.owned;
+            let below = if entry.below.is_empty() || other.below.is_empty() {
+                FieldSet::EMPTY
+            } else {
+                entry.below.intersection(&other.below)
+            };
+            if owned || !below.is_empty() {
+                out.entries.push(Entry { element: entry.element.clone(), owned, below });
+            }
+        }
+        out
+    }
+
+    /// Takes the paths of another set away.
+    pub fn subtract(&mut self, other: &FieldSet) {
+        if other.is_empty() {
+            return;
+        }
+        let mut theirs = other.entries.iter().peekable();
+        self.entries.retain_mut(|entry| {
+            if let Some(other) = advance(&mut theirs, &entry.element) {
+                entry.owned &= !other.owned;
+                entry.below.subtract(&other.below);
+            }
+            entry.owned || !entry.below.is_empty()
+        });
+    }
+
+    /// The paths that another set does not have.
+    #[must_use]
+    pub fn difference(&self, other: &FieldSet) -> FieldSet {
+        let mut out = self.clone();
+        out.subtract(other);
+        out
+    }
+
+    /// Whether every path is in another set.
+    pub fn is_within(&self, other: &FieldSet) -> bool {
+        let mut theirs = other.entries.iter().peekable();
+        self.entries.iter().all(|entry| {
+            advance(&mut theirs, &entry.element)
+                .is_some_and(|other| (other.owned || !entry.owned) && entry.below.is_within(&other.below))
+        })
+    }
+
+    /// Takes the paths of another set away, and all that go on from one of them.
+    pub fn subtract_with_below(&mut self, other: &FieldSet) {
+        if other.is_empty() {
+            return;
+        }
+        let mut theirs = other.entries.iter().peekable();
+        self.entries.retain_mut(|entry| match advance(&mut theirs, &entry.element) {
+            Some(other) if other.owned => false,
+            Some(other) => {
+                entry.below.subtract_with_below(&other.below);
+                entry.owned || !entry.below.is_empty()
+            }
+            None => true,
+        });
+    }
+
+    /// Keeps the entries for which `keep` says so; it may change them.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&mut Entry) -> bool) {
+        self.entries.retain_mut(|entry| keep(entry) && (entry.owned || !entry.below.is_empty()));
+    }
+
+    /// Whether the path of each struct field that has something below it is in the set, too: the set that pruning works on.
+    #[must_use]
+    pub(super) fn with_struct_fields(&self, typed: Option<Typed<'_>>) -> FieldSet {
+        let entries = self.entries.iter().map(|entry| {
+            let (declared, child) = match (&entry.element, typed) {
+                (Element::Field(name), Some(typed)) => match typed.field(name) {
+                    Some((child, declared)) => (declared, Some(child)),
+                    None => (false, None),
+                },
+                (Element::Key(_), Some(typed)) => (false, typed.items()),
+                _ => (false, None),
+            };
+            let owned = entry.owned || declared && !entry.below.is_empty();
+            Entry { element: entry.element.clone(), owned, below: entry.below.with_struct_fields(child) }
+        });
+        FieldSet { entries: entries.collect() }
+    }
+
+    /// Every path, those that end on a level before those that go on.
+    pub fn paths(&self) -> Vec<FieldPath> {
+        let mut out = Vec::new();
+        self.collect_paths(&mut Vec::new(), &mut out);
+        out
+    }
+
+    fn collect_paths(&self, way: &mut Vec<Element>, out: &mut Vec<FieldPath>) {
+        for entry in self.entries.iter().filter(|entry| entry.owned) {
+            let mut path = way.clone();
+            path.push(entry.element.clone());
+            out.push(FieldPath(path));
+        }
+        for entry in self.entries.iter().filter(|entry| !entry.below.is_empty()) {
+            way.push(entry.element.clone());
+            entry.below.collect_paths(way, out);
+            way.pop();
+        }
+    }
+}
+
+/// The entry of `element`, where `entries` is walked in the order of elements.
+fn advance<'e>(
+    entries: &mut std::iter::Peekable<std::slice::Iter<'e, Entry>>,
+    element: &Element,
+) -> Option<&'e Entry> {
+    loop {
+        match entries.peek()?.element.cmp(element) {
+            Ordering::Less => {
+                entries.next();
+            }
+            Ordering::Equal => return entries.next(),
+            Ordering::Greater => return None,
+        }
+    }
+}
