@@ -1,6 +1,7 @@
 //! What an admission plugin is told about a request.
 
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use api::{Cause, Details, GroupResource, GroupVersionKind, Status};
 use authn::User;
@@ -62,6 +63,8 @@ pub struct Attributes<'a> {
     pub dry_run: bool,
     /// When the request came in, in seconds since the epoch.
     pub now: i64,
+    /// When it must be answered, if there is a limit.
+    pub deadline: Option<Instant>,
 }
 
 impl Attributes<'_> {

@@ -1,12 +1,14 @@
 //! The chain: which plugins there are, which are on, and how they run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Status;
 use value::Value;
 
+use crate::handles::handles;
 use crate::plugins::NamespaceLifecycle;
-use crate::{Attributes, Cluster, Notes, Pass, Plugin, Reinvocation, Seen, Stage};
+use crate::{Attributes, Cluster, Meter, Notes, Pass, Phase, Plugin, Reinvocation, Seen, Stage, Unmetered};
 
 /// A plugin's name, as the flags spell it.
 pub type PluginName = &'static str;
@@ -116,6 +118,7 @@ pub enum ChainError {
 /// The plugins that are on, in order.
 pub struct Chain {
     links: Vec<(PluginName, Link)>,
+    meter: Arc<dyn Meter>,
 }
 
 impl Chain {
@@ -142,7 +145,13 @@ impl Chain {
             })
             .filter_map(|row| Some((row.name, (row.make)(stages)?)))
             .collect();
-        Ok(Chain { links })
+        Ok(Chain { links, meter: Arc::new(Unmetered) })
+    }
+
+    /// This chain, counted by `meter`.
+    #[must_use]
+    pub fn metered(self, meter: Arc<dyn Meter>) -> Self {
+        Chain { meter, ..self }
     }
 
     /// The names of the plugins that are on, in order.
@@ -155,23 +164,37 @@ impl Chain {
     pub async fn mutate(
         &self,
         attributes: &Attributes<'_>,
+        object: Option<&mut Value>,
+        cluster: &dyn Cluster,
+        notes: &mut Notes,
+    ) -> Result<(), Status> {
+        let begun = self.meter.now();
+        let outcome = self.mutate_all(attributes, object, cluster, notes).await;
+        self.passed_step(Phase::Mutating, attributes, &outcome, begun);
+        outcome
+    }
+
+    async fn mutate_all(
+        &self,
+        attributes: &Attributes<'_>,
         mut object: Option<&mut Value>,
         cluster: &dyn Cluster,
         notes: &mut Notes,
     ) -> Result<(), Status> {
         let mut passes = Reinvocation::default();
         loop {
-            for (_, link) in &self.links {
-                match (link, object.as_deref_mut()) {
-                    (Link::Plugin(plugin), Some(object)) => {
-                        plugin.mutate(attributes, object, cluster, notes)?;
-                    }
-                    (Link::Plugin(_), None) => {}
+            for (name, link) in &self.links {
+                let begun = self.meter.now();
+                let outcome = match (link, object.as_deref_mut()) {
+                    (Link::Plugin(plugin), Some(object)) => plugin.mutate(attributes, object, cluster, notes),
+                    (Link::Plugin(_), None) => Ok(()),
                     (Link::Stage(stage), object) => {
                         let mut pass = Pass { attributes, cluster, notes, passes: &mut passes };
-                        stage.mutate(&mut pass, object).await?;
+                        stage.mutate(&mut pass, object).await
                     }
-                }
+                };
+                self.passed(name, Phase::Mutating, attributes, &outcome, begun);
+                outcome?;
             }
             if !passes.begin_second() {
                 return Ok(());
@@ -187,14 +210,55 @@ impl Chain {
         cluster: &dyn Cluster,
         notes: &mut Notes,
     ) -> Result<(), Status> {
+        let begun = self.meter.now();
+        let outcome = self.validate_all(attributes, object, cluster, notes).await;
+        self.passed_step(Phase::Validating, attributes, &outcome, begun);
+        outcome
+    }
+
+    async fn validate_all(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        cluster: &dyn Cluster,
+        notes: &mut Notes,
+    ) -> Result<(), Status> {
         let seen = Seen::new(object);
-        for (_, link) in &self.links {
-            match link {
-                Link::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes)?,
-                Link::Stage(stage) => stage.validate(attributes, &seen, cluster, notes).await?,
-            }
+        for (name, link) in &self.links {
+            let begun = self.meter.now();
+            let outcome = match link {
+                Link::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes),
+                Link::Stage(stage) => stage.validate(attributes, &seen, cluster, notes).await,
+            };
+            self.passed(name, Phase::Validating, attributes, &outcome, begun);
+            outcome?;
         }
         Ok(())
+    }
+
+    fn passed(
+        &self,
+        name: &str,
+        phase: Phase,
+        attributes: &Attributes<'_>,
+        outcome: &Result<(), Status>,
+        begun: Duration,
+    ) {
+        if handles(name, phase, attributes.operation) {
+            let took = self.meter.now().saturating_sub(begun);
+            self.meter.plugin(name, phase, attributes.operation, outcome.is_err(), took);
+        }
+    }
+
+    fn passed_step(
+        &self,
+        phase: Phase,
+        attributes: &Attributes<'_>,
+        outcome: &Result<(), Status>,
+        begun: Duration,
+    ) {
+        let took = self.meter.now().saturating_sub(begun);
+        self.meter.step(phase, attributes.operation, outcome.is_err(), took);
     }
 }
 

@@ -6,6 +6,8 @@
 mod attributes;
 mod chain;
 mod cluster;
+mod handles;
+mod meter;
 mod notes;
 mod plugin;
 pub mod plugins;
@@ -14,7 +16,8 @@ mod reinvocation;
 pub use attributes::{Attributes, Operation, Seen};
 pub use chain::{Chain, ChainError, PluginName, Stages};
 pub use cluster::{Cluster, Later, Served};
-pub use notes::Notes;
+pub use meter::{Conditions, Meter, Phase, Rejection, Unmetered};
+pub use notes::{Annotation, Level, Notes};
 pub use plugin::{Pass, Plugin, Stage};
 pub use reinvocation::{Reinvocation, Rounds};
 

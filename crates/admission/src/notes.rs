@@ -2,13 +2,33 @@
 
 use value::Str;
 
+/// From which audit level on an annotation is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// `Metadata`.
+    Metadata,
+    /// `Request`: the annotation shows what is in the request's body.
+    Request,
+}
+
+/// An annotation of the audit event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Annotation {
+    /// The key.
+    pub key: Str,
+    /// The value.
+    pub value: String,
+    /// From which level on it is kept.
+    pub level: Level,
+}
+
 /// Collected while a request passes the chain. They count even when it ends in a refusal.
 #[derive(Debug, Default)]
 pub struct Notes {
     /// Texts of `Warning` headers, in order.
     pub warnings: Vec<String>,
     /// Audit annotations, in order; of two with one key the first counts.
-    pub annotations: Vec<(Str, String)>,
+    pub annotations: Vec<Annotation>,
 }
 
 impl Notes {
@@ -19,6 +39,17 @@ impl Notes {
 
     /// Annotates the audit event.
     pub fn annotate(&mut self, key: impl Into<Str>, value: impl Into<String>) {
-        self.annotations.push((key.into(), value.into()));
+        self.annotate_from(Level::Metadata, key, value);
+    }
+
+    /// Annotates the audit event where its level is at least this.
+    pub fn annotate_from(&mut self, level: Level, key: impl Into<Str>, value: impl Into<String>) {
+        self.annotations.push(Annotation { key: key.into(), value: value.into(), level });
+    }
+
+    /// Adds what another part of the chain had to say.
+    pub fn extend(&mut self, other: Notes) {
+        self.warnings.extend(other.warnings);
+        self.annotations.extend(other.annotations);
     }
 }

@@ -87,6 +87,7 @@ fn decide(
         options: &options,
         dry_run: false,
         now: 0,
+        deadline: None,
     };
     let chain = Chain::new(&[], &[], &Stages::default()).unwrap();
     let (mut notes, mut object) = (Notes::default(), Value::Null);

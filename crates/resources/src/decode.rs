@@ -70,6 +70,11 @@ pub fn met_duplicates(schema: &Schema, duplicates: Vec<String>) -> Vec<String> {
     duplicates.into_iter().filter(|path| path::is_met(schema, path)).collect()
 }
 
+/// The bytes of base64 text as Go's decoder reads it, or the offset at which it is none.
+pub fn bytes(text: &str) -> Result<Vec<u8>, usize> {
+    base64_go::decode(text.as_bytes())
+}
+
 struct Walk<'a> {
     stack: Stack<'a>,
     error: Option<String>,

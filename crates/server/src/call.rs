@@ -1,8 +1,9 @@
 //! One request on its way: who is calling, what for, and what the answer will say besides its body.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use admission::Notes;
+use admission::{Annotation, Level, Notes};
 use api::Status;
 use authn::{Caller, User};
 use authz::Permit;
@@ -32,11 +33,13 @@ pub struct Call {
     pub headers: HeaderMap,
     /// Seconds since the epoch when the request came in.
     pub now: i64,
+    /// When it must be answered, if there is a limit.
+    pub deadline: Option<Instant>,
     permit: Permit,
     caller: Caller,
     body: Unread,
     warnings: Vec<String>,
-    annotations: Vec<(Str, String)>,
+    annotations: Vec<Annotation>,
 }
 
 /// A body that nobody has read yet.
@@ -65,6 +68,7 @@ impl Call {
             query,
             headers,
             now,
+            deadline: None,
             permit,
             caller,
             body,
@@ -98,16 +102,19 @@ impl Call {
 
     /// Annotates the request's audit event; of two with one key the first counts.
     pub fn annotate(&mut self, key: impl Into<Str>, value: impl Into<String>) {
-        let key = key.into();
-        if !self.annotations.iter().any(|(known, _)| *known == key) {
-            self.annotations.push((key, value.into()));
+        self.annotate_from(Annotation { key: key.into(), value: value.into(), level: Level::Metadata });
+    }
+
+    fn annotate_from(&mut self, annotation: Annotation) {
+        if !self.annotations.iter().any(|known| known.key == annotation.key) {
+            self.annotations.push(annotation);
         }
     }
 
     /// What admission said besides yes or no.
     pub fn note(&mut self, notes: Notes) {
         notes.warnings.into_iter().for_each(|text| self.warn(text));
-        notes.annotations.into_iter().for_each(|(key, value)| self.annotate(key, value));
+        notes.annotations.into_iter().for_each(|annotation| self.annotate_from(annotation));
     }
 
     /// The warnings so far.

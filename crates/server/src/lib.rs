@@ -7,6 +7,7 @@ pub mod pipeline;
 
 pub mod accept;
 pub mod addresses;
+mod admission;
 pub mod body;
 mod bootstrap;
 pub mod call;

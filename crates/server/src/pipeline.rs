@@ -155,6 +155,9 @@ async fn finish(
 
     // route
     let mut call = Call::new(info, query, headers, caller, permit, body, state.now());
+    if !call.info.is_long_running() {
+        call.deadline = Instant::now().checked_add(state.request_timeout);
+    }
     for warning in warnings {
         call.warn(warning);
     }

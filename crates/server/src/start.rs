@@ -18,6 +18,7 @@ use tracing::info;
 
 use crate::accept;
 use crate::addresses::Addresses;
+use crate::admission::meter::AdmissionMeter;
 use crate::bootstrap;
 use crate::catalog::Catalog;
 use crate::config::{AuthorizationMode, Config, ConfigError, Data};
@@ -100,8 +101,12 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         .map(|pem| ClientCa::from_pem(&pem))
         .transpose()
         .map_err(|e| ConfigError::flag("client-ca-file", e))?;
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let metrics = Metrics::new(started).map_err(ConfigError::other)?;
+    let meter = Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);
     let admission = AdmissionChain::new(&enable_admission, &disable_admission, &Stages::default())
-        .map_err(ConfigError::other)?;
+        .map_err(ConfigError::other)?
+        .metered(meter);
 
     if ["v1beta1", "v1beta2"].iter().any(|version| served.is_served("resource.k8s.io", version)) {
         let why = "the beta versions of resource.k8s.io are not implemented yet; leave them out";
@@ -123,7 +128,6 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let roles = follow_rbac(&store, &index)?;
     let authorizer = authorization_chain(&authorization, &index, &store)?;
     let (stop, stopped) = watch::channel(false);
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let advertise = advertise.unwrap_or(address.ip());
     let advertised = SocketAddr::new(advertise, address.port()).to_string();
     let (tokens, verifier) = match tokens {
@@ -148,7 +152,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         rbac: Arc::clone(&index),
         admission,
         seats: Seats::new(max_in_flight, max_mutating_in_flight),
-        metrics: Metrics::new(started).map_err(ConfigError::other)?,
+        metrics,
         addresses: Addresses::new(&service_ranges),
         allow_privileged,
         request_timeout,

@@ -107,6 +107,7 @@ impl Subject<'_> {
             options: self.options,
             dry_run: self.dry_run,
             now: call.now,
+            deadline: call.deadline,
         }
     }
 
@@ -526,6 +527,7 @@ impl Posted<'_> {
             options: self.options,
             dry_run: self.dry_run,
             now: call.now,
+            deadline: call.deadline,
         }
     }
 

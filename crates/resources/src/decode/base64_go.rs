@@ -17,7 +17,8 @@ pub(super) fn canonical(text: &str) -> Result<Option<String>, usize> {
     decode(text.as_bytes()).map(|bytes| Some(encode(&bytes)))
 }
 
-fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
+/// The bytes, or where the text goes wrong.
+pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
     let at = |index: usize| text.get(index).copied();
     let is_break = |index: usize| matches!(at(index), Some(b'\n' | b'\r'));
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);

@@ -1,0 +1,57 @@
+//! Which phases and operations a plugin of Kubernetes takes part in: it is counted there and nowhere else.
+
+use crate::Operation::{self, Connect, Create, Delete, Update};
+use crate::Phase;
+
+const MUTATES: &[Phase] = &[Phase::Mutating];
+const VALIDATES: &[Phase] = &[Phase::Validating];
+const BOTH: &[Phase] = &[Phase::Mutating, Phase::Validating];
+
+const ALL: &[Operation] = &[Create, Update, Delete, Connect];
+
+/// By name. One that is not here takes part in everything.
+const TABLE: &[(&str, &[Phase], &[Operation])] = &[
+    ("AlwaysPullImages", BOTH, &[Create, Update]),
+    ("CertificateApproval", VALIDATES, &[Update]),
+    ("CertificateSigning", VALIDATES, &[Update]),
+    ("CertificateSubjectRestriction", VALIDATES, &[Create]),
+    ("ClusterTrustBundleAttest", VALIDATES, &[Create, Update]),
+    ("DefaultIngressClass", MUTATES, &[Create]),
+    ("DefaultStorageClass", MUTATES, &[Create]),
+    ("DefaultTolerationSeconds", MUTATES, &[Create, Update]),
+    ("DenyServiceExternalIPs", VALIDATES, &[Create, Update]),
+    ("EventRateLimit", VALIDATES, &[Create, Update]),
+    ("ExtendedResourceToleration", MUTATES, &[Create, Update]),
+    ("ImagePolicyWebhook", VALIDATES, &[Create, Update]),
+    ("LimitPodHardAntiAffinityTopology", VALIDATES, &[Create, Update]),
+    ("LimitRanger", BOTH, &[Create, Update]),
+    ("MutatingAdmissionPolicy", MUTATES, &[Create, Update, Connect]),
+    ("MutatingAdmissionWebhook", MUTATES, ALL),
+    ("NamespaceAutoProvision", MUTATES, &[Create]),
+    ("NamespaceExists", VALIDATES, &[Create, Update, Delete]),
+    ("NamespaceLifecycle", MUTATES, &[Create, Update, Delete]),
+    ("NodeDeclaredFeatureValidator", VALIDATES, &[Create, Update]),
+    ("NodeRestriction", MUTATES, &[Create, Update, Delete]),
+    ("OwnerReferencesPermissionEnforcement", VALIDATES, &[Create, Update]),
+    ("PersistentVolumeClaimResize", VALIDATES, &[Update]),
+    ("PodNodeSelector", BOTH, &[Create]),
+    ("PodSecurity", VALIDATES, &[Create, Update]),
+    ("PodTolerationRestriction", BOTH, &[Create, Update]),
+    ("PodTopologyLabels", MUTATES, &[Create]),
+    ("Priority", BOTH, &[Create, Update, Delete]),
+    ("ResourceQuota", VALIDATES, &[Create, Update]),
+    ("RuntimeClass", BOTH, &[Create]),
+    ("ServiceAccount", BOTH, &[Create, Update]),
+    ("StorageObjectInUseProtection", MUTATES, &[Create]),
+    ("TaintNodesByCondition", MUTATES, &[Create]),
+    ("ValidatingAdmissionPolicy", VALIDATES, ALL),
+    ("ValidatingAdmissionWebhook", VALIDATES, ALL),
+];
+
+/// Whether the plugin takes part.
+pub(crate) fn handles(name: &str, phase: Phase, operation: Operation) -> bool {
+    TABLE
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .is_none_or(|(_, phases, operations)| phases.contains(&phase) && operations.contains(&operation))
+}

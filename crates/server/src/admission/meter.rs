@@ -1,0 +1,168 @@
+//! The counters of admission, with Kubernetes' names, labels and buckets.
+
+use std::time::{Duration, Instant};
+
+use admission::{Conditions, Meter, Operation, Phase, Rejection};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+
+use crate::admission::summary::Summary;
+
+/// Codes above this are counted as it, so that a webhook cannot make up series.
+const MAX_CODE: u16 = 600;
+
+/// Everything that admission counts.
+pub(crate) struct AdmissionMeter {
+    start: Instant,
+    steps: HistogramVec,
+    step_summary: Summary<3>,
+    plugins: HistogramVec,
+    webhooks: HistogramVec,
+    webhook_requests: IntCounterVec,
+    webhook_rejections: IntCounterVec,
+    webhook_fail_open: IntCounterVec,
+    condition_errors: IntCounterVec,
+    condition_exclusions: IntCounterVec,
+    condition_seconds: HistogramVec,
+}
+
+const BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
+const WEBHOOK_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+const CONDITION_BUCKETS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
+const CONDITION_LABELS: &[&str] = &["kind", "name", "operation", "type"];
+
+impl AdmissionMeter {
+    /// Registers the families.
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
+            let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let step_summary = Summary::new(
+            "apiserver_admission_step_admission_duration_seconds_summary",
+            "[ALPHA] Admission sub-step latency summary in seconds, broken out for each operation and API resource and step type (validate or admit).",
+            ["operation", "rejected", "type"],
+        )?;
+        registry.register(Box::new(step_summary.clone()))?;
+        Ok(AdmissionMeter {
+            start: Instant::now(),
+            steps: histogram(
+                "apiserver_admission_step_admission_duration_seconds",
+                "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource and step type (validate or admit).",
+                &["operation", "rejected", "type"],
+                BUCKETS,
+            )?,
+            step_summary,
+            plugins: histogram(
+                "apiserver_admission_controller_admission_duration_seconds",
+                "[STABLE] Admission controller latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
+                &["name", "operation", "rejected", "type"],
+                BUCKETS,
+            )?,
+            webhooks: histogram(
+                "apiserver_admission_webhook_admission_duration_seconds",
+                "[STABLE] Admission webhook latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
+                &["name", "operation", "rejected", "type"],
+                WEBHOOK_BUCKETS,
+            )?,
+            webhook_requests: counter(
+                "apiserver_admission_webhook_request_total",
+                "[ALPHA] Admission webhook request total, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify whether the request was rejected or not and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
+                &["code", "name", "operation", "rejected", "type"],
+            )?,
+            webhook_rejections: counter(
+                "apiserver_admission_webhook_rejection_count",
+                "[ALPHA] Admission webhook rejection count, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify an error type (calling_webhook_error or apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero rejection code if the webhook rejects the request with an HTTP status code (honored by the apiserver when the code is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
+                &["error_type", "name", "operation", "rejection_code", "type"],
+            )?,
+            webhook_fail_open: counter(
+                "apiserver_admission_webhook_fail_open_count",
+                "[ALPHA] Admission webhook fail open count, identified by name and broken out for each admission type (validating or admit).",
+                &["name", "type"],
+            )?,
+            condition_errors: counter(
+                "apiserver_admission_match_condition_evaluation_errors_total",
+                "[ALPHA] Admission match condition evaluation errors count, identified by name of resource containing the match condition and broken out for each kind containing matchConditions (webhook or policy), operation and admission type (validate or admit).",
+                CONDITION_LABELS,
+            )?,
+            condition_exclusions: counter(
+                "apiserver_admission_match_condition_exclusions_total",
+                "[ALPHA] Admission match condition evaluation exclusions count, identified by name of resource containing the match condition and broken out for each kind containing matchConditions (webhook or policy), operation and admission type (validate or admit).",
+                CONDITION_LABELS,
+            )?,
+            condition_seconds: histogram(
+                "apiserver_admission_match_condition_evaluation_seconds",
+                "[ALPHA] Admission match condition evaluation time in seconds, identified by name and broken out for each kind containing matchConditions (webhook or policy), operation and type (validate or admit).",
+                CONDITION_LABELS,
+                CONDITION_BUCKETS,
+            )?,
+        })
+    }
+}
+
+fn word(truth: bool) -> &'static str {
+    if truth { "true" } else { "false" }
+}
+
+fn condition_labels<'a>(conditions: &Conditions<'a>) -> [&'a str; 4] {
+    [conditions.kind, conditions.name, conditions.operation.as_str(), conditions.phase]
+}
+
+impl Meter for AdmissionMeter {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn step(&self, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+        let labels = [operation.as_str(), word(rejected), phase.as_str()];
+        self.steps.with_label_values(&labels).observe(took.as_secs_f64());
+        self.step_summary.observe(labels, took, self.start.elapsed());
+    }
+
+    fn plugin(&self, name: &str, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+        let labels = [name, operation.as_str(), word(rejected), phase.as_str()];
+        self.plugins.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+
+    fn webhook(
+        &self,
+        name: &str,
+        phase: Phase,
+        operation: Operation,
+        code: u16,
+        rejected: bool,
+        took: Duration,
+    ) {
+        let code = code.min(MAX_CODE).to_string();
+        let (operation, rejected, phase) = (operation.as_str(), word(rejected), phase.webhook_label());
+        self.webhook_requests.with_label_values(&[&code, name, operation, rejected, phase]).inc();
+        self.webhooks.with_label_values(&[name, operation, rejected, phase]).observe(took.as_secs_f64());
+    }
+
+    fn webhook_rejected(&self, name: &str, phase: Phase, operation: Operation, why: Rejection, code: u16) {
+        let code = code.min(MAX_CODE).to_string();
+        let labels = [why.as_str(), name, operation.as_str(), &code, phase.webhook_label()];
+        self.webhook_rejections.with_label_values(&labels).inc();
+    }
+
+    fn webhook_failed_open(&self, name: &str, phase: Phase) {
+        self.webhook_fail_open.with_label_values(&[name, phase.webhook_label()]).inc();
+    }
+
+    fn conditions_evaluated(&self, conditions: &Conditions<'_>, took: Duration) {
+        self.condition_seconds.with_label_values(&condition_labels(conditions)).observe(took.as_secs_f64());
+    }
+
+    fn condition_failed(&self, conditions: &Conditions<'_>) {
+        self.condition_errors.with_label_values(&condition_labels(conditions)).inc();
+    }
+
+    fn conditions_excluded(&self, conditions: &Conditions<'_>) {
+        self.condition_exclusions.with_label_values(&condition_labels(conditions)).inc();
+    }
+}
