@@ -7,6 +7,7 @@ mod attributes;
 mod chain;
 mod cluster;
 mod handles;
+pub mod matching;
 mod meter;
 mod notes;
 mod plugin;

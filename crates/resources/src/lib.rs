@@ -9,6 +9,7 @@ pub mod validation;
 
 pub mod decode;
 pub mod discovery;
+pub mod expressions;
 pub mod openapi;
 pub mod patch;
 pub mod print;

@@ -1,10 +1,10 @@
-//! Admission policies and their bindings: the structural rules. Whether expressions compile is checked by the engine
-//! that runs them ([`crate::validation::Rules`] run before it).
+//! Admission policies and their bindings.
 
 use api::FieldErrors;
 use api::names;
 use value::Value;
 
+use super::admission_expression::{Expressions, Known};
 use super::admissionregistration::{
     FAILURE_POLICIES, REINVOCATION_POLICIES, match_conditions, match_resources, one_of, static_name,
 };
@@ -13,12 +13,12 @@ use super::{Context, Rules, meta, no_rules};
 
 pub(super) const VALIDATING_POLICY: Rules = Rules {
     create: |policy, _| created(policy, validating_policy),
-    update: |new, old, _| validating_policy(new, keeps_conditions(new, old)),
+    update: |new, old, _| validating_policy(new, keeps_conditions(new, old), &Known::of_policy(old)),
     update_status: validating_policy_status,
 };
 pub(super) const MUTATING_POLICY: Rules = Rules {
     create: |policy, _| created(policy, mutating_policy),
-    update: |new, old, _| mutating_policy(new, keeps_conditions(new, old)),
+    update: |new, old, _| mutating_policy(new, keeps_conditions(new, old), &Known::of_policy(old)),
     update_status: no_rules,
 };
 pub(super) const VALIDATING_BINDING: Rules = Rules {
@@ -32,11 +32,11 @@ pub(super) const VALIDATING_BINDING: Rules = Rules {
 };
 pub(super) const MUTATING_BINDING: Rules = Rules {
     create: |binding, _| {
-        let mut errors = binding_rules(binding);
+        let mut errors = mutating_binding(binding);
         static_name(binding, &mut errors);
         errors
     },
-    update: |new, _, _| binding_rules(new),
+    update: |new, _, _| mutating_binding(new),
     update_status: no_rules,
 };
 
@@ -45,8 +45,8 @@ const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 const NOT_SPECIFIED: &str = "expression is not specified";
 
-fn created(policy: &Value, rules: fn(&Value, bool) -> FieldErrors) -> FieldErrors {
-    let mut errors = rules(policy, false);
+fn created(policy: &Value, rules: fn(&Value, bool, &Known<'_>) -> FieldErrors) -> FieldErrors {
+    let mut errors = rules(policy, false, &Known::default());
     static_name(policy, &mut errors);
     errors
 }
@@ -58,7 +58,12 @@ fn keeps_conditions(new: &Value, old: &Value) -> bool {
         .all(|field| same(new.part("spec").part(field), old.part("spec").part(field)))
 }
 
-fn policy_rules(policy: &Value, skip_conditions: bool, is_mutating: bool) -> FieldErrors {
+fn policy_rules(
+    policy: &Value,
+    skip_conditions: bool,
+    is_mutating: bool,
+    expressions: &Expressions<'_>,
+) -> FieldErrors {
     let mut errors = meta::create(policy, false, names::name_is_dns_subdomain);
     let spec = policy.part("spec");
     if spec.part("failurePolicy").is_none() {
@@ -80,17 +85,12 @@ fn policy_rules(policy: &Value, skip_conditions: bool, is_mutating: bool) -> Fie
             errors.required(&at.field("resourceRules"), "");
         }
         if is_mutating {
-            const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
-            let rules = constraints.items("resourceRules").iter();
-            for operation in rules.flat_map(|rule| rule.texts("operations")) {
-                if !OPERATIONS.contains(&operation) {
-                    errors.not_supported(&at.field("resourceRules.operations"), operation, &OPERATIONS);
-                }
-            }
+            mutable_operations(constraints, &at, &mut errors);
         }
     }
     if !skip_conditions {
-        match_conditions(spec.items("matchConditions"), &SPEC.field("matchConditions"), &mut errors);
+        let at = SPEC.field("matchConditions");
+        match_conditions(spec.items("matchConditions"), expressions, &at, &mut errors);
     }
     let list = SPEC.field("variables");
     for (i, variable) in spec.items("variables").iter().enumerate() {
@@ -101,11 +101,25 @@ fn policy_rules(policy: &Value, skip_conditions: bool, is_mutating: bool) -> Fie
         } else if !is_cel_identifier(name) {
             errors.invalid(&here.field("name"), name, "must be a valid CEL identifier");
         }
-        if variable.text("expression").trim().is_empty() {
+        let expression = variable.text("expression");
+        if expression.trim().is_empty() {
             errors.required(&here.field("expression"), NOT_SPECIFIED);
+        } else {
+            expressions.variable(name, expression, &here.field("expression"), &mut errors);
         }
     }
     errors
+}
+
+/// What is deleted has nothing that could be changed.
+fn mutable_operations(resources: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
+    const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+    let rules = resources.items("resourceRules").iter();
+    for operation in rules.flat_map(|rule| rule.texts("operations")) {
+        if !OPERATIONS.contains(&operation) {
+            errors.not_supported(&at.field("resourceRules.operations"), operation, &OPERATIONS);
+        }
+    }
 }
 
 fn param_kind(kind: &Value, at: &At<'_>, errors: &mut FieldErrors) {
@@ -176,8 +190,9 @@ fn is_cel_identifier(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-fn validating_policy(policy: &Value, skip_conditions: bool) -> FieldErrors {
-    let mut errors = policy_rules(policy, skip_conditions, false);
+fn validating_policy(policy: &Value, skip_conditions: bool, known: &Known<'_>) -> FieldErrors {
+    let expressions = Expressions::of_policy(policy, false, known);
+    let mut errors = policy_rules(policy, skip_conditions, false, &expressions);
     let spec = policy.part("spec");
     let (validations, annotations) = (spec.items("validations"), spec.items("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
@@ -188,7 +203,7 @@ fn validating_policy(policy: &Value, skip_conditions: bool) -> FieldErrors {
     }
     let list = SPEC.field("validations");
     for (i, validation) in validations.iter().enumerate() {
-        validation_rules(validation, &list.index(i), &mut errors);
+        validation_rules(validation, &expressions, &list.index(i), &mut errors);
     }
     let list = SPEC.field("auditAnnotations");
     if annotations.len() > MAX_AUDIT_ANNOTATIONS {
@@ -212,6 +227,9 @@ fn validating_policy(policy: &Value, skip_conditions: bool) -> FieldErrors {
         } else if expression.len() > MAX_VALUE_EXPRESSION {
             let detail = format!("must not exceed {MAX_VALUE_EXPRESSION} bytes in length");
             errors.required(&at.field("valueExpression"), detail);
+        } else {
+            let written = annotation.text("valueExpression");
+            expressions.annotation(written, &at.field("valueExpression"), &mut errors);
         }
         if annotations.iter().take(i).any(|earlier| earlier.text("key") == key) {
             errors.duplicate(&at.field("key"), key);
@@ -220,15 +238,25 @@ fn validating_policy(policy: &Value, skip_conditions: bool) -> FieldErrors {
     errors
 }
 
-fn validation_rules(validation: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+fn validation_rules(
+    validation: &Value,
+    expressions: &Expressions<'_>,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
     const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-    if validation.text("expression").trim().is_empty() {
+    let expression = validation.text("expression");
+    if expression.trim().is_empty() {
         errors.required(&at.field("expression"), NOT_SPECIFIED);
+    } else {
+        expressions.validation(expression, &at.field("expression"), errors);
     }
     for field in ["messageExpression", "message"] {
         let text = validation.text(field);
         if !text.is_empty() && text.trim().is_empty() {
             errors.invalid(&at.field(field), text, "must be non-empty if specified");
+        } else if field == "messageExpression" && !text.is_empty() {
+            expressions.message(text, &at.field(field), errors);
         } else if field == "message" && text.trim().contains(['\n', '\r']) {
             errors.invalid(&at.field(field), text, "must not contain line breaks");
         }
@@ -253,8 +281,9 @@ fn validating_policy_status(new: &Value, _: &Value, _: &Context) -> FieldErrors 
     errors
 }
 
-fn mutating_policy(policy: &Value, skip_conditions: bool) -> FieldErrors {
-    let mut errors = policy_rules(policy, skip_conditions, true);
+fn mutating_policy(policy: &Value, skip_conditions: bool, known: &Known<'_>) -> FieldErrors {
+    let expressions = Expressions::of_policy(policy, true, known);
+    let mut errors = policy_rules(policy, skip_conditions, true, &expressions);
     let spec = policy.part("spec");
     let mutations = spec.items("mutations");
     let list = SPEC.field("mutations");
@@ -262,7 +291,7 @@ fn mutating_policy(policy: &Value, skip_conditions: bool) -> FieldErrors {
         errors.required(&list, "mutations must contain at least one item");
     }
     for (i, mutation) in mutations.iter().enumerate() {
-        mutation_rules(mutation, &list.index(i), &mut errors);
+        mutation_rules(mutation, &expressions, &list.index(i), &mut errors);
     }
     let policy = spec.text("reinvocationPolicy");
     let at = SPEC.field("reinvocationPolicy");
@@ -274,7 +303,7 @@ fn mutating_policy(policy: &Value, skip_conditions: bool) -> FieldErrors {
     errors
 }
 
-fn mutation_rules(mutation: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+fn mutation_rules(mutation: &Value, expressions: &Expressions<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     let kind = mutation.text("patchType");
     let (wanted, other) = match kind {
         "" => {
@@ -293,9 +322,12 @@ fn mutation_rules(mutation: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             errors.required(&at.field(wanted), format!("must be specified when patchType is {kind}"));
         }
         Some(patch) => {
-            if patch.text("expression").trim().is_empty() {
-                let wanted_at = at.field(wanted);
+            let wanted_at = at.field(wanted);
+            let expression = patch.text("expression");
+            if expression.trim().is_empty() {
                 errors.required(&wanted_at.field("expression"), "");
+            } else {
+                expressions.mutation(kind, expression, &wanted_at.field("expression"), errors);
             }
         }
     }
@@ -318,6 +350,13 @@ fn binding_rules(binding: &Value) -> FieldErrors {
         param_ref(reference, &SPEC.field("paramRef"), &mut errors);
     }
     match_resources(spec.part("matchResources"), &SPEC.field("matchResources"), &mut errors);
+    errors
+}
+
+fn mutating_binding(binding: &Value) -> FieldErrors {
+    let mut errors = binding_rules(binding);
+    let resources = binding.part("spec").part("matchResources");
+    mutable_operations(resources, &SPEC.field("matchResources"), &mut errors);
     errors
 }
 

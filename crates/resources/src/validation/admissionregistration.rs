@@ -4,17 +4,18 @@ use api::FieldErrors;
 use api::names;
 use value::Value;
 
+use super::admission_expression::{Expressions, Known};
 use super::fields::{At, Read, Report, same};
 use super::{Rules, meta, no_rules};
 
 pub(super) const MUTATING_WEBHOOKS: Rules = Rules {
     create: |object, _| create(object, true),
-    update: |new, old, _| webhooks(new, true, &Options::of(new, old)),
+    update: |new, old, _| webhooks(new, true, &Options::of(new, old), &Known::of_webhooks(old)),
     update_status: no_rules,
 };
 pub(super) const VALIDATING_WEBHOOKS: Rules = Rules {
     create: |object, _| create(object, false),
-    update: |new, old, _| webhooks(new, false, &Options::of(new, old)),
+    update: |new, old, _| webhooks(new, false, &Options::of(new, old), &Known::of_webhooks(old)),
     update_status: no_rules,
 };
 
@@ -75,7 +76,7 @@ impl Options {
 }
 
 fn create(object: &Value, is_mutating: bool) -> FieldErrors {
-    let mut errors = webhooks(object, is_mutating, &Options::STRICT);
+    let mut errors = webhooks(object, is_mutating, &Options::STRICT, &Known::default());
     static_name(object, &mut errors);
     errors
 }
@@ -91,13 +92,22 @@ pub(super) fn static_name(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
-fn webhooks(object: &Value, is_mutating: bool, options: &Options) -> FieldErrors {
+fn webhooks(object: &Value, is_mutating: bool, options: &Options, known: &Known<'_>) -> FieldErrors {
     let mut errors = meta::create(object, false, names::name_is_dns_subdomain);
     let list = At::new("webhooks");
     let mut seen: Vec<&str> = Vec::new();
     for (i, hook) in object.items("webhooks").iter().enumerate() {
         let at = list.index(i);
         webhook(hook, is_mutating, options, &at, &mut errors);
+        if !options.skip_conditions {
+            let expressions = Expressions::of_webhook(known);
+            match_conditions(
+                hook.items("matchConditions"),
+                &expressions,
+                &at.field("matchConditions"),
+                &mut errors,
+            );
+        }
         review_versions(hook, options, &at.field("admissionReviewVersions"), &mut errors);
         let name = hook.text("name");
         if !options.repeated_names && !name.is_empty() {
@@ -145,9 +155,6 @@ fn webhook(hook: &Value, is_mutating: bool, options: &Options, at: &At<'_>, erro
         one_of(hook, "reinvocationPolicy", &REINVOCATION_POLICIES, at, errors);
     }
     client_config(hook.part("clientConfig"), &at.field("clientConfig"), errors);
-    if !options.skip_conditions {
-        match_conditions(hook.items("matchConditions"), &at.field("matchConditions"), errors);
-    }
 }
 
 /// A text that, if set, is one of a few.
@@ -305,15 +312,23 @@ fn webhook_service(service: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The structural part of match conditions; whether the expressions compile is checked by the engine that runs them.
-pub(super) fn match_conditions(conditions: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
+/// Match conditions.
+pub(super) fn match_conditions(
+    conditions: &[Value],
+    expressions: &Expressions<'_>,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
     if conditions.len() > MAX_CONDITIONS {
         errors.too_many(at, conditions.len(), MAX_CONDITIONS);
     }
     for (i, condition) in conditions.iter().enumerate() {
         let here = at.index(i);
-        if condition.text("expression").trim().is_empty() {
+        let expression = condition.text("expression").trim();
+        if expression.is_empty() {
             errors.required(&here.field("expression"), "");
+        } else {
+            expressions.condition(expression, &here.field("expression"), errors);
         }
         let name = condition.text("name");
         if name.is_empty() {

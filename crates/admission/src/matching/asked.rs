@@ -1,0 +1,70 @@
+//! A request on its way past webhooks and policies.
+
+use std::sync::{Arc, OnceLock};
+
+use api::{GroupResource, Status};
+use value::Value;
+
+use crate::{Attributes, Cluster, Operation, Served};
+
+/// A request, and what is looked up about it, at most once.
+pub struct Asked<'a> {
+    /// What is asked.
+    pub attributes: &'a Attributes<'a>,
+    /// The new object in its stored shape; `None` where something is deleted.
+    pub object: Option<&'a Value>,
+    /// The cluster.
+    pub cluster: &'a dyn Cluster,
+    namespace: OnceLock<Option<Arc<Value>>>,
+    equivalents: OnceLock<Vec<Served>>,
+}
+
+impl<'a> Asked<'a> {
+    /// A request about `object`.
+    pub fn new(attributes: &'a Attributes<'a>, object: Option<&'a Value>, cluster: &'a dyn Cluster) -> Self {
+        Asked { attributes, object, cluster, namespace: OnceLock::new(), equivalents: OnceLock::new() }
+    }
+
+    /// The namespace. A namespace is in itself, as Kubernetes tells it to admission.
+    pub fn namespace(&self) -> &'a str {
+        let Attributes { namespace, name, .. } = self.attributes;
+        if namespace.is_empty() && self.is_namespace() { name } else { namespace }
+    }
+
+    /// Whether the request is about a namespace or a subresource of one.
+    pub(super) fn is_namespace(&self) -> bool {
+        let resource = &self.attributes.resource;
+        resource.group.is_empty() && resource.resource == "namespaces"
+    }
+
+    /// The namespace as it is stored.
+    pub fn namespace_object(&self) -> Option<&Value> {
+        let look = || {
+            let name = self.namespace();
+            if name.is_empty() { None } else { self.cluster.object("", "namespaces", "", name) }
+        };
+        self.namespace.get_or_init(look).as_deref()
+    }
+
+    /// The object whose labels a namespace selector looks at. While a namespace is written, that is what it will be.
+    pub(super) fn selected_namespace(&self) -> Result<&Value, Status> {
+        let written = matches!(self.attributes.operation, Operation::Create | Operation::Update);
+        if written
+            && self.attributes.resource.resource == "namespaces"
+            && self.attributes.subresource.is_empty()
+            && let Some(object) = self.object
+        {
+            return Ok(object);
+        }
+        self.namespace_object()
+            .ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), self.namespace()))
+    }
+
+    /// Every group and version in which the same objects are served.
+    pub fn equivalents(&self) -> &[Served] {
+        self.equivalents.get_or_init(|| {
+            let Attributes { resource, version, .. } = self.attributes;
+            self.cluster.equivalents(resource, version)
+        })
+    }
+}

@@ -1,0 +1,229 @@
+use std::sync::Arc;
+
+use api::{GroupResource, GroupVersionKind};
+use authn::User;
+use value::{Value, yaml};
+
+use super::{Asked, Criteria, Exempt, Match, exempt};
+use crate::{Attributes, Cluster, Later, Operation, Seen, Served};
+
+/// A cluster with namespace `team` (labels `env: prod`), and an autoscaler that is served in two versions.
+struct Small;
+
+impl Cluster for Small {
+    fn object(&self, _: &str, resource: &str, _: &str, name: &str) -> Option<Arc<Value>> {
+        (resource == "namespaces" && name == "team").then(|| {
+            let mut namespace = Value::Null;
+            namespace.set_at(&["metadata", "labels", "env"], "prod");
+            Arc::new(namespace)
+        })
+    }
+
+    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Arc<Value>> {
+        Vec::new()
+    }
+
+    fn served(&self, _: &GroupVersionKind) -> Option<Served> {
+        None
+    }
+
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
+        let versions: &[&str] = if resource.group == "autoscaling" { &["v1", "v2"] } else { &[] };
+        let all = versions.iter().map(|version| Served {
+            resource: resource.clone(),
+            kind: GroupVersionKind::new(resource.group.clone(), *version, "HorizontalPodAutoscaler"),
+            namespaced: true,
+        });
+        let mut all: Vec<Served> = all.collect();
+        all.sort_by_key(|served| served.kind.version != version);
+        all
+    }
+
+    fn convert<'a>(&'a self, object: &'a Value, _: &'a GroupVersionKind) -> Later<'a, Result<Value, String>> {
+        Box::pin(std::future::ready(Ok(object.clone())))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        object: Value,
+        _: &'a GroupVersionKind,
+        _: bool,
+    ) -> Later<'a, Result<Value, String>> {
+        Box::pin(std::future::ready(Ok(object)))
+    }
+
+    fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
+        None
+    }
+
+    fn authorize<'a>(&'a self, _: &'a User, _: &'a authz::Attributes) -> Later<'a, authz::Answer> {
+        Box::pin(std::future::ready(authz::Answer::no_opinion("")))
+    }
+}
+
+/// A request such as `CREATE apps/v1/deployments/scale team/web`; a dash for no namespace.
+fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Option<Match>, String> {
+    let words: Vec<&str> = request.split(' ').collect();
+    let [operation, path, place] = words.as_slice() else { panic!("{request}") };
+    let mut path = path.split('/');
+    let (group, version, resource) = (path.next().unwrap(), path.next().unwrap(), path.next().unwrap());
+    let (namespace, name) = place.split_once('/').unwrap();
+    let read = |text: &str| (!text.is_empty()).then(|| yaml::read(text.as_bytes()).unwrap().value);
+    let (object, old) = (read(object), read(old));
+    let (user, options) = (User::named("u"), Value::Null);
+    let kind = GroupVersionKind::new(group, version, resource);
+    let attributes = Attributes {
+        user: &user,
+        operation: match *operation {
+            "CREATE" => Operation::Create,
+            "UPDATE" => Operation::Update,
+            "DELETE" => Operation::Delete,
+            _ => Operation::Connect,
+        },
+        kind: kind.clone(),
+        stored_kind: kind,
+        resource: GroupResource::new(group, resource),
+        version: version.into(),
+        subresource: path.next().unwrap_or_default().into(),
+        namespace: namespace.trim_matches('-').into(),
+        name: name.into(),
+        old_object: Seen::new(old.as_ref()),
+        options: &options,
+        dry_run: false,
+        now: 0,
+    };
+    let mut criteria = yaml::read(criteria.as_bytes()).unwrap().value;
+    for field in ["namespaceSelector", "objectSelector"] {
+        if criteria.get(field).is_none() {
+            criteria.set_at(&[field], value::Map::new());
+        }
+    }
+    let criteria = Criteria::of_policy(&criteria).unwrap();
+    criteria.matches(&Asked::new(&attributes, object.as_ref(), &Small)).map_err(|status| status.to_string())
+}
+
+fn rule(resources: &str) -> String {
+    format!(
+        "resourceRules: [{{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: {resources}}}]"
+    )
+}
+
+fn matches(criteria: &str, request: &str) -> bool {
+    decide(criteria, request, "metadata: {}", "").unwrap().is_some()
+}
+
+#[test]
+fn resources_and_subresources_match_apart_unless_a_star_says_otherwise() {
+    let cases = [
+        ("[pods]", "pods", true),
+        ("[pods]", "pods/status", false),
+        ("[pods/status]", "pods", false),
+        ("[pods/*]", "pods/status", true),
+        // As in Kubernetes: the star also stands for no subresource.
+        ("[pods/*]", "pods", true),
+        ("['*']", "services", true),
+        ("['*']", "pods/status", false),
+        ("['*/*']", "pods/status", true),
+        ("['*/status']", "nodes/status", true),
+        ("[services, pods]", "pods", true),
+    ];
+    for (resources, asked, expected) in cases {
+        let request = format!("CREATE /v1/{asked} team/a");
+        assert_eq!(matches(&rule(resources), &request), expected, "{resources} {asked}");
+    }
+}
+
+#[test]
+fn operations_groups_versions_and_names_must_all_match() {
+    let criteria = "resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments], resourceNames: [web]}]";
+    assert!(matches(criteria, "CREATE apps/v1/deployments team/web"));
+    assert!(!matches(criteria, "CREATE apps/v1/deployments team/api"));
+    assert!(!matches(criteria, "DELETE apps/v1/deployments team/web"));
+    assert!(!matches(criteria, "CREATE apps/v2/deployments team/web"));
+    assert!(!matches(criteria, "CREATE /v1/deployments team/web"));
+}
+
+#[test]
+fn a_namespace_is_in_the_cluster() {
+    let scoped = |scope: &str| rule("['*']").replace("operations", &format!("scope: {scope}, operations"));
+    assert!(matches(&scoped("Cluster"), "CREATE /v1/namespaces -/team"));
+    assert!(!matches(&scoped("Namespaced"), "CREATE /v1/namespaces -/team"));
+    assert!(matches(&scoped("Namespaced"), "CREATE /v1/pods team/a"));
+    assert!(!matches(&scoped("Cluster"), "CREATE /v1/pods team/a"));
+    assert!(matches(&scoped("Cluster"), "CREATE /v1/nodes -/a"));
+}
+
+#[test]
+fn what_is_excluded_does_not_match() {
+    let criteria = format!(
+        "{}\nexcludeResourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [DELETE], resources: [pods]}}]",
+        rule("[pods]")
+    );
+    assert!(matches(&criteria, "CREATE /v1/pods team/a"));
+    assert!(!matches(&criteria, "DELETE /v1/pods team/a"));
+}
+
+#[test]
+fn the_namespace_is_selected_by_its_labels() {
+    let criteria =
+        |env: &str| format!("{}\nnamespaceSelector: {{matchLabels: {{env: {env}}}}}", rule("['*']"));
+    assert!(matches(&criteria("prod"), "CREATE /v1/pods team/a"));
+    assert!(!matches(&criteria("test"), "CREATE /v1/pods team/a"));
+    // What is in no namespace is not left out.
+    assert!(matches(&criteria("test"), "CREATE /v1/nodes -/a"));
+    // A namespace that is written is selected by what it will be.
+    let written =
+        decide(&criteria("test"), "UPDATE /v1/namespaces -/team", "metadata: {labels: {env: test}}", "");
+    assert!(written.unwrap().is_some());
+    // One that is deleted, by what it is.
+    assert!(!matches(&criteria("test"), "DELETE /v1/namespaces -/team"));
+    assert!(matches(&criteria("prod"), "DELETE /v1/namespaces -/team"));
+    let missing = decide(&criteria("prod"), "CREATE /v1/pods nowhere/a", "metadata: {}", "");
+    assert_eq!(missing, Err("namespaces \"nowhere\" not found".to_owned()));
+}
+
+#[test]
+fn the_object_is_selected_by_what_it_is_or_was() {
+    let criteria = format!("{}\nobjectSelector: {{matchLabels: {{app: web}}}}", rule("['*']"));
+    let ours = "metadata: {labels: {app: web}}";
+    let other = "metadata: {labels: {app: api}}";
+    let decide = |new, old| decide(&criteria, "UPDATE /v1/pods team/a", new, old).unwrap().is_some();
+    assert!(decide(ours, other));
+    assert!(decide(other, ours));
+    assert!(decide("", ours));
+    assert!(!decide(other, other));
+    assert!(!decide("", ""));
+}
+
+#[test]
+fn a_rule_for_another_version_matches_only_if_versions_are_equivalent() {
+    let rule = "resourceRules: [{apiGroups: [autoscaling], apiVersions: [v1], operations: ['*'], resources: [horizontalpodautoscalers]}]";
+    let request = "CREATE autoscaling/v2/horizontalpodautoscalers team/a";
+    assert!(!matches(&format!("{rule}\nmatchPolicy: Exact"), request));
+    let matched =
+        decide(&format!("{rule}\nmatchPolicy: Equivalent"), request, "metadata: {}", "").unwrap().unwrap();
+    assert_eq!(matched.version, "v1");
+    assert_eq!(matched.kind.to_string(), "autoscaling/v1, Kind=HorizontalPodAutoscaler");
+    let as_asked =
+        decide(&format!("{rule}\nmatchPolicy: Equivalent"), &request.replace("v2", "v1"), "metadata: {}", "");
+    assert_eq!(as_asked.unwrap().unwrap().version, "v1");
+}
+
+#[test]
+fn a_selector_that_is_missing_is_not_an_empty_one() {
+    let error = Criteria::of_policy(&Value::Null).unwrap_err();
+    assert_eq!(
+        error,
+        "a nil namespace selector was passed, please ensure selectors are initialized properly"
+    );
+}
+
+#[test]
+fn reviews_and_policies_are_out_of_reach() {
+    let of = |group, resource| exempt(&GroupResource::new(group, resource));
+    assert_eq!(of("", "pods"), Exempt::No);
+    assert_eq!(of("authentication.k8s.io", "tokenreviews"), Exempt::Always);
+    assert_eq!(of("authorization.k8s.io", "subjectaccessreviews"), Exempt::Always);
+    assert_eq!(of("admissionregistration.k8s.io", "validatingadmissionpolicies"), Exempt::FromAll);
+    assert_eq!(of("admissionregistration.k8s.io", "mutatingwebhookconfigurations"), Exempt::FromWebhooks);
+}

@@ -1,0 +1,67 @@
+use cel::{Activation, Val};
+
+use super::{Age, Compiler, Offered, Returns};
+
+const ALL: Offered = Offered { params: true, authorizer: true, patches: false };
+
+fn compile(expression: &str, offered: Offered, returns: Returns) -> Result<(), String> {
+    Compiler::PLAIN
+        .compile(expression, offered, returns, Age::New)
+        .map(|_| ())
+        .map_err(|error| error.detail().to_owned())
+}
+
+fn first_line(outcome: Result<(), String>) -> String {
+    outcome.unwrap_err().lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn only_what_is_offered_can_be_used() {
+    assert_eq!(compile("params.x == 1", ALL, Returns::Bool), Ok(()));
+    let none = Offered::default();
+    assert_eq!(
+        first_line(compile("params.x == 1", none, Returns::Bool)),
+        "compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')"
+    );
+    assert_eq!(compile("authorizer.requestResource.check('get').allowed()", ALL, Returns::Bool), Ok(()));
+    assert!(compile("authorizer.path('/').check('get').allowed()", none, Returns::Bool).is_err());
+    assert!(compile("variables.x", ALL, Returns::Anything).is_err());
+}
+
+#[test]
+fn the_type_of_the_value_is_checked() {
+    assert_eq!(compile("object.x", ALL, Returns::Bool), Err("must evaluate to bool but got dyn".to_owned()));
+    assert_eq!(
+        compile("1", ALL, Returns::StringOrNull),
+        Err("must evaluate to one of [string null_type] but got int".to_owned())
+    );
+    let patches = Offered { patches: true, ..ALL };
+    assert_eq!(compile("Object{spec: Object.spec{replicas: 1}}", patches, Returns::Object), Ok(()));
+    assert_eq!(compile("[JSONPatch{op: 'add', path: '/x', value: 1}]", patches, Returns::Patches), Ok(()));
+}
+
+#[test]
+fn fields_of_the_request_are_typed() {
+    assert_eq!(compile("request.userInfo.extra['a'][0] == 'x'", ALL, Returns::Bool), Ok(()));
+    assert!(first_line(compile("request.nope == ''", ALL, Returns::Bool)).contains("undefined field 'nope'"));
+}
+
+#[test]
+fn a_variable_is_known_to_what_comes_after_it() {
+    let compiler = Compiler::composed();
+    assert!(compiler.variable("b", "variables.a + 1", ALL, Age::New).is_err());
+    compiler.variable("a", "1", ALL, Age::New).unwrap();
+    let compiled = compiler.compile("variables.a + 1 == 2", ALL, Returns::Bool, Age::New);
+    assert!(compiled.is_ok());
+    assert!(compiler.compile("variables.a + 'x' == ''", ALL, Returns::Bool, Age::New).is_err());
+    // One that does not compile may be anything.
+    assert!(compiler.compile("variables.b.c == 2", ALL, Returns::Bool, Age::New).is_ok());
+}
+
+#[test]
+fn environments_of_one_shape_agree_on_their_variables() {
+    let compiled = Compiler::composed().compile("object == 3", ALL, Returns::Bool, Age::New).unwrap();
+    let env = Compiler::composed().env(ALL, Age::Stored);
+    let activation = Activation::new(&env).with("object", Val::Int(3));
+    assert_eq!(compiled.program.run(&activation, 100).outcome.unwrap().as_bool(), Some(true));
+}
