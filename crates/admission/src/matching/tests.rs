@@ -91,6 +91,7 @@ fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Opti
         options: &options,
         dry_run: false,
         now: 0,
+        deadline: None,
     };
     let mut criteria = yaml::read(criteria.as_bytes()).unwrap().value;
     for field in ["namespaceSelector", "objectSelector"] {
