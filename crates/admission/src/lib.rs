@@ -6,6 +6,7 @@
 mod attributes;
 mod chain;
 mod cluster;
+pub mod expression;
 mod handles;
 pub mod matching;
 mod meter;

@@ -1,0 +1,53 @@
+//! Answers of the authorizer, remembered for one request.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use authn::User;
+use authz::{Attributes, Decision as Verdict, Selector};
+use cel::authz::{Authorizer, Check, Decision, Target};
+use value::Str;
+
+use crate::Cluster;
+
+/// What the authorizer has said so far.
+#[derive(Debug, Default)]
+pub struct Checks {
+    answers: Mutex<HashMap<Check, Decision>>,
+}
+
+impl Authorizer for Checks {
+    fn check(&self, check: &Check) -> Option<Decision> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(check).cloned()
+    }
+}
+
+impl Checks {
+    /// Gets an answer and remembers it.
+    pub async fn ask(&self, check: Check, user: &User, cluster: &dyn Cluster) {
+        let account = check.service_account.as_ref();
+        let account = account.map(|(namespace, name)| authn::service_account::user(namespace, name, ""));
+        let answer = cluster.authorize(account.as_ref().unwrap_or(user), &attributes(&check)).await;
+        let decision = Decision {
+            allowed: answer.decision == Verdict::Allow,
+            reason: answer.reason.to_string().into(),
+            error: answer.error.map(Str::from),
+        };
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).insert(check, decision);
+    }
+}
+
+/// The question as authorizers get it.
+fn attributes(check: &Check) -> Attributes {
+    match &check.target {
+        Target::Path(path) => Attributes::path(check.verb.clone(), path.clone()),
+        Target::Resource(target) => Attributes {
+            fields: target.field_selector.as_deref().map(Selector::of_fields).unwrap_or_default(),
+            labels: target.label_selector.as_deref().map(Selector::of_labels).unwrap_or_default(),
+            ..Attributes::resource(check.verb.clone(), target.group.clone(), target.resource.clone())
+                .subresource(target.subresource.clone())
+                .in_namespace(target.namespace.clone())
+                .named(target.name.clone())
+        },
+    }
+}
