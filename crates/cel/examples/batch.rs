@@ -13,7 +13,7 @@ fn main() -> std::io::Result<()> {
     let batch = Batch::new(chosen.unwrap_or(Version::CURRENT));
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
-        writeln!(out, "{}", batch.line(&line?))?;
+        writeln!(out, "{}", batch.line(line?))?;
     }
     Ok(())
 }

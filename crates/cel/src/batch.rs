@@ -1,7 +1,8 @@
 //! Expressions line by line: the door for differential tests.
 //!
 //! A line is `{"id": …, "expr": …, "vars": {…}}`. The answer is one line too, with the type, the value or the error, the cost
-//! and its estimate, in the base environment with a few variables of type dyn.
+//! and its estimate, in the base environment with a few variables of type dyn. A line that asks nothing is answered with an
+//! `error`, so that there are always as many answers as lines.
 
 use value::{Value, json, write};
 
@@ -28,17 +29,27 @@ impl Batch {
     }
 
     /// Answers one line.
-    pub fn line(&self, line: &str) -> String {
-        write::to_string(&self.answer(line))
+    pub fn line(&self, line: impl AsRef<[u8]>) -> String {
+        write::to_string(&self.answer(line.as_ref()))
     }
 
-    fn answer(&self, line: &str) -> Value {
-        let request = match json::parse(line.as_bytes()) {
+    /// The answer to a line that cannot be read.
+    pub fn refusal(reason: &str) -> String {
+        write::to_string(&Value::map([("error", Value::from(reason)), ("id", Value::Null)]))
+    }
+
+    fn answer(&self, line: &[u8]) -> Value {
+        let request = match json::parse(line) {
             Ok(request) => request,
-            Err(error) => return Value::map([("error", error.message)]),
+            Err(error) => {
+                return Value::map([("error", Value::from(error.message)), ("id", Value::Null)]);
+            }
         };
         let mut answer = Value::map([("id", request.get("id").cloned().unwrap_or_default())]);
-        let expr = request.get("expr").and_then(Value::as_str).unwrap_or_default();
+        let Some(expr) = request.get("expr").and_then(Value::as_str) else {
+            answer.set_at(&["error"], "`expr` must be a string");
+            return answer;
+        };
         let checked = match self.env.compile(expr) {
             Ok(checked) => checked,
             Err(issues) => {

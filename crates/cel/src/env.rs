@@ -14,7 +14,7 @@ use crate::eval::{self, Activation, Error, Evaluation};
 use crate::lib::{self, messages};
 use crate::plan;
 use crate::schema::MutationTypes;
-use crate::syntax::ast::Ast;
+use crate::syntax::ast::{Ast, ExprKind};
 use crate::syntax::macros::{Expander, Macros, STANDARD};
 use crate::syntax::parser;
 use crate::syntax::source::{Issues, Source};
@@ -350,6 +350,17 @@ impl Env {
         self.names.clone()
     }
 
+    /// The names of the functions that are not operators, in no order.
+    pub(crate) fn function_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.library.functions.keys().map(Str::as_str);
+        names.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
+    }
+
+    /// The names of the macros.
+    pub(crate) fn macro_names(&self) -> impl Iterator<Item = &str> {
+        self.library.parser.macros.names()
+    }
+
     pub(crate) fn variable(&self, name: &str) -> Option<usize> {
         self.variables.iter().position(|(declared, _)| declared == name)
     }
@@ -457,6 +468,15 @@ impl Parsed {
     /// The tree.
     pub fn ast(&self) -> &Ast {
         &self.ast
+    }
+
+    /// Whether a name stands somewhere in it.
+    pub fn mentions(&self, name: &str) -> bool {
+        let mut found = false;
+        with_room(may_be_deep(self.source.text()), || {
+            self.ast.expr.walk(&mut |expr| found |= matches!(&expr.kind, ExprKind::Ident(n) if n == name));
+        });
+        found
     }
 
     /// The expression in a canonical form. Needs [`Env::keeping_macro_calls`].

@@ -28,6 +28,7 @@ mod eval;
 #[path = "lib/mod.rs"]
 mod lib;
 mod plan;
+mod report;
 pub mod schema;
 pub mod syntax;
 mod types;
@@ -38,6 +39,7 @@ pub use cost::estimate::{NoHints, Range, SizeHints};
 pub use env::{Checked, Env, Parsed, Program, TypeProvider, Version};
 pub use eval::{Activation, Error, ErrorKind, Evaluation, Outcome};
 pub use lib::authz;
+pub use report::{nearest, report};
 pub use syntax::source::{Issue, Issues, Location, Source};
 pub use types::Type;
 pub use val::{Entries, LazyFields, List, Map, Object, Tag, Text, Timestamp, Val};

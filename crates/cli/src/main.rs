@@ -1,5 +1,6 @@
 //! The one binary, `portcullis`.
 
+mod cel;
 mod flags;
 mod gates;
 mod logging;
@@ -30,6 +31,8 @@ enum Task {
     Up(up::Args),
     /// Start a server with kube-apiserver's flags.
     Serve(Box<serve::Args>),
+    /// Evaluate a CEL expression as policies do: its value, type, cost and estimate.
+    Cel(cel::Args),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
             let known = matches.subcommand_matches("serve").map(serve::given).unwrap_or_default();
             serve::run(&args, &known)
         }
+        Task::Cel(args) => cel::run(&args),
         Task::Version => {
             println!("portcullis {} ({})", env!("CARGO_PKG_VERSION"), server::version::GIT_VERSION);
             Ok(())

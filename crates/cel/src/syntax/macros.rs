@@ -35,6 +35,10 @@ impl Macros {
         self.0.get(&(function, args, receiver)).copied()
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|(name, _, _)| *name)
+    }
+
     pub(crate) fn add(&mut self, table: &[(&'static str, usize, bool, Expander)]) {
         let macros = Arc::make_mut(&mut self.0);
         for &(name, args, receiver, expander) in table {

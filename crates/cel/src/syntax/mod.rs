@@ -2,7 +2,7 @@
 
 pub mod ast;
 pub(crate) mod explain;
-mod lexer;
+pub(crate) mod lexer;
 mod literal;
 pub(crate) mod macros;
 pub(crate) mod operator;

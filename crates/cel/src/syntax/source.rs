@@ -65,6 +65,12 @@ impl Source {
         }
     }
 
+    /// The code-point offset of a place.
+    pub(crate) fn offset(&self, location: Location) -> Option<u32> {
+        let line = usize::try_from(location.line).ok()?.checked_sub(1)?;
+        Some(self.points.get(line)? + u32::try_from(location.column).ok()?)
+    }
+
     /// The text of a line (from 1), without its line end.
     pub fn line(&self, line: i32) -> Option<&str> {
         if self.text.is_empty() {
@@ -116,6 +122,11 @@ impl Issues {
     /// Whether there are no problems.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
+    }
+
+    /// How many problems there are, also those that were not kept.
+    pub(crate) fn total(&self) -> usize {
+        self.total
     }
 
     /// The problems in the order of their places.

@@ -1,0 +1,141 @@
+//! Problems of an expression as a compiler shows them: the line, the place underlined, and a way out.
+//!
+//! API clients see cel-go's text (the `Display` of [`Issues`]). People at a terminal see this one.
+
+mod hint;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+
+pub use hint::nearest;
+
+use crate::env::Env;
+use crate::syntax::lexer::lex;
+use crate::syntax::source::{Issue, Issues, Source};
+use crate::syntax::token::{Kind, Token};
+
+/// How many problems are shown; the rest is only counted.
+const MOST_SHOWN: usize = 10;
+/// How much of a long line is shown on either side of the place.
+const AROUND: usize = 60;
+
+/// The problems of an expression of `env`, each with its line underlined and a hint where there is one. `origin` says where
+/// the expression is from.
+pub fn report(env: &Env, issues: &Issues, origin: &str) -> String {
+    let source = issues.source();
+    let (tokens, _) = lex(source, &mut Issues::new(source));
+    let sorted = issues.sorted();
+    let mut out = String::new();
+    for (i, issue) in sorted.iter().take(MOST_SHOWN).enumerate() {
+        if i > 0 {
+            out.push('\n');
+        }
+        one(&mut out, env, source, &tokens, issue, origin);
+    }
+    if issues.total() > MOST_SHOWN {
+        let _ = write!(out, "\nand {} more problems\n", issues.total() - MOST_SHOWN);
+    }
+    out
+}
+
+fn one(out: &mut String, env: &Env, source: &Source, tokens: &[Token], issue: &Issue, origin: &str) {
+    let message = readable(issue.message.lines().next().unwrap_or_default());
+    let _ = writeln!(out, "error: {message}");
+    let offset = source.offset(issue.location);
+    let at = offset.and_then(|offset| tokens.iter().position(|token| token.offset == offset));
+    let hints = hint::hints(env, source, tokens, at, &issue.message);
+    let line = source.line(issue.location.line);
+    let Some((line, offset)) = line.zip(offset) else {
+        for hint in hints {
+            let _ = writeln!(out, " = help: {hint}");
+        }
+        return;
+    };
+    let column = usize::try_from(issue.location.column).unwrap_or(0);
+    let (start, length) = extent(source, tokens, at, &issue.message, offset);
+    let start = column.saturating_sub((offset - start) as usize);
+    let number = issue.location.line.to_string();
+    let gutter = " ".repeat(number.len());
+    let (line, start) = window(line, start);
+    let length = length.min(line.chars().count().saturating_sub(start)).max(1);
+    let _ = writeln!(out, "{gutter}--> {origin}:{number}:{}", column + 1);
+    let _ = writeln!(out, "{gutter} |");
+    let _ = writeln!(out, "{number} | {line}");
+    let _ = writeln!(out, "{gutter} | {}{}", " ".repeat(start), "^".repeat(length));
+    if !hints.is_empty() {
+        let _ = writeln!(out, "{gutter} |");
+    }
+    for hint in hints {
+        let _ = writeln!(out, "{gutter} = help: {hint}");
+    }
+}
+
+/// The code-point offset at which what a problem is about begins, and how long it is.
+fn extent(source: &Source, tokens: &[Token], at: Option<usize>, message: &str, offset: u32) -> (u32, usize) {
+    let length =
+        |from: &Token, to: &Token| source.text().get(from.start..to.end).unwrap_or_default().chars().count();
+    let Some(at) = at else { return (offset, 1) };
+    let token = |at: usize| tokens.get(at);
+    let Some(here) = token(at) else { return (offset, 1) };
+    let name = at.checked_sub(1).and_then(token).filter(|token| token.kind == Kind::Identifier);
+    match (here.kind, name) {
+        // A call is where its parenthesis is; what people see as its place is its name.
+        (Kind::LeftParen, Some(name)) if message.starts_with("undeclared") => {
+            (name.offset, length(name, name))
+        }
+        (Kind::LeftParen, Some(name)) => {
+            (name.offset, closing(tokens, at).map_or(1, |end| length(name, end)))
+        }
+        (Kind::LeftParen | Kind::LeftBracket | Kind::LeftBrace, _) if !message.starts_with("Syntax") => {
+            (offset, closing(tokens, at).map_or(1, |end| length(here, end)))
+        }
+        (Kind::Dot, _) => {
+            let field = tokens.get(at + 1..).into_iter().flatten().find(|token| token.kind != Kind::Question);
+            (offset, field.map_or(1, |field| length(here, field)))
+        }
+        _ => (offset, length(here, here).max(1)),
+    }
+}
+
+/// The bracket that closes the one at a position.
+fn closing(tokens: &[Token], open: usize) -> Option<&Token> {
+    let mut depth = 0usize;
+    tokens.get(open..)?.iter().find(|token| {
+        match token.kind {
+            Kind::LeftParen | Kind::LeftBracket | Kind::LeftBrace => depth += 1,
+            Kind::RightParen | Kind::RightBracket | Kind::RightBrace => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    })
+}
+
+/// The part of a line around a column, with what is left out shown as dots, and the column in it.
+fn window(line: &str, column: usize) -> (String, usize) {
+    let length = line.chars().count();
+    if length <= 2 * AROUND {
+        return (readable(line), column);
+    }
+    let from = column.saturating_sub(AROUND);
+    let mut shown: String = line.chars().skip(from).take(2 * AROUND).collect();
+    if from + 2 * AROUND < length {
+        shown.push_str("...");
+    }
+    if from == 0 {
+        return (readable(&shown), column);
+    }
+    (format!("...{}", readable(&shown)), column - from + 3)
+}
+
+/// Text without what would move the cursor of a terminal, one character for one.
+fn readable(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\t' => ' ',
+            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c => c,
+        })
+        .collect()
+}

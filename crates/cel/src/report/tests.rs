@@ -1,0 +1,234 @@
+use expect_test::{Expect, expect};
+
+use crate::{Env, Type, Version};
+
+fn check(text: &str, expected: &Expect) {
+    let env = Env::kubernetes(Version::CURRENT).with_variables([("object", Type::Dyn), ("x", Type::Int)]);
+    let issues = env.compile(text).unwrap_err();
+    expected.assert_eq(&super::report(&env, &issues, "<expression>"));
+}
+
+#[test]
+fn a_misspelt_variable_is_underlined_and_the_right_one_named() {
+    check(
+        "obejct.spec",
+        &expect![[r#"
+        error: undeclared reference to 'obejct' (in container '')
+         --> <expression>:1:1
+          |
+        1 | obejct.spec
+          | ^^^^^^
+          |
+          = help: did you mean `object`?
+    "#]],
+    );
+}
+
+#[test]
+fn an_unknown_name_gets_the_list_of_known_ones() {
+    check(
+        "x > 1 &&\n  whatever == 2",
+        &expect![[r#"
+        error: undeclared reference to 'whatever' (in container '')
+         --> <expression>:2:3
+          |
+        2 |   whatever == 2
+          |   ^^^^^^^^
+          |
+          = help: the variables here are `object`, `x`
+    "#]],
+    );
+}
+
+#[test]
+fn a_misspelt_function_is_underlined_without_its_arguments() {
+    check(
+        "'a'.startWith('b')",
+        &expect![[r#"
+        error: undeclared reference to 'startWith' (in container '')
+         --> <expression>:1:14
+          |
+        1 | 'a'.startWith('b')
+          |     ^^^^^^^^^
+          |
+          = help: did you mean `startsWith`?
+    "#]],
+    );
+}
+
+#[test]
+fn wrong_arguments_show_the_whole_call_and_what_would_fit() {
+    check(
+        "'hello'.charAt(true)",
+        &expect![[r#"
+        error: found no matching overload for 'charAt' applied to 'string.(bool)'
+         --> <expression>:1:15
+          |
+        1 | 'hello'.charAt(true)
+          |         ^^^^^^^^^^^^
+          |
+          = help: there is `string.charAt(int)`
+    "#]],
+    );
+}
+
+#[test]
+fn operators_say_which_types_they_take() {
+    check(
+        "x + 'a'",
+        &expect![[r#"
+        error: found no matching overload for '_+_' applied to '(int, string)'
+         --> <expression>:1:3
+          |
+        1 | x + 'a'
+          |   ^
+          |
+          = help: there is `bytes + bytes`, `double + double`, `duration + duration`, `duration + timestamp`, `timestamp + duration`, `int + int`, `list(A) + list(A)`, `string + string`, and more
+          = help: convert one side, for example with `int(…)`, `double(…)` or `string(…)`
+    "#]],
+    );
+}
+
+#[test]
+fn habits_from_other_languages_are_answered() {
+    check(
+        "len(object) = 3",
+        &expect![[r#"
+        error: Syntax error: token recognition error at: '= '
+         --> <expression>:1:13
+          |
+        1 | len(object) = 3
+          |             ^
+          |
+          = help: `==` compares; nothing is assigned in an expression
+
+        error: Syntax error: extraneous input '3' expecting <EOF>
+         --> <expression>:1:15
+          |
+        1 | len(object) = 3
+          |               ^
+    "#]],
+    );
+    check(
+        "x > 1 and x < 3",
+        &expect![[r#"
+        error: Syntax error: mismatched input 'and' expecting <EOF>
+         --> <expression>:1:7
+          |
+        1 | x > 1 and x < 3
+          |       ^^^
+          |
+          = help: and is written `&&`
+    "#]],
+    );
+    check(
+        "len(object)",
+        &expect![[r#"
+        error: undeclared reference to 'len' (in container '')
+         --> <expression>:1:4
+          |
+        1 | len(object)
+          | ^^^
+          |
+          = help: `size(VALUE)` or `VALUE.size()` gives the length
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_not_closed_is_said() {
+    check(
+        "(1 + 2",
+        &expect![[r#"
+        error: Syntax error: missing ')' at '<EOF>'
+         --> <expression>:1:7
+          |
+        1 | (1 + 2
+          |       ^
+          |
+          = help: a bracket is not closed
+    "#]],
+    );
+    check(
+        "'abc",
+        &expect![[r#"
+        error: Syntax error: token recognition error at: ''abc'
+         --> <expression>:1:1
+          |
+        1 | 'abc
+          | ^
+          |
+          = help: the string is not closed
+
+        error: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}
+         --> <expression>:1:5
+          |
+        1 | 'abc
+          |     ^
+          |
+          = help: the expression ends where a value is expected
+    "#]],
+    );
+}
+
+#[test]
+fn literals_that_are_wrong_get_their_form() {
+    check(
+        "duration('1x') > duration('1s')",
+        &expect![[r#"
+        error: invalid duration argument
+         --> <expression>:1:10
+          |
+        1 | duration('1x') > duration('1s')
+          |          ^^^^
+          |
+          = help: a duration is written like `1h30m`, `90s` or `250ms`
+    "#]],
+    );
+    check(
+        "[1, 'a']",
+        &expect![[r#"
+        error: expected type 'int' but found 'string'
+         --> <expression>:1:5
+          |
+        1 | [1, 'a']
+          |     ^^^
+          |
+          = help: the elements of a list and the values of a map have one type; `dyn(VALUE)` mixes them
+    "#]],
+    );
+}
+
+#[test]
+fn a_long_line_is_shown_around_the_place() {
+    let text = format!("{} + nope + {}", vec!["x"; 60].join(" + "), vec!["x"; 60].join(" + "));
+    check(
+        &text,
+        &expect![[r#"
+        error: undeclared reference to 'nope' (in container '')
+         --> <expression>:1:241
+          |
+        1 | ...x + x + x + x + x + x + x + x + x + x + x + x + x + x + x + nope + x + x + x + x + x + x + x + x + x + x + x + x + x + x...
+          |                                                                ^^^^
+          |
+          = help: the variables here are `object`, `x`
+    "#]],
+    );
+}
+
+#[test]
+fn nothing_that_moves_the_cursor_is_printed() {
+    check(
+        "'a\u{1b}[2J' + 1",
+        &expect![[r#"
+        error: found no matching overload for '_+_' applied to '(string, int)'
+         --> <expression>:1:9
+          |
+        1 | 'a�[2J' + 1
+          |         ^
+          |
+          = help: there is `bytes + bytes`, `double + double`, `duration + duration`, `duration + timestamp`, `timestamp + duration`, `int + int`, `list(A) + list(A)`, `string + string`, and more
+          = help: convert one side, for example with `int(…)`, `double(…)` or `string(…)`
+    "#]],
+    );
+}
