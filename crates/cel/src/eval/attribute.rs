@@ -2,7 +2,7 @@
 
 use super::{Error, Eval, Outcome, Slot};
 use crate::plan::node::{Attribute, Base, Key, Node, Qualifier};
-use crate::val::{Map, Text, Val};
+use crate::val::{List, Map, Text, Val};
 
 impl<'a> Eval<'a, '_> {
     /// The value of an attribute or of a conditional, without the cost of naming it.
@@ -205,7 +205,16 @@ impl<'a> Eval<'a, '_> {
                 match &key {
                     Val::String(_) | Val::Int(_) | Val::Uint(_) | Val::Bool(_) | Val::Double(_) => {}
                     other => {
-                        return Err(Error::new(format!("invalid qualifier type: {}", go_type(other))));
+                        // What comes straight from a variable is still the data's own.
+                        let plain =
+                            matches!(node, Node::Attribute(key) if matches!(key.base, Base::Variable(_)));
+                        let name = match other {
+                            Val::Map(Map::Data(..)) if plain => "map[string]interface {}",
+                            Val::List(List::Data(..)) if plain => "[]interface {}",
+                            Val::Null if plain => "<nil>",
+                            other => go_type(other),
+                        };
+                        return Err(Error::new(format!("invalid qualifier type: {name}")));
                     }
                 }
                 index(here, &key, presence)

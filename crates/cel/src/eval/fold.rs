@@ -272,6 +272,7 @@ impl<'a> Eval<'a, '_> {
         entries: &mut Entries<'a>,
     ) -> Result<(), Error> {
         let mut put = |key: Val<'a>, val: Val<'a>| {
+            super::hashable(&key)?;
             if entries.find(&key).is_some() {
                 return Err(Error::new(format!("insert failed: key {key} already exists")));
             }

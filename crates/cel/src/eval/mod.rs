@@ -13,7 +13,7 @@ use crate::cost::runtime::Rule;
 use crate::decl::Function;
 use crate::env::Env;
 use crate::lib::authz::Authorizer;
-use crate::lib::pattern;
+use crate::lib::{Ext, pattern};
 use crate::plan::node::{Call, ListNode, MapNode, Members, Node, Run, StructNode};
 use crate::val::{Entries, Map, Object, Tag, Val, equal};
 use value::Str;
@@ -320,7 +320,7 @@ impl<'a> Eval<'a, '_> {
                         self.finish(call, &args, outcome)
                     }
                     Err(error) if error.is_fatal() => Err(error),
-                    Err(error) => self.failed(call, 0, &[Val::Null], error),
+                    Err(error) => self.failed(call, 0, 0, &[Val::Null], error),
                 }
             }
             [Node::Const(key @ Val::String(name)), operand] if call.membership => match self.node(operand) {
@@ -334,7 +334,7 @@ impl<'a> Eval<'a, '_> {
                     self.finish(call, &args, outcome)
                 }
                 Err(error) if error.is_fatal() => Err(error),
-                Err(error) => self.failed(call, 1, &[Val::Null, Val::Null], error),
+                Err(error) => self.failed(call, 1, 1, &[Val::Null, Val::Null], error),
             },
             [left, right] => {
                 let left = match left {
@@ -367,8 +367,9 @@ impl<'a> Eval<'a, '_> {
                             right.as_ref().ok().cloned().unwrap_or(Val::Null),
                         ];
                         let at = usize::from(left.is_ok());
+                        let last = usize::from(right.is_err());
                         let error = left.err().or(right.err()).unwrap_or_else(Error::no_such_overload);
-                        self.failed(call, at, &args, error)
+                        self.failed(call, at, last, &args, error)
                     }
                 }
             }
@@ -390,14 +391,21 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// Charges a call that was not made because an argument failed.
-    fn failed(&mut self, call: &'a Call, at: usize, args: &[Val<'a>], error: Error) -> Outcome<'a> {
+    /// Charges a call that was not made because arguments failed, from the one at `first` to the one at `last`.
+    fn failed(
+        &mut self,
+        call: &'a Call,
+        first: usize,
+        last: usize,
+        args: &[Val<'a>],
+        error: Error,
+    ) -> Outcome<'a> {
         // The reference counts the cost of these with the failed argument in hand, and trips over it.
         let tripped = match call.rule {
-            Rule::SelfCompare(list) if list == at => {
+            Rule::SelfCompare(list) if list >= first => {
                 Some("interface conversion: *types.Err is not traits.Lister: missing method Add")
             }
-            Rule::Flatten if at == 1 => Some("interface conversion: ref.Val is *types.Err, not types.Int"),
+            Rule::Flatten if last == 1 => Some("interface conversion: ref.Val is *types.Err, not types.Int"),
             _ => None,
         };
         if let Some(message) = tripped {
@@ -412,6 +420,11 @@ impl<'a> Eval<'a, '_> {
             && error.is_fatal()
         {
             return outcome;
+        }
+        if outcome.is_err()
+            && let Some(message) = tripped(call.rule, args)
+        {
+            return Err(Error::of(ErrorKind::Internal(message.into())));
         }
         self.charge(call.rule.cost(args, outcome.as_ref().ok()))?;
         outcome
@@ -497,6 +510,7 @@ impl<'a> Eval<'a, '_> {
         for (key, value, optional) in &map.entries {
             let key = self.node(key)?;
             let val = self.node(value)?;
+            hashable(&key)?;
             if !optional {
                 entries.insert(key, val);
                 continue;
@@ -562,6 +576,49 @@ fn dispatch<'a>(cx: &Cx<'a>, function: &Function, args: &[Val<'a>]) -> Outcome<'
         }
     }
     Err(no_such_overload(&function.name, args))
+}
+
+/// What the reference says when it trips over an argument of the wrong type while it counts the cost of a call.
+fn tripped(rule: Rule, args: &[Val<'_>]) -> Option<String> {
+    match rule {
+        Rule::SelfCompare(list) => {
+            let arg = args.get(list).filter(|arg| arg.tag() != Tag::List)?;
+            let adds = matches!(
+                arg.tag(),
+                Tag::Int
+                    | Tag::Uint
+                    | Tag::Double
+                    | Tag::String
+                    | Tag::Bytes
+                    | Tag::Duration
+                    | Tag::Timestamp
+            );
+            let missing = if adds { "Contains" } else { "Add" };
+            Some(format!(
+                "interface conversion: {} is not traits.Lister: missing method {missing}",
+                go_type(arg)
+            ))
+        }
+        Rule::Flatten => {
+            let depth = args.get(1).filter(|depth| depth.tag() != Tag::Int)?;
+            Some(format!("interface conversion: ref.Val is {}, not types.Int", go_type(depth)))
+        }
+        _ => None,
+    }
+}
+
+/// Refuses keys of maps that the reference cannot hash; it ends the evaluation there too.
+pub(crate) fn hashable(key: &Val<'_>) -> Result<(), Error> {
+    let unhashable = match key {
+        Val::Bytes(_) => true,
+        Val::Ext(ext) => matches!(&**ext, Ext::Format(_) | Ext::Semver(_)),
+        _ => false,
+    };
+    if !unhashable {
+        return Ok(());
+    }
+    let message = format!("runtime error: hash of unhashable type {}", go_type(key));
+    Err(Error::of(ErrorKind::Internal(message.into())))
 }
 
 /// The failure of a call that no overload fits.

@@ -2,7 +2,7 @@
 
 use super::refuse;
 use crate::env::Builder;
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, Outcome, hashable};
 use crate::syntax::macros;
 use crate::val::{Entries, Map, Val};
 
@@ -30,6 +30,7 @@ fn insert<'a>(map: &Map<'a>, more: impl IntoIterator<Item = (Val<'a>, Val<'a>)>)
         entries.insert(key, val);
     }
     for (key, val) in more {
+        hashable(&key)?;
         if entries.find(&key).is_some() {
             return Err(Error::new(format!("insert failed: key {key} already exists")));
         }

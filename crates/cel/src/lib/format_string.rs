@@ -1,6 +1,9 @@
 //! `format`: the clauses of a format string, checked against literal arguments and filled in.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use super::text_fits;
 use crate::check::Checked;
@@ -106,7 +109,8 @@ fn clause(text: &str) -> Result<(Clause, usize), String> {
                 let why = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
                 format!(
                     "error while parsing precision: error while converting precision to integer: \
-                     strconv.Atoi: parsing {digits:?}: {why}"
+                     strconv.Atoi: parsing {}: {why}",
+                    quote(digits)
                 )
             })?;
             (usize::try_from(precision).unwrap_or(MOST_PRECISION).min(MOST_PRECISION), digits.len() + 1)
@@ -333,7 +337,7 @@ fn string(arg: &Val<'_>) -> Result<String, String> {
         _ => match convert::text(arg) {
             Ok(Some(text)) => Ok(text),
             Ok(None) => Err(Clause::String.refuses(arg.type_name())),
-            Err(error) => Err(format!("could not convert argument {:?} to string", error.to_string())),
+            Err(error) => Err(format!("could not convert argument {} to string", quote(&error.to_string()))),
         },
     }
 }
@@ -395,9 +399,10 @@ pub(crate) fn quote(text: &str) -> String {
             c if (c as u32) < 0x20 || c == '\u{7f}' => {
                 let _ = write!(out, "\\x{:02x}", c as u32);
             }
-            c if c.is_control()
-                || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}') =>
-            {
+            c if !is_printed(c) && (c as u32) > 0xffff => {
+                let _ = write!(out, "\\U{:08x}", c as u32);
+            }
+            c if !is_printed(c) => {
                 let _ = write!(out, "\\u{:04x}", c as u32);
             }
             c => out.push(c),
@@ -405,4 +410,13 @@ pub(crate) fn quote(text: &str) -> String {
     }
     out.push('"');
     out
+}
+
+/// Whether Go prints a character as it is: letters, marks, numbers, punctuation, symbols and the plain space.
+fn is_printed(c: char) -> bool {
+    static PRINTED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\pL\pM\pN\pP\pS ]$").ok());
+    if c.is_ascii() {
+        return matches!(c, ' '..='~');
+    }
+    PRINTED.as_ref().is_some_and(|printed| printed.is_match(c.encode_utf8(&mut [0; 4])))
 }

@@ -28,10 +28,7 @@ pub(crate) fn add(b: &mut Builder) {
         "flatten",
         &[
             ("list_flatten", "list(list(T)).() -> list(T)", |_, args| flatten(args, 1)),
-            ("list_flatten_int", "list(dyn).(int) -> list(dyn)", |_, args| {
-                let depth = args.get(1).and_then(Val::as_int);
-                flatten(args, depth.ok_or_else(|| crate::eval::no_such_overload("flatten", args))?)
-            }),
+            ("list_flatten_int", "list(dyn).(int) -> list(dyn)", |_, args| flatten(args, int(args, 1)?)),
         ],
     );
     b.unguarded("flatten");
@@ -93,7 +90,7 @@ fn flatten<'a>(args: &[Val<'a>], depth: i64) -> Outcome<'a> {
         Ok(())
     }
     let Some(Val::List(list)) = args.first() else {
-        return Err(crate::eval::no_such_overload("flatten", args));
+        return Err(not_flattened(args));
     };
     if depth < 0 {
         return Err(Error::new("level must be non-negative"));
@@ -101,6 +98,18 @@ fn flatten<'a>(args: &[Val<'a>], depth: i64) -> Outcome<'a> {
     let mut items = Vec::new();
     into(list, depth, &mut items)?;
     Ok(Val::list(items))
+}
+
+/// That something is not a list, in the words only this function has.
+fn not_flattened(args: &[Val<'_>]) -> Error {
+    let name = |arg: &Val<'_>| match arg.tag() {
+        Tag::Map => "map(dyn, dyn)".to_owned(),
+        Tag::Optional => "optional_type(dyn)".to_owned(),
+        _ => arg.type_name().to_string(),
+    };
+    let receiver = args.first().map(name).unwrap_or_default();
+    let rest: Vec<String> = args.iter().skip(1).map(name).collect();
+    Error::new(format!("no such overload: {receiver}.flatten({})", rest.join(", ")))
 }
 
 /// Sorts the first argument by the keys in another (or in itself).

@@ -1,5 +1,6 @@
 //! The parts of timestamps and durations.
 
+use super::format_string::quote;
 use crate::env::Builder;
 use crate::eval::{Error, Outcome};
 use crate::val::time::Civil;
@@ -78,8 +79,11 @@ fn part<'a>(args: &[Val<'a>], part: fn(&Civil, &Timestamp) -> i64) -> Outcome<'a
 /// The offset from UTC of a time zone at a time: a name of the time zone database, or `+hh:mm`.
 fn offset(zone: &str, t: &Timestamp) -> Result<i64, Error> {
     let Some((hours, minutes)) = zone.split_once(':') else {
-        if matches!(zone, "" | "UTC") {
+        if matches!(zone, "" | "UTC" | "Local") {
             return Ok(0);
+        }
+        if zone.starts_with(['/', '\\']) || zone.contains("..") {
+            return Err(Error::new("time: invalid location name"));
         }
         let unknown = || Error::new(format!("unknown time zone {zone}"));
         let database = jiff::tz::db();
@@ -88,7 +92,9 @@ fn offset(zone: &str, t: &Timestamp) -> Result<i64, Error> {
         if found.iana_name() != Some(zone) {
             return Err(unknown());
         }
-        let instant = jiff::Timestamp::from_second(t.seconds).map_err(|_| unknown())?;
+        // The database's times end a little before CEL's do; by then the rules do not change any more.
+        let seconds = t.seconds.min(jiff::Timestamp::MAX.as_second());
+        let instant = jiff::Timestamp::from_second(seconds).map_err(|_| unknown())?;
         return Ok(i64::from(found.to_offset(instant).seconds()));
     };
     let hours_number = atoi(hours)?;
@@ -109,6 +115,6 @@ fn atoi(text: &str) -> Result<i64, Error> {
         let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
         let number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         let why = if number { "value out of range" } else { "invalid syntax" };
-        Error::new(format!("strconv.Atoi: parsing {text:?}: {why}"))
+        Error::new(format!("strconv.Atoi: parsing {}: {why}", quote(text)))
     })
 }

@@ -48,11 +48,8 @@ pub(super) fn hints(
     if message.starts_with("Syntax error") {
         return syntax(source, tokens, at, message).into_iter().collect();
     }
-    let (_, hint) = match BY_MESSAGE.iter().find(|(start, _)| message.contains(start)) {
-        Some(found) => found,
-        None => return Vec::new(),
-    };
-    vec![(*hint).to_owned()]
+    let found = BY_MESSAGE.iter().find(|(start, _)| message.contains(start));
+    found.map(|(_, hint)| (*hint).to_owned()).into_iter().collect()
 }
 
 /// Hints that need nothing but the message.

@@ -12,7 +12,7 @@ fn check(text: &str, expected: &Expect) {
 fn a_misspelt_variable_is_underlined_and_the_right_one_named() {
     check(
         "obejct.spec",
-        &expect![[r#"
+        &expect![[r"
         error: undeclared reference to 'obejct' (in container '')
          --> <expression>:1:1
           |
@@ -20,7 +20,7 @@ fn a_misspelt_variable_is_underlined_and_the_right_one_named() {
           | ^^^^^^
           |
           = help: did you mean `object`?
-    "#]],
+    "]],
     );
 }
 
@@ -28,7 +28,7 @@ fn a_misspelt_variable_is_underlined_and_the_right_one_named() {
 fn an_unknown_name_gets_the_list_of_known_ones() {
     check(
         "x > 1 &&\n  whatever == 2",
-        &expect![[r#"
+        &expect![[r"
         error: undeclared reference to 'whatever' (in container '')
          --> <expression>:2:3
           |
@@ -36,7 +36,7 @@ fn an_unknown_name_gets_the_list_of_known_ones() {
           |   ^^^^^^^^
           |
           = help: the variables here are `object`, `x`
-    "#]],
+    "]],
     );
 }
 
@@ -44,7 +44,7 @@ fn an_unknown_name_gets_the_list_of_known_ones() {
 fn a_misspelt_function_is_underlined_without_its_arguments() {
     check(
         "'a'.startWith('b')",
-        &expect![[r#"
+        &expect![[r"
         error: undeclared reference to 'startWith' (in container '')
          --> <expression>:1:14
           |
@@ -52,7 +52,7 @@ fn a_misspelt_function_is_underlined_without_its_arguments() {
           |     ^^^^^^^^^
           |
           = help: did you mean `startsWith`?
-    "#]],
+    "]],
     );
 }
 
@@ -60,7 +60,7 @@ fn a_misspelt_function_is_underlined_without_its_arguments() {
 fn wrong_arguments_show_the_whole_call_and_what_would_fit() {
     check(
         "'hello'.charAt(true)",
-        &expect![[r#"
+        &expect![[r"
         error: found no matching overload for 'charAt' applied to 'string.(bool)'
          --> <expression>:1:15
           |
@@ -68,7 +68,7 @@ fn wrong_arguments_show_the_whole_call_and_what_would_fit() {
           |         ^^^^^^^^^^^^
           |
           = help: there is `string.charAt(int)`
-    "#]],
+    "]],
     );
 }
 
@@ -76,7 +76,7 @@ fn wrong_arguments_show_the_whole_call_and_what_would_fit() {
 fn operators_say_which_types_they_take() {
     check(
         "x + 'a'",
-        &expect![[r#"
+        &expect![[r"
         error: found no matching overload for '_+_' applied to '(int, string)'
          --> <expression>:1:3
           |
@@ -85,7 +85,7 @@ fn operators_say_which_types_they_take() {
           |
           = help: there is `bytes + bytes`, `double + double`, `duration + duration`, `duration + timestamp`, `timestamp + duration`, `int + int`, `list(A) + list(A)`, `string + string`, and more
           = help: convert one side, for example with `int(…)`, `double(…)` or `string(…)`
-    "#]],
+    "]],
     );
 }
 
@@ -93,7 +93,7 @@ fn operators_say_which_types_they_take() {
 fn habits_from_other_languages_are_answered() {
     check(
         "len(object) = 3",
-        &expect![[r#"
+        &expect![[r"
         error: Syntax error: token recognition error at: '= '
          --> <expression>:1:13
           |
@@ -107,11 +107,11 @@ fn habits_from_other_languages_are_answered() {
           |
         1 | len(object) = 3
           |               ^
-    "#]],
+    "]],
     );
     check(
         "x > 1 and x < 3",
-        &expect![[r#"
+        &expect![[r"
         error: Syntax error: mismatched input 'and' expecting <EOF>
          --> <expression>:1:7
           |
@@ -119,11 +119,11 @@ fn habits_from_other_languages_are_answered() {
           |       ^^^
           |
           = help: and is written `&&`
-    "#]],
+    "]],
     );
     check(
         "len(object)",
-        &expect![[r#"
+        &expect![[r"
         error: undeclared reference to 'len' (in container '')
          --> <expression>:1:4
           |
@@ -131,7 +131,7 @@ fn habits_from_other_languages_are_answered() {
           | ^^^
           |
           = help: `size(VALUE)` or `VALUE.size()` gives the length
-    "#]],
+    "]],
     );
 }
 
@@ -139,7 +139,7 @@ fn habits_from_other_languages_are_answered() {
 fn what_is_not_closed_is_said() {
     check(
         "(1 + 2",
-        &expect![[r#"
+        &expect![[r"
         error: Syntax error: missing ')' at '<EOF>'
          --> <expression>:1:7
           |
@@ -147,11 +147,11 @@ fn what_is_not_closed_is_said() {
           |       ^
           |
           = help: a bracket is not closed
-    "#]],
+    "]],
     );
     check(
         "'abc",
-        &expect![[r#"
+        &expect![[r"
         error: Syntax error: token recognition error at: ''abc'
          --> <expression>:1:1
           |
@@ -167,7 +167,7 @@ fn what_is_not_closed_is_said() {
           |     ^
           |
           = help: the expression ends where a value is expected
-    "#]],
+    "]],
     );
 }
 
@@ -175,7 +175,7 @@ fn what_is_not_closed_is_said() {
 fn literals_that_are_wrong_get_their_form() {
     check(
         "duration('1x') > duration('1s')",
-        &expect![[r#"
+        &expect![[r"
         error: invalid duration argument
          --> <expression>:1:10
           |
@@ -183,11 +183,11 @@ fn literals_that_are_wrong_get_their_form() {
           |          ^^^^
           |
           = help: a duration is written like `1h30m`, `90s` or `250ms`
-    "#]],
+    "]],
     );
     check(
         "[1, 'a']",
-        &expect![[r#"
+        &expect![[r"
         error: expected type 'int' but found 'string'
          --> <expression>:1:5
           |
@@ -195,7 +195,7 @@ fn literals_that_are_wrong_get_their_form() {
           |     ^^^
           |
           = help: the elements of a list and the values of a map have one type; `dyn(VALUE)` mixes them
-    "#]],
+    "]],
     );
 }
 
@@ -204,7 +204,7 @@ fn a_long_line_is_shown_around_the_place() {
     let text = format!("{} + nope + {}", vec!["x"; 60].join(" + "), vec!["x"; 60].join(" + "));
     check(
         &text,
-        &expect![[r#"
+        &expect![[r"
         error: undeclared reference to 'nope' (in container '')
          --> <expression>:1:241
           |
@@ -212,7 +212,7 @@ fn a_long_line_is_shown_around_the_place() {
           |                                                                ^^^^
           |
           = help: the variables here are `object`, `x`
-    "#]],
+    "]],
     );
 }
 
@@ -220,7 +220,7 @@ fn a_long_line_is_shown_around_the_place() {
 fn nothing_that_moves_the_cursor_is_printed() {
     check(
         "'a\u{1b}[2J' + 1",
-        &expect![[r#"
+        &expect![[r"
         error: found no matching overload for '_+_' applied to '(string, int)'
          --> <expression>:1:9
           |
@@ -229,6 +229,6 @@ fn nothing_that_moves_the_cursor_is_printed() {
           |
           = help: there is `bytes + bytes`, `double + double`, `duration + duration`, `duration + timestamp`, `timestamp + duration`, `int + int`, `list(A) + list(A)`, `string + string`, and more
           = help: convert one side, for example with `int(…)`, `double(…)` or `string(…)`
-    "#]],
+    "]],
     );
 }

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use value::Value;
 
 use super::{Text, Val, double_as_int, double_as_uint};
 use crate::eval::Error;
+use crate::lib::Ext;
 use crate::schema::Schema;
 
 /// A list.
@@ -93,9 +95,18 @@ pub struct Entries<'a> {
 /// A key in a form that can be hashed; numbers that are equal are the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
+    Null,
     Bool(bool),
     Number(i128),
+    /// A double that is no integer, by its bits.
+    Double(u64),
     String(Arc<str>),
+    Duration(i64),
+    /// Seconds, nanoseconds and the offset, which tells keys apart here.
+    Timestamp(i64, u32, i32),
+    Type(Arc<str>),
+    Ip(IpAddr),
+    Cidr(IpAddr, u8),
 }
 
 /// From how many entries on a map is indexed.
@@ -104,30 +115,48 @@ const INDEXED: usize = 12;
 impl Key {
     fn of(val: &Val<'_>) -> Option<Key> {
         Some(match val {
+            Val::Null => Key::Null,
             Val::Bool(b) => Key::Bool(*b),
             Val::Int(i) => Key::Number(i128::from(*i)),
             Val::Uint(u) => Key::Number(i128::from(*u)),
             Val::Double(d) => match double_as_int(*d) {
                 Some(i) => Key::Number(i128::from(i)),
-                None => Key::Number(i128::from(double_as_uint(*d)?)),
+                None => match double_as_uint(*d) {
+                    Some(u) => Key::Number(i128::from(u)),
+                    None if d.is_nan() => return None,
+                    None => Key::Double(d.to_bits()),
+                },
             },
             Val::String(Text::Borrowed(s)) => Key::String(Arc::from(*s)),
             Val::String(Text::Owned(s)) => Key::String(s.clone()),
+            Val::Duration(nanos) => Key::Duration(*nanos),
+            Val::Timestamp(t) => Key::Timestamp(t.seconds, t.nanos, t.offset),
+            Val::Type(name) => Key::Type(name.clone()),
+            Val::Ext(ext) => match &**ext {
+                Ext::Ip(ip) => Key::Ip(*ip),
+                Ext::Cidr(cidr) => Key::Cidr(cidr.ip, cidr.bits),
+                _ => return None,
+            },
             _ => return None,
         })
     }
 }
 
-/// Whether a key is the one looked for: equal strings and booleans, and numbers of equal value.
+fn is_number(val: &Val<'_>) -> bool {
+    matches!(val, Val::Int(_) | Val::Uint(_) | Val::Double(_))
+}
+
+/// Whether a key is the one looked for: equal scalars, and numbers of equal value.
 fn matches(key: &Val<'_>, wanted: &Val<'_>) -> bool {
     match (key, wanted) {
         (Val::String(a), Val::String(b)) => a.as_str() == b.as_str(),
         (Val::Bool(a), Val::Bool(b)) => a == b,
         (Val::Int(a), Val::Int(b)) => a == b,
         (Val::Uint(a), Val::Uint(b)) => a == b,
-        _ => {
-            matches!((Key::of(key), Key::of(wanted)), (Some(Key::Number(a)), Some(Key::Number(b))) if a == b)
+        _ if key.tag() == wanted.tag() || (is_number(key) && is_number(wanted)) => {
+            matches!((Key::of(key), Key::of(wanted)), (Some(a), Some(b)) if a == b)
         }
+        _ => false,
     }
 }
 

@@ -186,6 +186,10 @@ pub(crate) fn to_json(val: &Val<'_>) -> Result<Value, String> {
     fn safe(value: &mut Value) {
         match value {
             Value::Int(i) if i.unsigned_abs() > SAFE => *value = Value::String(i.to_string().into()),
+            Value::Float(f) if f.is_nan() => *value = Value::String("NaN".into()),
+            Value::Float(f) if f.is_infinite() => {
+                *value = Value::String(if *f > 0.0 { "Infinity" } else { "-Infinity" }.into());
+            }
             Value::UInt(u) if *u > SAFE => *value = Value::String(u.to_string().into()),
             Value::List(items) => items.iter_mut().for_each(safe),
             Value::Map(map) => map.iter_mut().for_each(|(_, item)| safe(item)),

@@ -34,8 +34,8 @@ impl fmt::Display for Val<'_> {
                 }
                 f.write_str("}")
             }
-            Val::Duration(nanos) => f.write_str(&time::duration_text(*nanos)),
-            Val::Timestamp(t) => f.write_str(&t.rfc3339()),
+            Val::Duration(nanos) => f.write_str(&time::go_duration(*nanos)),
+            Val::Timestamp(t) => f.write_str(&t.go_text()),
             Val::Type(name) => f.write_str(name),
             Val::Optional(None) => f.write_str("optional.none()"),
             Val::Optional(Some(inner)) => write!(f, "optional({inner})"),

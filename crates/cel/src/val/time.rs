@@ -110,6 +110,19 @@ impl Timestamp {
         text
     }
 
+    /// The time as Go's `%v` writes it.
+    pub(crate) fn go_text(&self) -> String {
+        let text = self.rfc3339();
+        let (date, rest) = text.split_once('T').unwrap_or((&text, ""));
+        if self.offset == 0 {
+            return format!("{date} {} +0000 UTC", rest.trim_end_matches('Z'));
+        }
+        let at = rest.rfind(['+', '-']).unwrap_or(rest.len());
+        let (time, zone) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        let zone = zone.replace(':', "");
+        format!("{date} {time} {zone} {zone}")
+    }
+
     /// Reads RFC 3339 as Go's `time.Parse` does: the hour may have one digit, a fraction may follow a comma.
     pub(crate) fn read(text: &str) -> Option<Timestamp> {
         let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
@@ -139,6 +152,34 @@ impl Timestamp {
         let seconds = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
             - i64::from(offset);
         Some(Timestamp { seconds, nanos, offset })
+    }
+}
+
+/// A duration as Go writes it: `1h30m0s`, `1.5ms`.
+pub(crate) fn go_duration(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let total = nanos.unsigned_abs();
+    let decimal = |whole: u64, part: u64, digits: usize| {
+        let part = format!("{part:0digits$}");
+        let part = part.trim_end_matches('0');
+        if part.is_empty() { whole.to_string() } else { format!("{whole}.{part}") }
+    };
+    match total {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{sign}{total}ns"),
+        1_000..1_000_000 => format!("{sign}{}µs", decimal(total / 1_000, total % 1_000, 3)),
+        1_000_000..1_000_000_000 => {
+            format!("{sign}{}ms", decimal(total / 1_000_000, total % 1_000_000, 6))
+        }
+        _ => {
+            let (whole, part) = (total / 1_000_000_000, total % 1_000_000_000);
+            let seconds = decimal(whole % 60, part, 9);
+            match (whole / 3600, whole / 60 % 60) {
+                (0, 0) => format!("{sign}{seconds}s"),
+                (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
+                (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
+            }
+        }
     }
 }
 

@@ -16,11 +16,10 @@ fn args(expression: &str, vars: &[&str]) -> Args {
 fn check(args: &Args, expected: &Expect) {
     let mut out = Vec::new();
     let outcome = one(args, &mut out);
-    let mut text = String::from_utf8(out).unwrap();
     if let Err(error) = outcome {
-        text.push_str(&format!("error: {error:#}\n"));
+        writeln!(out, "error: {error:#}").unwrap();
     }
-    expected.assert_eq(&text);
+    expected.assert_eq(&String::from_utf8(out).unwrap());
 }
 
 fn file(text: &str) -> tempfile::NamedTempFile {
@@ -33,29 +32,30 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 fn a_value_its_type_its_cost_and_its_estimate_are_printed() {
     check(
         &args("[1, 2, 3].map(i, i * 2)", &[]),
-        &expect![[r#"
+        &expect![[r"
         value:    [2,4,6]
         type:     list(int)
         cost:     43
         estimate: 63 to 63
-    "#]],
+    "]],
     );
     check(
         &args("x + 1", &["x=3"]),
-        &expect![[r#"
+        &expect![[r"
         value:    4
         type:     int
         cost:     2
         estimate: 2 to 2
-    "#]],
+    "]],
     );
     check(
         &args("a + b == 'xz'", &["a=x", "b=z"]),
-        &expect![[r#"
-        cost:     4
-        estimate: 3 to 1844674407370955267
-        error: the expression compiles, but it fails on these variables: no such overload
-    "#]],
+        &expect![[r"
+            value:    true
+            type:     bool
+            cost:     4
+            estimate: 3 to 1844674407370955267
+        "]],
     );
 }
 
@@ -65,20 +65,20 @@ fn variables_come_from_files() {
     let var = format!("object=@{}", pod.path().display());
     check(
         &args("object.spec.containers.all(c, c.image.startsWith('ng'))", &[&var]),
-        &expect![[r#"
+        &expect![[r"
         value:    true
         type:     bool
         cost:     10
         estimate: 2 to no bound
-    "#]],
+    "]],
     );
     check(
         &args("object.spec.replicas", &[&var]),
-        &expect![[r#"
+        &expect![[r"
         cost:     3
         estimate: 1 to 1
         error: the expression compiles, but it fails on these variables: no such key: replicas
-    "#]],
+    "]],
     );
 }
 
@@ -88,7 +88,7 @@ fn the_tree_is_shown_with_types() {
     args.ast = true;
     check(
         &args,
-        &expect![[r#"
+        &expect![[r"
         __comprehension__(
           // Variable
           e,
@@ -112,7 +112,7 @@ fn the_tree_is_shown_with_types() {
           )~bool^logical_and,
           // Result
           @result~bool)~bool
-    "#]],
+    "]],
     );
 }
 
@@ -120,7 +120,7 @@ fn the_tree_is_shown_with_types() {
 fn a_compile_error_is_underlined() {
     check(
         &args("obejct.spec == 1", &[]),
-        &expect![[r#"
+        &expect![[r"
         error: undeclared reference to 'obejct' (in container '')
          --> <expression>:1:1
           |
@@ -128,11 +128,11 @@ fn a_compile_error_is_underlined() {
           | ^^^^^^
           |
           = help: did you mean `object`?
-    "#]],
+    "]],
     );
     check(
         &args("1 +", &[]),
-        &expect![[r#"
+        &expect![[r"
         error: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}
          --> <expression>:1:4
           |
@@ -140,7 +140,7 @@ fn a_compile_error_is_underlined() {
           |    ^
           |
           = help: the expression ends where a value is expected
-    "#]],
+    "]],
     );
 }
 
@@ -148,21 +148,21 @@ fn a_compile_error_is_underlined() {
 fn a_bad_variable_is_one_clear_error() {
     check(
         &args("x", &["x"]),
-        &expect![[r#"
+        &expect![[r"
         error: --var x: write NAME=VALUE, or NAME=@FILE to read a file
-    "#]],
+    "]],
     );
     check(
         &args("x", &["1x=3"]),
-        &expect![[r#"
+        &expect![[r"
         error: --var 1x: a name is made of letters, digits and `_`, and does not begin with a digit
-    "#]],
+    "]],
     );
     check(
         &args("x", &["x=1", "x=2"]),
-        &expect![[r#"
+        &expect![[r"
         error: --var x: it is given twice; leave one out
-    "#]],
+    "]],
     );
     check(
         &args("x", &["x={"]),
@@ -172,27 +172,27 @@ fn a_bad_variable_is_one_clear_error() {
     );
     check(
         &args("x", &["x=@"]),
-        &expect![[r#"
+        &expect![[r"
         error: --var x: there is no file name after `@`; write x=@FILE
-    "#]],
+    "]],
     );
     check(
         &args("x", &["x=@/does/not/exist.yaml"]),
-        &expect![[r#"
+        &expect![[r"
         error: --var x: cannot read `/does/not/exist.yaml`: No such file or directory (os error 2); give the path of a YAML or JSON file
-    "#]],
+    "]],
     );
     check(
         &args("object", &["obejct=1"]),
-        &expect![[r#"
+        &expect![[r"
         error: --var obejct: the expression does not read `obejct`; did you mean `object`?
-    "#]],
+    "]],
     );
     check(
         &args("object", &["unrelated=1"]),
-        &expect![[r#"
+        &expect![[r"
         error: --var unrelated: the expression does not read `unrelated`; leave the flag out, or correct the name
-    "#]],
+    "]],
     );
 }
 
