@@ -35,7 +35,7 @@ const fn switch(known: Known) -> Known {
 
 const ETCD: &str = "objects are kept in --data-dir; etcd is not supported yet";
 const NO_ETCD: &str = "it tunes the connection to etcd, and there is none";
-const AUDIT: &str = "auditing is not implemented yet";
+const AUDIT: &str = "sending audit events to a webhook is not implemented yet";
 const OIDC: &str = "OpenID Connect tokens are not implemented yet";
 const TOKEN_WEBHOOK: &str = "asking a webhook about tokens is not implemented yet";
 const AUTHZ_WEBHOOK: &str = "asking a webhook about requests is not implemented yet";
@@ -105,24 +105,6 @@ pub(crate) const KNOWN: &[Known] = &[
     refused("admission-control", "use --enable-admission-plugins and --disable-admission-plugins"),
     refused("admission-control-config-file", "admission plugins are not configurable yet"),
     // What is recorded.
-    refused("audit-policy-file", AUDIT),
-    refused("audit-log-path", AUDIT),
-    refused("audit-log-mode", AUDIT),
-    refused("audit-log-format", AUDIT),
-    refused("audit-log-version", AUDIT),
-    refused("audit-log-maxage", AUDIT),
-    refused("audit-log-maxbackup", AUDIT),
-    refused("audit-log-maxsize", AUDIT),
-    switch(refused("audit-log-compress", AUDIT)),
-    refused("audit-log-batch-buffer-size", AUDIT),
-    refused("audit-log-batch-max-size", AUDIT),
-    refused("audit-log-batch-max-wait", AUDIT),
-    refused("audit-log-batch-throttle-burst", AUDIT),
-    switch(refused("audit-log-batch-throttle-enable", AUDIT)),
-    refused("audit-log-batch-throttle-qps", AUDIT),
-    switch(refused("audit-log-truncate-enabled", AUDIT)),
-    refused("audit-log-truncate-max-batch-size", AUDIT),
-    refused("audit-log-truncate-max-event-size", AUDIT),
     refused("audit-webhook-config-file", AUDIT),
     refused("audit-webhook-mode", AUDIT),
     refused("audit-webhook-version", AUDIT),

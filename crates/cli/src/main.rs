@@ -1,5 +1,6 @@
 //! The one binary, `portcullis`.
 
+mod audit;
 mod cel;
 mod flags;
 mod gates;

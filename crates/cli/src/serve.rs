@@ -15,6 +15,7 @@ use server::tls::TlsOptions;
 use server::tokens::TokenConfig;
 use server::{AuthorizationMode, Config, Data};
 
+use crate::audit::AuditArgs;
 use crate::flags::{Fate, KNOWN};
 use crate::gates;
 use crate::logging::{self, Format};
@@ -86,6 +87,9 @@ pub(crate) struct Args {
     /// Who decides what callers may do, in order: AlwaysAllow, AlwaysDeny, Node, RBAC.
     #[arg(long, value_delimiter = ',', help_heading = "Authorization")]
     authorization_mode: Vec<String>,
+
+    #[command(flatten)]
+    audit: AuditArgs,
 
     /// Admission plugins to switch on besides the default ones.
     #[arg(long, value_delimiter = ',', help_heading = "Admission")]
@@ -223,6 +227,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.static_tokens = args.token_auth_file.as_deref().map(static_tokens).transpose()?;
     config.anonymous = anonymous;
     config.authorization = authorization;
+    config.audit = args.audit.config()?;
     config.enable_admission.clone_from(&args.enable_admission_plugins);
     config.disable_admission.clone_from(&args.disable_admission_plugins);
     config.served =

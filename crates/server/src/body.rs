@@ -9,9 +9,15 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 
+use crate::audit::Closing;
+
 /// The body of an answer.
 #[derive(Debug)]
-pub struct Body(Inner);
+pub struct Body {
+    inner: Inner,
+    /// Dropped with the body: the end of an answer that goes on is an event of its own.
+    _end: Option<Closing>,
+}
 
 #[derive(Debug)]
 enum Inner {
@@ -22,24 +28,44 @@ enum Inner {
 impl Body {
     /// No bytes.
     pub fn empty() -> Self {
-        Body(Inner::Chunks { chunks: VecDeque::new(), left: 0 })
+        Body::of(Inner::Chunks { chunks: VecDeque::new(), left: 0 })
     }
 
     /// These bytes, in order.
     pub fn chunks(chunks: impl IntoIterator<Item = Bytes>) -> Self {
         let chunks: VecDeque<Bytes> = chunks.into_iter().filter(|c| !c.is_empty()).collect();
         let left = chunks.iter().map(|c| c.len() as u64).sum();
-        Body(Inner::Chunks { chunks, left })
+        Body::of(Inner::Chunks { chunks, left })
     }
 
     /// Whatever arrives, until the sender is dropped.
     pub fn stream(receiver: mpsc::Receiver<Bytes>) -> Self {
-        Body(Inner::Stream(receiver))
+        Body::of(Inner::Stream(receiver))
+    }
+
+    fn of(inner: Inner) -> Self {
+        Body { inner, _end: None }
+    }
+
+    /// This body, and a record that is completed when it ends.
+    pub(crate) fn closing(self, end: Closing) -> Self {
+        Body { inner: self.inner, _end: Some(end) }
+    }
+
+    /// A copy of all bytes of a body that is not a stream.
+    pub fn bytes(&self) -> Option<Bytes> {
+        match &self.inner {
+            Inner::Stream(_) => None,
+            Inner::Chunks { chunks, .. } if chunks.len() == 1 => chunks.front().cloned(),
+            Inner::Chunks { chunks, .. } => {
+                Some(chunks.iter().flat_map(|c| c.iter().copied()).collect::<Vec<u8>>().into())
+            }
+        }
     }
 
     /// All bytes of a body that is not a stream.
     pub fn into_bytes(self) -> Option<Bytes> {
-        match self.0 {
+        match self.inner {
             Inner::Stream(_) => None,
             Inner::Chunks { mut chunks, .. } if chunks.len() == 1 => chunks.pop_front(),
             Inner::Chunks { chunks, .. } => {
@@ -50,7 +76,7 @@ impl Body {
 
     /// The receiver of a streaming body.
     pub fn into_stream(self) -> Option<mpsc::Receiver<Bytes>> {
-        match self.0 {
+        match self.inner {
             Inner::Stream(receiver) => Some(receiver),
             Inner::Chunks { .. } => None,
         }
@@ -58,7 +84,7 @@ impl Body {
 
     /// How many bytes there are, if that is known.
     pub fn len(&self) -> Option<u64> {
-        match &self.0 {
+        match &self.inner {
             Inner::Chunks { left, .. } => Some(*left),
             Inner::Stream(_) => None,
         }
@@ -84,7 +110,7 @@ impl HttpBody for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut self.0 {
+        match &mut self.inner {
             Inner::Chunks { chunks, left } => Poll::Ready(chunks.pop_front().map(|chunk| {
                 *left = left.saturating_sub(chunk.len() as u64);
                 Ok(Frame::data(chunk))
@@ -94,14 +120,14 @@ impl HttpBody for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.inner {
             Inner::Chunks { chunks, .. } => chunks.is_empty(),
             Inner::Stream(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.inner {
             Inner::Chunks { left, .. } => SizeHint::with_exact(*left),
             Inner::Stream(_) => SizeHint::default(),
         }

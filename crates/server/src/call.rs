@@ -12,8 +12,9 @@ use http::HeaderMap;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use storage::Entry;
-use value::{Str, Value};
+use value::Value;
 
+use crate::audit::{self, Record};
 use crate::body::Body;
 use crate::request_info::{Query, RequestInfo};
 
@@ -39,7 +40,7 @@ pub struct Call {
     caller: Caller,
     body: Unread,
     warnings: Vec<String>,
-    annotations: Vec<Annotation>,
+    record: Record,
 }
 
 /// A body that nobody has read yet.
@@ -58,23 +59,23 @@ impl Call {
         info: RequestInfo,
         query: Query,
         headers: HeaderMap,
-        caller: Caller,
         permit: Permit,
         body: Unread,
         now: i64,
+        record: Record,
     ) -> Self {
-        Call {
-            info,
-            query,
-            headers,
-            now,
-            deadline: None,
-            permit,
-            caller,
-            body,
-            warnings: Vec::new(),
-            annotations: Vec::new(),
-        }
+        let caller = permit.caller().clone();
+        Call { info, query, headers, now, deadline: None, permit, caller, body, warnings: Vec::new(), record }
+    }
+
+    /// Adds an annotation to the audit event. The first value of a key stays; another one is logged and dropped.
+    pub fn annotate(&self, key: &str, value: impl Into<String>) {
+        self.record.annotate(key, value);
+    }
+
+    /// What audit records about the request.
+    pub fn record(&self) -> &Record {
+        &self.record
     }
 
     /// Who is calling.
@@ -100,21 +101,16 @@ impl Call {
         }
     }
 
-    /// Annotates the request's audit event; of two with one key the first counts.
-    pub fn annotate(&mut self, key: impl Into<Str>, value: impl Into<String>) {
-        self.annotate_from(Annotation { key: key.into(), value: value.into(), level: Level::Metadata });
-    }
-
-    fn annotate_from(&mut self, annotation: Annotation) {
-        if !self.annotations.iter().any(|known| known.key == annotation.key) {
-            self.annotations.push(annotation);
-        }
-    }
-
     /// What admission said besides yes or no.
     pub fn note(&mut self, notes: Notes) {
         notes.warnings.into_iter().for_each(|text| self.warn(text));
-        notes.annotations.into_iter().for_each(|annotation| self.annotate_from(annotation));
+        for Annotation { key, value, level } in notes.annotations {
+            let level = match level {
+                Level::Metadata => audit::Level::Metadata,
+                Level::Request => audit::Level::Request,
+            };
+            self.record.annotate_from(level, &key, value);
+        }
     }
 
     /// The warnings so far.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Details, Reason, Status};
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 use value::{Value, json, write};
 
@@ -17,6 +17,7 @@ use crate::state::State;
 pub struct Client {
     state: Arc<State>,
     caller: Caller,
+    agent: HeaderValue,
 }
 
 impl std::fmt::Debug for Client {
@@ -28,7 +29,14 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// A client under this identity.
     pub fn new(state: Arc<State>, identity: InternalIdentity<'_>) -> Self {
-        Client { state, caller: Caller::internal(identity) }
+        let component = match identity {
+            InternalIdentity::ApiServer => "kube-apiserver",
+            InternalIdentity::ServiceAccount { .. } => "kube-controller-manager",
+            InternalIdentity::Scheduler => "kube-scheduler",
+        };
+        let agent = HeaderValue::try_from(crate::version::user_agent(component));
+        let agent = agent.unwrap_or(HeaderValue::from_static("portcullis"));
+        Client { state, caller: Caller::internal(identity), agent }
     }
 
     /// Makes a request; a refusal comes back as the `Status` that a client outside would see.
@@ -41,6 +49,7 @@ impl Client {
     ) -> Result<Value, Status> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(USER_AGENT, self.agent.clone());
         let body = body.map(|b| Bytes::from(write::to_vec(b))).unwrap_or_default();
         let response =
             pipeline::internal(&self.state, self.caller.clone(), method, target, headers, body).await;

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use resources::table::Served;
 
 use crate::accept::Limits;
+use crate::audit::AuditConfig;
 use crate::pki::Identity;
 use crate::tls::TlsOptions;
 use crate::tokens::TokenConfig;
@@ -82,6 +83,8 @@ pub struct Config {
     pub anonymous: Anonymous,
     /// Who decides what callers may do, in order.
     pub authorization: Vec<AuthorizationMode>,
+    /// What is recorded of requests, and where; nothing without.
+    pub audit: Option<AuditConfig>,
     /// `--enable-admission-plugins`.
     pub enable_admission: Vec<String>,
     /// `--disable-admission-plugins`.
@@ -120,6 +123,7 @@ impl Config {
             tokens: None,
             anonymous: Anonymous::Off,
             authorization: vec![AuthorizationMode::Rbac],
+            audit: None,
             enable_admission: Vec::new(),
             disable_admission: Vec::new(),
             served: Served::default(),

@@ -199,7 +199,15 @@ pub fn from_tree(
     }
     object.set_at(&["apiVersion"], kind.gvk.api_version());
     object.set_at(&["kind"], kind.gvk.kind.clone());
-    Ok(Draft { object: kind.to_stored(object) })
+    let object = kind.to_stored(object);
+    if call.record().wants_request() {
+        let mut sent = kind.from_stored(object.clone());
+        resources::decode::fill(&mut sent, kind.schema);
+        call.record().request_object(&sent);
+    } else {
+        call.record().request_object(&object);
+    }
+    Ok(Draft { object })
 }
 
 /// Turns a patched object back into a draft: its errors are about the patch.
@@ -303,6 +311,13 @@ pub fn other_kind(
     }
     object.set_at(&["apiVersion"], expected.api_version());
     object.set_at(&["kind"], expected.kind.clone());
+    if call.record().wants_request() {
+        let mut sent = object.clone();
+        resources::decode::fill(&mut sent, schema);
+        call.record().request_object(&sent);
+    } else {
+        call.record().request_object(&object);
+    }
     Ok(object)
 }
 

@@ -8,6 +8,7 @@ pub mod pipeline;
 pub mod accept;
 pub mod addresses;
 mod admission;
+pub mod audit;
 pub mod body;
 mod bootstrap;
 pub mod call;

@@ -1,10 +1,13 @@
 //! The path of a request, in the order it runs. Open this file first.
 //!
-//! parse → authenticate → impersonate → queue → authorize → route → (decode → mutate → validate → store, in [`crate::write`]
+//! parse → authenticate → record → impersonate → queue → authorize → route → (decode → mutate → validate → store, in [`crate::write`]
 //! and the handlers) → answer. `Caller`, `Permit` and `Admitted` can only be made by their stage, so a handler that skips one
 //! does not compile. Nothing about what exists is told to a caller who is not authorized.
 
+use std::net::{IpAddr, Ipv6Addr};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use api::Status;
@@ -12,13 +15,15 @@ use authn::x509::ClientCertificate;
 use authn::{Caller, Evidence, Headers, Via};
 use authz::{Attributes, Refusal};
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use resources::table::Verb;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::accept::{self, Identity, Peer};
+use crate::audit::{self, Record, Sent};
 use crate::body::Body;
 use crate::call::{Answer, Call, Unread};
 use crate::catalog::{Facet, Kind};
@@ -28,10 +33,30 @@ use crate::request_info::{Query, RequestInfo, percent_decode};
 use crate::respond;
 use crate::state::State;
 
-/// What came of a request, besides its response: for the counters.
+/// What came of a request, besides its response: for the counters and for audit.
 struct Outcome {
     response: Response<Body>,
+    /// Whether it was about something that is served.
     known: bool,
+    ends: Ends,
+}
+
+/// What is left to record about a request.
+#[derive(Clone, Copy, PartialEq)]
+enum Ends {
+    /// Its answer.
+    Open,
+    /// That its caller was refused: one event tells it all.
+    Unauthenticated,
+    /// Nothing.
+    Recorded,
+}
+
+impl Outcome {
+    /// About nothing that is served, as far as is known.
+    fn unknown(response: Response<Body>) -> Self {
+        Outcome { response, known: false, ends: Ends::Open }
+    }
 }
 
 impl accept::Answer for State {
@@ -59,23 +84,19 @@ impl accept::Answer for State {
         let info = RequestInfo::parse(&parts.method, &path, &query);
         let dry_run = query.get("dryRun").is_some();
         let head = parts.method == Method::HEAD;
+        let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let id = audit_id(&parts.headers);
+        let record = Record::begin(self.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
 
-        let work = serve(&self, &peer, &info, query, parts.headers, Unread::Incoming(body));
-        let Outcome { mut response, known } = if info.is_long_running() {
-            work.await
-        } else {
-            match tokio::time::timeout(self.request_timeout, work).await {
-                Ok(outcome) => outcome,
-                Err(_) => {
-                    let message = "request did not complete within the allotted timeout";
-                    let status = Status::timeout(message, 0);
-                    Outcome {
-                        response: respond::refusal(&status, &HeaderMap::new(), &Query::default()),
-                        known: true,
-                    }
-                }
-            }
-        };
+        let work = serve(
+            &self,
+            Received { peer: &peer, uri, info: &info, record: &record },
+            query,
+            parts.headers,
+            Unread::Incoming(body),
+        );
+        let (mut response, known) = finished(&self, &info, &record, Box::pin(work)).await;
+        response.headers_mut().entry(audit::HEADER).or_insert(id);
         self.metrics.finished(&Finished {
             info: &info,
             known,
@@ -91,25 +112,113 @@ impl accept::Answer for State {
     }
 }
 
+/// The name that the client gave its request, or one of our own.
+fn audit_id(headers: &HeaderMap) -> HeaderValue {
+    match headers.get(audit::HEADER) {
+        Some(id) if !id.is_empty() => id.clone(),
+        _ => HeaderValue::try_from(crate::random::uid().as_str()).unwrap_or(HeaderValue::from_static("")),
+    }
+}
+
+/// A request from outside, before its caller is known.
+#[derive(Clone, Copy)]
+struct Received<'a> {
+    peer: &'a Peer,
+    uri: &'a str,
+    info: &'a RequestInfo,
+    record: &'a Record,
+}
+
+/// Lets a request come to its end, one way or another, and closes its record.
+async fn finished(
+    state: &State,
+    info: &RequestInfo,
+    record: &Record,
+    work: impl Future<Output = Outcome>,
+) -> (Response<Body>, bool) {
+    let work = catch_panic(work);
+    let outcome = if info.is_long_running() {
+        Some(work.await)
+    } else {
+        tokio::time::timeout(state.request_timeout, work).await.ok()
+    };
+    let Outcome { mut response, known, ends } = match outcome {
+        Some(Ok(outcome)) => outcome,
+        Some(Err(what)) => {
+            error!(path = info.path, what, "a handler panicked");
+            record.panicked(&what).await;
+            Outcome { response: respond::panicked(), known: true, ends: Ends::Recorded }
+        }
+        None => {
+            let status = Status::timeout("request did not complete within the allotted timeout", 0);
+            let response = respond::refusal(&status, &HeaderMap::new(), &Query::default(), record);
+            Outcome { response, known: true, ends: Ends::Open }
+        }
+    };
+    let code = response.status().as_u16();
+    match ends {
+        Ends::Recorded => {}
+        Ends::Unauthenticated => record.started(code).await,
+        Ends::Open if info.is_long_running() => {
+            record.started(code).await;
+            let body = std::mem::replace(response.body_mut(), Body::empty());
+            *response.body_mut() = body.closing(record.complete_at_end());
+        }
+        Ends::Open => record.complete(code).await,
+    }
+    (response, known)
+}
+
+/// Runs a future to its end, or to what it said when it panicked.
+async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(move |context| {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                Poll::Ready(Err(text.unwrap_or_else(|| "unknown".to_owned())))
+            }
+        }
+    })
+    .await
+}
+
 /// The stages that every request from outside passes.
 async fn serve(
     state: &Arc<State>,
-    peer: &Peer,
-    info: &RequestInfo,
+    received: Received<'_>,
     query: Query,
     headers: HeaderMap,
     body: Unread,
 ) -> Outcome {
-    let refuse = |status: &Status, headers: &HeaderMap, query: &Query| Outcome {
-        response: respond::refusal(status, headers, query),
-        known: false,
+    let Received { peer, uri, info, record } = received;
+    let sent = Sent { uri, info, headers: &headers, peer: peer.address.ip() };
+    let refuse = |status: &Status, headers: &HeaderMap, query: &Query| {
+        Outcome::unknown(respond::refusal(status, headers, query, record))
     };
 
     // authenticate
-    let (caller, warnings) = match authenticate(state, peer, info, &headers).await {
+    let recognised = match authenticate(state, peer, info, &headers).await {
         Ok(recognised) => recognised,
-        Err(status) => return refuse(&status, &headers, &query),
+        Err(status) => {
+            record.open(None, sent);
+            return Outcome { ends: Ends::Unauthenticated, ..refuse(&status, &headers, &query) };
+        }
     };
+    let Recognised { caller, annotations, warnings } = recognised;
+
+    // record
+    record.open(Some(caller.user()), sent);
+    for (key, value) in annotations {
+        record.annotate(key, value);
+    }
+    if let Err(status) = record.received().await {
+        let response = respond::internal_error(&info.path, status.message());
+        return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
+    }
 
     // impersonate
     if let Some(name) = undecodable_impersonation(&headers) {
@@ -121,17 +230,19 @@ async fn serve(
         Ok(caller) => caller,
         Err(status) => return refuse(&status, &headers, &query),
     };
+    record.impersonated(&caller);
 
     // queue
     let _seat = match state.seats.take(caller.user(), info) {
         Ok(seat) => seat,
-        Err(status) => return Outcome { response: respond::too_many_requests(&status), known: false },
+        Err(status) => return Outcome::unknown(respond::too_many_requests(&status)),
     };
 
-    finish(state, caller, info.clone(), query, headers, body, warnings).await
+    finish(state, caller, info.clone(), query, headers, body, warnings, record).await
 }
 
 /// The stages that every request passes, from outside or from within.
+#[expect(clippy::too_many_arguments, reason = "the parts of one request, on their way into a `Call`")]
 async fn finish(
     state: &Arc<State>,
     caller: Caller,
@@ -140,21 +251,25 @@ async fn finish(
     headers: HeaderMap,
     body: Unread,
     warnings: Vec<String>,
+    record: &Record,
 ) -> Outcome {
     // authorize
     let permit = match state.authorizer.load_full().authorize(&caller, attributes(&info)).await {
         Ok(permit) => permit,
-        Err(Refusal::Denied { status, .. }) => {
-            return Outcome { response: respond::refusal(&status, &headers, &query), known: false };
+        Err(Refusal::Denied { status, reason }) => {
+            record.decided("forbid", &reason);
+            return Outcome::unknown(respond::refusal(&status, &headers, &query, record));
         }
         Err(Refusal::Failed { error }) => {
+            record.undecided();
             warn!(%error, path = info.path, "authorization failed");
-            return Outcome { response: respond::authorization_failed(&info.path), known: false };
+            return Outcome::unknown(respond::authorization_failed(&info.path));
         }
     };
+    record.decided("allow", permit.reason());
 
     // route
-    let mut call = Call::new(info, query, headers, caller, permit, body, state.now());
+    let mut call = Call::new(info, query, headers, permit, body, state.now(), record.clone());
     if !call.info.is_long_running() {
         call.deadline = Instant::now().checked_add(state.request_timeout);
     }
@@ -163,14 +278,14 @@ async fn finish(
     }
     if !call.info.is_resource {
         if !handlers::documents::is_path(&call.info.path) {
-            return Outcome { response: respond::page_not_found(), known: false };
+            return Outcome::unknown(respond::page_not_found());
         }
         let result = handlers::documents::handle(state, &mut call).await;
         let known = result.is_ok();
-        return Outcome { response: respond::finish(&mut call, None, result), known };
+        return Outcome { known, ..Outcome::unknown(respond::finish(&mut call, None, result)) };
     }
     if resources::table::group(&call.info.group).is_none() {
-        return Outcome { response: respond::page_not_found(), known: false };
+        return Outcome::unknown(respond::page_not_found());
     }
     let found = state.catalog.find(&call.info.group, &call.info.version, &call.info.resource);
     let deprecation = found.and_then(|kind| kind.row.version(&call.info.version)).and_then(|v| v.deprecation);
@@ -179,9 +294,7 @@ async fn finish(
     }
     let target = match route(state, &call) {
         Ok(target) => target,
-        Err(status) => {
-            return Outcome { response: respond::finish(&mut call, None, Err(status)), known: false };
-        }
+        Err(status) => return Outcome::unknown(respond::finish(&mut call, None, Err(status))),
     };
     let kind = Arc::clone(&target.kind);
     let result = dispatch(state, &mut call, target).await;
@@ -191,7 +304,7 @@ async fn finish(
     {
         state.authorizer_reached(entry.revision).await;
     }
-    Outcome { response: respond::finish(&mut call, Some(&kind), result), known: true }
+    Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
 }
 
 /// A request of a part of this process: it skips the network and the queue, and nothing else.
@@ -206,7 +319,17 @@ pub async fn internal(
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let query = Query::parse(query);
     let info = RequestInfo::parse(&method, &percent_decode(path, false), &query);
-    finish(state, caller, info, query, headers, Unread::Here(body), Vec::new()).await.response
+    let record = Record::begin(state.audit.as_ref(), crate::random::uid());
+    let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    record.open(Some(caller.user()), Sent { uri: target, info: &info, headers: &headers, peer });
+    let work = async {
+        if let Err(status) = record.received().await {
+            let response = respond::internal_error(&info.path, status.message());
+            return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
+        }
+        finish(state, caller, info.clone(), query, headers, Unread::Here(body), Vec::new(), &record).await
+    };
+    finished(state, &info, &record, Box::pin(work)).await.0
 }
 
 /// Headers as authentication reads them.
@@ -226,13 +349,20 @@ impl Headers for HttpHeaders<'_> {
     }
 }
 
+/// Somebody whose evidence was believed.
+struct Recognised {
+    caller: Caller,
+    annotations: Vec<(&'static str, String)>,
+    warnings: Vec<String>,
+}
+
 /// Who is calling; 401 says nothing about why not.
 async fn authenticate(
     state: &State,
     peer: &Peer,
     info: &RequestInfo,
     headers: &HeaderMap,
-) -> Result<(Caller, Vec<String>), Status> {
+) -> Result<Recognised, Status> {
     let certificate = match &peer.identity {
         Identity::Verified(certificate) => Some(&**certificate),
         Identity::None | Identity::Unverified => None,
@@ -259,7 +389,8 @@ async fn authenticate(
         }
         Ok(Some(caller)) => {
             state.metrics.authenticated("success");
-            Ok((caller, attempt.warnings.iter().map(ToString::to_string).collect()))
+            let warnings = attempt.warnings.iter().map(ToString::to_string).collect();
+            Ok(Recognised { caller, annotations: attempt.annotations, warnings })
         }
         Ok(None) => refused("no credentials"),
         Err(error) => refused(&error.to_string()),

@@ -11,6 +11,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use value::{Value, write, yaml};
 
+use crate::audit::Record;
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
@@ -27,7 +28,7 @@ const GZIP_FROM: u64 = 128 * 1024;
 pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Status>) -> Response<Body> {
     let mut response = match result.and_then(|answer| encode(call, kind, answer)) {
         Ok(response) => response,
-        Err(status) => refusal(&status, &call.headers, &call.query),
+        Err(status) => refusal(&status, &call.headers, &call.query, call.record()),
     };
     for warning in bounded(call.take_warnings()) {
         if let Ok(value) = HeaderValue::try_from(warning_value(&warning)) {
@@ -38,10 +39,15 @@ pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Statu
 }
 
 /// The response that refuses a request.
-pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query) -> Response<Body> {
+pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Record) -> Response<Body> {
     let pretty = negotiate::is_pretty(headers, query);
     let media = negotiate::accept(headers, query, true).map_or(Media::Json, |a| a.media);
-    let body = render(&status.to_value(), media, pretty);
+    let value = status.to_value();
+    record.response_status(&value);
+    if record.wants_response() {
+        record.response_object(&write::to_vec(&value).into());
+    }
+    let body = render(&value, media, pretty);
     let mut response = respond(status.code(), media.content_type(), Body::from(body));
     let retry = status.details().map_or(0, |d| d.retry_after_seconds);
     if retry > 0 {
@@ -68,8 +74,21 @@ pub fn too_many_requests(status: &Status) -> Response<Body> {
 
 /// Nobody allowed the request and an authorizer failed: Kubernetes answers in plain text.
 pub fn authorization_failed(path: &str) -> Response<Body> {
-    let text = format!("Internal Server Error: {}: authorization failed\n", api::field::quote(path));
+    internal_error(path, "authorization failed")
+}
+
+/// Something failed before there was a handler: Kubernetes answers in plain text.
+pub fn internal_error(path: &str, why: &str) -> Response<Body> {
+    let text = format!("Internal Server Error: {}: {why}\n", api::field::quote(path));
     respond(500, "text/plain; charset=utf-8", Body::from(text))
+}
+
+/// A handler panicked.
+pub fn panicked() -> Response<Body> {
+    let text = "This request caused apiserver to panic. Look in the logs for details.\n";
+    let mut response = respond(500, "text/plain; charset=utf-8", Body::from(text));
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
 }
 
 fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
@@ -106,11 +125,33 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
             }
         }
         Answer::Object(code, value) => {
+            if value.str_at(&["kind"]) == Some("Status") {
+                call.record().response_status(&value);
+            }
             let accepted = negotiate::accept(&call.headers, &call.query, true)?;
             object(call, kind, code, value, accepted)?
         }
     };
+    note(call, &response);
     Ok(compressed(call, response))
+}
+
+/// Records the object that the client gets. Pages that are no objects of the API are not recorded, in Kubernetes neither.
+fn note(call: &Call, response: &Response<Body>) {
+    let record = call.record();
+    let is_object = call.info.is_resource || call.info.path.starts_with("/api");
+    if !is_object || !record.wants_response() {
+        return;
+    }
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let Some(body) = response.body().bytes() else { return };
+    if content_type.starts_with("application/json") {
+        record.response_object(&body);
+    } else if content_type.starts_with("application/yaml")
+        && let Ok(read) = yaml::read(&body)
+    {
+        record.response_object(&write::to_vec(&read.value).into());
+    }
 }
 
 fn object(

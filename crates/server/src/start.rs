@@ -19,6 +19,7 @@ use tracing::info;
 use crate::accept;
 use crate::addresses::Addresses;
 use crate::admission::meter::AdmissionMeter;
+use crate::audit::Audit;
 use crate::bootstrap;
 use crate::catalog::Catalog;
 use crate::config::{AuthorizationMode, Config, ConfigError, Data};
@@ -57,6 +58,9 @@ impl Running {
             let _ = controllers.await;
         }
         self.state.store.close().await;
+        if let Some(audit) = self.state.audit.clone() {
+            let _ = tokio::task::spawn_blocking(move || audit.close()).await;
+        }
     }
 }
 
@@ -80,6 +84,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         tokens,
         anonymous,
         authorization,
+        audit,
         enable_admission,
         disable_admission,
         served,
@@ -135,6 +140,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
             .map(|(tokens, verifier)| (Some(tokens), Some(verifier)))?,
         None => (None, None),
     };
+    let metrics = Metrics::new(started).map_err(ConfigError::other)?;
+    let audit = Audit::open(audit, metrics.registry())?;
     let state = Arc::new(State {
         health: Health::new(store.clone()),
         store,
@@ -153,6 +160,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         admission,
         seats: Seats::new(max_in_flight, max_mutating_in_flight),
         metrics,
+        audit,
         addresses: Addresses::new(&service_ranges),
         allow_privileged,
         request_timeout,

@@ -14,6 +14,7 @@ use storage::Store;
 use tokio::sync::watch;
 
 use crate::addresses::Addresses;
+use crate::audit::Audit;
 use crate::call::Call;
 use crate::catalog::{Catalog, Kind};
 use crate::follow::Followed;
@@ -45,6 +46,8 @@ pub struct State {
     pub seats: Seats,
     /// The counters.
     pub metrics: Metrics,
+    /// What is recorded of requests, if anything is.
+    pub audit: Option<Arc<Audit>>,
     /// The OpenAPI documents, made when asked for.
     pub openapi: OpenApi,
     /// The health checks.

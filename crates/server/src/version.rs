@@ -8,6 +8,11 @@ pub const GIT_VERSION: &str = "v1.37.0+portcullis";
 /// Operating system and architecture in Go's words.
 pub const PLATFORM: &str = if cfg!(target_arch = "aarch64") { "linux/arm64" } else { "linux/amd64" };
 
+/// How a part of this process that is a program of its own in Kubernetes names itself.
+pub fn user_agent(component: &str) -> String {
+    format!("{component}/{GIT_VERSION} ({PLATFORM}) kubernetes/portcullis")
+}
+
 /// The answer to `/version`.
 pub fn document() -> Value {
     Value::map([

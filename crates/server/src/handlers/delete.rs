@@ -87,7 +87,14 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
             return Err(Status::bad_request(error));
         }
     }
-    DeleteOptions::from_body(&value)
+    let options = DeleteOptions::from_body(&value)?;
+    if call.record().wants_request() {
+        // Kubernetes records them in the version it uses inside.
+        value.set_at(&["kind"], "DeleteOptions");
+        value.set_at(&["apiVersion"], "meta.k8s.io/__internal");
+        call.record().request_object(&value);
+    }
+    Ok(options)
 }
 
 /// Deletes one object or begins to. Says whether it is gone. `admitted_as` is the name admission sees: deletions of a

@@ -53,7 +53,9 @@ pub fn is_path(path: &str) -> bool {
 pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Status> {
     let path = call.info.path.trim_end_matches('/').to_owned();
     let segments: Vec<&str> = path.trim_start_matches('/').split('/').filter(|s| !s.is_empty()).collect();
-    if !matches!(call.info.verb.as_str(), "get" | "head") {
+    // What Kubernetes' router serves is there for GET alone; the other pages answer HEAD too.
+    let routed = matches!(segments.first(), Some(&("api" | "apis" | "version" | ".well-known" | "openid")));
+    if !matches!((call.info.verb.as_str(), routed), ("get", _) | ("head", false)) {
         return Err(Status::method_not_allowed());
     }
     let served = state.catalog.served();

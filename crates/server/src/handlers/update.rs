@@ -55,6 +55,11 @@ pub async fn patch(state: &State, call: &mut Call, kind: &Kind, facet: Facet) ->
     };
     let body = call.read_body().await?;
     let options = WriteOptions::parse("PatchOptions", &call.query)?;
+    if call.record().wants_request()
+        && let Ok(patch) = value::json::parse(&body)
+    {
+        call.record().request_patch(&patch);
+    }
     change(state, call, kind, facet, &options, Source::Patch(patch_type, body)).await
 }
 

@@ -1,0 +1,89 @@
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use super::{Output, Rotation, backup_name, moment, tidy};
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn rotation(max_megabytes: u64) -> Rotation {
+    Rotation { max_megabytes, max_days: 0, max_backups: 0, compress: false }
+}
+
+#[test]
+fn a_full_file_is_put_aside_and_no_line_is_split() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/audit.log");
+    let mut output = Output::file(&path, rotation(1)).unwrap();
+    let line = vec![b'x'; 400 * 1024];
+    let outcomes = output.write(&[line.clone(), line.clone(), line.clone()]);
+    assert!(outcomes.iter().all(Result::is_ok));
+    let names = names(path.parent().unwrap());
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names[0].starts_with("audit-20") && names[0].contains(".log"), "{names:?}");
+    assert_eq!(fs::metadata(path.with_file_name(&names[0])).unwrap().len(), 800 * 1024);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 400 * 1024);
+}
+
+#[test]
+fn a_line_longer_than_a_file_is_refused_and_an_unbounded_file_takes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = vec![b'x'; 1024 * 1024 + 1];
+    let mut bounded = Output::file(&folder.path().join("a.log"), rotation(1)).unwrap();
+    let error = bounded.write(std::slice::from_ref(&line)).remove(0).unwrap_err();
+    assert_eq!(error.to_string(), "write length 1048577 exceeds maximum file size 1048576");
+    let mut unbounded = Output::file(&folder.path().join("b.log"), rotation(0)).unwrap();
+    assert!(unbounded.write(&[line]).remove(0).is_ok());
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_reads_the_log() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/audit.log");
+    let _output = Output::file(&path, rotation(1)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
+}
+
+#[test]
+fn old_files_are_compressed_and_the_oldest_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = i64::try_from(now.as_millis()).unwrap();
+    let day = 24 * 3600 * 1000;
+    let backups: Vec<PathBuf> =
+        [now - 1, now - day, now - 2 * day, now - 40 * day].map(|t| backup_name(&path, t)).to_vec();
+    for backup in &backups {
+        fs::write(backup, "line\n").unwrap();
+    }
+    fs::write(folder.path().join("audit-notes.log"), "").unwrap();
+    tidy(&path, 30, 2, true).unwrap();
+    let left = names(folder.path());
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert!(left.contains(&"audit-notes.log".to_owned()));
+    let packed = format!("{}.gz", backups[0].display());
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(fs::File::open(packed).unwrap()).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "line\n");
+    // By age alone.
+    tidy(&path, 0, 0, false).unwrap();
+    assert_eq!(names(folder.path()).len(), 3);
+}
+
+#[test]
+fn the_name_of_a_backup_tells_its_time() {
+    let name = backup_name(Path::new("/x/audit.log"), 1_700_000_000_123);
+    assert_eq!(name, Path::new("/x/audit-2023-11-14T22-13-20.123.log"));
+    assert_eq!(moment("2023-11-14T22-13-20.123"), Some(1_700_000_000_123));
+    assert_eq!(moment("notes"), None);
+}

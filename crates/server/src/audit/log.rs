@@ -1,0 +1,353 @@
+//! [`Log`]: events on their way to the output.
+//!
+//! One thread writes. Where events must not be lost (`blocking`, `blocking-strict`) whoever has one waits until it is written,
+//! so what is under way is bounded by the requests in flight; in `batch` nobody waits, the queue is bounded, and what finds it
+//! full is lost and counted.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
+use tokio::sync::oneshot;
+use tracing::error;
+
+use super::event::Event;
+use super::file::{Output, Rotation};
+use super::policy::{Level, Stage};
+use crate::config::ConfigError;
+
+/// `--audit-log-mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A request waits until its events are written.
+    Blocking,
+    /// And fails if the first of them cannot be.
+    BlockingStrict,
+    /// Nobody waits.
+    Batch(Batch),
+}
+
+/// The bounds of `batch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// `--audit-log-batch-buffer-size`.
+    pub buffer: usize,
+    /// `--audit-log-batch-max-size`.
+    pub max_size: usize,
+    /// `--audit-log-batch-max-wait`.
+    pub max_wait: Duration,
+    /// The shortest time between batches in the long run, and how many may come at once; none where they are not throttled.
+    pub throttle: Option<(Duration, u32)>,
+}
+
+/// `--audit-log-format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A line of text.
+    Legacy,
+    /// A line of JSON.
+    Json,
+}
+
+/// Where the log goes, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// `--audit-log-path`; standard output if there is none.
+    pub path: Option<PathBuf>,
+    /// When a file is put aside.
+    pub rotation: Rotation,
+    /// The form of the lines.
+    pub format: Format,
+    /// Who waits for them.
+    pub mode: Mode,
+    /// `--audit-log-truncate-max-event-size`, if events are cut.
+    pub max_event: Option<usize>,
+}
+
+/// The counters, under Kubernetes' names.
+#[derive(Clone, Debug)]
+pub(super) struct Counters {
+    pub(super) events: IntCounter,
+    pub(super) errors: IntCounterVec,
+    pub(super) levels: IntCounterVec,
+    pub(super) rejected: IntCounter,
+}
+
+impl Counters {
+    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counters = Counters {
+            events: IntCounter::new(
+                "apiserver_audit_event_total",
+                "[ALPHA] Counter of audit events generated and sent to the audit backend.",
+            )?,
+            errors: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_audit_error_total",
+                    "[ALPHA] Counter of audit events that failed to be audited properly. Plugin identifies the plugin affected by the error.",
+                ),
+                &["plugin"],
+            )?,
+            levels: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_audit_level_total",
+                    "[ALPHA] Counter of policy levels for audit events (1 per request).",
+                ),
+                &["level"],
+            )?,
+            rejected: IntCounter::new(
+                "apiserver_audit_requests_rejected_total",
+                "[ALPHA] Counter of apiserver requests rejected due to an error in audit logging backend.",
+            )?,
+        };
+        registry.register(Box::new(counters.events.clone()))?;
+        registry.register(Box::new(counters.errors.clone()))?;
+        registry.register(Box::new(counters.levels.clone()))?;
+        registry.register(Box::new(counters.rejected.clone()))?;
+        Ok(counters)
+    }
+}
+
+/// Events on their way to the output.
+#[derive(Debug)]
+pub(super) struct Log {
+    queue: Arc<Queue>,
+    mode: Mode,
+    format: Format,
+    max_event: Option<usize>,
+    counters: Counters,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    lines: Mutex<Lines>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    waiting: VecDeque<Line>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Line {
+    bytes: Vec<u8>,
+    /// Hears whether the line was written.
+    written: Option<oneshot::Sender<bool>>,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log {
+    /// Opens the output and starts the thread that writes to it.
+    pub(super) fn open(config: LogConfig, counters: Counters) -> Result<Self, ConfigError> {
+        let LogConfig { path, rotation, format, mode, max_event } = config;
+        let output = match path {
+            None => Output::Stdout,
+            Some(path) => Output::file(&path, rotation)
+                .map_err(|e| ConfigError::flag("audit-log-path", format!("`{}`: {e}", path.display())))?,
+        };
+        let queue = Arc::new(Queue::default());
+        let writer = Writer { queue: Arc::clone(&queue), output, mode, counters: counters.clone() };
+        let writer = std::thread::Builder::new()
+            .name("audit-log".to_owned())
+            .spawn(move || writer.run())
+            .map_err(ConfigError::other)?;
+        Ok(Log { queue, mode, format, max_event, counters, writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Writes an event, and says whether the request may go on. In the blocking modes it waits until the line is written.
+    pub(super) async fn write(&self, event: &Event, stage: Stage, at: i64) -> bool {
+        let Some(bytes) = self.line(event, stage, at) else { return true };
+        if let Mode::Batch(batch) = self.mode {
+            self.enqueue(bytes, batch.buffer);
+            return true;
+        }
+        let (written, heard) = oneshot::channel();
+        self.push(Line { bytes, written: Some(written) });
+        heard.await.unwrap_or(false) || self.mode != Mode::BlockingStrict
+    }
+
+    /// Writes an event without waiting: the request it is about has ended.
+    pub(super) fn write_later(&self, event: &Event, stage: Stage, at: i64) {
+        let Some(bytes) = self.line(event, stage, at) else { return };
+        match self.mode {
+            Mode::Batch(batch) => self.enqueue(bytes, batch.buffer),
+            Mode::Blocking | Mode::BlockingStrict => self.push(Line { bytes, written: None }),
+        }
+    }
+
+    /// Writes what is under way and ends the thread.
+    pub(super) fn close(&self) {
+        self.queue.lock().closed = true;
+        self.queue.changed.notify_all();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            let _ = writer.join();
+        }
+    }
+
+    /// The line of an event. One that is too long loses its objects; one that is still too long is lost, and counted.
+    fn line(&self, event: &Event, stage: Stage, at: i64) -> Option<Vec<u8>> {
+        self.counters.events.inc();
+        let encode = |event: &Event| match self.format {
+            Format::Json => event.json(stage, at),
+            Format::Legacy => event.legacy(stage),
+        };
+        let Some(max) = self.max_event else { return Some(encode(event)) };
+        let mut size = event.json(stage, at).len();
+        let mut cut;
+        let mut event = event;
+        if size > max && event.level >= Level::Request {
+            cut = event.clone();
+            cut.request_object = None;
+            cut.response_object = None;
+            cut.annotations.insert("audit.k8s.io/truncated".to_owned(), "true".to_owned());
+            event = &cut;
+            size = event.json(stage, at).len();
+        }
+        if size > max {
+            self.lost("truncate", "event is too large even after truncating");
+            return None;
+        }
+        Some(encode(event))
+    }
+
+    fn enqueue(&self, bytes: Vec<u8>, buffer: usize) {
+        let mut lines = self.queue.lock();
+        if lines.closed || lines.waiting.len() >= buffer {
+            let why = if lines.closed { "audit backend shut down" } else { "audit buffer queue blocked" };
+            drop(lines);
+            return self.lost("buffered", why);
+        }
+        lines.waiting.push_back(Line { bytes, written: None });
+        drop(lines);
+        self.queue.changed.notify_one();
+    }
+
+    fn push(&self, line: Line) {
+        let mut lines = self.queue.lock();
+        if lines.closed {
+            drop(lines);
+            return self.lost("log", "audit backend shut down");
+        }
+        lines.waiting.push_back(line);
+        drop(lines);
+        self.queue.changed.notify_one();
+    }
+
+    fn lost(&self, plugin: &str, why: &str) {
+        self.counters.errors.with_label_values(&[plugin]).inc();
+        error!(plugin, why, "an audit event was lost");
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The thread that writes.
+struct Writer {
+    queue: Arc<Queue>,
+    output: Output,
+    mode: Mode,
+    counters: Counters,
+}
+
+/// The most lines that are taken from the queue at once.
+const CHUNK: usize = 256;
+
+impl Writer {
+    fn run(mut self) {
+        let mut bucket = match self.mode {
+            Mode::Batch(Batch { throttle: Some((every, burst)), .. }) => Some(Bucket::new(every, burst)),
+            _ => None,
+        };
+        loop {
+            let batch = self.take();
+            if batch.is_empty() {
+                return;
+            }
+            if let Some(bucket) = &mut bucket {
+                std::thread::sleep(bucket.wait(Instant::now()));
+            }
+            self.write(batch);
+        }
+    }
+
+    /// Waits for lines; none means that there will be no more.
+    fn take(&self) -> Vec<Line> {
+        let (max, wait) = match self.mode {
+            Mode::Batch(Batch { max_size, max_wait, .. }) => (max_size.max(1), max_wait),
+            _ => (CHUNK, Duration::ZERO),
+        };
+        let mut lines = self.queue.lock();
+        while lines.waiting.is_empty() && !lines.closed {
+            lines = self.queue.changed.wait(lines).unwrap_or_else(PoisonError::into_inner);
+        }
+        // A batch that is not full waits for more, but not for long.
+        if max > 1 && !wait.is_zero() {
+            let until = Instant::now() + wait;
+            while lines.waiting.len() < max && !lines.closed {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                lines =
+                    self.queue.changed.wait_timeout(lines, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        let count = lines.waiting.len().min(max);
+        lines.waiting.drain(..count).collect()
+    }
+
+    fn write(&mut self, batch: Vec<Line>) {
+        let (bytes, listeners): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|line| (line.bytes, line.written)).unzip();
+        let outcomes = self.output.write(&bytes);
+        for (outcome, listener) in outcomes.into_iter().zip(listeners) {
+            if let Err(error) = &outcome {
+                self.counters.errors.with_label_values(&["log"]).inc();
+                error!(%error, "an audit event could not be written");
+            }
+            if let Some(listener) = listener {
+                // Whoever asked may have gone.
+                let _ = listener.send(outcome.is_ok());
+            }
+        }
+    }
+}
+
+/// How many batches may be written now.
+struct Bucket {
+    every: Duration,
+    burst: u32,
+    /// When the bucket would be full, were nothing taken from now on.
+    full_at: Option<Instant>,
+}
+
+impl Bucket {
+    fn new(every: Duration, burst: u32) -> Self {
+        Bucket { every, burst: burst.max(1), full_at: None }
+    }
+
+    /// Takes one, and says how long to wait for it.
+    fn wait(&mut self, now: Instant) -> Duration {
+        let full_at = self.full_at.map_or(now, |at| at.max(now)) + self.every;
+        self.full_at = Some(full_at);
+        full_at.saturating_duration_since(now + self.every * self.burst)
+    }
+}
+
+#[cfg(test)]
+mod tests;

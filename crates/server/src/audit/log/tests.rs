@@ -1,0 +1,130 @@
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use authn::User;
+use prometheus::Registry;
+
+use super::{Batch, Bucket, Counters, Format, Log, LogConfig, Mode};
+use crate::audit::event::Event;
+use crate::audit::file::Rotation;
+use crate::audit::policy::{Level, Stage};
+
+fn event() -> Event {
+    Event {
+        level: Level::RequestResponse,
+        id: "an-id".into(),
+        uri: "/api/v1/pods".to_owned(),
+        verb: "list".into(),
+        user: User::named("alice").in_groups(["devs", "ops"]),
+        impersonated: None,
+        source_ips: vec![[10, 0, 0, 1].into()],
+        user_agent: "kubectl".to_owned(),
+        object: None,
+        status: None,
+        request_object: Some(vec![b'7'; 2000].into()),
+        response_object: None,
+        received: 1_700_000_000_100_000,
+        annotations: BTreeMap::new(),
+    }
+}
+
+fn config(path: &std::path::Path, mode: Mode) -> LogConfig {
+    LogConfig {
+        path: Some(path.to_owned()),
+        rotation: Rotation { max_megabytes: 0, max_days: 0, max_backups: 0, compress: false },
+        format: Format::Json,
+        mode,
+        max_event: None,
+    }
+}
+
+fn counters() -> Counters {
+    Counters::register(&Registry::new()).unwrap()
+}
+
+#[tokio::test]
+async fn a_blocking_log_has_the_line_when_it_returns() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = Log::open(config(&path, Mode::Blocking), counters()).unwrap();
+    assert!(log.write(&event(), Stage::ResponseComplete, 0).await);
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+    log.write_later(&event(), Stage::ResponseComplete, 0);
+    log.close();
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_stops_a_request_only_in_strict_mode_and_is_counted() {
+    // Every write to this device fails.
+    let full = std::path::Path::new("/dev/full");
+    if !full.exists() {
+        return;
+    }
+    for (mode, goes_on) in [(Mode::Blocking, true), (Mode::BlockingStrict, false)] {
+        let counters = counters();
+        let log = Log::open(config(full, mode), counters.clone()).unwrap();
+        assert_eq!(log.write(&event(), Stage::RequestReceived, 0).await, goes_on);
+        assert_eq!(counters.errors.with_label_values(&["log"]).get(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_finds_the_queue_full_is_lost_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    // The writer waits for a batch of ten for longer than the test lasts, so nothing leaves the queue.
+    let batch = Batch { buffer: 2, max_size: 10, max_wait: Duration::from_hours(1), throttle: None };
+    let counters = counters();
+    let log = Log::open(config(&path, Mode::Batch(batch)), counters.clone()).unwrap();
+    for _ in 0..3 {
+        assert!(log.write(&event(), Stage::ResponseComplete, 0).await);
+    }
+    assert_eq!(counters.errors.with_label_values(&["buffered"]).get(), 1);
+    log.close();
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+    log.write_later(&event(), Stage::ResponseComplete, 0);
+    assert_eq!(counters.errors.with_label_values(&["buffered"]).get(), 2);
+}
+
+#[tokio::test]
+async fn an_event_that_is_too_large_loses_its_objects_and_then_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let counters = counters();
+    let limit = |max| LogConfig { max_event: Some(max), ..config(&path, Mode::Blocking) };
+    let log = Log::open(limit(1000), counters.clone()).unwrap();
+    log.write(&event(), Stage::ResponseComplete, 0).await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        !text.contains("requestObject")
+            && text.contains(r#""annotations":{"audit.k8s.io/truncated":"true"}"#)
+    );
+    let log = Log::open(limit(100), counters.clone()).unwrap();
+    log.write(&event(), Stage::ResponseComplete, 0).await;
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(counters.errors.with_label_values(&["truncate"]).get(), 1);
+    let log = Log::open(limit(5000), counters).unwrap();
+    log.write(&event(), Stage::ResponseComplete, 0).await;
+    assert!(std::fs::read_to_string(&path).unwrap().contains("requestObject"));
+}
+
+#[test]
+fn the_legacy_form_is_one_line_of_text() {
+    let line = String::from_utf8(event().legacy(Stage::RequestReceived)).unwrap();
+    assert_eq!(
+        line,
+        "2023-11-14T22:13:20.1Z AUDIT: id=\"an-id\" stage=\"RequestReceived\" ip=\"10.0.0.1\" method=\"list\" user=\"alice\" groups=\"\\\"devs\\\",\\\"ops\\\"\" as=\"<self>\" asgroups=\"<lookup>\" user-agent=\"kubectl\" namespace=\"<none>\" uri=\"/api/v1/pods\" response=\"<deferred>\"\n"
+    );
+}
+
+#[test]
+fn a_throttle_lets_a_burst_pass_and_then_one_at_a_time() {
+    let start = Instant::now();
+    let second = Duration::from_secs(1);
+    let mut bucket = Bucket::new(second, 2);
+    assert_eq!([0, 0, 1, 2].map(|_| bucket.wait(start).as_secs()), [0, 0, 1, 2]);
+    // After a pause it is full again, and no fuller.
+    let later = start + second * 100;
+    assert_eq!([0, 0, 1].map(|_| bucket.wait(later).as_secs()), [0, 0, 1]);
+}

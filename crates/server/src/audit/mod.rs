@@ -1,0 +1,408 @@
+//! Audit: who did what, when, and with which outcome.
+//!
+//! A [`Record`] begins when a request comes in, is opened once the caller is known (the [`Policy`] then says how much is kept of
+//! it), and closes after the answer; refused callers, watches, time-outs and panics included. What happens in between adds to
+//! it: impersonation, the authorizer's decision, the objects that came and went, annotations. Each stage becomes a line in the
+//! [`log`].
+//!
+//! Nothing above the level that the policy says is ever put into a record, so nothing above it can reach the log.
+
+mod event;
+mod file;
+mod log;
+mod policy;
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use api::{Status, meta};
+use authn::{Caller, User, Via};
+use bytes::Bytes;
+use http::HeaderMap;
+use prometheus::Registry;
+use tracing::warn;
+use value::{Str, Value, json, write};
+
+pub use file::Rotation;
+pub use log::{Batch, Format, LogConfig, Mode};
+pub use policy::{Level, Policy, Stage, Verdict};
+
+use crate::config::ConfigError;
+use crate::request_info::RequestInfo;
+use event::{Event, Impersonated, ObjectRef, ResponseStatus};
+use log::{Counters, Log};
+
+/// The header in which a client names its request, and hears the name.
+pub const HEADER: &str = "audit-id";
+
+/// What the flags say about audit.
+#[derive(Clone, Debug)]
+pub struct AuditConfig {
+    /// `--audit-policy-file`.
+    pub policy: Policy,
+    /// `--audit-log-*`.
+    pub log: LogConfig,
+}
+
+/// The policy in force, and the log.
+#[derive(Debug)]
+pub struct Audit {
+    policy: Policy,
+    log: Log,
+    counters: Counters,
+}
+
+impl Audit {
+    /// Opens the log. The counters are registered whether anything is recorded or not.
+    pub(crate) fn open(
+        config: Option<AuditConfig>,
+        registry: &Registry,
+    ) -> Result<Option<Arc<Self>>, ConfigError> {
+        let counters = Counters::register(registry).map_err(ConfigError::other)?;
+        let Some(AuditConfig { policy, log }) = config else { return Ok(None) };
+        let log = Log::open(log, counters.clone())?;
+        Ok(Some(Arc::new(Audit { policy, log, counters })))
+    }
+
+    /// Writes what is under way.
+    pub(crate) fn close(&self) {
+        self.log.close();
+    }
+}
+
+/// What is recorded about one request. Cheap to clone; all clones are the same record.
+#[derive(Clone, Debug)]
+pub struct Record(Option<Arc<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    audit: Arc<Audit>,
+    id: Str,
+    received: i64,
+    /// Empty until the caller is known, and for ever if the policy wants nothing of the request.
+    open: OnceLock<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    verdict: Verdict,
+    event: Mutex<Event>,
+}
+
+impl Open {
+    fn event(&self) -> MutexGuard<'_, Event> {
+        self.event.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request says about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent<'a> {
+    /// The path and query as they were sent.
+    pub uri: &'a str,
+    /// What they mean.
+    pub info: &'a RequestInfo,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// The other end of the connection.
+    pub peer: IpAddr,
+}
+
+impl Record {
+    /// Of a request that is not recorded.
+    pub fn none() -> Self {
+        Record(None)
+    }
+
+    /// Of a request that has just come in.
+    pub(crate) fn begin(audit: Option<&Arc<Audit>>, id: Str) -> Self {
+        Record(audit.map(|audit| {
+            let audit = Arc::clone(audit);
+            Arc::new(Inner { audit, id, received: now(), open: OnceLock::new() })
+        }))
+    }
+
+    /// Asks the policy how much is kept of a request, now that its user is known or known not to be.
+    pub(crate) fn open(&self, user: Option<&User>, sent: Sent<'_>) {
+        let Some(inner) = &self.0 else { return };
+        let Sent { uri, info, headers, peer } = sent;
+        let verdict = inner.audit.policy.judge(user, info);
+        inner.audit.counters.levels.with_label_values(&[verdict.level.as_str()]).inc();
+        if verdict.level == Level::None {
+            return;
+        }
+        let object = info.is_resource.then(|| ObjectRef {
+            resource: info.resource.clone(),
+            namespace: info.namespace.clone(),
+            name: info.name.clone(),
+            group: info.group.clone(),
+            version: info.version.clone(),
+            subresource: info.subresource.clone(),
+            ..ObjectRef::default()
+        });
+        let event = Event {
+            level: verdict.level,
+            id: inner.id.clone(),
+            uri: uri.to_owned(),
+            verb: info.verb.clone(),
+            user: user.cloned().unwrap_or_default(),
+            impersonated: None,
+            source_ips: event::source_ips(headers, peer),
+            user_agent: event::user_agent(headers),
+            object,
+            status: None,
+            request_object: None,
+            response_object: None,
+            received: inner.received,
+            annotations: std::collections::BTreeMap::new(),
+        };
+        // A record is opened once; a second caller would change nothing.
+        let _ = inner.open.set(Open { verdict, event: Mutex::new(event) });
+    }
+
+    fn opened(&self) -> Option<(&Arc<Inner>, &Open)> {
+        let inner = self.0.as_ref()?;
+        inner.open.get().map(|open| (inner, open))
+    }
+
+    /// As [`Record::opened`], if the policy wants at least `level`.
+    fn wants(&self, level: Level) -> Option<&Open> {
+        self.opened().map(|(_, open)| open).filter(|open| open.verdict.level >= level)
+    }
+
+    /// Adds an annotation. The first value of a key stays; another one is logged and dropped.
+    pub fn annotate(&self, key: &str, value: impl Into<String>) {
+        self.annotate_from(Level::Metadata, key, value);
+    }
+
+    /// As [`Record::annotate`], where at least `level` is recorded: some annotations show a part of an object.
+    pub fn annotate_from(&self, level: Level, key: &str, value: impl Into<String>) {
+        let Some((inner, open)) = self.opened().filter(|(_, open)| open.verdict.level >= level) else {
+            return;
+        };
+        let value = value.into();
+        let mut event = open.event();
+        match event.annotations.get(key) {
+            Some(first) if *first != value => {
+                warn!(
+                    "Failed to set annotations[{key:?}] to {value:?} for audit:{:?}, it has already been set to {first:?}",
+                    inner.id
+                );
+            }
+            Some(_) => {}
+            None => {
+                event.annotations.insert(key.to_owned(), value);
+            }
+        }
+    }
+
+    /// What the authorizer said, and why.
+    pub(crate) fn decided(&self, decision: &str, reason: &dyn std::fmt::Display) {
+        if self.opened().is_some() {
+            self.annotate("authorization.k8s.io/decision", decision);
+            self.annotate("authorization.k8s.io/reason", reason.to_string());
+        }
+    }
+
+    /// The authorizer failed, so that there is no decision.
+    pub(crate) fn undecided(&self) {
+        self.annotate("authorization.k8s.io/reason", "internal error");
+    }
+
+    /// The caller acts as somebody else.
+    pub(crate) fn impersonated(&self, caller: &Caller) {
+        let (Some((_, open)), Via::Impersonation { constraint }) = (self.opened(), caller.via()) else {
+            return;
+        };
+        open.event().impersonated =
+            Some(Impersonated { user: caller.user().clone(), constraint: constraint.clone() });
+    }
+
+    /// The object that came with the request, in the version of the request, before anything was decided about it.
+    pub(crate) fn request_object(&self, object: &Value) {
+        let Some(open) = self.wants(Level::Metadata) else { return };
+        let mut event = open.event();
+        let about = event.object.get_or_insert_default();
+        for (field, text) in [
+            (&mut about.namespace, meta::namespace(object)),
+            (&mut about.name, meta::name(object)),
+            (&mut about.uid, meta::uid(object)),
+            (&mut about.resource_version, meta::resource_version(object)),
+        ] {
+            if field.is_empty() {
+                *field = text.into();
+            }
+        }
+        if open.verdict.level >= Level::Request {
+            event.request_object = Some(open.encode(object).into());
+        }
+    }
+
+    /// The patch that came with the request; it is known to be JSON or YAML.
+    pub(crate) fn request_patch(&self, patch: &Value) {
+        let Some(open) = self.wants(Level::Request) else { return };
+        open.event().request_object = Some(write::to_vec(patch).into());
+    }
+
+    /// The answer is a `Status`, or something else: what of it is recorded is the level's to say. Called with what goes to the
+    /// client in JSON.
+    pub(crate) fn response_object(&self, json: &Bytes) {
+        let Some(open) = self.wants(Level::RequestResponse) else { return };
+        let text = json.strip_suffix(b"\n").unwrap_or(json);
+        // Go's encoder leaves no white space, whatever the client asked for.
+        let is_compact = !text.contains(&b'\n');
+        let encoded = if is_compact && !open.verdict.omit_managed_fields {
+            Bytes::copy_from_slice(text)
+        } else {
+            match json::parse(text) {
+                Ok(object) => open.encode(&object).into(),
+                Err(_) => return,
+            }
+        };
+        open.event().response_object = Some(encoded);
+    }
+
+    /// The answer is a `Status`.
+    pub(crate) fn response_status(&self, status: &Value) {
+        let Some(open) = self.wants(Level::Metadata) else { return };
+        open.event().status = Some(ResponseStatus::of(status));
+    }
+
+    /// Whether [`Record::response_object`] would keep anything.
+    pub(crate) fn wants_response(&self) -> bool {
+        self.wants(Level::RequestResponse).is_some()
+    }
+
+    /// Whether [`Record::request_patch`] would keep anything.
+    pub(crate) fn wants_request(&self) -> bool {
+        self.wants(Level::Request).is_some()
+    }
+
+    /// The caller is known, and nothing has been done. The request does not go on if this cannot be recorded and must be.
+    pub(crate) async fn received(&self) -> Result<(), Status> {
+        let Some((inner, _)) = self.opened() else { return Ok(()) };
+        if self.write(Stage::RequestReceived, inner.received).await {
+            return Ok(());
+        }
+        inner.audit.counters.rejected.inc();
+        Err(Status::internal("failed to store audit event"))
+    }
+
+    /// The headers of an answer that goes on are about to be sent.
+    pub(crate) async fn started(&self, code: u16) {
+        self.set_code(code);
+        self.write(Stage::ResponseStarted, now()).await;
+    }
+
+    /// The answer is about to be sent, all of it.
+    pub(crate) async fn complete(&self, code: u16) {
+        self.set_code(code);
+        self.write(Stage::ResponseComplete, now()).await;
+    }
+
+    /// Completes the record when dropped: for answers that go on.
+    pub(crate) fn complete_at_end(&self) -> Closing {
+        Closing(self.clone())
+    }
+
+    /// The handler panicked.
+    pub(crate) async fn panicked(&self, what: &str) {
+        let Some((_, open)) = self.opened() else { return };
+        open.event().status = Some(ResponseStatus {
+            status: Str::new_static("Failure"),
+            message: format!("APIServer panic'd: {what}"),
+            reason: Str::new_static("InternalError"),
+            details: None,
+            code: 500,
+        });
+        self.write(Stage::Panic, now()).await;
+    }
+
+    fn set_code(&self, code: u16) {
+        if let Some((_, open)) = self.opened() {
+            open.event().status.get_or_insert_default().code = code;
+        }
+    }
+
+    async fn write(&self, stage: Stage, at: i64) -> bool {
+        let Some((inner, open)) = self.opened() else { return true };
+        if open.verdict.omit_stages.contains(&stage) {
+            return true;
+        }
+        let event = open.event().clone();
+        inner.audit.log.write(&event, stage, at).await
+    }
+}
+
+impl Open {
+    /// An object as it goes into the event.
+    fn encode(&self, object: &Value) -> Vec<u8> {
+        if !self.verdict.omit_managed_fields {
+            return compact(object);
+        }
+        let mut object = object.clone();
+        object.remove_at(&["metadata", "managedFields"]);
+        for (list, inside) in [("items", None), ("rows", Some("object"))] {
+            let Some(Value::List(items)) = object.as_map_mut().and_then(|map| map.get_mut(list)) else {
+                continue;
+            };
+            for item in items {
+                match inside {
+                    None => item.remove_at(&["metadata", "managedFields"]),
+                    Some(inside) => item.remove_at(&[inside, "metadata", "managedFields"]),
+                };
+            }
+        }
+        compact(&object)
+    }
+}
+
+/// An object in one line, its kind and version first.
+fn compact(object: &Value) -> Vec<u8> {
+    let mut out = vec![b'{'];
+    let mut field = |key: &str, value: &Value| {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        write::string(&mut out, key);
+        out.push(b':');
+        write::write(&mut out, value);
+    };
+    for key in ["kind", "apiVersion"] {
+        if let Some(value) = object.get(key) {
+            field(key, value);
+        }
+    }
+    for (key, value) in object.as_map().into_iter().flat_map(value::Map::iter) {
+        if !matches!(key.as_str(), "apiVersion" | "kind") {
+            field(key, value);
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+/// Completes a record when dropped.
+#[derive(Debug)]
+pub(crate) struct Closing(Record);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let Some((inner, open)) = self.0.opened() else { return };
+        if open.verdict.omit_stages.contains(&Stage::ResponseComplete) {
+            return;
+        }
+        let event = open.event().clone();
+        inner.audit.log.write_later(&event, Stage::ResponseComplete, now());
+    }
+}
+
+/// Microseconds since 1970.
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

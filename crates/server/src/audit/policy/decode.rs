@@ -1,0 +1,333 @@
+//! The policy file → a [`Policy`], or why not, in the words of Kubernetes' decoder and validation.
+
+use api::field::{FieldError, aggregate, quote};
+use api::names;
+use value::yaml::{self, Document};
+use value::{Map, Path, Str, Value};
+
+use super::{GroupResources, Level, Policy, Rule, Stage, Verdict};
+
+const API_VERSION: &str = "audit.k8s.io/v1";
+const KIND: &str = "Policy";
+/// Other kinds of the same version; Go's decoder knows them and cannot put them into a policy.
+const OTHERS: [&str; 3] = ["Event", "EventList", "PolicyList"];
+/// Where Go's scheme of these kinds is declared; part of its message.
+const SCHEME: &str = "k8s.io/apiserver/pkg/audit/scheme.go:30";
+/// How Go prints the type it reads an object's kind with.
+const META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+/// Reads and checks a policy.
+pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
+    let raw = read(bytes).map_err(|why| format!("failed decoding: {why}"))?;
+    let errors = raw.problems();
+    if !errors.is_empty() {
+        return Err(aggregate(&errors));
+    }
+    if raw.rules.is_empty() {
+        return Err("loaded illegal policy with 0 rules".to_owned());
+    }
+    let stages = |names: &[Str]| -> Vec<Stage> {
+        let named = |stage: &Stage| {
+            [&raw.omit_stages[..], names].iter().any(|list| list.iter().any(|s| s == stage.as_str()))
+        };
+        Stage::ALL.into_iter().filter(named).collect()
+    };
+    let rules = raw.rules.iter().map(|rule| Rule {
+        verdict: Verdict {
+            level: Level::ALL.into_iter().find(|l| rule.level == l.as_str()).unwrap_or(Level::None),
+            omit_stages: stages(&rule.omit_stages),
+            omit_managed_fields: rule.omit_managed_fields.unwrap_or(raw.omit_managed_fields),
+        },
+        users: rule.users.clone(),
+        user_groups: rule.user_groups.clone(),
+        verbs: rule.verbs.clone(),
+        resources: rule.resources.clone(),
+        namespaces: rule.namespaces.clone(),
+        paths: rule.paths.clone(),
+    });
+    Ok(Policy { rules: rules.collect() })
+}
+
+/// A policy whose fields have the right types; nothing else about them is known.
+#[derive(Default)]
+struct RawPolicy {
+    rules: Vec<RawRule>,
+    omit_stages: Vec<Str>,
+    omit_managed_fields: bool,
+}
+
+#[derive(Default)]
+struct RawRule {
+    level: Str,
+    users: Vec<Str>,
+    user_groups: Vec<Str>,
+    verbs: Vec<Str>,
+    resources: Vec<GroupResources>,
+    namespaces: Vec<Str>,
+    paths: Vec<Str>,
+    omit_stages: Vec<Str>,
+    omit_managed_fields: Option<bool>,
+}
+
+impl RawPolicy {
+    fn problems(&self) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        unknown_stages(&self.omit_stages, &Path::root().field("omitStages"), &mut errors);
+        for (i, rule) in self.rules.iter().enumerate() {
+            rule.problems(&Path::root().field("rules").index(i), &mut errors);
+        }
+        errors
+    }
+}
+
+impl RawRule {
+    fn problems(&self, path: &Path, errors: &mut Vec<FieldError>) {
+        let levels = Level::ALL.map(Level::as_str);
+        if self.level.is_empty() {
+            errors.push(FieldError::required(&path.field("level"), ""));
+        } else if !levels.contains(&self.level.as_str()) {
+            errors.push(FieldError::not_supported(&path.field("level"), self.level.clone(), &levels));
+        }
+        for (i, spec) in self.paths.iter().enumerate().filter(|(_, spec)| *spec != "*") {
+            let at = path.field("nonResourceURLs").index(i);
+            if !spec.starts_with('/') {
+                let why = "non-resource URL rules must begin with a '/' character";
+                errors.push(FieldError::invalid(&at, spec.clone(), why));
+            }
+            // Go cuts the last byte off, which leaves a `*` there out of the count.
+            if spec.strip_suffix('*').unwrap_or(spec).contains('*') {
+                let why = "non-resource URL wildcards '*' must be the final character of the rule";
+                errors.push(FieldError::invalid(&at, spec.clone(), why));
+            }
+        }
+        let at = path.field("resources");
+        for resources in &self.resources {
+            let group = &resources.group;
+            if !group.is_empty() && group != "*" {
+                let why = names::is_dns1123_subdomain(group);
+                if !why.is_empty() {
+                    let why = why.join(",");
+                    errors.push(FieldError::invalid(&at.field("group"), group.clone(), why));
+                }
+            }
+            if !resources.names.is_empty() && resources.resources.is_empty() {
+                let value = Value::list(resources.names.iter().cloned());
+                let why = "using resourceNames requires at least one resource";
+                errors.push(FieldError::invalid(&at.field("resourceNames"), value, why));
+            }
+        }
+        unknown_stages(&self.omit_stages, &path.field("omitStages"), errors);
+        if !self.paths.is_empty() && (!self.resources.is_empty() || !self.namespaces.is_empty()) {
+            let value = Value::list(self.paths.iter().cloned());
+            let why = "rules cannot apply to both regular resources and non-resource URLs";
+            errors.push(FieldError::invalid(&path.field("nonResourceURLs"), value, why));
+        }
+    }
+}
+
+fn unknown_stages(stages: &[Str], path: &Path, errors: &mut Vec<FieldError>) {
+    let known = Stage::ALL.map(Stage::as_str);
+    for (i, stage) in stages.iter().enumerate().filter(|(_, stage)| !known.contains(&stage.as_str())) {
+        let why = format!("allowed stages are {}", known.join(","));
+        errors.push(FieldError::invalid(&path.index(i), stage.clone(), why));
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
+    let document: Document = yaml::document(bytes).map_err(|e| e.to_string())?;
+    let text = String::from_utf8_lossy(bytes);
+    let empty = Map::new();
+    let root = match &document.value {
+        Value::Map(map) => map,
+        Value::Null => &empty,
+        other => {
+            return Err(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {META}",
+                other.json_type()
+            ));
+        }
+    };
+    let meta = |field: &str| match root.get(field) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text.as_str()),
+        Some(other) => Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
+            other.json_type()
+        )),
+    };
+    let (api_version, kind) = (meta("apiVersion")?, meta("kind")?);
+    if kind.is_empty() {
+        return Err(format!("Object 'Kind' is missing in '{text}'"));
+    }
+    if api_version.is_empty() {
+        return Err(format!("Object 'apiVersion' is missing in '{text}'"));
+    }
+    if api_version == API_VERSION && OTHERS.contains(&kind) {
+        return Err(format!("unable to decode {} into a policy", quote(kind)));
+    }
+    if (api_version, kind) != (API_VERSION, KIND) {
+        return Err(format!(
+            "no kind {} is registered for version {} in scheme {}",
+            quote(kind),
+            quote(api_version),
+            quote(SCHEME)
+        ));
+    }
+    let mut reader = Reader::default();
+    let policy = reader.policy(root);
+    if let Some(mismatch) = reader.mismatch {
+        return Err(mismatch);
+    }
+    let mut strict: Vec<String> = match document.strict {
+        Some(strict) => vec![strict],
+        None => document.duplicates.iter().map(|path| format!("duplicate field {}", quote(path))).collect(),
+    };
+    strict.extend(reader.unknown.iter().map(|path| format!("unknown field {}", quote(path))));
+    // Kubernetes goes on without the fields it does not know. A rule without what it was to be limited to can keep everything
+    // out of the log, so here they are an error.
+    if strict.is_empty() { Ok(policy) } else { Err(format!("strict decoding error: {}", strict.join(", "))) }
+}
+
+/// Reads fields in the order Go meets them, and remembers the first that has the wrong type and all that are unknown.
+#[derive(Default)]
+struct Reader {
+    mismatch: Option<String>,
+    unknown: Vec<String>,
+}
+
+/// Where a field is: the Go struct it belongs to, and its path as Go prints it, without positions.
+struct Field<'a> {
+    owner: &'a str,
+    dotted: String,
+}
+
+impl<'a> Field<'a> {
+    fn new(owner: &'a str, parent: &str, name: &str) -> Self {
+        Field { owner, dotted: if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") } }
+    }
+}
+
+impl Reader {
+    fn policy(&mut self, root: &Map) -> RawPolicy {
+        let mut out = RawPolicy::default();
+        for (name, value) in root.iter() {
+            let field = Field::new(KIND, "", name);
+            match name.as_str() {
+                // Metadata is there for tools; nothing in it matters here.
+                "apiVersion" | "kind" | "metadata" => {}
+                "rules" => {
+                    let items = self.list(&field, value, "[]v1.PolicyRule").iter().enumerate();
+                    out.rules = items
+                        .map(|(i, item)| self.rule(&Path::root().field("rules").index(i), item))
+                        .collect();
+                }
+                "omitStages" => out.omit_stages = self.texts(&field, value, "v1.Stage"),
+                "omitManagedFields" => out.omit_managed_fields = self.flag(&field, value).unwrap_or_default(),
+                _ => self.unknown.push(name.to_string()),
+            }
+        }
+        out
+    }
+
+    fn rule(&mut self, path: &Path, value: &Value) -> RawRule {
+        const OWNER: &str = "PolicyRule";
+        let mut out = RawRule::default();
+        let place = Field { owner: KIND, dotted: "rules".to_owned() };
+        for (name, value) in self.object(&place, value, "v1.PolicyRule").iter() {
+            let field = Field::new(OWNER, "rules", name);
+            match name.as_str() {
+                "level" => out.level = self.text(&field, value, "v1.Level"),
+                "users" => out.users = self.texts(&field, value, "string"),
+                "userGroups" => out.user_groups = self.texts(&field, value, "string"),
+                "verbs" => out.verbs = self.texts(&field, value, "string"),
+                "resources" => {
+                    let items = self.list(&field, value, "[]v1.GroupResources").iter().enumerate();
+                    out.resources = items
+                        .map(|(i, item)| self.resources(&field, &path.field("resources").index(i), item))
+                        .collect();
+                }
+                "namespaces" => out.namespaces = self.texts(&field, value, "string"),
+                "nonResourceURLs" => out.paths = self.texts(&field, value, "string"),
+                "omitStages" => out.omit_stages = self.texts(&field, value, "v1.Stage"),
+                "omitManagedFields" => out.omit_managed_fields = self.flag(&field, value),
+                _ => self.unknown.push(path.field(name.clone()).to_string()),
+            }
+        }
+        out
+    }
+
+    fn resources(&mut self, place: &Field<'_>, path: &Path, value: &Value) -> GroupResources {
+        const OWNER: &str = "GroupResources";
+        let mut out = GroupResources::default();
+        for (name, value) in self.object(place, value, "v1.GroupResources").iter() {
+            let field = Field::new(OWNER, &place.dotted, name);
+            match name.as_str() {
+                "group" => out.group = self.text(&field, value, "string"),
+                "resources" => out.resources = self.texts(&field, value, "string"),
+                "resourceNames" => out.names = self.texts(&field, value, "string"),
+                _ => self.unknown.push(path.field(name.clone()).to_string()),
+            }
+        }
+        out
+    }
+
+    fn object<'v>(&mut self, field: &Field<'_>, value: &'v Value, wanted: &str) -> &'v Map {
+        static EMPTY: Map = Map::new();
+        match value {
+            Value::Map(map) => map,
+            Value::Null => &EMPTY,
+            other => {
+                self.wrong(field, other, wanted);
+                &EMPTY
+            }
+        }
+    }
+
+    fn list<'v>(&mut self, field: &Field<'_>, value: &'v Value, wanted: &str) -> &'v [Value] {
+        match value {
+            Value::List(list) => list,
+            Value::Null => &[],
+            other => {
+                self.wrong(field, other, wanted);
+                &[]
+            }
+        }
+    }
+
+    fn texts(&mut self, field: &Field<'_>, value: &Value, wanted: &str) -> Vec<Str> {
+        let items = self.list(field, value, &format!("[]{wanted}"));
+        items.iter().map(|item| self.text(field, item, wanted)).collect()
+    }
+
+    fn text(&mut self, field: &Field<'_>, value: &Value, wanted: &str) -> Str {
+        match value {
+            Value::String(text) => text.clone(),
+            Value::Null => Str::default(),
+            other => {
+                self.wrong(field, other, wanted);
+                Str::default()
+            }
+        }
+    }
+
+    fn flag(&mut self, field: &Field<'_>, value: &Value) -> Option<bool> {
+        match value {
+            Value::Bool(flag) => Some(*flag),
+            Value::Null => None,
+            other => {
+                self.wrong(field, other, "bool");
+                None
+            }
+        }
+    }
+
+    fn wrong(&mut self, field: &Field<'_>, value: &Value, wanted: &str) {
+        self.mismatch.get_or_insert(format!(
+            "json: cannot unmarshal {} into Go struct field {}.{} of type {wanted}",
+            value.json_type(),
+            field.owner,
+            field.dotted
+        ));
+    }
+}
