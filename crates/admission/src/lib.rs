@@ -8,6 +8,7 @@ mod chain;
 mod cluster;
 pub mod expression;
 mod handles;
+pub mod manifests;
 pub mod matching;
 mod meter;
 mod notes;

@@ -8,6 +8,7 @@ pub mod quantity;
 pub mod selector;
 mod status;
 pub mod time;
+pub mod typed;
 
 pub use field::{FieldError, FieldErrors};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};

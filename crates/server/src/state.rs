@@ -97,7 +97,7 @@ impl State {
 
     /// What validation may know of the server.
     pub fn validation_context(&self, now: i64) -> validation::Context {
-        validation::Context { allow_privileged: self.allow_privileged, now }
+        validation::Context { allow_privileged: self.allow_privileged, now, static_names: false }
     }
 
     /// A PUT that creates needs the permission to create.

@@ -149,25 +149,40 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
 /// Reads all documents of a file, which lines that begin with `---` separate. Blank ones are left out; one that holds only
 /// comments is null.
 pub fn documents(bytes: &[u8]) -> Result<Vec<Document>, Error> {
-    let mut documents = Vec::new();
-    for part in parts(bytes)? {
-        if part.bytes.trim_ascii().is_empty() {
-            continue;
-        }
-        let mut document = document(part.bytes).map_err(|mut error| {
-            error.position.line += part.line - 1;
-            error
-        })?;
-        document.line = part.line;
-        document.spans.shift(part.line - 1);
-        documents.push(document);
-    }
-    Ok(documents)
+    split(bytes)?.into_iter().map(Part::read).collect()
 }
 
-struct Part<'a> {
+/// The text of one document of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
     bytes: &'a [u8],
+    /// The line of the file on which it begins, from 1.
     line: usize,
+}
+
+impl<'a> Part<'a> {
+    /// The text, without the space around it.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes.trim_ascii()
+    }
+
+    /// Reads the document. Positions are those in the file.
+    pub fn read(self) -> Result<Document, Error> {
+        let mut document = document(self.bytes).map_err(|mut error| {
+            error.position.line += self.line - 1;
+            error
+        })?;
+        document.line = self.line;
+        document.spans.shift(self.line - 1);
+        Ok(document)
+    }
+}
+
+/// The documents of a file, unread, so that one that cannot be read does not hide the others. Blank ones are left out.
+pub fn split(bytes: &[u8]) -> Result<Vec<Part<'_>>, Error> {
+    let mut parts = parts(bytes)?;
+    parts.retain(|part| !part.bytes.trim_ascii().is_empty());
+    Ok(parts)
 }
 
 /// Splits a file at the lines that begin with `---`. Only a comment may follow on such a line. A part keeps the line that

@@ -60,10 +60,6 @@ const AUTHORIZED_TTL: i64 = 300 * SECOND;
 const UNAUTHORIZED_TTL: i64 = 30 * SECOND;
 /// Where Go's scheme of these kinds is declared; part of its message.
 const SCHEME: &str = "k8s.io/apiserver/pkg/apis/apiserver/load/load.go:32";
-/// How Go prints the type it reads an object's kind with.
-const META: &str =
-    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-
 /// Reads the fields. An empty file is a configuration without authorizers.
 pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result<RawConfiguration, Refused> {
     let Some(document) = document else { return Ok(RawConfiguration::default()) };
@@ -72,36 +68,10 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
         Refused::load(vec![Problem { message: message.clone(), position, hint: None }], &message)
     };
     let empty = Map::new();
-    let root = match &document.value {
-        Value::Map(map) => map,
-        Value::Null => &empty,
-        other => {
-            let kind = other.json_type();
-            let message = format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type {META}"
-            );
-            return Err(fail(message, ""));
-        }
-    };
-    let meta = |field: &str| match root.get(field) {
-        None | Some(Value::Null) => Ok(""),
-        Some(Value::String(text)) => Ok(text.as_str()),
-        Some(other) => Err(fail(
-            format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
-                other.json_type()
-            ),
-            field,
-        )),
-    };
-    let (api_version, kind) = (meta("apiVersion")?, meta("kind")?);
-    let text = String::from_utf8_lossy(bytes);
-    if kind.is_empty() {
-        return Err(fail(format!("Object 'Kind' is missing in '{text}'"), ""));
-    }
-    if api_version.is_empty() {
-        return Err(fail(format!("Object 'apiVersion' is missing in '{text}'"), ""));
-    }
+    let gvk = api::typed::version_kind(&document.value, bytes)
+        .map_err(|untyped| fail(untyped.message, untyped.field))?;
+    let root = document.value.as_map().unwrap_or(&empty);
+    let (api_version, kind) = (gvk.api_version(), gvk.kind.as_str());
     let version = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
     if version.is_some_and(|version| OTHERS.contains(&(version, kind))) {
         return Err(fail(format!("expected {KIND}, got *apiserver.{kind}"), "kind"));
@@ -110,7 +80,7 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
         let message = format!(
             "no kind {} is registered for version {} in scheme {}",
             quote(kind),
-            quote(api_version),
+            quote(&api_version),
             quote(SCHEME)
         );
         return Err(fail(message, "apiVersion"));

@@ -12,28 +12,28 @@ use super::fields::{At, Read, Report, same, supersede};
 use super::{Context, Rules, meta, no_rules};
 
 pub(super) const VALIDATING_POLICY: Rules = Rules {
-    create: |policy, _| created(policy, validating_policy),
+    create: |policy, context| created(policy, context, validating_policy),
     update: |new, old, _| validating_policy(new, keeps_conditions(new, old), &Known::of_policy(old)),
     update_status: validating_policy_status,
 };
 pub(super) const MUTATING_POLICY: Rules = Rules {
-    create: |policy, _| created(policy, mutating_policy),
+    create: |policy, context| created(policy, context, mutating_policy),
     update: |new, old, _| mutating_policy(new, keeps_conditions(new, old), &Known::of_policy(old)),
     update_status: no_rules,
 };
 pub(super) const VALIDATING_BINDING: Rules = Rules {
-    create: |binding, _| {
+    create: |binding, context| {
         let mut errors = validating_binding(binding);
-        static_name(binding, &mut errors);
+        static_name(binding, context, &mut errors);
         supersede(errors, declared_binding(binding, None))
     },
     update: |new, old, _| supersede(validating_binding(new), declared_binding(new, Some(old))),
     update_status: no_rules,
 };
 pub(super) const MUTATING_BINDING: Rules = Rules {
-    create: |binding, _| {
+    create: |binding, context| {
         let mut errors = mutating_binding(binding);
-        static_name(binding, &mut errors);
+        static_name(binding, context, &mut errors);
         errors
     },
     update: |new, _, _| mutating_binding(new),
@@ -45,9 +45,9 @@ const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 const NOT_SPECIFIED: &str = "expression is not specified";
 
-fn created(policy: &Value, rules: fn(&Value, bool, &Known<'_>) -> FieldErrors) -> FieldErrors {
+fn created(policy: &Value, context: &Context, rules: fn(&Value, bool, &Known<'_>) -> FieldErrors) -> FieldErrors {
     let mut errors = rules(policy, false, &Known::default());
-    static_name(policy, &mut errors);
+    static_name(policy, context, &mut errors);
     errors
 }
 

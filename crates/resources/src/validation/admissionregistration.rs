@@ -6,15 +6,15 @@ use value::Value;
 
 use super::admission_expression::{Expressions, Known};
 use super::fields::{At, Read, Report, same};
-use super::{Rules, meta, no_rules};
+use super::{Context, Rules, meta, no_rules};
 
 pub(super) const MUTATING_WEBHOOKS: Rules = Rules {
-    create: |object, _| create(object, true),
+    create: |object, context| create(object, context, true),
     update: |new, old, _| webhooks(new, true, &Options::of(new, old), &Known::of_webhooks(old)),
     update_status: no_rules,
 };
 pub(super) const VALIDATING_WEBHOOKS: Rules = Rules {
-    create: |object, _| create(object, false),
+    create: |object, context| create(object, context, false),
     update: |new, old, _| webhooks(new, false, &Options::of(new, old), &Known::of_webhooks(old)),
     update_status: no_rules,
 };
@@ -75,16 +75,16 @@ impl Options {
     }
 }
 
-fn create(object: &Value, is_mutating: bool) -> FieldErrors {
+fn create(object: &Value, context: &Context, is_mutating: bool) -> FieldErrors {
     let mut errors = webhooks(object, is_mutating, &Options::STRICT, &Known::default());
-    static_name(object, &mut errors);
+    static_name(object, context, &mut errors);
     errors
 }
 
 /// A name that only manifest files may use.
-pub(super) fn static_name(object: &Value, errors: &mut FieldErrors) {
+pub(super) fn static_name(object: &Value, context: &Context, errors: &mut FieldErrors) {
     let name = api::meta::name(object);
-    if name.ends_with(STATIC_SUFFIX) {
+    if name.ends_with(STATIC_SUFFIX) && !context.static_names {
         let detail = format!(
             "names ending with \"{STATIC_SUFFIX}\" are reserved for static manifest-based configurations and cannot be managed via the API"
         );

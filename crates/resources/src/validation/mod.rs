@@ -64,6 +64,8 @@ pub struct Context {
     pub allow_privileged: bool,
     /// Seconds since the epoch.
     pub now: i64,
+    /// Whether the names that are reserved for static manifests may be used: in those files, and where there are none.
+    pub static_names: bool,
 }
 
 /// The rules of one kind.

@@ -1,0 +1,210 @@
+use super::{File, Loaded, Refused, Set, hash, is_manifest, load};
+
+const POLICY: &str = "\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: p1.static.k8s.io
+spec:
+  matchConstraints:
+    resourceRules:
+    - apiGroups: ['']
+      apiVersions: ['*']
+      operations: [CREATE]
+      resources: [configmaps]
+  validations:
+  - expression: '!object.metadata.name.startsWith(\"bad\")'
+";
+
+const BINDING: &str = "\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: b1.static.k8s.io
+spec:
+  policyName: p1.static.k8s.io
+  validationActions: [Deny]
+";
+
+const WEBHOOK: &str = "\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata:
+  name: w1.static.k8s.io
+webhooks:
+- name: hook.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig:
+    url: https://127.0.0.1:8443/
+";
+
+fn file(name: &str, text: &str) -> File {
+    File { path: format!("/d/{name}"), content: Ok(text.as_bytes().to_vec()) }
+}
+
+fn loaded(set: Set, files: &[File]) -> Result<Loaded, Refused> {
+    load(set, "/d", files)
+}
+
+/// What kube-apiserver says, without what it says every time.
+fn said(set: Set, text: &str) -> String {
+    let refused = loaded(set, &[file("a.yaml", text)]).unwrap_err().to_string();
+    let what = if set.is_webhooks() { "webhook" } else { "policy" };
+    let start = format!("failed to load static {what} manifests from \"/d\": ");
+    refused.strip_prefix(&start).unwrap().replace("error loading /d/a.yaml: ", "")
+}
+
+fn policies(text: &str) -> String {
+    said(Set::ValidatingPolicies, text)
+}
+
+#[test]
+fn documents_lists_and_typed_lists_are_read() {
+    let both = format!("{POLICY}---\n{BINDING}");
+    let indent = |text: &str| text.replace('\n', "\n  ");
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n- {}\n- {}\n", indent(POLICY), indent(BINDING));
+    let typed = format!(
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyList\nitems:\n- {}\n",
+        indent(POLICY)
+    );
+    for text in [both.as_str(), &list] {
+        let loaded = loaded(Set::ValidatingPolicies, &[file("a.yaml", text)]).unwrap();
+        assert_eq!(loaded.len(), 2);
+        assert_eq!(loaded.of_kind("ValidatingAdmissionPolicy").len(), 1);
+    }
+    let typed = loaded(Set::ValidatingPolicies, &[file("a.yaml", &typed)]).unwrap();
+    let [policy] = typed.of_kind("ValidatingAdmissionPolicy") else { panic!() };
+    assert_eq!(policy.object.str_at(&["kind"]), Some("ValidatingAdmissionPolicy"));
+    assert_eq!(policy.object.str_at(&["spec", "failurePolicy"]), Some("Fail"), "defaults are applied");
+    assert_eq!(policy.line, 4);
+}
+
+#[test]
+fn a_binding_may_be_in_another_file_and_order_is_by_name() {
+    let second = POLICY.replace("p1.", "a0.");
+    let files = [file("a.yaml", BINDING), file("b.json", ""), file("c.yml", POLICY), file("d.yaml", &second)];
+    let loaded = loaded(Set::ValidatingPolicies, &files).unwrap();
+    let names: Vec<_> = loaded
+        .of_kind("ValidatingAdmissionPolicy")
+        .iter()
+        .map(|m| (api::meta::name(&m.object), m.file.as_str()))
+        .collect();
+    assert_eq!(names, [("a0.static.k8s.io", "/d/d.yaml"), ("p1.static.k8s.io", "/d/c.yml")]);
+}
+
+#[test]
+fn kinds_are_those_of_the_folder() {
+    assert_eq!(policies(WEBHOOK), "unsupported resource type *v1.ValidatingWebhookConfiguration");
+    assert_eq!(
+        policies(&POLICY.replace("k8s.io/v1\n", "k8s.io/v1beta1\n")),
+        "unsupported resource type *v1beta1.ValidatingAdmissionPolicy"
+    );
+    assert_eq!(
+        policies("apiVersion: v1\nkind: ConfigMap\n"),
+        "no kind \"ConfigMap\" is registered for version \"v1\" in scheme \"pkg/admission/plugin/policy/manifest/loader/validating_loader.go:35\""
+    );
+    assert_eq!(
+        policies("kind: ValidatingAdmissionPolicy"),
+        "Object 'apiVersion' is missing in 'kind: ValidatingAdmissionPolicy'"
+    );
+    assert_eq!(policies("# nothing\n"), "Object 'Kind' is missing in '# nothing'");
+    let mixed = format!("{POLICY}---\n{BINDING}---\n{WEBHOOK}");
+    assert_eq!(loaded(Set::Mixed, &[file("a.yaml", &mixed)]).unwrap().len(), 3);
+    let item = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n";
+    assert!(policies(item).starts_with("failed to decode list item: no kind \"Pod\" is registered"));
+}
+
+#[test]
+fn decoding_is_strict_and_says_where() {
+    let text = POLICY.replace("  matchConstraints:", "  color: red\n  matchConstraints:");
+    let refused = loaded(Set::ValidatingPolicies, &[file("a.yaml", &text)]).unwrap_err();
+    assert!(refused.to_string().ends_with("strict decoding error: unknown field \"spec.color\""));
+    let [problem] = refused.problems() else { panic!("{refused:?}") };
+    assert_eq!(
+        problem.to_string(),
+        "error: unknown field \"spec.color\"\n --> /d/a.yaml:6:3\n  |\n6 |   color: red\n  |   ^^^^^^^^^^\n  = help: check the spelling and the indentation"
+    );
+    let wrong = POLICY.replace("  validations:\n", "  validations: 3\n  variables:\n");
+    let refused = loaded(Set::ValidatingPolicies, &[file("a.yaml", &wrong)]).unwrap_err();
+    assert!(refused.to_string().contains("json: cannot unmarshal number into Go struct field"), "{refused}");
+    assert_eq!(refused.problems()[0].position.unwrap().line, 12);
+}
+
+#[test]
+fn names_have_the_suffix_and_are_unique() {
+    assert_eq!(
+        policies(&POLICY.replace("p1.static.k8s.io", "p1")),
+        "\"p1\" in file \"/d/a.yaml\" must have a name ending with \".static.k8s.io\""
+    );
+    let twice = [file("a.yaml", POLICY), file("b.yaml", POLICY)];
+    assert!(loaded(Set::ValidatingPolicies, &twice).unwrap_err().to_string().ends_with(
+        "error loading /d/b.yaml: duplicate name \"p1.static.k8s.io\" found in file \"/d/b.yaml\" (previously seen in \"/d/a.yaml\")"
+    ));
+    assert!(
+        policies(&POLICY.replace("p1.static.k8s.io", "''"))
+            .starts_with("ValidatingAdmissionPolicy \"\": metadata.name: Required value")
+    );
+    // A policy and a binding may share a name.
+    let same = format!("{POLICY}---\n{}", BINDING.replace("b1.", "p1."));
+    assert_eq!(loaded(Set::ValidatingPolicies, &[file("a.yaml", &same)]).unwrap().len(), 2);
+}
+
+#[test]
+fn parameters_services_and_foreign_policies_are_refused() {
+    let with_kind = POLICY.replace("spec:\n", "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n");
+    assert_eq!(
+        policies(&with_kind),
+        "ValidatingAdmissionPolicy \"p1.static.k8s.io\": spec.paramKind is not supported for static manifests"
+    );
+    let foreign = BINDING.replace("p1.static.k8s.io", "api-policy");
+    assert_eq!(
+        policies(&format!("{POLICY}---\n{foreign}")),
+        "binding \"b1.static.k8s.io\": spec.policyName \"api-policy\" must end with \".static.k8s.io\""
+    );
+    assert_eq!(
+        policies(BINDING),
+        "binding \"b1.static.k8s.io\" references policy \"p1.static.k8s.io\" which does not exist in the manifest directory"
+    );
+    let service = WEBHOOK.replace("url: https://127.0.0.1:8443/", "service: {name: s, namespace: ns}");
+    assert_eq!(
+        said(Set::ValidatingWebhooks, &service),
+        "webhook \"hook.example.com\" in \"w1.static.k8s.io\" (file \"/d/a.yaml\"): clientConfig.service is not supported for static manifests; use clientConfig.url instead"
+    );
+    assert_eq!(loaded(Set::ValidatingWebhooks, &[file("a.yaml", WEBHOOK)]).unwrap().len(), 1);
+}
+
+#[test]
+fn every_problem_is_reported() {
+    let files = [
+        file("a.yaml", &format!("{}---\nkind: X\n---\n{BINDING}", POLICY.replace("p1.static.k8s.io", "p1"))),
+        File { path: "/d/b.yaml".into(), content: Err("open /d/b.yaml: permission denied".into()) },
+        file("c.yaml", "a: [\n"),
+    ];
+    let refused = loaded(Set::ValidatingPolicies, &files).unwrap_err();
+    let places: Vec<_> =
+        refused.problems().iter().map(|p| (p.file.as_str(), p.position.map(|p| p.line))).collect();
+    assert_eq!(places[..3], [("/d/a.yaml", Some(4)), ("/d/a.yaml", Some(15)), ("/d/b.yaml", None)]);
+    assert_eq!(refused.problems().len(), 4);
+    assert!(refused.to_string().contains("\"p1\" in file"));
+}
+
+#[test]
+fn the_hash_is_over_contents_in_order() {
+    assert_eq!(hash(&[]), "");
+    assert_eq!(hash(&[file("a.yaml", "")]), "");
+    let one = hash(&[file("a.yaml", "x")]);
+    assert_eq!(one, "sha256:14f825b2bbc32dd8d196367fa8776873069c12a8954d8da7513aa7704ddd09eb");
+    assert_ne!(one, hash(&[file("a.yaml", "y")]));
+    assert_eq!(one, hash(&[file("0.yaml", ""), file("b.yaml", "x")]), "names and empty files do not count");
+}
+
+#[test]
+fn which_names_are_manifests() {
+    for name in ["a.yaml", "a.yml", "a.json", ".hidden.yaml", "A.YAML"] {
+        assert!(is_manifest(name), "{name}");
+    }
+    for name in ["a.txt", "yaml", "a.yaml~", "a.yaml.bak", ""] {
+        assert!(!is_manifest(name), "{name}");
+    }
+}
