@@ -45,7 +45,11 @@ const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 const NOT_SPECIFIED: &str = "expression is not specified";
 
-fn created(policy: &Value, context: &Context, rules: fn(&Value, bool, &Known<'_>) -> FieldErrors) -> FieldErrors {
+fn created(
+    policy: &Value,
+    context: &Context,
+    rules: fn(&Value, bool, &Known<'_>) -> FieldErrors,
+) -> FieldErrors {
     let mut errors = rules(policy, false, &Known::default());
     static_name(policy, context, &mut errors);
     errors
