@@ -61,21 +61,56 @@ impl Conditions {
         Conditions { conditions }
     }
 
-    /// Whether a request is to be asked about: any false says no, whatever else fails; otherwise any error is an error.
-    pub fn evaluate(&self, user: &User, attributes: &Attributes) -> Result<bool, String> {
+    /// Whether there are none, so that every request is asked about.
+    pub fn is_empty(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
+    /// Whether a request is to be asked about.
+    pub fn evaluate(&self, user: &User, attributes: &Attributes) -> Match {
         let request = Request { user, attributes };
         let mut errors = Vec::new();
         for condition in &self.conditions {
             match condition.evaluate(&request) {
                 Ok(true) => {}
-                Ok(false) => return Ok(false),
+                Ok(false) => return Match::No { failed: !errors.is_empty() },
                 Err(error) => errors.push(format!(
                     "cel evaluation error: expression '{}' resulted in error: {error}",
                     condition.expression()
                 )),
             }
         }
-        if errors.is_empty() { Ok(true) } else { Err(aggregate(errors)) }
+        if errors.is_empty() { Match::Yes } else { Match::Failed(aggregate(errors)) }
+    }
+
+    /// Every condition as it is written and its value for a request, for whoever wants to know why.
+    pub fn values(&self, user: &User, attributes: &Attributes) -> Vec<(&str, Result<bool, String>)> {
+        let request = Request { user, attributes };
+        self.conditions.iter().map(|c| (c.expression(), c.evaluate(&request))).collect()
+    }
+}
+
+/// What the conditions of a webhook say about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// All are true.
+    Yes,
+    /// One is false, which counts whatever else failed.
+    No {
+        /// Whether an earlier one failed.
+        failed: bool,
+    },
+    /// None is false and some failed.
+    Failed(String),
+}
+
+/// The same expressions in the same order.
+impl PartialEq for Conditions {
+    fn eq(&self, other: &Self) -> bool {
+        let texts = |conditions: &Self| -> Vec<String> {
+            conditions.conditions.iter().map(|c| c.expression().to_owned()).collect()
+        };
+        texts(self) == texts(other)
     }
 }
 

@@ -70,14 +70,14 @@ impl AuthorizerType {
 }
 
 /// A chain as configured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
     /// The authorizers in order.
     pub authorizers: Vec<ConfiguredAuthorizer>,
 }
 
 /// One authorizer as configured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConfiguredAuthorizer {
     /// Its type.
     pub kind: AuthorizerType,
@@ -88,7 +88,7 @@ pub struct ConfiguredAuthorizer {
 }
 
 /// How to ask a webhook.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WebhookConfiguration {
     /// How long an allow is kept; `None` if it is not.
     pub authorized_ttl: Option<Duration>,

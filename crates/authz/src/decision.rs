@@ -127,6 +127,8 @@ impl Permit {
 pub enum Refusal {
     /// 403, in Kubernetes' words.
     Denied {
+        /// A deny, or nobody's opinion.
+        decision: Decision,
         /// The answer to the client.
         status: Status,
         /// The reason alone, for audit.
@@ -145,6 +147,10 @@ impl Refusal {
             return Refusal::Failed { error };
         }
         let reason = answer.reason.to_string();
-        Refusal::Denied { status: forbidden(&user.name, attributes, &reason), reason }
+        Refusal::Denied {
+            decision: answer.decision,
+            status: forbidden(&user.name, attributes, &reason),
+            reason,
+        }
     }
 }

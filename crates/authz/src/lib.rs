@@ -27,7 +27,7 @@ pub mod webhook;
 pub use assemble::{MakeSender, Standing, assemble};
 pub use attributes::{Attributes, Operator, Requirement, Selector};
 pub use chain::{Authorizer, Chain, DuplicateName, Step};
-pub use conditions::{CompileError, Compiler, Condition, Conditions, Request, ReviewCompiler};
+pub use conditions::{CompileError, Compiler, Condition, Conditions, Match, Request, ReviewCompiler};
 pub use decision::{Answer, Decision, Permit, Reason, Refusal};
 pub use forbidden::forbidden;
 pub use impersonate::impersonate;

@@ -16,6 +16,9 @@ pub trait Observer: Send + Sync {
     /// A webhook could not be asked, and the request went on without it.
     fn failed_open(&self, _name: &str, _result: &'static str) {}
 
+    /// The match conditions of a webhook were evaluated.
+    fn conditions_evaluated(&self, _name: &str, _took: Duration) {}
+
     /// A match condition said not to ask.
     fn condition_excluded(&self, _name: &str) {}
 
@@ -32,8 +35,8 @@ pub struct Evaluation<'a> {
     pub result: &'static str,
     /// The status code, if there was an answer.
     pub status: Option<u16>,
-    /// What the answer means, if it could be read.
-    pub decision: Option<Decision>,
+    /// What the answer means; where it could not be read, what the failure policy makes of that.
+    pub decision: Decision,
     /// How long it took.
     pub latency: Duration,
 }

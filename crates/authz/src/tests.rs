@@ -55,7 +55,7 @@ fn masters_are_allowed_before_the_first_step() {
     assert_eq!(permit.caller(), &server);
     assert_eq!(permit.attributes(), &pods());
     let scheduler = Caller::internal(InternalIdentity::Scheduler);
-    let Err(Refusal::Denied { status, reason }) = run(no.authorize(&scheduler, pods())) else { panic!() };
+    let Err(Refusal::Denied { status, reason, .. }) = run(no.authorize(&scheduler, pods())) else { panic!() };
     assert_eq!(status.code(), 403);
     assert_eq!(reason, "no: Everything is forbidden.");
     expect![[r#"pods is forbidden: User "system:kube-scheduler" cannot list resource "pods" in API group "" at the cluster scope: no: Everything is forbidden."#]]

@@ -20,7 +20,7 @@ use value::{Str, write};
 pub use answer::{Answered, SendError};
 
 use crate::attributes::Attributes;
-use crate::conditions::Conditions;
+use crate::conditions::{Conditions, Match};
 use crate::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
 use crate::decision::{Answer, Decision, Reason};
 use crate::observe::{Evaluation, Observer};
@@ -88,15 +88,21 @@ impl Webhook {
 
     /// Asks, unless a condition says not to or the answer is known.
     pub async fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
-        match self.conditions.evaluate(user, attributes) {
-            Ok(true) => {}
-            Ok(false) => {
-                self.observer.condition_excluded(&self.name);
-                return Answer { reason: Reason::None, ..Answer::no_opinion("") };
-            }
-            Err(error) => {
+        if !self.conditions.is_empty() {
+            let begun = self.sender.now();
+            let matched = self.conditions.evaluate(user, attributes);
+            let took = self.sender.now().saturating_duration_since(begun);
+            self.observer.conditions_evaluated(&self.name, took);
+            if matches!(matched, Match::Failed(_) | Match::No { failed: true }) {
                 self.observer.condition_failed(&self.name);
-                return self.failed(error);
+            }
+            match matched {
+                Match::Yes => {}
+                Match::No { .. } => {
+                    self.observer.condition_excluded(&self.name);
+                    return Answer { reason: Reason::None, ..Answer::no_opinion("") };
+                }
+                Match::Failed(error) => return self.failed(error),
             }
         }
         let spec = review::spec(user, attributes, self.version);
@@ -141,11 +147,14 @@ impl Webhook {
 
     /// What a failure means: the configured decision, and never an allow.
     fn failed(&self, error: String) -> Answer {
-        let decision = match self.failure_policy {
+        Answer { decision: self.decision_on_failure(), reason: Reason::None, error: Some(error) }
+    }
+
+    fn decision_on_failure(&self) -> Decision {
+        match self.failure_policy {
             FailurePolicy::NoOpinion => Decision::NoOpinion,
             FailurePolicy::Deny => Decision::Deny,
-        };
-        Answer { decision, reason: Reason::None, error: Some(error) }
+        }
     }
 
     async fn ask(&self, body: &[u8]) -> Result<Verdict, Failure> {
@@ -160,7 +169,9 @@ impl Webhook {
                 name: &self.name,
                 result: outcome.as_ref().map_or_else(Failure::result, |_| "success"),
                 status,
-                decision: outcome.as_ref().map(|verdict| verdict.answer().decision).ok(),
+                decision: outcome
+                    .as_ref()
+                    .map_or(self.decision_on_failure(), |verdict| verdict.answer().decision),
                 latency: self.sender.now().saturating_duration_since(begun),
             });
             match outcome {

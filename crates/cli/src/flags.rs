@@ -38,7 +38,6 @@ const NO_ETCD: &str = "it tunes the connection to etcd, and there is none";
 const AUDIT: &str = "sending audit events to a webhook is not implemented yet";
 const OIDC: &str = "OpenID Connect tokens are not implemented yet";
 const TOKEN_WEBHOOK: &str = "asking a webhook about tokens is not implemented yet";
-const AUTHZ_WEBHOOK: &str = "asking a webhook about requests is not implemented yet";
 const PROXY_HEADERS: &str = "the front proxy's headers are not believed yet";
 const NO_NODES: &str = "no node is contacted";
 const ONE_SERVER: &str = "there is one server, so nothing is coordinated between several";
@@ -95,13 +94,6 @@ pub(crate) const KNOWN: &[Known] = &[
     switch(refused("enable-bootstrap-token-auth", "bootstrap tokens are not implemented yet")),
     refused("service-account-signing-endpoint", "an external signer is not implemented yet"),
     // What they may do.
-    refused("authorization-config", "the structured authorization chain is not implemented yet"),
-    refused("authorization-config-file", "the structured authorization chain is not implemented yet"),
-    refused("authorization-policy-file", "ABAC is not implemented yet"),
-    refused("authorization-webhook-cache-authorized-ttl", AUTHZ_WEBHOOK),
-    refused("authorization-webhook-cache-unauthorized-ttl", AUTHZ_WEBHOOK),
-    refused("authorization-webhook-config-file", AUTHZ_WEBHOOK),
-    refused("authorization-webhook-version", AUTHZ_WEBHOOK),
     refused("admission-control", "use --enable-admission-plugins and --disable-admission-plugins"),
     refused("admission-control-config-file", "admission plugins are not configurable yet"),
     // What is recorded.

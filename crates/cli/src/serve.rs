@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use authn::{Anonymous, StaticTokens};
+use authz::config::{CONFLICT, Flags};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use ipnet::IpNet;
@@ -13,7 +14,7 @@ use resources::table::Served;
 use server::pki::{self, Identity};
 use server::tls::TlsOptions;
 use server::tokens::TokenConfig;
-use server::{AuthorizationMode, Config, Data};
+use server::{Authorization, Config, ConfigError, Data};
 
 use crate::audit::AuditArgs;
 use crate::flags::{Fate, KNOWN};
@@ -84,9 +85,27 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', help_heading = "Authentication")]
     api_audiences: Vec<String>,
 
-    /// Who decides what callers may do, in order: AlwaysAllow, AlwaysDeny, Node, RBAC.
+    /// The file that configures the chain of authorizers; followed while the server runs.
+    #[arg(long, visible_alias = "authorization-config-file", help_heading = "Authorization")]
+    authorization_config: Option<PathBuf>,
+    /// Who decides what callers may do, in order: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node.
     #[arg(long, value_delimiter = ',', help_heading = "Authorization")]
-    authorization_mode: Vec<String>,
+    authorization_mode: Option<Vec<String>>,
+    /// The policies of mode ABAC, one JSON object a line.
+    #[arg(long, help_heading = "Authorization")]
+    authorization_policy_file: Option<String>,
+    /// The kubeconfig that says where the webhook of mode Webhook is.
+    #[arg(long, help_heading = "Authorization")]
+    authorization_webhook_config_file: Option<String>,
+    /// The version of the reviews that the webhook is sent; v1beta1 if not given.
+    #[arg(long, help_heading = "Authorization")]
+    authorization_webhook_version: Option<String>,
+    /// How long an allow of the webhook is kept; 5m0s if not given.
+    #[arg(long, help_heading = "Authorization")]
+    authorization_webhook_cache_authorized_ttl: Option<String>,
+    /// How long any other answer of the webhook is kept; 30s if not given.
+    #[arg(long, help_heading = "Authorization")]
+    authorization_webhook_cache_unauthorized_ttl: Option<String>,
 
     #[command(flatten)]
     audit: AuditArgs,
@@ -149,10 +168,11 @@ pub(crate) fn run(args: &Args, known: &[&'static str]) -> Result<()> {
     logging::start(args.logging_format, args.verbosity)?;
     let outcome = config(args, known).and_then(crate::serve::serve);
     if let Err(error) = &outcome {
+        let words = error.downcast_ref::<ConfigError>().and_then(ConfigError::kubernetes_words);
         // The form in which kube-apiserver reports why it does not start, for whoever reads logs for it.
         eprintln!(
-            "\"command failed\" err=\"{}\"",
-            format!("{error:#}").replace('\\', "\\\\").replace('"', "\\\"")
+            "\"command failed\" err={}",
+            api::field::quote(&words.map_or_else(|| format!("{error:#}"), str::to_owned))
         );
     }
     outcome
@@ -196,8 +216,11 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     {
         bail!("--emulated-version: only 1.37 is implemented, not `{version}`");
     }
-    let authorization = authorization(&args.authorization_mode)?;
-    let allows_all = authorization.contains(&AuthorizationMode::AlwaysAllow);
+    let authorization = authorization(args)?;
+    let allows_all = match &authorization {
+        Authorization::Flags(flags) => flags.modes.iter().any(|mode| mode == "AlwaysAllow"),
+        Authorization::File { .. } => false,
+    };
     if allows_all {
         tracing::warn!(
             "authorization mode AlwaysAllow: every authenticated caller may do everything; set --authorization-mode=RBAC"
@@ -237,8 +260,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.max_mutating_in_flight = args.max_mutating_requests_inflight;
     let nanos =
         api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
-    config.request_timeout =
-        std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
+    config.request_timeout = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
     config.allow_privileged = args.allow_privileged;
     if args.profiling == Some(true) {
         tracing::warn!("--profiling: there is no profiling page");
@@ -264,28 +286,49 @@ fn check_known(given: &[&'static str]) -> Result<()> {
     Ok(())
 }
 
-fn authorization(modes: &[String]) -> Result<Vec<AuthorizationMode>> {
-    if modes.is_empty() {
-        return Ok(vec![AuthorizationMode::AlwaysAllow]);
-    }
-    let mut out = Vec::new();
-    for mode in modes {
-        let parsed = match mode.as_str() {
-            "AlwaysAllow" => AuthorizationMode::AlwaysAllow,
-            "AlwaysDeny" => AuthorizationMode::AlwaysDeny,
-            "RBAC" => AuthorizationMode::Rbac,
-            "Node" => AuthorizationMode::Node,
-            "ABAC" | "Webhook" => bail!("--authorization-mode: `{mode}` is not implemented yet"),
-            other => bail!(
-                "--authorization-mode: \"{other}\" is not a valid mode: use AlwaysAllow, AlwaysDeny, RBAC"
-            ),
-        };
-        if out.contains(&parsed) {
-            bail!("--authorization-mode: `{mode}` is listed more than once");
+fn authorization(args: &Args) -> Result<Authorization> {
+    let policy_file = args.authorization_policy_file.clone().unwrap_or_default();
+    let given = args.authorization_mode.is_some()
+        || args.authorization_webhook_config_file.is_some()
+        || args.authorization_webhook_version.is_some()
+        || args.authorization_webhook_cache_authorized_ttl.is_some()
+        || args.authorization_webhook_cache_unauthorized_ttl.is_some();
+    if let Some(path) = args.authorization_config.clone().filter(|path| !path.as_os_str().is_empty()) {
+        if given {
+            bail!(ConfigError::other(CONFLICT).in_kubernetes_words(CONFLICT));
         }
-        out.push(parsed);
+        return Ok(Authorization::File { path, policy_file });
     }
-    Ok(out)
+    let mut flags = Flags { policy_file, ..Flags::default() };
+    flags.modes = args.authorization_mode.iter().flatten().filter(|mode| !mode.is_empty()).cloned().collect();
+    if flags.modes.is_empty() {
+        flags.modes.push("AlwaysAllow".to_owned());
+    }
+    flags.webhook_config_file = args.authorization_webhook_config_file.clone().unwrap_or_default();
+    if let Some(version) = &args.authorization_webhook_version {
+        flags.webhook_version.clone_from(version);
+    }
+    for (flag, given, ttl) in [
+        (
+            "authorization-webhook-cache-authorized-ttl",
+            &args.authorization_webhook_cache_authorized_ttl,
+            &mut flags.authorized_ttl,
+        ),
+        (
+            "authorization-webhook-cache-unauthorized-ttl",
+            &args.authorization_webhook_cache_unauthorized_ttl,
+            &mut flags.unauthorized_ttl,
+        ),
+    ] {
+        if let Some(text) = given {
+            let nanos = api::time::parse_duration(text).map_err(|why| {
+                anyhow!("invalid argument {} for \"--{flag}\" flag: {why}", api::field::quote(text))
+            })?;
+            // One that is negative keeps nothing, as zero does.
+            *ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+        }
+    }
+    Ok(Authorization::Flags(flags))
 }
 
 fn ranges(texts: &[String]) -> Result<Vec<IpNet>> {

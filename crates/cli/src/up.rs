@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use authn::Anonymous;
+use authz::config::Flags;
 use server::pki::{self, Identity};
 use server::tokens::TokenConfig;
-use server::{AuthorizationMode, Config, Data};
+use server::{Authorization, Config, Data};
 
 use crate::logging::{self, Format};
 use crate::serve::{dns_names, now, runtime, wait_for_signal};
@@ -56,7 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         jwks_uri: String::new(),
     });
     config.anonymous = Anonymous::Paths(HEALTH.iter().map(|p| (*p).into()).collect());
-    config.authorization = vec![AuthorizationMode::Node, AuthorizationMode::Rbac];
+    let modes = vec!["Node".to_owned(), "RBAC".to_owned()];
+    config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
     config.allow_privileged = true;
     runtime()?.block_on(async move {
         let running = server::start(config).await?;

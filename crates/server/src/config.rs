@@ -10,29 +10,44 @@ use resources::table::Served;
 
 use crate::accept::Limits;
 use crate::audit::AuditConfig;
+use crate::authorization::Authorization;
 use crate::pki::Identity;
 use crate::tls::TlsOptions;
 use crate::tokens::TokenConfig;
 
 /// Why the server does not start: one sentence that names the flag or file and the way out.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(String);
+#[error("{shown}")]
+pub struct ConfigError {
+    shown: String,
+    kubernetes: Option<String>,
+}
 
 impl ConfigError {
     /// About a flag.
     pub fn flag(flag: &str, why: impl std::fmt::Display) -> Self {
-        ConfigError(format!("--{flag}: {why}"))
+        Self::other(format!("--{flag}: {why}"))
     }
 
     /// About a file.
     pub fn file(path: &std::path::Path, why: impl std::fmt::Display) -> Self {
-        ConfigError(format!("`{}`: {why}", path.display()))
+        Self::other(format!("`{}`: {why}", path.display()))
     }
 
     /// About anything else.
     pub fn other(why: impl std::fmt::Display) -> Self {
-        ConfigError(why.to_string())
+        ConfigError { shown: why.to_string(), kubernetes: None }
+    }
+
+    /// The same, with what kube-apiserver would have said.
+    #[must_use]
+    pub fn in_kubernetes_words(self, words: impl Into<String>) -> Self {
+        ConfigError { kubernetes: Some(words.into()), ..self }
+    }
+
+    /// What kube-apiserver would have said, where that is known.
+    pub fn kubernetes_words(&self) -> Option<&str> {
+        self.kubernetes.as_deref()
     }
 }
 
@@ -43,19 +58,6 @@ pub enum Data {
     Memory,
     /// In a folder, durably.
     Folder(PathBuf),
-}
-
-/// One step of `--authorization-mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthorizationMode {
-    /// Everything is allowed.
-    AlwaysAllow,
-    /// Nothing is.
-    AlwaysDeny,
-    /// By the stored roles and bindings.
-    Rbac,
-    /// Nodes, by what their pods need.
-    Node,
 }
 
 /// Everything the server is told, checked as far as one value alone can be.
@@ -81,8 +83,8 @@ pub struct Config {
     pub tokens: Option<TokenConfig>,
     /// Whether callers without credentials are admitted.
     pub anonymous: Anonymous,
-    /// Who decides what callers may do, in order.
-    pub authorization: Vec<AuthorizationMode>,
+    /// Who decides what callers may do.
+    pub authorization: Authorization,
     /// What is recorded of requests, and where; nothing without.
     pub audit: Option<AuditConfig>,
     /// `--enable-admission-plugins`.
@@ -122,7 +124,7 @@ impl Config {
             static_tokens: None,
             tokens: None,
             anonymous: Anonymous::Off,
-            authorization: vec![AuthorizationMode::Rbac],
+            authorization: Authorization::rbac(),
             audit: None,
             enable_admission: Vec::new(),
             disable_admission: Vec::new(),

@@ -241,6 +241,8 @@ impl Target {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(MAX_IDLE)
+            // Names of headers as Go's client writes them, for servers that do not know better.
+            .http1_title_case_headers(true)
             .http2_keep_alive_interval(Duration::from_secs(30))
             .http2_keep_alive_timeout(Duration::from_secs(15))
             .build(connector);

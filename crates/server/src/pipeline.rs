@@ -238,13 +238,14 @@ async fn serve(
         Err(status) => return Outcome::unknown(respond::too_many_requests(&status)),
     };
 
-    finish(state, caller, info.clone(), query, headers, body, warnings, record).await
+    finish(state, uri, caller, info.clone(), query, headers, body, warnings, record).await
 }
 
 /// The stages that every request passes, from outside or from within.
 #[expect(clippy::too_many_arguments, reason = "the parts of one request, on their way into a `Call`")]
 async fn finish(
     state: &Arc<State>,
+    uri: &str,
     caller: Caller,
     info: RequestInfo,
     query: Query,
@@ -254,16 +255,21 @@ async fn finish(
     record: &Record,
 ) -> Outcome {
     // authorize
-    let permit = match state.authorizer.load_full().authorize(&caller, attributes(&info)).await {
+    let begun = Instant::now();
+    let authorized = state.chain_for(&caller).authorize(&caller, attributes(&info)).await;
+    if *caller.via() != Via::Internal {
+        state.authorization_metrics.attempted(&authorized, begun.elapsed());
+    }
+    let permit = match authorized {
         Ok(permit) => permit,
-        Err(Refusal::Denied { status, reason }) => {
+        Err(Refusal::Denied { status, reason, .. }) => {
             record.decided("forbid", &reason);
             return Outcome::unknown(respond::refusal(&status, &headers, &query, record));
         }
         Err(Refusal::Failed { error }) => {
             record.undecided();
             warn!(%error, path = info.path, "authorization failed");
-            return Outcome::unknown(respond::authorization_failed(&info.path));
+            return Outcome::unknown(respond::internal_error(uri, &error));
         }
     };
     record.decided("allow", permit.reason());
@@ -327,7 +333,8 @@ pub async fn internal(
             let response = respond::internal_error(&info.path, status.message());
             return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
         }
-        finish(state, caller, info.clone(), query, headers, Unread::Here(body), Vec::new(), &record).await
+        finish(state, target, caller, info.clone(), query, headers, Unread::Here(body), Vec::new(), &record)
+            .await
     };
     finished(state, &info, &record, Box::pin(work)).await.0
 }

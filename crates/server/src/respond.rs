@@ -72,15 +72,14 @@ pub fn too_many_requests(status: &Status) -> Response<Body> {
     response
 }
 
-/// Nobody allowed the request and an authorizer failed: Kubernetes answers in plain text.
-pub fn authorization_failed(path: &str) -> Response<Body> {
-    internal_error(path, "authorization failed")
-}
-
-/// Something failed before there was a handler: Kubernetes answers in plain text.
-pub fn internal_error(path: &str, why: &str) -> Response<Body> {
-    let text = format!("Internal Server Error: {}: {why}\n", api::field::quote(path));
-    respond(500, "text/plain; charset=utf-8", Body::from(text))
+/// Something failed before there was a handler: Kubernetes answers in plain text, with what failed.
+pub fn internal_error(uri: &str, why: &str) -> Response<Body> {
+    let text = format!("Internal Server Error: {}: {why}", api::field::quote(uri));
+    // A browser that takes it for HTML must not be handed the client's own tags.
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let mut response = respond(500, "text/plain; charset=utf-8", Body::from(text + "\n"));
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
 }
 
 /// A handler panicked.

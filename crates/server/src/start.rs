@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use admission::{Chain as AdmissionChain, Stages};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use authn::Authenticator;
+use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
 use authz::{Authorizer, Chain as AuthorizationChain, Step, rbac};
 use resources::openapi::OpenApi;
@@ -20,12 +21,14 @@ use crate::accept;
 use crate::addresses::Addresses;
 use crate::admission::meter::AdmissionMeter;
 use crate::audit::Audit;
+use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
 use crate::bootstrap;
 use crate::catalog::Catalog;
-use crate::config::{AuthorizationMode, Config, ConfigError, Data};
+use crate::config::{Config, ConfigError, Data};
 use crate::encode;
 use crate::follow::{Followed, follow};
 use crate::health::Health;
+use crate::identity;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
 use crate::state::State;
@@ -109,6 +112,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let metrics = Metrics::new(started).map_err(ConfigError::other)?;
     let meter = Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);
+    let authorization = authorization.load()?;
     let admission = AdmissionChain::new(&enable_admission, &disable_admission, &Stages::default())
         .map_err(ConfigError::other)?
         .metered(meter);
@@ -131,8 +135,15 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
 
     let index = Arc::new(rbac::Index::default());
     let roles = follow_rbac(&store, &index)?;
-    let authorizer = authorization_chain(&authorization, &index, &store)?;
+    let node = if authorization.uses(AuthorizerType::Node) { Some(follow_nodes(&store)?) } else { None };
+    let authorization_metrics =
+        AuthorizationMetrics::new(metrics.registry(), &identity::id()).map_err(ConfigError::other)?;
+    let (authorizer, parts, files) = authorization.stand(&index, node, Arc::clone(&authorization_metrics))?;
+    let authorizer = Arc::new(ArcSwap::from_pointee(authorizer));
+    let internal = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
+    let internal_authorizer = AuthorizationChain::new(vec![internal]).map_err(ConfigError::other)?;
     let (stop, stopped) = watch::channel(false);
+    follow_authorization(authorization, parts, files, &authorizer, stopped.clone());
     let advertise = advertise.unwrap_or(address.ip());
     let advertised = SocketAddr::new(advertise, address.port()).to_string();
     let (tokens, verifier) = match tokens {
@@ -155,7 +166,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
             ..Authenticator::default()
         }),
         client_ca: ArcSwapOption::from_pointee(client_ca),
-        authorizer: ArcSwap::from_pointee(authorizer),
+        authorizer,
+        internal_authorizer: Arc::new(internal_authorizer),
+        authorization_metrics,
         rbac: Arc::clone(&index),
         admission,
         seats: Seats::new(max_in_flight, max_mutating_in_flight),
@@ -184,35 +197,6 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     Ok(Running { address, state, stop, serving, controllers })
 }
 
-fn authorization_chain(
-    modes: &[AuthorizationMode],
-    index: &Arc<rbac::Index>,
-    store: &Store,
-) -> Result<AuthorizationChain, ConfigError> {
-    let nodes = Arc::new(NodeAuthorizer::new());
-    if modes.contains(&AuthorizationMode::Node) {
-        follow_nodes(store, &nodes)?;
-    }
-    let steps = modes
-        .iter()
-        .map(|mode| match mode {
-            AuthorizationMode::Node => {
-                Step { name: "node".into(), authorizer: Authorizer::Node(Arc::clone(&nodes)) }
-            }
-            AuthorizationMode::AlwaysAllow => {
-                Step { name: "alwaysallow".into(), authorizer: Authorizer::AlwaysAllow }
-            }
-            AuthorizationMode::AlwaysDeny => {
-                Step { name: "alwaysdeny".into(), authorizer: Authorizer::AlwaysDeny }
-            }
-            AuthorizationMode::Rbac => {
-                Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(index)) }
-            }
-        })
-        .collect();
-    AuthorizationChain::new(steps).map_err(|e| ConfigError::flag("authorization-mode", e))
-}
-
 /// Keeps the index of roles and bindings at what is stored.
 fn follow_rbac(store: &Store, index: &Arc<rbac::Index>) -> Result<Followed, ConfigError> {
     let index = Arc::clone(index);
@@ -234,9 +218,10 @@ const NODE_SCOPES: &[&str] = &[
 ];
 
 /// Keeps the graph of what nodes need at what is stored.
-fn follow_nodes(store: &Store, authorizer: &Arc<NodeAuthorizer>) -> Result<(), ConfigError> {
+fn follow_nodes(store: &Store) -> Result<Arc<NodeAuthorizer>, ConfigError> {
+    let nodes = Arc::new(NodeAuthorizer::new());
     for scope in NODE_SCOPES {
-        let authorizer = Arc::clone(authorizer);
+        let authorizer = Arc::clone(&nodes);
         follow(store, scope, move |old, new| {
             let kind = new.or(old).and_then(|o| o.str_at(&["kind"])).and_then(node::Kind::parse);
             if let Some(kind) = kind {
@@ -244,5 +229,5 @@ fn follow_nodes(store: &Store, authorizer: &Arc<NodeAuthorizer>) -> Result<(), C
             }
         })?;
     }
-    Ok(())
+    Ok(nodes)
 }

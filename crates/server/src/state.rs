@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use admission::Chain as AdmissionChain;
 use api::Status;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use authn::Authenticator;
+use authn::{Authenticator, Caller, Via};
 use authz::{Attributes, Chain as AuthorizationChain, Permit, Refusal, rbac};
 use resources::openapi::OpenApi;
 use resources::{strategy, validation};
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::addresses::Addresses;
 use crate::audit::Audit;
+use crate::authorization::AuthorizationMetrics;
 use crate::call::Call;
 use crate::catalog::{Catalog, Kind};
 use crate::follow::Followed;
@@ -37,7 +38,12 @@ pub struct State {
     /// Issues service-account tokens.
     pub tokens: Option<Tokens>,
     /// What they may do.
-    pub authorizer: ArcSwap<AuthorizationChain>,
+    pub authorizer: Arc<ArcSwap<AuthorizationChain>>,
+    /// What parts of this process may do: their roles alone count. No remote service is asked about them, and no configuration of
+    /// the chain can lock the server out of itself.
+    pub internal_authorizer: Arc<AuthorizationChain>,
+    /// What is counted about that.
+    pub authorization_metrics: Arc<AuthorizationMetrics>,
     /// The roles and bindings that are stored, indexed.
     pub rbac: Arc<rbac::Index>,
     /// What may be stored.
@@ -100,6 +106,14 @@ impl State {
         validation::Context { allow_privileged: self.allow_privileged, now, static_names: false }
     }
 
+    /// Who decides what a caller may do.
+    pub fn chain_for(&self, caller: &Caller) -> Arc<AuthorizationChain> {
+        match caller.via() {
+            Via::Internal => Arc::clone(&self.internal_authorizer),
+            _ => self.authorizer.load_full(),
+        }
+    }
+
     /// A PUT that creates needs the permission to create.
     pub async fn authorize_create(&self, call: &Call, kind: &Kind) -> Result<Permit, Status> {
         let info = &call.info;
@@ -110,13 +124,13 @@ impl State {
                 .in_namespace(info.namespace.clone())
                 .named(info.name.clone())
         };
-        self.authorizer.load_full().authorize(call.caller(), attributes).await.map_err(
-            |refusal| match refusal {
+        self.chain_for(call.caller()).authorize(call.caller(), attributes).await.map_err(|refusal| {
+            match refusal {
                 Refusal::Denied { status, .. } => status,
                 // Nothing of what went wrong inside is told.
                 Refusal::Failed { .. } => Status::internal("the request could not be authorized"),
-            },
-        )
+            }
+        })
     }
 
     /// Waits until the authorizer knows what was written at `revision`, so that a caller who has changed a role sees the change

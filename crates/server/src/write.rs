@@ -180,7 +180,7 @@ impl Subject<'_> {
         if self.kind.stored.group != authz::rbac::GROUP {
             return Ok(());
         }
-        let chain = self.state.authorizer.load_full();
+        let chain = self.state.chain_for(call.caller());
         let (user, index, namespace) = (call.user(), &*self.state.rbac, call.info.namespace.as_str());
         match self.kind.stored.kind.as_str() {
             "Role" | "ClusterRole" => {

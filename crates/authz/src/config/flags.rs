@@ -80,9 +80,10 @@ impl Flags {
             "v1" => Some(ReviewVersion::V1),
             "v1beta1" => Some(ReviewVersion::V1Beta1),
             other => {
-                if has(AuthorizerType::Webhook) {
+                // Kubernetes comes to this only when all else is right.
+                if has(AuthorizerType::Webhook) && errors.is_empty() {
                     errors.push(format!(
-                        "unsupported webhook authorizer version {}, supported versions are \"v1\", \"v1beta1\"",
+                        "invalid authorization config: unsupported webhook authorizer version {}, supported versions are \"v1\", \"v1beta1\"",
                         quote(other)
                     ));
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::conditions::{CompileError, Condition, Request};
+use crate::conditions::{CompileError, Condition, Match, Request};
 use expect_test::{Expect, expect};
 
 /// Takes `true`, `false` and `fail` for expressions, and refuses the rest.
@@ -357,11 +357,12 @@ fn any_false_beats_errors_and_errors_beat_true() {
     let user = authn::User::named("alice");
     let attributes = crate::Attributes::resource("get", "", "pods");
     let evaluate = |list: &[&str]| configuration(list).evaluate(&user, &attributes);
-    assert_eq!(evaluate(&["true"]), Ok(true));
-    assert_eq!(evaluate(&["true", "fail", "false"]), Ok(false));
+    assert_eq!(evaluate(&["true"]), Match::Yes);
+    assert_eq!(evaluate(&["true", "fail", "false"]), Match::No { failed: true });
+    assert_eq!(evaluate(&["true", "false", "fail"]), Match::No { failed: false });
     assert_eq!(
-        evaluate(&["fail", "true", "fail 2"]).unwrap_err(),
-        "[cel evaluation error: expression 'fail' resulted in error: no such key, cel evaluation error: expression 'fail 2' resulted in error: no such key]"
+        evaluate(&["fail", "true", "fail 2"]),
+        Match::Failed("[cel evaluation error: expression 'fail' resulted in error: no such key, cel evaluation error: expression 'fail 2' resulted in error: no such key]".to_owned())
     );
 }
 

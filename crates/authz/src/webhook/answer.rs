@@ -1,7 +1,7 @@
 //! What a service answered, or failed to → a verdict, or a failure in the words of Kubernetes' client.
 
 use api::field::quote;
-use value::{Str, Value, json};
+use value::{Str, Value, json, yaml};
 
 use crate::config::ReviewVersion;
 use crate::decision::{Answer, Decision, Reason};
@@ -93,9 +93,14 @@ pub(super) fn verdict(sent: Result<Answered, SendError>, version: ReviewVersion)
             answered.status, answered.content_type
         )));
     }
-    let object = json::parse(&answered.body).map_err(|error| {
-        Failure::new(format!("couldn't get version/kind; json parse error: {}", error.message))
-    })?;
+    // What does not begin as an object is taken for YAML, as Kubernetes' client does.
+    let object = if answered.body.trim_ascii_start().starts_with(b"{") {
+        json::parse(&answered.body).map_err(|error| {
+            Failure::new(format!("couldn't get version/kind; json parse error: {}", error.message))
+        })?
+    } else {
+        yaml::document(&answered.body).map_err(|error| Failure::new(error.message))?.value
+    };
     read(&object, version)
 }
 
@@ -193,11 +198,16 @@ fn refusal(answered: &Answered) -> Failure {
         let reason = status.str_at(&["reason"]).unwrap_or_default();
         let code = status.int_at(&["code"]).unwrap_or(0);
         let waits = status.int_at(&["details", "retryAfterSeconds"]).unwrap_or(0) > 0;
-        let may_pass = matches!(reason, "InternalError" | "TooManyRequests" | "ServerTimeout")
+        // What Kubernetes' client goes by: the reason, and the code only where there is no reason it knows.
+        let timed_out = reason == "Timeout" || (reason.is_empty() && code == 504);
+        let may_pass = timed_out
+            || matches!(reason, "InternalError" | "TooManyRequests")
+            || (reason == "ServerTimeout" && status.at(&["details"]).is_some())
             || (reason.is_empty() && matches!(code, 500 | 429))
             || waits;
         let message = status.str_at(&["message"]).unwrap_or_default();
-        return Failure { may_pass, ..Failure::new(message) };
+        let result = if timed_out || answered.status == 504 { "timeout" } else { "error" };
+        return Failure { may_pass, result, ..Failure::new(message) };
     }
     let is_text = answered.content_type.is_empty() || answered.content_type.starts_with("text/");
     let body = String::from_utf8_lossy(&answered.body);
@@ -218,8 +228,8 @@ fn refusal(answered: &Answered) -> Failure {
         }
         code => format!("the server responded with the status code {code} but did not return more information"),
     };
-    let internal = answered.status >= 500 && !matches!(answered.status, 503 | 504);
-    let may_pass = internal || answered.status == 429 || answered.retry_after;
+    let may_pass =
+        (answered.status >= 500 && answered.status != 503) || answered.status == 429 || answered.retry_after;
     let result = if answered.status == 504 { "timeout" } else { "error" };
     Failure { may_pass, result, ..Failure::new(message) }
 }

@@ -72,7 +72,7 @@ async fn access_review(
     if !errors.is_empty() {
         // Kubernetes names the group alone here.
         let group = api::GroupKind::new(kind.stored.group.clone(), "");
-        return Err(Status::invalid(&group, meta::name(&review), &errors));
+        return Err(Status::invalid(&group, "", &errors));
     }
     if asker == Asker::InNamespace {
         let wanted = review.str_at(&["spec", "resourceAttributes", "namespace"]).unwrap_or_default();
@@ -98,6 +98,8 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Resul
         return Err(Status::bad_request("no namespace on request"));
     }
     let rules = state.authorizer.load_full().rules_for(call.user(), &namespace);
+    // As Kubernetes: the question is not repeated.
+    review.set_at(&["spec"], Value::Map(Map::new()));
     review.set_at(&["status"], review::rules_status(&rules));
     Ok(Answer::Object(201, kind.empty_with(review)))
 }

@@ -21,6 +21,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::verify::{Proof, Verifier, Voucher};
 use super::{Endpoint, EndpointError, Identity, Trust};
+use crate::files::go_words;
 use crate::tls;
 
 /// How long a connection may take to be made, and its handshake; a call's own limit is usually shorter.
@@ -174,7 +175,7 @@ impl Way {
             match TcpStream::connect(address).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
-                    let message = format!("dial tcp {address}: connect: {}", errno_words(&error));
+                    let message = format!("dial tcp {address}: connect: {}", go_words(&error));
                     first.get_or_insert(ConnectError::new(message));
                 }
             }
@@ -182,17 +183,6 @@ impl Way {
         Err(first
             .unwrap_or_else(|| ConnectError::new(format!("dial tcp: lookup {}: no such host", self.host))))
     }
-}
-
-/// An operating system's error as Go prints it: without the number, and in lower case.
-fn errno_words(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut text = text.to_owned();
-    if let Some(first) = text.get_mut(..1) {
-        first.make_ascii_lowercase();
-    }
-    text
 }
 
 /// Why a handshake failed.
@@ -211,8 +201,8 @@ fn handshake_words(error: &io::Error, ends: &Ends) -> String {
         Some(other) => format!("tls: {other}"),
         None => match error.kind() {
             io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-            io::ErrorKind::ConnectionReset => ends.words("read", &errno_words(error)),
-            _ => errno_words(error),
+            io::ErrorKind::ConnectionReset => ends.words("read", &go_words(error)),
+            _ => go_words(error),
         },
     }
 }
@@ -252,7 +242,7 @@ impl Ends {
     fn name<T>(&self, operation: &str, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match polled {
             Poll::Ready(Err(error)) if error.raw_os_error().is_some() => {
-                let text = self.words(operation, &errno_words(&error));
+                let text = self.words(operation, &go_words(&error));
                 Poll::Ready(Err(io::Error::new(error.kind(), text)))
             }
             other => other,

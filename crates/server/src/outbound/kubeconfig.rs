@@ -6,6 +6,7 @@ use authz::kubeconfig::{self, Connection, Material};
 use http::Uri;
 
 use super::{Credential, Endpoint, Identity, Trust};
+use crate::files::read;
 
 /// A kubeconfig that has been read, with everything it names.
 #[derive(Clone, Debug)]
@@ -16,12 +17,16 @@ pub struct FromKubeconfig {
     pub files: Vec<PathBuf>,
 }
 
-/// Files that are longer than this are refused: nothing a kubeconfig is made of is.
-const MAX_FILE: u64 = 4 << 20;
-
 /// Reads the current context of a kubeconfig. Exec plugins and auth providers are refused: the server runs no programs.
 pub fn from_kubeconfig(path: &Path) -> Result<FromKubeconfig, String> {
-    let text = read(path).map_err(|why| format!("error loading config file {}: {why}", shown(path)))?;
+    if let Err(error) = std::fs::metadata(path)
+        && error.kind() == std::io::ErrorKind::NotFound
+    {
+        return Err(format!("stat {}: no such file or directory", path.display()));
+    }
+    let text = read(path).map_err(|why| {
+        format!("error loading config file {}: open {}: {why}", shown(path), path.display())
+    })?;
     let connection = Connection::parse(&text).map_err(|error| error.to_string())?;
     let Connection {
         server,
@@ -100,29 +105,6 @@ fn base_url(server: &str) -> Result<Uri, String> {
     format!("{scheme}://{authority}{path}").parse().map_err(|_| bad())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    use std::io::Read as _;
-    let file = std::fs::File::open(path).map_err(|error| go_words(&error))?;
-    if !file.metadata().map_err(|error| go_words(&error))?.is_file() {
-        return Err("it is not a regular file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| go_words(&error))?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_FILE {
-        return Err("it is too long".to_owned());
-    }
-    Ok(bytes)
-}
-
 fn shown(path: &Path) -> String {
     api::field::quote(&path.display().to_string())
-}
-
-/// An error of a file as Go prints it.
-fn go_words(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        _ => error.to_string(),
-    }
 }

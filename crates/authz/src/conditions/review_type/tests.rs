@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::attributes::{Operator, Requirement};
-use crate::conditions::Conditions;
+use crate::conditions::{Conditions, Match};
 
 fn refused(expression: &str, expected: &Expect) {
     let Err(CompileError::Invalid(message)) = ReviewCompiler::default().compile(expression) else { panic!() };
@@ -50,7 +50,11 @@ fn what_is_no_bool_over_a_review_is_refused_in_the_words_of_kubernetes() {
 fn evaluate(expression: &str, attributes: &Attributes) -> Result<bool, String> {
     let user = User::named("alice").in_groups(["devs", "system:authenticated"]);
     let condition = ReviewCompiler::default().compile(expression).unwrap_or_else(|error| panic!("{error:?}"));
-    Conditions::new(vec![condition]).evaluate(&user, attributes)
+    match Conditions::new(vec![condition]).evaluate(&user, attributes) {
+        Match::Yes => Ok(true),
+        Match::No { .. } => Ok(false),
+        Match::Failed(error) => Err(error),
+    }
 }
 
 #[test]

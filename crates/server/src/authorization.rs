@@ -1,0 +1,211 @@
+//! Who decides what callers may do: from flags or a file to the chain, and the file followed while the server runs.
+//!
+//! [`Authorization`] is what the server is told. [`Authorization::load`] reads and checks it before anything else happens;
+//! [`Loaded::stand`] makes the chain once there is a store to follow; [`follow`] replaces it whenever the file, or one of the files
+//! it names, changes. The decisions themselves are `authz`'s.
+
+mod follow;
+mod observe;
+mod send;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use authz::abac::Policies;
+use authz::config::{self, AuthorizerType, Configuration, Environment, Flags, Refused, WebhookConfiguration};
+use authz::node::NodeAuthorizer;
+use authz::{Chain, ReviewCompiler, Standing, assemble, rbac};
+
+pub(crate) use follow::{Files, follow};
+pub use observe::AuthorizationMetrics;
+
+use crate::config::ConfigError;
+use crate::files;
+
+/// Who decides what callers may do, as the server is told.
+#[derive(Clone, Debug)]
+pub enum Authorization {
+    /// By flags alone.
+    Flags(Flags),
+    /// By a file that is followed.
+    File {
+        /// `--authorization-config`.
+        path: PathBuf,
+        /// `--authorization-policy-file`, for the type ABAC.
+        policy_file: String,
+    },
+}
+
+impl Authorization {
+    /// RBAC alone.
+    pub fn rbac() -> Self {
+        Authorization::Flags(Flags { modes: vec!["RBAC".to_owned()], ..Flags::default() })
+    }
+}
+
+/// A configuration that was read and checked.
+pub(crate) struct Loaded {
+    pub(crate) configuration: Configuration,
+    /// The file it is from, and its content.
+    pub(crate) source: Option<(PathBuf, Vec<u8>)>,
+    policies: Option<Arc<Policies>>,
+}
+
+/// Why a configuration is not used.
+pub(crate) enum Unusable {
+    /// Its file cannot be read.
+    Unreadable(String),
+    /// It says something wrong.
+    Refused(Box<Refused>),
+    /// It is right, but what it needs is not there.
+    Unmade(String),
+}
+
+impl Unusable {
+    /// In the words of Kubernetes.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Unusable::Unreadable(why) | Unusable::Unmade(why) => why.clone(),
+            Unusable::Refused(refused) => refused.to_string(),
+        }
+    }
+
+    /// One line per problem, with its place in the file.
+    pub(crate) fn located(&self, path: &Path) -> Vec<String> {
+        match self {
+            Unusable::Unreadable(why) | Unusable::Unmade(why) => vec![format!("{}: {why}", path.display())],
+            Unusable::Refused(refused) => refused.located(&path.display().to_string()),
+        }
+    }
+}
+
+impl Authorization {
+    /// Reads and checks.
+    pub(crate) fn load(&self) -> Result<Loaded, ConfigError> {
+        let (configuration, source, policy_file) = match self {
+            Authorization::Flags(flags) => {
+                let configuration = flags.configuration().map_err(|errors| {
+                    let shown = errors.join("; ");
+                    ConfigError::other(shown).in_kubernetes_words(api::field::aggregate(&errors))
+                })?;
+                (configuration, None, &flags.policy_file)
+            }
+            Authorization::File { path, policy_file } => {
+                let refuse = |unusable: &Unusable| {
+                    ConfigError::flag("authorization-config", unusable.located(path).join("\n  "))
+                        .in_kubernetes_words(unusable.words())
+                };
+                let bytes = read(path).map_err(|unusable| refuse(&unusable))?;
+                let configuration = parse(&bytes, &[]).map_err(|unusable| refuse(&unusable))?;
+                (configuration, Some((path.clone(), bytes)), policy_file)
+            }
+        };
+        let uses_policies = configuration.authorizers.iter().any(|a| a.kind == AuthorizerType::Abac);
+        let policies = if uses_policies { Some(Arc::new(policies(policy_file)?)) } else { None };
+        Ok(Loaded { configuration, source, policies })
+    }
+}
+
+/// Reads the file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
+    files::read(path).map_err(|why| Unusable::Unreadable(format!("open {}: {why}", path.display())))
+}
+
+/// Checks what is in the file. `required` are the types that were there at start, besides Webhook.
+pub(crate) fn parse(bytes: &[u8], required: &[AuthorizerType]) -> Result<Configuration, Unusable> {
+    let compiler = ReviewCompiler::default();
+    let environment = Environment { compiler: &compiler, kubeconfig: &kubeconfig_is_there, required };
+    config::load(bytes, &environment).map_err(|refused| Unusable::Refused(Box::new(refused)))
+}
+
+/// Whether a kubeconfig is a file at all; what is in it is looked at when the webhook is made.
+pub fn kubeconfig_is_there(path: &str) -> Result<(), String> {
+    let metadata = std::fs::metadata(path)
+        .map_err(|error| format!("error loading file: stat {path}: {}", files::go_words(&error)))?;
+    if metadata.is_file() { Ok(()) } else { Err("must be a regular file".to_owned()) }
+}
+
+fn policies(path: &str) -> Result<Policies, ConfigError> {
+    let fail = |why: String| {
+        let words = format!("invalid authorization config: {why}");
+        ConfigError::flag("authorization-policy-file", why).in_kubernetes_words(words)
+    };
+    let bytes = files::read(Path::new(path)).map_err(|why| fail(format!("open {path}: {why}")))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let (policies, unversioned) = Policies::parse(path, &text).map_err(|error| fail(error.to_string()))?;
+    if unversioned {
+        tracing::warn!(
+            "Policy file {path} contained unversioned rules. See docs/admin/authorization.md#abac-mode for ABAC file format details."
+        );
+    }
+    Ok(policies)
+}
+
+/// What a chain is made of besides its configuration: made once at start, kept across reloads.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) rbac: Option<Arc<rbac::Index>>,
+    pub(crate) node: Option<Arc<NodeAuthorizer>>,
+    policies: Option<Arc<Policies>>,
+    metrics: Arc<AuthorizationMetrics>,
+}
+
+impl Loaded {
+    /// Whether a type of authorizer is in the chain.
+    pub(crate) fn uses(&self, kind: AuthorizerType) -> bool {
+        self.configuration.authorizers.iter().any(|a| a.kind == kind)
+    }
+
+    /// The types that must stay, whatever the file says later.
+    pub(crate) fn required(&self) -> Vec<AuthorizerType> {
+        let kinds = self.configuration.authorizers.iter().map(|a| a.kind);
+        kinds.filter(|kind| *kind != AuthorizerType::Webhook).collect()
+    }
+
+    /// Makes the chain.
+    pub(crate) fn stand(
+        &self,
+        index: &Arc<rbac::Index>,
+        node: Option<Arc<NodeAuthorizer>>,
+        metrics: Arc<AuthorizationMetrics>,
+    ) -> Result<(Chain, Parts, Files), ConfigError> {
+        let rbac = self.uses(AuthorizerType::Rbac).then(|| Arc::clone(index));
+        let parts = Parts { rbac, node, policies: self.policies.clone(), metrics };
+        let (chain, files) = parts.chain(&self.configuration).map_err(|why| {
+            let words = format!("invalid authorization config: {why}");
+            let flag = if self.source.is_some() {
+                "authorization-config"
+            } else {
+                "authorization-webhook-config-file"
+            };
+            ConfigError::flag(flag, why).in_kubernetes_words(words)
+        })?;
+        Ok((chain, parts, files))
+    }
+}
+
+impl Parts {
+    /// Makes the chain, and names the files it was made of besides its own.
+    pub(crate) fn chain(&self, configuration: &Configuration) -> Result<(Chain, Files), String> {
+        let several =
+            configuration.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook).count() > 1;
+        let standing = Standing {
+            rbac: self.rbac.clone(),
+            node: self.node.clone(),
+            abac: self.policies.clone(),
+            observer: self.metrics.observer(several),
+        };
+        let followed = std::cell::RefCell::new(Files::default());
+        let sender = |name: &str, webhook: &WebhookConfiguration| {
+            let (sender, files) = send::sender(name, webhook)?;
+            followed.borrow_mut().add(files);
+            Ok(sender)
+        };
+        let chain = assemble(configuration, &standing, &sender)?;
+        Ok((chain, followed.into_inner()))
+    }
+
+    pub(crate) fn metrics(&self) -> &AuthorizationMetrics {
+        &self.metrics
+    }
+}

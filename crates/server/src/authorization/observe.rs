@@ -1,0 +1,268 @@
+//! [`Observer`]: what happens in the chain → the metrics page, under the names of Kubernetes and of KEP-3221.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use authz::config::AuthorizerType;
+use authz::{Decision, Evaluation, Observer, Permit, Refusal};
+use prometheus::{
+    CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
+    Registry, exponential_buckets,
+};
+use sha2::{Digest as _, Sha256};
+
+/// The metrics of authorization.
+pub struct AuthorizationMetrics {
+    /// `apiserver_id_hash`.
+    id_hash: String,
+    attempts: IntCounterVec,
+    durations: HistogramVec,
+    decisions: IntCounterVec,
+    webhook_evaluations: IntCounterVec,
+    webhook_durations: HistogramVec,
+    fail_open: IntCounterVec,
+    condition_errors: IntCounterVec,
+    condition_exclusions: IntCounterVec,
+    condition_durations: HistogramVec,
+    reloads: IntCounterVec,
+    reload_times: GaugeVec,
+    config_info: IntGaugeVec,
+    // The same as KEP-3221 names them.
+    steps: IntCounterVec,
+    step_calls: IntCounterVec,
+    step_call_seconds: CounterVec,
+    step_errors: IntCounterVec,
+    step_reload_failures: IntCounter,
+}
+
+const CONDITION_BUCKETS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
+const WEBHOOK_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+impl AuthorizationMetrics {
+    /// Registers the families. `id` is the server's identity.
+    pub fn new(registry: &Registry, id: &str) -> Result<Arc<Self>, prometheus::Error> {
+        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
+            let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let reload_times = GaugeVec::new(
+            Opts::new(
+                "apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds",
+                "[BETA] Timestamp of the last automatic reload of authorization configuration split by status and apiserver identity.",
+            ),
+            &["apiserver_id_hash", "status"],
+        )?;
+        registry.register(Box::new(reload_times.clone()))?;
+        let config_info = IntGaugeVec::new(
+            Opts::new(
+                "apiserver_authorization_config_controller_last_config_info",
+                "[ALPHA] Information about the last applied authorization configuration with hash as label, split by apiserver identity.",
+            ),
+            &["apiserver_id_hash", "hash"],
+        )?;
+        registry.register(Box::new(config_info.clone()))?;
+        let step_call_seconds = CounterVec::new(
+            Opts::new(
+                "apiserver_authorization_step_webhook_duration_total_seconds",
+                "[ALPHA] Total round trip time of requests to authorization webhooks, in seconds (KEP-3221).",
+            ),
+            &["name", "code", "decision"],
+        )?;
+        registry.register(Box::new(step_call_seconds.clone()))?;
+        let step_reload_failures = IntCounter::new(
+            "apiserver_authorization_step_configuration_reload_failure_count",
+            "[ALPHA] Number of times a changed authorization configuration could not be used (KEP-3221).",
+        )?;
+        registry.register(Box::new(step_reload_failures.clone()))?;
+        Ok(Arc::new(AuthorizationMetrics {
+            id_hash: hash(id.as_bytes()),
+            attempts: counter(
+                "authorization_attempts_total",
+                "[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
+                &["result"],
+            )?,
+            durations: histogram(
+                "authorization_duration_seconds",
+                "[ALPHA] Authorization duration in seconds broken out by result.",
+                &["result"],
+                &exponential_buckets(0.001, 2.0, 15)?,
+            )?,
+            decisions: counter(
+                "apiserver_authorization_decisions_total",
+                "[ALPHA] Total number of terminal decisions made by an authorizer split by authorizer type, name, and decision.",
+                &["type", "name", "decision"],
+            )?,
+            webhook_evaluations: counter(
+                "apiserver_authorization_webhook_evaluations_total",
+                "[ALPHA] Round-trips to authorization webhooks.",
+                &["name", "result"],
+            )?,
+            webhook_durations: histogram(
+                "apiserver_authorization_webhook_duration_seconds",
+                "[ALPHA] Request latency in seconds.",
+                &["name", "result"],
+                WEBHOOK_BUCKETS,
+            )?,
+            fail_open: counter(
+                "apiserver_authorization_webhook_evaluations_fail_open_total",
+                "[ALPHA] NoOpinion results due to webhook timeout or error.",
+                &["name", "result"],
+            )?,
+            condition_errors: counter(
+                "apiserver_authorization_match_condition_evaluation_errors_total",
+                "[ALPHA] Total number of errors when an authorization webhook encounters a match condition error split by authorizer type and name.",
+                &["type", "name"],
+            )?,
+            condition_exclusions: counter(
+                "apiserver_authorization_match_condition_exclusions_total",
+                "[ALPHA] Total number of exclusions when an authorization webhook is skipped because match conditions exclude it.",
+                &["type", "name"],
+            )?,
+            condition_durations: histogram(
+                "apiserver_authorization_match_condition_evaluation_seconds",
+                "[ALPHA] Authorization match condition evaluation time in seconds, split by authorizer type and name.",
+                &["type", "name"],
+                CONDITION_BUCKETS,
+            )?,
+            reloads: counter(
+                "apiserver_authorization_config_controller_automatic_reloads_total",
+                "[BETA] Total number of automatic reloads of authorization configuration split by status and apiserver identity.",
+                &["apiserver_id_hash", "status"],
+            )?,
+            reload_times,
+            config_info,
+            steps: counter(
+                "apiserver_authorization_step_invocations_total",
+                "[ALPHA] Total number of times an authorizer was asked, split by authorizer and decision (KEP-3221).",
+                &["mode", "decision"],
+            )?,
+            step_calls: counter(
+                "apiserver_authorization_step_webhook_invocations_total",
+                "[ALPHA] Total number of answered requests to authorization webhooks (KEP-3221).",
+                &["name", "code", "decision"],
+            )?,
+            step_call_seconds,
+            step_errors: counter(
+                "apiserver_authorization_step_webhook_error_total",
+                "[ALPHA] Total number of erroneous answers of authorization webhooks (KEP-3221).",
+                &["name", "code", "decision"],
+            )?,
+            step_reload_failures,
+        }))
+    }
+
+    /// A request was authorized or not.
+    pub(crate) fn attempted(&self, outcome: &Result<Permit, Refusal>, took: Duration) {
+        let result = match outcome {
+            Ok(_) => Decision::Allow.label(),
+            Err(Refusal::Denied { decision, .. }) => decision.label(),
+            Err(Refusal::Failed { .. }) => "error",
+        };
+        self.attempts.with_label_values(&[result]).inc();
+        self.durations.with_label_values(&[result]).observe(took.as_secs_f64());
+    }
+
+    /// Who hears of a chain. `several` says whether it has more than one webhook, and so must name them.
+    pub(super) fn observer(self: &Arc<Self>, several: bool) -> Arc<dyn Observer> {
+        Arc::new(ChainObserver { metrics: Arc::clone(self), several })
+    }
+
+    /// The configuration that is in force.
+    pub(crate) fn in_force(&self, bytes: &[u8]) {
+        self.config_info.reset();
+        self.config_info.with_label_values(&[self.id_hash.as_str(), &hash(bytes)]).set(1);
+    }
+
+    /// A changed configuration was put into force, or could not be.
+    pub(crate) fn reloaded(&self, succeeded: bool) {
+        let status = if succeeded { "success" } else { "failure" };
+        self.reloads.with_label_values(&[self.id_hash.as_str(), status]).inc();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        self.reload_times.with_label_values(&[self.id_hash.as_str(), status]).set(now);
+        if !succeeded {
+            self.step_reload_failures.inc();
+        }
+    }
+}
+
+/// A content's hash as metrics show it.
+fn hash(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    if bytes.is_empty() {
+        return String::new();
+    }
+    let digest = Sha256::digest(bytes);
+    digest.iter().fold("sha256:".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+struct ChainObserver {
+    metrics: Arc<AuthorizationMetrics>,
+    several: bool,
+}
+
+const WEBHOOK: &str = "Webhook";
+
+/// The KEP's words for a decision.
+fn word(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Allow => "Allow",
+        Decision::Deny => "Deny",
+        Decision::NoOpinion => "NoOpinion",
+    }
+}
+
+impl Observer for ChainObserver {
+    fn decided(&self, kind: AuthorizerType, name: &str, decision: Decision) {
+        if decision != Decision::NoOpinion {
+            self.metrics.decisions.with_label_values(&[kind.as_str(), name, decision.label()]).inc();
+        }
+        let steps = &self.metrics.steps;
+        match kind {
+            AuthorizerType::Webhook if self.several => {
+                steps.with_label_values(&[format!("webhook_{name}").as_str(), word(decision)]).inc();
+            }
+            AuthorizerType::Webhook => steps.with_label_values(&["webhook", word(decision)]).inc(),
+            other => steps.with_label_values(&[other.as_str(), word(decision)]).inc(),
+        }
+    }
+
+    fn evaluated(&self, evaluation: &Evaluation<'_>) {
+        let Evaluation { name, result, status, decision, latency } = *evaluation;
+        self.metrics.webhook_evaluations.with_label_values(&[name, result]).inc();
+        self.metrics.webhook_durations.with_label_values(&[name, result]).observe(latency.as_secs_f64());
+        // The KEP counts answers; that there was none is in the family above.
+        let Some(status) = status else { return };
+        let code = format!("{}xx", status / 100);
+        let labels = [name, code.as_str(), word(decision)];
+        self.metrics.step_calls.with_label_values(&labels).inc();
+        self.metrics.step_call_seconds.with_label_values(&labels).inc_by(latency.as_secs_f64());
+        if status >= 400 {
+            self.metrics.step_errors.with_label_values(&labels).inc();
+        }
+    }
+
+    fn failed_open(&self, name: &str, result: &'static str) {
+        self.metrics.fail_open.with_label_values(&[name, result]).inc();
+    }
+
+    fn conditions_evaluated(&self, name: &str, took: Duration) {
+        self.metrics.condition_durations.with_label_values(&[WEBHOOK, name]).observe(took.as_secs_f64());
+    }
+
+    fn condition_excluded(&self, name: &str) {
+        self.metrics.condition_exclusions.with_label_values(&[WEBHOOK, name]).inc();
+    }
+
+    fn condition_failed(&self, name: &str) {
+        self.metrics.condition_errors.with_label_values(&[WEBHOOK, name]).inc();
+    }
+}

@@ -1,0 +1,76 @@
+//! [`Sender`]: reviews over the server's own client.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use authz::config::WebhookConfiguration;
+use authz::webhook::{Answered, BoxFuture, SendError, Sender};
+use http::HeaderValue;
+use http::uri::PathAndQuery;
+
+use crate::outbound::{FailureKind, Request, Target, from_kubeconfig};
+use crate::version;
+
+/// Sends reviews to one webhook.
+struct ReviewSender {
+    target: Target,
+    path: PathAndQuery,
+    timeout: Duration,
+    agent: HeaderValue,
+}
+
+/// Makes what sends to a webhook from its kubeconfig, with the files that it is made of.
+pub(super) fn sender(
+    name: &str,
+    webhook: &WebhookConfiguration,
+) -> Result<(Arc<dyn Sender>, Vec<PathBuf>), String> {
+    let read = from_kubeconfig(Path::new(webhook.kubeconfig.as_str()))?;
+    let target = Target::new(read.endpoint).map_err(|error| error.to_string())?;
+    if target.withholds_credentials() {
+        tracing::warn!(
+            webhook = name,
+            "the kubeconfig does not let the webhook prove who it is, so its credentials are not sent"
+        );
+    }
+    let nanos = i64::try_from(webhook.timeout.as_nanos()).unwrap_or(i64::MAX);
+    let path = format!("{}?timeout={}", target.url().path(), api::time::format_duration(nanos));
+    let path = path.parse().map_err(|_| format!("{path} is no path"))?;
+    let agent = format!("kube-apiserver/{} ({})", version::GIT_VERSION, version::PLATFORM);
+    let agent = HeaderValue::try_from(agent).map_err(|error| error.to_string())?;
+    Ok((Arc::new(ReviewSender { target, path, timeout: webhook.timeout, agent }), read.files))
+}
+
+impl Sender for ReviewSender {
+    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
+        Box::pin(async move {
+            let mut request = Request::post_json(review.to_vec(), self.timeout);
+            request.path = Some(self.path.clone());
+            request.headers.insert(http::header::USER_AGENT, self.agent.clone());
+            match self.target.send(request).await {
+                Ok(answer) => Ok(Answered {
+                    status: answer.status,
+                    content_type: answer.content_type().to_owned(),
+                    retry_after: answer.headers.contains_key(http::header::RETRY_AFTER),
+                    body: answer.body.to_vec(),
+                }),
+                Err(failure) => Err(match failure.kind {
+                    FailureKind::Timeout => SendError::Timeout(failure.message),
+                    FailureKind::Reset => SendError::Reset(failure.message),
+                    FailureKind::Connect
+                    | FailureKind::Broken
+                    | FailureKind::TooLarge
+                    | FailureKind::Unsent => SendError::Other(failure.message),
+                }),
+            }
+        })
+    }
+
+    fn pause(&self, how_long: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(how_long))
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+}
