@@ -1,4 +1,5 @@
-//! Answers expressions from standard input, one JSON line each. An argument such as `1.30` chooses the version.
+//! Answers expressions from standard input, one JSON line each. An argument such as `1.30` chooses the version, a second one,
+//! `mutation`, the environment of mutating policies.
 
 use std::io::{BufRead as _, Write as _};
 
@@ -10,7 +11,9 @@ fn main() -> std::io::Result<()> {
         let (major, minor) = version.split_once('.')?;
         Some(Version { major: major.parse().ok()?, minor: minor.parse().ok()? })
     });
-    let batch = Batch::new(chosen.unwrap_or(Version::CURRENT));
+    let version = chosen.unwrap_or(Version::CURRENT);
+    let mutation = std::env::args().nth(2).is_some_and(|environment| environment == "mutation");
+    let batch = if mutation { Batch::mutation(version) } else { Batch::new(version) };
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         writeln!(out, "{}", batch.line(line?))?;

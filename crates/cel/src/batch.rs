@@ -28,6 +28,12 @@ impl Batch {
         Batch { env }
     }
 
+    /// As [`Batch::new`], with what mutating policies have besides.
+    pub fn mutation(version: Version) -> Self {
+        let env = Env::kubernetes_mutation(version).with_variables(VARIABLES.map(|name| (name, Type::Dyn)));
+        Batch { env }
+    }
+
     /// Answers one line.
     pub fn line(&self, line: impl AsRef<[u8]>) -> String {
         write::to_string(&self.answer(line.as_ref()))
@@ -87,11 +93,11 @@ fn number(n: u64) -> Value {
     i64::try_from(n).map_or(Value::UInt(n), Value::Int)
 }
 
-/// A value as `TYPE TEXT`: JSON for lists and maps, CEL's own text for the rest.
+/// A value as `TYPE TEXT`: JSON for lists, maps and objects, CEL's own text for the rest.
 pub fn show(val: &Val<'_>) -> String {
     let name = val.type_name();
     match val {
-        Val::List(_) | Val::Map(_) => match convert::to_json(val) {
+        Val::List(_) | Val::Map(_) | Val::Object(_) => match convert::to_json(val) {
             Ok(json) => format!("{name} {}", write::to_string(&json)),
             Err(error) => format!("{name} !{error}"),
         },

@@ -1,6 +1,7 @@
 //! Variables and paths into them. Every step costs one; a step that may be absent costs only if it is there.
 
 use super::{Error, Eval, Outcome, Slot};
+use crate::lib::messages;
 use crate::plan::node::{Attribute, Base, Key, Node, Qualifier};
 use crate::val::{List, Map, Text, Val};
 
@@ -198,7 +199,10 @@ impl<'a> Eval<'a, '_> {
         presence: bool,
     ) -> Result<Option<Val<'a>>, Error> {
         match &qualifier.key {
-            Key::Field(name) => field(here, name, presence),
+            Key::Field(name) => match here {
+                Val::Object(object) => messages::field(object, name, presence, qualifier.typed),
+                here => field(here, name, presence),
+            },
             Key::Constant(key) => index(here, key, presence),
             Key::Computed(node) => {
                 let key = self.unobserved(node)?;
@@ -211,7 +215,6 @@ impl<'a> Eval<'a, '_> {
                         let name = match other {
                             Val::Map(Map::Data(..)) if plain => "map[string]interface {}",
                             Val::List(List::Data(..)) if plain => "[]interface {}",
-                            Val::Null if plain => "<nil>",
                             other => go_type(other),
                         };
                         return Err(Error::new(format!("invalid qualifier type: {name}")));
@@ -231,7 +234,7 @@ fn missing_key(key: &str) -> Error {
 fn field<'a>(here: &Val<'a>, name: &str, presence: bool) -> Result<Option<Val<'a>>, Error> {
     let found = match here {
         Val::Map(map) => map.field(name).transpose()?,
-        Val::Object(object) => return crate::lib::messages::field(object, name, presence),
+        Val::Object(object) => return messages::field(object, name, presence, false),
         Val::List(_) => return Err(Error::new("unsupported index type 'string' in list")),
         _ => None,
     };

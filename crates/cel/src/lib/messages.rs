@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::eval::{Error, Outcome};
+use crate::schema::is_object;
 use crate::types::{Type, read};
 use crate::val::time::{EARLIEST, LATEST};
-use crate::val::{Entries, Map, Object, Timestamp, Val};
+use crate::val::{Entries, List, Map, Object, Timestamp, Val};
 
 const PREFIX: &str = "google.protobuf.";
 
@@ -105,6 +106,7 @@ pub(crate) fn make(object: Object<'_>) -> Outcome<'_> {
         Some("Any") => {
             return Err(Error::new("unsupported conversion to ref.Val: (*dynamicpb.Message)"));
         }
+        _ if name == "JSONPatch" => return patch(object),
         _ => Val::Object(Arc::new(object)),
     })
 }
@@ -122,13 +124,115 @@ fn narrow<'a>(name: &str, val: Val<'a>) -> Outcome<'a> {
     }
 }
 
-/// The value of a field of an instance.
-pub(crate) fn field<'a>(object: &Object<'a>, name: &str, presence: bool) -> Result<Option<Val<'a>>, Error> {
-    match object.get(name) {
+/// The value of a field of an instance; `None` if it is not set and only that is asked. `typed` says whether the checker
+/// knew the type.
+pub(crate) fn field<'a>(
+    object: &Object<'a>,
+    name: &str,
+    presence: bool,
+    typed: bool,
+) -> Result<Option<Val<'a>>, Error> {
+    let val = object.get(name);
+    if object.type_name == "JSONPatch" {
+        return match (name, val) {
+            ("value", Some(val)) => Ok(Some(val.clone())),
+            ("value", None) => Ok((!presence).then_some(Val::Null)),
+            ("op" | "path" | "from", Some(Val::String(text))) if !presence || !text.is_empty() => {
+                Ok(Some(Val::String(text.clone())))
+            }
+            ("op" | "path" | "from", _) => Ok((!presence).then(|| Val::str(""))),
+            _ if presence => Err(Error::new(format!("unsupported field: {name}"))),
+            _ => Err(Error::new(format!("unsupported indexer: {name}"))),
+        };
+    }
+    if is_object(&object.type_name) {
+        // Behind a field there are plain maps and lists, and who does not know the type sees no fields.
+        return match val {
+            Some(val) if typed => Ok(Some(plain(val))),
+            _ if presence => Ok(None),
+            _ if typed => Ok(Some(Val::Null)),
+            _ => Err(Error::new(format!("no such key: {name}"))),
+        };
+    }
+    match val {
         Some(val) => Ok(Some(val.clone())),
         None if presence => Ok(None),
-        None if object.type_name == "JSONPatch" && name != "value" => Ok(Some(Val::str(""))),
-        None if crate::schema::is_object(&object.type_name) => Ok(Some(Val::Null)),
         None => Err(Error::new(format!("no such key: {name}"))),
+    }
+}
+
+/// A value with the objects of a mutation in it made maps.
+fn plain<'a>(val: &Val<'a>) -> Val<'a> {
+    match val {
+        Val::Object(object) if is_object(&object.type_name) => {
+            let mut entries = Entries::default();
+            for (name, val) in &object.fields {
+                entries.insert(Val::string(name.as_str()), plain(val));
+            }
+            Val::Map(Map::of(entries))
+        }
+        Val::List(list @ (List::Owned(_) | List::Borrowed(_))) => {
+            Val::list(list.iter().map(|item| plain(&item)).collect())
+        }
+        Val::Map(map @ (Map::Owned(_) | Map::Borrowed(_))) => {
+            let mut entries = Entries::default();
+            for (key, val) in map {
+                entries.insert(key, plain(&val));
+            }
+            Val::Map(Map::of(entries))
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether two objects of a mutation are the same: what is in them must be of the same types too, and lists never are.
+pub(crate) fn same_objects(a: &Object<'_>, b: &Object<'_>) -> bool {
+    fn same(a: &Val<'_>, b: &Val<'_>) -> bool {
+        match (a, b) {
+            (Val::Object(a), Val::Object(b)) => same_objects(a, b),
+            (Val::List(_), _) => false,
+            (Val::Map(a), Val::Map(b)) => {
+                a.len() == b.len()
+                    && a.iter()
+                        .all(|(key, val)| matches!(b.find(&key), Some(Ok(other)) if same(&val, &other)))
+            }
+            _ => a.tag() == b.tag() && crate::val::equal(a, b).unwrap_or(false),
+        }
+    }
+    a.type_name == b.type_name
+        && a.fields.len() == b.fields.len()
+        && a.fields.iter().all(|(name, val)| b.get(name).is_some_and(|other| same(val, other)))
+}
+
+/// A JSON patch, whose `op`, `path` and `from` have to be strings.
+fn patch(object: Object<'_>) -> Outcome<'_> {
+    for (name, val) in &object.fields {
+        if matches!(name.as_str(), "op" | "path" | "from") && !matches!(val, Val::String(_)) {
+            let ty = native_type(val);
+            return Err(Error::new(format!("unexpected type {ty} for JSONPatchType '{name}' field")));
+        }
+    }
+    Ok(Val::Object(Arc::new(object)))
+}
+
+/// The Go type of what is behind a value.
+fn native_type(val: &Val<'_>) -> &'static str {
+    match val {
+        Val::Null => "structpb.NullValue",
+        Val::Bool(_) => "bool",
+        Val::Int(_) => "int64",
+        Val::Uint(_) => "uint64",
+        Val::Double(_) => "float64",
+        Val::String(_) | Val::Type(_) => "string",
+        Val::Bytes(_) => "[]uint8",
+        Val::List(List::Data(..)) => "[]interface {}",
+        Val::List(_) => "[]ref.Val",
+        Val::Map(Map::Data(..)) | Val::Object(_) => "map[string]interface {}",
+        Val::Map(_) => "map[ref.Val]ref.Val",
+        Val::Duration(_) => "time.Duration",
+        Val::Timestamp(_) => "time.Time",
+        Val::Optional(None) => "<nil>",
+        Val::Optional(Some(inner)) => native_type(inner),
+        Val::Ext(ext) => ext.go_type(),
     }
 }

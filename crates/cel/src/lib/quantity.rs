@@ -406,6 +406,9 @@ impl Quantity {
 
 /// `value * 10^scale`, if it fits.
 fn scaled(value: i64, scale: i32) -> Option<i64> {
+    if value == 0 {
+        return Some(0);
+    }
     value.checked_mul(10i64.checked_pow(u32::try_from(scale).ok()?)?)
 }
 

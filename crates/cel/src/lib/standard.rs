@@ -6,6 +6,7 @@ use super::timestamps;
 use crate::env::Builder;
 use crate::eval::{Cx, Error, Outcome};
 use crate::lib::{list_fits, refuse, string};
+use crate::schema::is_mutation_type;
 use crate::types::{Type, read};
 use crate::val::convert::convert;
 use crate::val::{List, Tag, Val, compare, contains};
@@ -279,7 +280,14 @@ fn conversions(b: &mut Builder) {
     b.singleton(
         "type",
         any,
-        |_, args| Ok(Val::of_type(args.first().map_or("", Val::type_name))),
+        |_, args| {
+            Ok(Val::of_type(match args.first() {
+                // The reference tells these apart only before an expression runs.
+                Some(Val::Object(object)) if is_mutation_type(&object.type_name) => "type",
+                Some(val) => val.type_name(),
+                None => "",
+            }))
+        },
         &[("type", "(A) -> type(A)")],
     );
     b.function(

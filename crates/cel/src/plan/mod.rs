@@ -14,8 +14,10 @@ use crate::cost::runtime::Rule;
 use crate::env::Env;
 use crate::eval::{Error, go_type, run_constant};
 use crate::lib::pattern;
+use crate::schema::is_mutation_type;
 use crate::syntax::ast::{Comprehension, Expr, ExprKind, Literal};
 use crate::syntax::operator;
+use crate::types::Type;
 use crate::val::{Tag, Val};
 use node::{
     Attribute, Base, Bind, Call, Conditional, Folded, Key, ListNode, MapNode, Members, Node, PatternCall,
@@ -115,7 +117,8 @@ impl Planner<'_> {
                     node = operand_of(node);
                 }
                 let key = Key::Field(field.as_str().into());
-                Ok(step(node, Qualifier { key, optional: false }, *test_only))
+                let typed = matches!(self.checked.type_of(operand.id), Type::Struct(_));
+                Ok(step(node, Qualifier { key, optional: false, typed }, *test_only))
             }
             ExprKind::Call { function, target, args } => self.call(expr, function, target.as_deref(), args),
             ExprKind::List { elements, optional } => {
@@ -151,6 +154,9 @@ impl Planner<'_> {
     fn ident(&self, expr: &Expr, name: &str) -> Result<Node, Error> {
         if let Some(Reference::Constant(constant)) = self.checked.references.get(&expr.id) {
             return Ok(Node::Const(match constant {
+                Constant::Type(name) if is_mutation_type(name) => {
+                    return Err(Error::new(format!("reference to undefined type: {name}")));
+                }
                 Constant::Type(name) => Val::of_type(name),
                 Constant::Int(i) => Val::Int(*i),
             }));
@@ -205,7 +211,7 @@ impl Planner<'_> {
                     }
                     index => Key::Computed(index),
                 };
-                return Ok(step(operand, Qualifier { key, optional }, false));
+                return Ok(step(operand, Qualifier { key, optional, typed: false }, false));
             }
             (operator::NOT_STRICTLY_FALSE, [_]) => {
                 let arg = nodes.pop().unwrap_or(Node::Const(Val::Null));

@@ -79,6 +79,8 @@ pub(crate) struct Qualifier {
     pub(crate) key: Key,
     /// Whether a step that cannot be taken gives an empty optional.
     pub(crate) optional: bool,
+    /// Whether the step was checked against a type with fields.
+    pub(crate) typed: bool,
 }
 
 #[derive(Clone, Debug)]

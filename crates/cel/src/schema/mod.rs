@@ -12,7 +12,7 @@ use value::{Str, Value};
 
 pub use escape::{escape, unescape};
 pub use mutation::MutationTypes;
-pub(crate) use mutation::is_object;
+pub(crate) use mutation::{is_mutation_type, is_object};
 
 use crate::cost::estimate::{Range, SizeHints};
 use crate::env::TypeProvider;

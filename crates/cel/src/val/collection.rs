@@ -102,8 +102,8 @@ enum Key {
     Double(u64),
     String(Arc<str>),
     Duration(i64),
-    /// Seconds, nanoseconds and the offset, which tells keys apart here.
-    Timestamp(i64, u32, i32),
+    /// Seconds and nanoseconds. Only times in UTC are found again: in the reference a zone is never the same as another.
+    Timestamp(i64, u32),
     Type(Arc<str>),
     Ip(IpAddr),
     Cidr(IpAddr, u8),
@@ -130,7 +130,7 @@ impl Key {
             Val::String(Text::Borrowed(s)) => Key::String(Arc::from(*s)),
             Val::String(Text::Owned(s)) => Key::String(s.clone()),
             Val::Duration(nanos) => Key::Duration(*nanos),
-            Val::Timestamp(t) => Key::Timestamp(t.seconds, t.nanos, t.offset),
+            Val::Timestamp(t) if t.offset == 0 => Key::Timestamp(t.seconds, t.nanos),
             Val::Type(name) => Key::Type(name.clone()),
             Val::Ext(ext) => match &**ext {
                 Ext::Ip(ip) => Key::Ip(*ip),

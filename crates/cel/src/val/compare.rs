@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 
 use super::{List, Map, Val};
 use crate::eval::Error;
+use crate::lib::messages;
+use crate::schema::is_object;
 
 /// Whether two values are equal. Values of different sorts are not, except that numbers compare by value; a few library
 /// values refuse to be compared with anything else.
@@ -27,6 +29,7 @@ pub(crate) fn equal(a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
             (Some(a), Some(b)) => return equal(a, b),
             _ => false,
         },
+        (Val::Object(a), Val::Object(b)) if is_object(&a.type_name) => messages::same_objects(a, b),
         (Val::Object(a), Val::Object(b)) => {
             a.type_name == b.type_name
                 && a.fields.len() == b.fields.len()

@@ -311,7 +311,7 @@ impl<'a> Val<'a> {
             Val::Map(map) => map.len() == 0,
             Val::Duration(nanos) => *nanos == 0,
             Val::Timestamp(t) => t.is_zero(),
-            Val::Object(object) => object.fields.is_empty(),
+            Val::Object(object) => object.type_name != "JSONPatch" && object.fields.is_empty(),
             Val::Type(_) | Val::Optional(_) | Val::Ext(_) => false,
         }
     }
