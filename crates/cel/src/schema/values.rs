@@ -1,11 +1,14 @@
 //! Data read through its schema.
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
-use value::{Str, Value};
+use value::{Value, write};
 
 use super::{Format, Kind, ListKind, Schema};
+use crate::val::convert::to_json;
 use crate::val::time::{Timestamp, days_from_civil, read_duration};
-use crate::val::{List, Val, equal};
+use crate::val::{Key, List, Val, equal};
 
 impl Schema {
     pub(crate) fn is_number(&self) -> bool {
@@ -76,62 +79,92 @@ impl Schema {
     /// Whether a list of this schema equals another of the same length; `None` where order matters as usual.
     pub(crate) fn equal_lists(&self, items: &[Value], other: &List<'_>) -> Option<bool> {
         let Kind::List { items: schema, kind } = &self.kind else { return None };
-        let mine: Vec<Val<'_>> = items.iter().map(|item| Val::typed(item, Some(schema))).collect();
-        match kind {
-            ListKind::Atomic => None,
-            ListKind::Set => {
-                let holds = |list: &[Val<'_>], val: &Val<'_>| {
-                    list.iter().any(|each| equal(each, val).unwrap_or(false))
-                };
-                let theirs: Vec<Val<'_>> = other.iter().collect();
-                Some(theirs.iter().all(|val| holds(&mine, val)) && mine.iter().all(|val| holds(&theirs, val)))
+        let mine = Members::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))))?;
+        let theirs = Members::of(kind, other.iter())?;
+        Some(match kind {
+            ListKind::Map(_) => theirs
+                .vals
+                .iter()
+                .all(|val| mine.find(kind, val).is_some_and(|each| equal(each, val).unwrap_or(false))),
+            _ => {
+                theirs.vals.iter().all(|val| mine.find(kind, val).is_some())
+                    && mine.vals.iter().all(|val| theirs.find(kind, val).is_some())
             }
-            ListKind::Map(keys) => {
-                let theirs: Vec<Val<'_>> = other.iter().collect();
-                Some(theirs.iter().all(|val| {
-                    mine.iter().any(|each| same_keys(keys, each, val) && equal(each, val).unwrap_or(false))
-                }))
-            }
-        }
+        })
     }
 
     /// A list of this schema and another, joined as sets and keyed lists are; `None` where they are simply put together.
     pub(crate) fn concat<'a>(&'a self, items: &'a [Value], other: &List<'a>) -> Option<Val<'a>> {
         let Kind::List { items: schema, kind } = &self.kind else { return None };
-        let mut joined: Vec<Val<'a>> = items.iter().map(|item| Val::typed(item, Some(schema))).collect();
-        match kind {
-            ListKind::Atomic => return None,
-            ListKind::Set => {
-                for val in other.iter() {
-                    if !joined.iter().any(|each| equal(each, &val).unwrap_or(false)) {
-                        joined.push(val);
+        let mut joined = Members::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))))?;
+        for val in other.iter() {
+            match (kind, joined.position(kind, &val)) {
+                (ListKind::Map(_), Some(at)) => {
+                    if let Some(each) = joined.vals.get_mut(at) {
+                        *each = val;
                     }
                 }
-            }
-            ListKind::Map(keys) => {
-                for val in other.iter() {
-                    match joined.iter_mut().find(|each| same_keys(keys, each, &val)) {
-                        Some(each) => *each = val,
-                        None => joined.push(val),
-                    }
-                }
+                (_, Some(_)) => {}
+                (_, None) => joined.push(kind, val),
             }
         }
-        Some(Val::list(joined))
+        Some(Val::list(joined.vals))
     }
 }
 
-fn same_keys(keys: &[Str], a: &Val<'_>, b: &Val<'_>) -> bool {
-    let (Val::Map(a), Val::Map(b)) = (a, b) else { return false };
-    keys.iter().all(|key| {
-        let escaped = super::escape(key);
-        let key = escaped.as_deref().unwrap_or(key);
-        match (a.field(key), b.field(key)) {
-            (Some(Ok(a)), Some(Ok(b))) => equal(&a, &b).unwrap_or(false),
-            (None, None) => true,
-            _ => false,
+/// The elements of a set or a keyed list, found by what tells them apart. Looking one up takes the same time however many
+/// there are, so that data from outside cannot make a comparison slow.
+struct Members<'a> {
+    vals: Vec<Val<'a>>,
+    positions: HashMap<Vec<Option<Key>>, usize>,
+}
+
+impl<'a> Members<'a> {
+    fn of(kind: &ListKind, vals: impl Iterator<Item = Val<'a>>) -> Option<Self> {
+        if *kind == ListKind::Atomic {
+            return None;
         }
-    })
+        let mut members = Members { vals: Vec::new(), positions: HashMap::new() };
+        vals.for_each(|val| members.push(kind, val));
+        Some(members)
+    }
+
+    fn push(&mut self, kind: &ListKind, val: Val<'a>) {
+        let at = self.vals.len();
+        if let Some(identity) = identity(kind, &val) {
+            self.positions.entry(identity).or_insert(at);
+        }
+        self.vals.push(val);
+    }
+
+    fn position(&self, kind: &ListKind, val: &Val<'_>) -> Option<usize> {
+        self.positions.get(&identity(kind, val)?).copied()
+    }
+
+    fn find(&self, kind: &ListKind, val: &Val<'_>) -> Option<&Val<'a>> {
+        self.vals.get(self.position(kind, val)?)
+    }
+}
+
+/// What tells an element of a set or a keyed list apart: scalars themselves, the text of everything else. `None` where an
+/// element has no such thing; then it equals no other.
+fn identity(kind: &ListKind, val: &Val<'_>) -> Option<Vec<Option<Key>>> {
+    let key_of = |val: &Val<'_>| match Key::of(val) {
+        Some(key) => Some(key),
+        None => Some(Key::Text(write::to_string(&to_json(val).ok()?))),
+    };
+    let ListKind::Map(keys) = kind else { return Some(vec![Some(key_of(val)?)]) };
+    let Val::Map(map) = val else { return None };
+    keys.iter()
+        .map(|key| {
+            let escaped = super::escape(key);
+            match map.field(escaped.as_deref().unwrap_or(key)) {
+                None => Some(None),
+                Some(Ok(val)) => Some(Some(key_of(&val)?)),
+                Some(Err(_)) => None,
+            }
+        })
+        .collect()
 }
 
 /// Midnight of a date.

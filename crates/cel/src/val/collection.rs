@@ -94,7 +94,7 @@ pub struct Entries<'a> {
 
 /// A key in a form that can be hashed; numbers that are equal are the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
+pub(crate) enum Key {
     Null,
     Bool(bool),
     Number(i128),
@@ -107,13 +107,15 @@ enum Key {
     Type(Arc<str>),
     Ip(IpAddr),
     Cidr(IpAddr, u8),
+    /// What is not a scalar, by its text; only sets of a schema know it.
+    Text(String),
 }
 
 /// From how many entries on a map is indexed.
 const INDEXED: usize = 12;
 
 impl Key {
-    fn of(val: &Val<'_>) -> Option<Key> {
+    pub(crate) fn of(val: &Val<'_>) -> Option<Key> {
         Some(match val {
             Val::Null => Key::Null,
             Val::Bool(b) => Key::Bool(*b),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use value::{Str, Value};
 
+pub(crate) use collection::Key;
 pub use collection::{Entries, LazyFields, List, Map};
 pub(crate) use compare::{compare, contains, equal};
 pub(crate) use number::{double_as_int, double_as_uint, fixed, scientific};
