@@ -1,5 +1,6 @@
 //! [`Authenticator`]: one ordered list of ways to recognise a caller.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use value::Str;
@@ -8,6 +9,7 @@ use crate::bearer::{self, Bearer};
 use crate::caller::{Caller, Via};
 use crate::front_proxy::FrontProxy;
 use crate::headers::Headers;
+use crate::observe::{Observed, TokenEvent};
 use crate::static_tokens::StaticTokens;
 use crate::tokens::{TokenCache, Verified, Verifier};
 use crate::x509::ClientCertificate;
@@ -82,20 +84,22 @@ pub enum Anonymous {
 
 /// All ways to recognise a caller, tried from top to bottom. The first that recognises somebody decides; evidence that is not
 /// believed stops nobody after it, but ends anonymous access.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Authenticator {
     /// Headers of a front proxy.
     pub front_proxy: Option<FrontProxy>,
     /// Client certificates, if there is an authority for them.
     pub client_certificates: bool,
     /// The static token file.
-    pub static_tokens: Option<StaticTokens>,
+    pub static_tokens: Option<Arc<StaticTokens>>,
     /// Service-account tokens.
     pub service_accounts: Option<Verifier>,
     /// Service-account tokens that were verified a moment ago.
-    pub verified: TokenCache,
+    pub verified: Arc<TokenCache>,
     /// Requests without credentials.
     pub anonymous: Anonymous,
+    /// Hears how tokens fare.
+    pub observer: Observed,
 }
 
 impl Authenticator {
@@ -181,10 +185,17 @@ impl Authenticator {
         }
         let Some(accounts) = &self.service_accounts else { return Err(Error::InvalidToken) };
         if let Some(found) = self.verified.get(token, wanted, now) {
+            self.observer.tell(TokenEvent::Cached(true));
             return Ok(found);
         }
-        let verified = accounts.verify(token, wanted, now).await.map_err(Error::Token)?;
-        let found = TokenCaller::from(verified.ok_or(Error::InvalidToken)?);
+        self.observer.tell(TokenEvent::Cached(false));
+        let verified = accounts.verify(token, wanted, now).await;
+        self.observer.tell(TokenEvent::Looked(matches!(verified, Ok(Some(_)))));
+        let verified = verified.map_err(Error::Token)?.ok_or(Error::InvalidToken)?;
+        for used in &verified.used {
+            self.observer.tell(TokenEvent::Used(*used));
+        }
+        let found = TokenCaller::from(verified);
         self.verified.put(token, wanted, now, found.clone());
         Ok(found)
     }
@@ -203,7 +214,7 @@ pub struct TokenCaller {
 
 impl From<Verified> for TokenCaller {
     fn from(verified: Verified) -> Self {
-        let Verified { user, audiences, annotations, warnings, secret: _ } = verified;
+        let Verified { user, audiences, annotations, warnings, secret: _, used: _ } = verified;
         TokenCaller {
             caller: Caller::authenticated(user, Via::ServiceAccountToken),
             audiences,

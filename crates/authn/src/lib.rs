@@ -13,6 +13,7 @@ mod caller;
 mod front_proxy;
 mod headers;
 pub mod impersonation;
+mod observe;
 mod static_tokens;
 pub mod tokens;
 mod user;
@@ -23,6 +24,7 @@ pub use bearer::protocols_without_token;
 pub use caller::{Caller, InternalIdentity, Via};
 pub use front_proxy::FrontProxy;
 pub use headers::{HeaderLines, Headers};
+pub use observe::{Observed, Observer, TokenEvent, TokenUse};
 pub use static_tokens::{StaticTokens, TokenFileError, TokenFileWarning};
 pub use user::{User, names, service_account};
 

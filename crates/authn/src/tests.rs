@@ -1,5 +1,6 @@
 //! Recognising callers.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use expect_test::{Expect, expect};
@@ -51,7 +52,11 @@ fn attempt(
 
 fn tokens(text: &str) -> Authenticator {
     let (tokens, _) = StaticTokens::parse("tokens.csv", text).unwrap();
-    Authenticator { static_tokens: Some(tokens), anonymous: Anonymous::On, ..Authenticator::default() }
+    Authenticator {
+        static_tokens: Some(Arc::new(tokens)),
+        anonymous: Anonymous::On,
+        ..Authenticator::default()
+    }
 }
 
 fn name_of(attempt: &Attempt) -> String {

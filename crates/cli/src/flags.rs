@@ -38,7 +38,6 @@ const NO_ETCD: &str = "it tunes the connection to etcd, and there is none";
 const AUDIT: &str = "sending audit events to a webhook is not implemented yet";
 const OIDC: &str = "OpenID Connect tokens are not implemented yet";
 const TOKEN_WEBHOOK: &str = "asking a webhook about tokens is not implemented yet";
-const PROXY_HEADERS: &str = "the front proxy's headers are not believed yet";
 const NO_NODES: &str = "no node is contacted";
 const ONE_SERVER: &str = "there is one server, so nothing is coordinated between several";
 const LOGS: &str = "log lines are written at once and need no tuning";
@@ -85,12 +84,6 @@ pub(crate) const KNOWN: &[Known] = &[
     refused("oidc-signing-algs", OIDC),
     refused("oidc-username-claim", OIDC),
     refused("oidc-username-prefix", OIDC),
-    refused("requestheader-allowed-names", PROXY_HEADERS),
-    refused("requestheader-client-ca-file", PROXY_HEADERS),
-    refused("requestheader-extra-headers-prefix", PROXY_HEADERS),
-    refused("requestheader-group-headers", PROXY_HEADERS),
-    refused("requestheader-uid-headers", PROXY_HEADERS),
-    refused("requestheader-username-headers", PROXY_HEADERS),
     switch(refused("enable-bootstrap-token-auth", "bootstrap tokens are not implemented yet")),
     refused("service-account-signing-endpoint", "an external signer is not implemented yet"),
     // What they may do.
@@ -165,7 +158,6 @@ pub(crate) const KNOWN: &[Known] = &[
     ignored("log-text-info-buffer-size", LOGS),
     switch(ignored("log-text-split-stream", LOGS)),
     ignored("vmodule", LOGS),
-    switch(ignored("service-account-lookup", "tokens are always checked against the store")),
     switch(ignored("emulation-forward-compatible", "1.37 is the only version that is emulated")),
     ignored("min-compatibility-version", "1.37 is the only version that is emulated"),
     switch(ignored(

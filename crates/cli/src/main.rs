@@ -3,6 +3,7 @@
 mod audit;
 mod cel;
 mod flags;
+mod front_proxy;
 mod gates;
 mod logging;
 mod serve;

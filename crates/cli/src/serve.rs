@@ -18,6 +18,7 @@ use server::{Authorization, Config, ConfigError, Data};
 
 use crate::audit::AuditArgs;
 use crate::flags::{Fate, KNOWN};
+use crate::front_proxy::RequestHeaderArgs;
 use crate::gates;
 use crate::logging::{self, Format};
 
@@ -53,6 +54,8 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', help_heading = "Serving")]
     tls_cipher_suites: Vec<String>,
 
+    #[command(flatten)]
+    request_header: RequestHeaderArgs,
     /// Client certificates signed by an authority in this file name their user and groups.
     #[arg(long, help_heading = "Authentication")]
     client_ca_file: Option<PathBuf>,
@@ -78,6 +81,9 @@ pub(crate) struct Args {
     /// Whether tokens of pods that never learned to read them again live a year.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, help_heading = "Authentication")]
     service_account_extend_token_expiration: bool,
+    /// Whether tokens that secrets hold are compared with the stored secret.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, help_heading = "Authentication")]
+    service_account_lookup: bool,
     /// Where relying parties find the key set, if not here.
     #[arg(long, help_heading = "Authentication")]
     service_account_jwks_uri: Option<String>,
@@ -209,7 +215,7 @@ pub(crate) async fn wait_for_signal() -> Result<()> {
 fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     check_known(known)?;
     if let Err(errors) = gates::check(&args.feature_gates) {
-        bail!("--feature-gates: {}", errors.join("; "));
+        bail!("{}", api::field::aggregate(&errors));
     }
     if let Some(version) = args.emulated_version.as_deref()
         && !matches!(version.trim_start_matches("kube="), "1.37" | "1.37.0")
@@ -247,7 +253,15 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
         cipher_suites: args.tls_cipher_suites.clone(),
     };
     config.client_ca = args.client_ca_file.as_deref().map(|path| read("client-ca-file", path)).transpose()?;
-    config.static_tokens = args.token_auth_file.as_deref().map(static_tokens).transpose()?;
+    config.files.client_ca.clone_from(&args.client_ca_file);
+    if let Some(path) = args.token_auth_file.as_deref() {
+        let bytes = read("token-auth-file", path)?;
+        config.static_tokens = Some(static_tokens(path, &bytes)?);
+        config.files.static_tokens = Some((path.to_owned(), bytes));
+    }
+    config.front_proxy = args.request_header.front_proxy(config.client_ca.as_deref())?;
+    config.files.proxy_ca.clone_from(&args.request_header.requestheader_client_ca_file);
+    config.files.serving = args.tls_cert_file.clone().zip(args.tls_private_key_file.clone());
     config.anonymous = anonymous;
     config.authorization = authorization;
     config.audit = args.audit.config()?;
@@ -345,16 +359,15 @@ fn ranges(texts: &[String]) -> Result<Vec<IpNet>> {
     Ok(out)
 }
 
-fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("--{flag}: cannot read `{}`", path.display()))
 }
 
-fn static_tokens(path: &Path) -> Result<StaticTokens> {
-    let bytes = read("token-auth-file", path)?;
-    let text = String::from_utf8(bytes)
+fn static_tokens(path: &Path, bytes: &[u8]) -> Result<StaticTokens> {
+    let text = std::str::from_utf8(bytes)
         .map_err(|_| anyhow!("--token-auth-file: `{}` is not UTF-8", path.display()))?;
     let (tokens, warnings) =
-        StaticTokens::parse(&path.display().to_string(), &text).context("--token-auth-file")?;
+        StaticTokens::parse(&path.display().to_string(), text).context("--token-auth-file")?;
     for warning in warnings {
         tracing::warn!("--token-auth-file: {warning}");
     }
@@ -420,9 +433,28 @@ fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
         }
         return Ok(None);
     };
+    let mut errors: Vec<String> = Vec::new();
+    for (i, issuer) in args.service_account_issuer.iter().enumerate() {
+        if issuer.is_empty() {
+            errors.push("service-account-issuer should not be an empty string".to_owned());
+        } else if args.service_account_issuer.iter().take(i).any(|earlier| earlier == issuer) {
+            errors.push(format!("service-account-issuer {} is already specified", api::field::quote(issuer)));
+        }
+    }
+    if let Some(uri) = args.service_account_jwks_uri.as_deref().filter(|uri| !uri.is_empty())
+        && !uri.get(..8).is_some_and(|head| head.eq_ignore_ascii_case("https://"))
+    {
+        errors.push(format!("service-account-jwks-uri requires https scheme, parsed as: {uri}"));
+    }
     let keys = args.service_account_key_file.iter().map(|path| read("service-account-key-file", path));
     let nanos = api::time::parse_duration(&args.service_account_max_token_expiration)
         .map_err(|e| anyhow!("--service-account-max-token-expiration: {e}"))?;
+    if nanos != 0 && !(3600 * 1_000_000_000..=(1 << 32) * 1_000_000_000).contains(&nanos) {
+        bail!("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds");
+    }
+    if !errors.is_empty() {
+        bail!("{}", api::field::aggregate(&errors));
+    }
     Ok(Some(TokenConfig {
         issuers: args.service_account_issuer.iter().map(|i| i.as_str().into()).collect(),
         signing_key: read("service-account-signing-key-file", signing)?,
@@ -431,5 +463,6 @@ fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
         max_seconds: nanos / 1_000_000_000,
         extend: args.service_account_extend_token_expiration,
         jwks_uri: args.service_account_jwks_uri.clone().unwrap_or_default(),
+        lookup: args.service_account_lookup,
     }))
 }

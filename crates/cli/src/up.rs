@@ -55,6 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         max_seconds: 0,
         extend: true,
         jwks_uri: String::new(),
+        lookup: true,
     });
     config.anonymous = Anonymous::Paths(HEALTH.iter().map(|p| (*p).into()).collect());
     let modes = vec!["Node".to_owned(), "RBAC".to_owned()];

@@ -9,38 +9,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use authn::x509::ClientCertificate;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
-use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::body::Body;
+use crate::trust::Certificates;
 
 /// Who is at the other end of a connection, as far as TCP and TLS tell.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// The remote address.
     pub address: SocketAddr,
-    /// What its certificate says.
-    pub identity: Identity,
-}
-
-/// What a client's certificate says about it, judged once per connection.
-#[derive(Clone, Debug)]
-pub enum Identity {
-    /// There is none, or nobody to judge it.
-    None,
-    /// It is not signed by a known authority, or cannot stand for a client.
-    Unverified,
-    /// Whom it names.
-    Verified(Arc<ClientCertificate>),
+    /// The certificates it brought.
+    pub certificates: Arc<Certificates>,
 }
 
 /// The bounds on connections.
@@ -75,9 +63,6 @@ impl Default for Limits {
 
 /// Whatever answers requests.
 pub trait Answer: Send + Sync + 'static {
-    /// Judges the certificates of a connection, leaf first; the handshake has proven that they are the client's.
-    fn recognise(&self, chain: &[CertificateDer<'static>]) -> Identity;
-
     /// Answers one request.
     fn answer(
         self: Arc<Self>,
@@ -156,8 +141,8 @@ async fn connection<A: Answer>(
         Ok(Err(e)) => return debug!(%address, error = %e, "TLS handshake failed"),
         Err(_) => return debug!(%address, "TLS handshake timed out"),
     };
-    let identity = answer.recognise(stream.get_ref().1.peer_certificates().unwrap_or_default());
-    let peer = Peer { address, identity };
+    let certificates = Certificates::new(stream.get_ref().1.peer_certificates().unwrap_or_default());
+    let peer = Peer { address, certificates: Arc::new(certificates) };
     let asked = Arc::new(AtomicBool::new(false));
     let first = Arc::clone(&asked);
     let service = service_fn(move |request| {

@@ -142,6 +142,8 @@ pub enum Answer {
     Object(u16, Value),
     /// Bytes of a known type, sent as they are.
     Raw(u16, &'static str, Body),
+    /// As `Raw`, for anybody to keep for so many seconds.
+    Public(u16, &'static str, u32, Body),
     /// As `Raw`, with an entity tag.
     Tagged(u16, &'static str, String, Body),
 }

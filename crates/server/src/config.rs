@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use authn::{Anonymous, StaticTokens};
+use authn::{Anonymous, FrontProxy, StaticTokens};
 use ipnet::IpNet;
 use resources::table::Served;
 
@@ -60,6 +60,19 @@ pub enum Data {
     Folder(PathBuf),
 }
 
+/// The files behind parts of a configuration, where they come from files: they are read again when they change.
+#[derive(Clone, Debug, Default)]
+pub struct FollowedFiles {
+    /// Behind [`Config::serving`]: the certificate, and its key.
+    pub serving: Option<(PathBuf, PathBuf)>,
+    /// Behind [`Config::client_ca`].
+    pub client_ca: Option<PathBuf>,
+    /// Behind the authorities of [`Config::front_proxy`].
+    pub proxy_ca: Option<PathBuf>,
+    /// Behind [`Config::static_tokens`], with what it held.
+    pub static_tokens: Option<(PathBuf, Vec<u8>)>,
+}
+
 /// Everything the server is told, checked as far as one value alone can be.
 #[derive(Debug)]
 pub struct Config {
@@ -75,6 +88,10 @@ pub struct Config {
     pub tls: TlsOptions,
     /// PEM of the authorities whose client certificates count.
     pub client_ca: Option<Vec<u8>>,
+    /// PEM of the authorities of front proxies, and what those may say (`--requestheader-*`).
+    pub front_proxy: Option<(Vec<u8>, FrontProxy)>,
+    /// Files that are read again when they change.
+    pub files: FollowedFiles,
     /// PEM of the authority that signed the serving certificate, published to pods.
     pub root_ca: Option<String>,
     /// The static token file.
@@ -120,6 +137,8 @@ impl Config {
             serving,
             tls: TlsOptions::default(),
             client_ca: None,
+            front_proxy: None,
+            files: FollowedFiles::default(),
             root_ca: None,
             static_tokens: None,
             tokens: None,

@@ -1,5 +1,6 @@
 //! The metrics page, with Kubernetes' names, labels and buckets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::{
@@ -7,6 +8,10 @@ use prometheus::{
 };
 
 use crate::request_info::RequestInfo;
+
+mod authentication;
+
+pub use authentication::{AuthenticationMetrics, Outcomes};
 
 /// Everything that is counted.
 pub struct Metrics {
@@ -19,7 +24,8 @@ pub struct Metrics {
     dropped: IntCounterVec,
     watch_events: IntCounterVec,
     storage_objects: IntGaugeVec,
-    authentication_attempts: IntCounterVec,
+    /// What is counted of callers and their tokens.
+    pub authentication: Arc<AuthenticationMetrics>,
     process: ProcessMetrics,
 }
 
@@ -192,11 +198,7 @@ impl Metrics {
                 "[STABLE] Number of stored objects at the time of last check split by kind.",
                 &["resource"],
             )?,
-            authentication_attempts: counter(
-                "authentication_attempts",
-                "Counter of authenticated attempts.",
-                &["result"],
-            )?,
+            authentication: Arc::new(AuthenticationMetrics::new(&registry)?),
             process,
             registry,
         })
@@ -264,11 +266,6 @@ impl Metrics {
     /// The counter of events sent to watchers of a resource.
     pub fn watch_events(&self, info: &RequestInfo) -> prometheus::IntCounter {
         self.watch_events.with_label_values(&[info.group.as_str(), &info.resource, &info.version])
-    }
-
-    /// Counts an attempt to authenticate.
-    pub fn authenticated(&self, result: &str) {
-        self.authentication_attempts.with_label_values(&[result]).inc();
     }
 
     /// The page. `in_flight` and `objects` are what they are now.

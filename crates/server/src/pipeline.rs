@@ -11,7 +11,6 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use api::Status;
-use authn::x509::ClientCertificate;
 use authn::{Caller, Evidence, Headers, Via};
 use authz::{Attributes, Refusal};
 use bytes::Bytes;
@@ -19,16 +18,15 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use resources::table::Verb;
-use rustls::pki_types::{CertificateDer, UnixTime};
 use tracing::{debug, error, warn};
 
-use crate::accept::{self, Identity, Peer};
+use crate::accept::{self, Peer};
 use crate::audit::{self, Record, Sent};
 use crate::body::Body;
 use crate::call::{Answer, Call, Unread};
 use crate::catalog::{Facet, Kind};
 use crate::handlers;
-use crate::metrics::Finished;
+use crate::metrics::{Finished, Outcomes};
 use crate::request_info::{Query, RequestInfo, percent_decode};
 use crate::respond;
 use crate::state::State;
@@ -60,22 +58,6 @@ impl Outcome {
 }
 
 impl accept::Answer for State {
-    /// Judges the certificate of a connection, once.
-    fn recognise(&self, chain: &[CertificateDer<'static>]) -> Identity {
-        let Some(leaf) = chain.first() else { return Identity::None };
-        let Some(authority) = self.client_ca.load_full() else { return Identity::None };
-        if !authority.verifies(chain, UnixTime::now()) {
-            return Identity::Unverified;
-        }
-        match ClientCertificate::from_der(leaf) {
-            Ok(certificate) => Identity::Verified(Arc::new(certificate)),
-            Err(error) => {
-                debug!(%error, "client certificate refused");
-                Identity::Unverified
-            }
-        }
-    }
-
     async fn answer(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
@@ -370,37 +352,35 @@ async fn authenticate(
     info: &RequestInfo,
     headers: &HeaderMap,
 ) -> Result<Recognised, Status> {
-    let certificate = match &peer.identity {
-        Identity::Verified(certificate) => Some(&**certificate),
-        Identity::None | Identity::Unverified => None,
-    };
+    let began = Instant::now();
+    let judgement = peer.certificates.judge(&state.trust.load_full());
+    let judgement = judgement.as_deref();
     let evidence = Evidence {
-        certificate,
-        proxy_certificate: None,
+        certificate: judgement.and_then(|j| j.client.as_deref()),
+        proxy_certificate: judgement.and_then(|j| j.proxy.as_deref()),
         headers: &HttpHeaders(headers),
         path: &info.path,
         now: SystemTime::now(),
     };
     let attempt = state.authenticator.load_full().authenticate(&evidence).await;
-    let refused = |why: &str| {
+    let count = |outcome: Outcomes<'_>| state.metrics.authentication.attempted(outcome, began.elapsed());
+    let refused = |outcome: Outcomes<'_>, why: &str| {
         debug!(address = %peer.address, why, "unauthenticated");
-        state.metrics.authenticated("failure");
+        count(outcome);
         Err(Status::unauthorized())
     };
     match attempt.result {
         // Evidence that was not believed ends anonymous access.
-        Ok(Some(caller))
-            if *caller.via() == Via::Anonymous && matches!(peer.identity, Identity::Unverified) =>
-        {
-            refused("the client certificate is not signed by a known authority")
+        Ok(Some(caller)) if *caller.via() == Via::Anonymous && judgement.is_some_and(|j| j.doubted) => {
+            refused(Outcomes::Error, "the client certificate is not signed by a known authority")
         }
         Ok(Some(caller)) => {
-            state.metrics.authenticated("success");
+            count(Outcomes::Success(caller.name()));
             let warnings = attempt.warnings.iter().map(ToString::to_string).collect();
             Ok(Recognised { caller, annotations: attempt.annotations, warnings })
         }
-        Ok(None) => refused("no credentials"),
-        Err(error) => refused(&error.to_string()),
+        Ok(None) => refused(Outcomes::Failure, "no credentials"),
+        Err(error) => refused(Outcomes::Error, &error.to_string()),
     }
 }
 

@@ -104,6 +104,13 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
 fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<Body>, Status> {
     let response = match answer {
         Answer::Raw(code, content_type, body) => respond(code, content_type, body),
+        Answer::Public(code, content_type, seconds, body) => {
+            let mut response = respond(code, content_type, body);
+            if let Ok(kept) = HeaderValue::try_from(format!("public, max-age={seconds}")) {
+                response.headers_mut().insert(CACHE_CONTROL, kept);
+            }
+            response
+        }
         Answer::Tagged(code, content_type, tag, body) => {
             let mut response = respond(code, content_type, body);
             if let Ok(tag) = HeaderValue::try_from(tag) {

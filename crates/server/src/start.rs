@@ -1,19 +1,21 @@
 //! From a configuration to a running server.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use admission::{Chain as AdmissionChain, Stages};
-use arc_swap::{ArcSwap, ArcSwapOption};
-use authn::Authenticator;
+use arc_swap::ArcSwap;
+use authn::{Authenticator, Observed, StaticTokens};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
 use authz::{Authorizer, Chain as AuthorizationChain, Step, rbac};
 use resources::openapi::OpenApi;
+use rustls::ServerConfig;
 use storage::{Embedded, Memory, Options, Store};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tracing::info;
 
@@ -24,16 +26,20 @@ use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
 use crate::bootstrap;
 use crate::catalog::Catalog;
-use crate::config::{Config, ConfigError, Data};
+use crate::config::{Config, ConfigError, Data, FollowedFiles};
 use crate::encode;
 use crate::follow::{Followed, follow};
 use crate::health::Health;
 use crate::identity;
 use crate::metrics::Metrics;
+use crate::pki;
+use crate::published;
+use crate::reload::{self, Watched};
 use crate::seats::Seats;
 use crate::state::State;
-use crate::tls::{self, ClientCa};
+use crate::tls::{self, TlsOptions};
 use crate::tokens::Tokens;
+use crate::trust::{Authority, Trust};
 
 /// A server that runs. Dropping it without [`Running::stop`] ends it with the runtime.
 pub struct Running {
@@ -82,6 +88,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         serving,
         tls: tls_options,
         client_ca,
+        front_proxy,
+        files: followed,
         root_ca,
         static_tokens,
         tokens,
@@ -105,10 +113,14 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let key = tls::private_key(serving.key_pem.as_bytes())
         .map_err(|e| ConfigError::flag("tls-private-key-file", e))?;
     let tls_config = tls::server_config(chain, key, &tls_options)?;
-    let client_ca = client_ca
-        .map(|pem| ClientCa::from_pem(&pem))
-        .transpose()
-        .map_err(|e| ConfigError::flag("client-ca-file", e))?;
+    let authority = |flag: &str, pem: Option<&Vec<u8>>| {
+        pem.map(|pem| Authority::from_pem(pem)).transpose().map_err(|e| ConfigError::flag(flag, e))
+    };
+    let (proxy_ca, front_proxy) = front_proxy.unzip();
+    let trust = Trust {
+        clients: authority("client-ca-file", client_ca.as_ref())?,
+        proxies: authority("requestheader-client-ca-file", proxy_ca.as_ref())?,
+    };
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let metrics = Metrics::new(started).map_err(ConfigError::other)?;
     let meter = Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);
@@ -156,16 +168,19 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let state = Arc::new(State {
         health: Health::new(store.clone()),
         store,
-        openapi: OpenApi::new(served.clone(), "1.37"),
+        openapi: OpenApi::new(served.clone(), "1.37")
+            .with_issuer(tokens.as_ref().is_some_and(|t| t.configuration.is_some())),
         catalog: Catalog::new(served),
         authenticator: ArcSwap::from_pointee(Authenticator {
-            client_certificates: client_ca.is_some(),
-            static_tokens,
+            front_proxy,
+            client_certificates: trust.clients.is_some(),
+            static_tokens: static_tokens.map(Arc::new),
             service_accounts: verifier,
             anonymous,
+            observer: Observed::by(Arc::clone(&metrics.authentication) as Arc<dyn authn::Observer>),
             ..Authenticator::default()
         }),
-        client_ca: ArcSwapOption::from_pointee(client_ca),
+        trust: ArcSwap::from_pointee(trust),
         authorizer,
         internal_authorizer: Arc::new(internal_authorizer),
         authorization_metrics,
@@ -188,13 +203,85 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         }
     }
     bootstrap::run(&state, address.port(), advertise).await?;
+    let trust_changed = Arc::new(Notify::new());
+    published::publish(&state, Arc::clone(&trust_changed), stopped.clone()).await?;
     state.health.set_bootstrapped();
 
     let tls_config = Arc::new(ArcSwap::from_pointee(tls_config));
+    let originals = Originals { serving: &serving, client_ca, proxy_ca };
+    let followed = followed_files(followed, originals, &state, &trust_changed, (&tls_config, tls_options));
+    tokio::spawn(reload::follow(followed, Arc::clone(&state.metrics.authentication), stopped.clone()));
     let serving = tokio::spawn(accept::serve(listener, tls_config, limits, Arc::clone(&state), stopped));
     info!(%address, "ready");
     let controllers = controllers.then(|| crate::controllers::start(&state, root_ca));
     Ok(Running { address, state, stop, serving, controllers })
+}
+
+/// What files held when the server started.
+struct Originals<'a> {
+    serving: &'a pki::Identity,
+    client_ca: Option<Vec<u8>>,
+    proxy_ca: Option<Vec<u8>>,
+}
+
+/// The files that are read again when they change, and what becomes of them then.
+fn followed_files(
+    files: FollowedFiles,
+    originals: Originals<'_>,
+    state: &Arc<State>,
+    trust_changed: &Arc<Notify>,
+    (tls_config, options): (&Arc<ArcSwap<ServerConfig>>, TlsOptions),
+) -> Vec<Watched> {
+    let FollowedFiles { serving, client_ca, proxy_ca, static_tokens } = files;
+    let Originals { serving: identity, client_ca: clients, proxy_ca: proxies } = originals;
+    let mut followed = Vec::new();
+    if let Some((cert, key)) = serving {
+        let config = Arc::clone(tls_config);
+        let held = vec![identity.cert_pem.clone().into_bytes(), identity.key_pem.clone().into_bytes()];
+        followed.push(Watched::new("tls-cert-file", vec![cert, key], held, move |contents| {
+            let [cert, key] = contents else { return Err("a certificate and a key are wanted".to_owned()) };
+            let chain = tls::certificates(cert)?;
+            let key = tls::private_key(key)?;
+            let made = tls::server_config(chain, key, &options).map_err(|e| e.to_string())?;
+            config.store(Arc::new(made));
+            Ok(())
+        }));
+    }
+    let mut authority = |flag: &'static str,
+                         path: Option<PathBuf>,
+                         held: Option<Vec<u8>>,
+                         place: fn(&mut Trust, Authority)| {
+        let Some(path) = path else { return };
+        let (state, changed) = (Arc::clone(state), Arc::clone(trust_changed));
+        let apply = move |contents: &[Vec<u8>]| {
+            let made = Authority::from_pem(&contents.concat())?;
+            let now = state.trust.load_full();
+            let mut trust = Trust { clients: now.clients.clone(), proxies: now.proxies.clone() };
+            place(&mut trust, made);
+            state.trust.store(Arc::new(trust));
+            changed.notify_one();
+            Ok(())
+        };
+        followed.push(Watched::new(flag, vec![path], vec![held.unwrap_or_default()], apply));
+    };
+    authority("client-ca-file", client_ca, clients, |trust, made| trust.clients = Some(made));
+    authority("requestheader-client-ca-file", proxy_ca, proxies, |trust, made| trust.proxies = Some(made));
+    if let Some((path, held)) = static_tokens {
+        let state = Arc::clone(state);
+        let shown = path.display().to_string();
+        followed.push(Watched::new("token-auth-file", vec![path], vec![held], move |contents| {
+            let text = String::from_utf8(contents.concat()).map_err(|_| "not UTF-8".to_owned())?;
+            let (tokens, warnings) = StaticTokens::parse(&shown, &text).map_err(|e| e.to_string())?;
+            for warning in &warnings {
+                tracing::warn!("--token-auth-file: {warning}");
+            }
+            let now = state.authenticator.load_full();
+            let made = Authenticator { static_tokens: Some(Arc::new(tokens)), ..Authenticator::clone(&now) };
+            state.authenticator.store(Arc::new(made));
+            Ok(())
+        }));
+    }
+    followed
 }
 
 /// Keeps the index of roles and bindings at what is stored.

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use admission::Chain as AdmissionChain;
 use api::Status;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use authn::{Authenticator, Caller, Via};
 use authz::{Attributes, Chain as AuthorizationChain, Permit, Refusal, rbac};
 use resources::openapi::OpenApi;
@@ -22,8 +22,8 @@ use crate::follow::Followed;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
-use crate::tls::ClientCa;
 use crate::tokens::Tokens;
+use crate::trust::Trust;
 
 /// Everything a request may need, built once.
 pub struct State {
@@ -33,8 +33,8 @@ pub struct State {
     pub catalog: Catalog,
     /// Who may call.
     pub authenticator: ArcSwap<Authenticator>,
-    /// Whose client certificates count.
-    pub client_ca: ArcSwapOption<ClientCa>,
+    /// Whose certificates count.
+    pub trust: ArcSwap<Trust>,
     /// Issues service-account tokens.
     pub tokens: Option<Tokens>,
     /// What they may do.

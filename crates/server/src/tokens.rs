@@ -26,6 +26,8 @@ pub struct TokenConfig {
     pub extend: bool,
     /// `--service-account-jwks-uri`.
     pub jwks_uri: String,
+    /// `--service-account-lookup`.
+    pub lookup: bool,
 }
 
 /// Issues tokens and publishes how to verify them.
@@ -53,7 +55,8 @@ impl Tokens {
         store: &Store,
         external_address: &str,
     ) -> Result<(Self, Verifier), ConfigError> {
-        let TokenConfig { issuers, signing_key, keys, audiences, max_seconds, extend, jwks_uri } = config;
+        let TokenConfig { issuers, signing_key, keys, audiences, max_seconds, extend, jwks_uri, lookup } =
+            config;
         let mut public = Vec::new();
         for pem in &keys {
             let found =
@@ -83,6 +86,7 @@ impl Tokens {
             key_set: discovery::key_set(&public),
         };
         let verifier = Verifier::new(issuers, public, audiences, Arc::new(StoredObjects(store.clone())));
+        let verifier = if lookup { verifier } else { verifier.without_lookup() };
         Ok((tokens, verifier))
     }
 }

@@ -426,18 +426,18 @@ fn requests_that_ask_for_too_much_are_refused_or_shortened() {
         expected.assert_eq(&requested(spec, &rules()).unwrap_err());
     };
     refused(
-        r#"{"expirationSeconds":599}"#,
-        expect![[
-            r#"TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes"#
-        ]],
-    );
-    refused(
         r#"{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"gone"}}"#,
         expect![[r#"pods "gone" not found"#]],
     );
     refused(
         r#"{"boundObjectRef":{"apiVersion":"v1","kind":"ConfigMap","name":"x"}}"#,
         expect!["cannot bind token to object of type /v1, Kind=ConfigMap"],
+    );
+    refused(
+        r#"{"boundObjectRef":{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","name":"x"}}"#,
+        expect![
+            "cannot bind token to object of type admissionregistration.k8s.io/v1, Kind=ValidatingWebhookConfiguration (feature gate APIServerWebhookAuthenticationToken is disabled)"
+        ],
     );
     refused(
         r#"{"boundObjectRef":{"apiVersion":"v1","kind":"Node","name":"n1","uid":"old"}}"#,

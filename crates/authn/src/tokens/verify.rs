@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use value::{Str, Value, format_smolstr, json};
 
+use crate::observe::TokenUse;
 use crate::tokens::claims::{Bound, BoundKind, Claims, Reference};
 use crate::tokens::keys::PublicKey;
 use crate::tokens::legacy;
@@ -52,6 +53,8 @@ pub struct Verified {
     pub annotations: Vec<(&'static str, String)>,
     /// Warnings for the client.
     pub warnings: Vec<Str>,
+    /// What it counts as.
+    pub used: Vec<TokenUse>,
     /// The secret a token without an end is kept in, by namespace and name; its last use is to be noted.
     pub secret: Option<(Str, Str)>,
 }
@@ -102,6 +105,11 @@ impl Verifier {
             let claims = Claims::from_value(&parts.payload)?;
             self.check_bound(&claims, seconds(now)).await?
         };
+        let legacy_audience =
+            Claims::from_value(&parts.payload).map(|c| c.audiences).unwrap_or_default().is_empty();
+        if legacy_audience {
+            verified.used.push(TokenUse::Legacy);
+        }
         verified.audiences = self.shared_audiences(&parts.payload, wanted, &mut verified.annotations)?;
         Ok(Some(verified))
     }
@@ -207,6 +215,7 @@ impl Verifier {
             add_extra(names::CREDENTIAL_ID, &format_smolstr!("JTI={}", claims.id));
         }
         let mut annotations = Vec::new();
+        let used = claims.warn_after.map(|time| if now > time { TokenUse::Stale } else { TokenUse::Valid });
         if let Some(warn_after) = claims.warn_after.filter(|time| now > *time) {
             let text = format!(
                 "subject: {}, seconds after warning threshold: {}",
@@ -215,7 +224,14 @@ impl Verifier {
             );
             annotations.push(("authentication.k8s.io/stale-token", text));
         }
-        Ok(Verified { user, audiences: Vec::new(), annotations, warnings: Vec::new(), secret: None })
+        Ok(Verified {
+            user,
+            audiences: Vec::new(),
+            annotations,
+            warnings: Vec::new(),
+            used: used.into_iter().collect(),
+            secret: None,
+        })
     }
 
     async fn check_object(

@@ -52,6 +52,8 @@ pub struct OpenApi {
     v3: Mutex<BTreeMap<String, Arc<Document>>>,
     v2_json: OnceLock<Arc<Document>>,
     v2_protobuf: OnceLock<Arc<Document>>,
+    /// Whether there is an issuer of tokens whose keys are published.
+    issuer: bool,
 }
 
 impl OpenApi {
@@ -64,7 +66,14 @@ impl OpenApi {
             v3: Mutex::default(),
             v2_json: OnceLock::new(),
             v2_protobuf: OnceLock::new(),
+            issuer: false,
         }
+    }
+
+    /// These documents, with the two about an issuer of tokens if there is one.
+    #[must_use]
+    pub fn with_issuer(self, issuer: bool) -> Self {
+        OpenApi { issuer, ..self }
     }
 
     /// `/openapi/v3`: the paths of all documents with their hashes.
@@ -96,14 +105,16 @@ impl OpenApi {
 
     /// `/openapi/v2` as JSON.
     pub fn v2_json(&self) -> Arc<Document> {
-        let make = || Arc::new(Document::new(write::to_vec(&v2::document(&self.served, &self.version))));
+        let make = || {
+            Arc::new(Document::new(write::to_vec(&v2::document(&self.served, &self.version, self.issuer))))
+        };
         Arc::clone(self.v2_json.get_or_init(make))
     }
 
     /// `/openapi/v2` in protobuf.
     pub fn v2_protobuf(&self) -> Arc<Document> {
         let make = || {
-            let document = v2::document(&self.served, &self.version);
+            let document = v2::document(&self.served, &self.version, self.issuer);
             Arc::new(Document::new(protobuf::document(&document)))
         };
         Arc::clone(self.v2_protobuf.get_or_init(make))
@@ -116,6 +127,9 @@ impl OpenApi {
     /// The paths of the version 3 documents.
     fn v3_paths(&self) -> Vec<String> {
         let mut paths = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
+        if self.issuer {
+            paths.extend(operations::ISSUER.iter().map(|path| (*path).to_owned()));
+        }
         for group in GROUPS {
             let mut versions =
                 group.versions.iter().filter(|version| self.served.is_served(group.name, version)).peekable();

@@ -147,6 +147,9 @@ const LOG: &[Parameter] = &[
     query("timestamps", "boolean"),
 ];
 
+/// The documents about an issuer of tokens.
+pub(super) const ISSUER: [&str; 2] = [".well-known/openid-configuration", "openid/v1/jwks"];
+
 /// The URLs of the version 3 document at `path`: `api`, `apis/apps`, `apis/apps/v1`.
 pub(super) fn of_document(path: &str) -> Option<Vec<PathItem>> {
     let parts: Vec<&str> = path.split('/').collect();
@@ -157,6 +160,14 @@ pub(super) fn of_document(path: &str) -> Option<Vec<PathItem>> {
             let mut item = plain("/version/", "getCodeVersion", "version", "version.Info");
             item.operations.iter_mut().for_each(|operation| operation.produces = &["application/json"]);
             vec![item]
+        }
+        [".well-known", "openid-configuration"] => {
+            let id = "getServiceAccountIssuerOpenIDConfiguration";
+            vec![text("/.well-known/openid-configuration/", id, "WellKnown", &["application/json"])]
+        }
+        ["openid", "v1", "jwks"] => {
+            let id = "getServiceAccountIssuerOpenIDKeyset";
+            vec![text("/openid/v1/jwks/", id, "openid", &["application/jwk-set+json"])]
         }
         ["api", version] => of_version("", version)?,
         ["apis", group] => {
@@ -196,6 +207,16 @@ fn plain(path: &str, id: &str, tag: &str, answer: &str) -> PathItem {
         produces: OBJECTS,
     };
     PathItem { path: path.to_owned(), operations: vec![operation], parameters: Vec::new() }
+}
+
+/// A page that is no object of the API.
+fn text(path: &str, id: &str, tag: &str, produces: &'static [&'static str]) -> PathItem {
+    let mut item = plain(path, id, tag, "");
+    for operation in &mut item.operations {
+        operation.responses = vec![("200", Answer::Text)];
+        operation.produces = produces;
+    }
+    item
 }
 
 /// `rbac.authorization.k8s.io` → `rbacAuthorization`; the core group is `core`.

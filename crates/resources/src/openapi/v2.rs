@@ -9,8 +9,11 @@ use super::operations::{self, Answer, Body, Operation, PATCHES, Parameter, PathI
 use crate::table::{GROUPS, Served};
 
 /// The document of everything that is served.
-pub(super) fn document(served: &Served, version: &str) -> Value {
+pub(super) fn document(served: &Served, version: &str, issuer: bool) -> Value {
     let mut documents = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
+    if issuer {
+        documents.extend(operations::ISSUER.iter().map(|path| (*path).to_owned()));
+    }
     for group in GROUPS {
         let versions = group.versions.iter().filter(|version| served.is_served(group.name, version));
         match group.name {

@@ -14,28 +14,27 @@ pub(super) fn document(items: &[PathItem], group_version: Option<(&str, &str)>, 
         items.iter().map(|item| (item.path.clone(), path_item(item, &mut roots))).collect();
     let mut everywhere = vec![("", "v1")];
     everywhere.extend(group_version.filter(|group_version| *group_version != ("", "v1")));
-    let schemas = components::definitions(roots, &everywhere, Dialect::V3);
+    // Pages that are no objects need no schemas.
+    let schemas = (!roots.is_empty()).then(|| components::definitions(roots, &everywhere, Dialect::V3));
+    let schemas = schemas.map(|schemas| ("schemas", schemas));
     Value::map([
         ("openapi", Value::from("3.0.0")),
         ("info", Value::map([("title", "Kubernetes"), ("version", version)])),
         ("paths", Value::map(paths)),
         (
             "components",
-            Value::map([
-                ("schemas", schemas),
-                (
-                    "securitySchemes",
-                    Value::map([(
-                        "BearerToken",
-                        Value::map([
-                            ("type", "apiKey"),
-                            ("description", "Bearer Token authentication"),
-                            ("name", "authorization"),
-                            ("in", "header"),
-                        ]),
-                    )]),
-                ),
-            ]),
+            Value::map(schemas.into_iter().chain([(
+                "securitySchemes",
+                Value::map([(
+                    "BearerToken",
+                    Value::map([
+                        ("type", "apiKey"),
+                        ("description", "Bearer Token authentication"),
+                        ("name", "authorization"),
+                        ("in", "header"),
+                    ]),
+                )]),
+            )])),
         ),
     ])
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::Status;
+use authn::tokens;
 use http::HeaderMap;
 use http::header::IF_NONE_MATCH;
 use resources::discovery;
@@ -83,14 +84,11 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         [".well-known", "openid-configuration"] => {
             let document =
                 state.tokens.as_ref().and_then(|t| t.configuration.clone()).ok_or_else(not_found)?;
-            Ok(Answer::Raw(200, "application/json", Body::from(document)))
+            published(call, "json", "application/json", document)
         }
         ["openid", "v1", "jwks"] => {
             let keys = state.tokens.as_ref().map(|t| t.key_set.clone()).ok_or_else(not_found)?;
-            if !negotiate::clauses(&call.headers).iter().any(|c| c.covers("application", "jwk-set+json")) {
-                return Err(Status::not_acceptable(&["application/jwk-set+json"]));
-            }
-            Ok(Answer::Raw(200, "application/jwk-set+json", Body::from(keys)))
+            published(call, "jwk-set+json", "application/jwk-set+json", keys)
         }
         ["version"] => Ok(Answer::Object(200, crate::version::document())),
         ["healthz" | "livez" | "readyz", ..] => {
@@ -128,6 +126,19 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         }
         _ => Err(not_found()),
     }
+}
+
+/// What relying parties may read and keep for a while.
+fn published(
+    call: &Call,
+    subtype: &str,
+    content_type: &'static str,
+    page: Vec<u8>,
+) -> Result<Answer, Status> {
+    if !negotiate::clauses(&call.headers).iter().any(|c| c.covers("application", subtype)) {
+        return Err(Status::no_representation(&[content_type]));
+    }
+    Ok(Answer::Public(200, content_type, tokens::discovery::MAX_AGE, Body::from(page)))
 }
 
 fn paths(state: &State) -> Vec<String> {

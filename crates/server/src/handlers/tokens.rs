@@ -35,7 +35,7 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result
         state,
         kind,
         subresource: "token",
-        posted: expected,
+        posted: expected.clone(),
         name: &name,
         operation: Operation::Create,
         options: &options_value,
@@ -44,6 +44,12 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result
     let object = post.mutate(call, object).await?;
     let now = Timestamp::from_seconds(call.now);
     let request = TokenRequest::new(object, &account, &tokens.rules, now)?;
+    let rules = resources::validation::rules(&expected.group_kind());
+    let errors = rules.map(|rules| (rules.create)(request.object(), &state.validation_context(call.now)));
+    let errors = errors.unwrap_or_default();
+    if !errors.is_empty() {
+        return Err(Status::invalid(&expected.group_kind(), "", &errors));
+    }
     post.validate(call, request.object()).await?;
     let objects = StoredObjects(state.store.clone());
     let grant = request.grant(&tokens.rules, &objects, crate::random::uid()).await?;
@@ -52,7 +58,13 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result
     }
     let token =
         tokens.issuer.issue(&grant.claims).map_err(|_| Status::internal("failed to generate token"))?;
-    Ok(Answer::Object(201, grant.answer(&token)))
+    let (key, value) = grant.annotation();
+    call.annotate(key, value);
+    let mut answer = grant.answer(&token);
+    if let Some(schema) = resources::schema::of(&expected.group, &expected.version, &expected.kind) {
+        resources::decode::fill(&mut answer, schema);
+    }
+    Ok(Answer::Object(201, answer))
 }
 
 /// `tokenreviews`: whose token is this?

@@ -1,0 +1,157 @@
+//! What is counted of callers and their tokens, and of the files that say who they are.
+
+use std::time::Duration;
+
+use authn::{Observer, TokenEvent, TokenUse};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+use value::Str;
+
+/// The families about authentication.
+pub struct AuthenticationMetrics {
+    users: IntCounterVec,
+    attempts: IntCounterVec,
+    durations: HistogramVec,
+    cache_requests: IntCounterVec,
+    cache_fetches: IntCounterVec,
+    legacy: IntCounter,
+    stale: IntCounter,
+    valid: IntCounter,
+    manual: IntCounter,
+    auto: IntCounter,
+    reloads: IntCounterVec,
+}
+
+/// What came of an attempt to authenticate.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcomes<'a> {
+    /// This user was recognised.
+    Success(&'a Str),
+    /// Nobody tried to say who they are.
+    Failure,
+    /// Evidence was not believed.
+    Error,
+}
+
+impl AuthenticationMetrics {
+    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counters =
+            |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+                let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+                registry.register(Box::new(metric.clone()))?;
+                Ok(metric)
+            };
+        let counter = |name: &str, help: &str| -> Result<IntCounter, prometheus::Error> {
+            let metric = IntCounter::new(name, help)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let buckets = prometheus::exponential_buckets(0.001, 2.0, 15)?;
+        let options = HistogramOpts::new(
+            "authentication_duration_seconds",
+            "[ALPHA] Authentication duration in seconds broken out by result.",
+        );
+        let durations = HistogramVec::new(options.buckets(buckets), &["result"])?;
+        registry.register(Box::new(durations.clone()))?;
+        // Nobody waits for another's look-up here, so there is always none under way that anybody could see.
+        let active = IntGaugeVec::new(
+            Opts::new("authentication_token_cache_active_fetch_count", "[ALPHA]"),
+            &["status"],
+        )?;
+        registry.register(Box::new(active.clone()))?;
+        for status in ["blocked", "in_flight"] {
+            active.with_label_values(&[status]).set(0);
+        }
+        Ok(AuthenticationMetrics {
+            users: counters(
+                "authenticated_user_requests",
+                "[ALPHA] Counter of authenticated requests broken out by username.",
+                &["username"],
+            )?,
+            attempts: counters(
+                "authentication_attempts",
+                "[ALPHA] Counter of authenticated attempts.",
+                &["result"],
+            )?,
+            durations,
+            cache_requests: counters("authentication_token_cache_request_total", "[ALPHA]", &["status"])?,
+            cache_fetches: counters("authentication_token_cache_fetch_total", "[ALPHA]", &["status"])?,
+            legacy: counter(
+                "serviceaccount_legacy_tokens_total",
+                "[BETA] Cumulative legacy service account tokens used",
+            )?,
+            stale: counter(
+                "serviceaccount_stale_tokens_total",
+                "[BETA] Cumulative stale projected service account tokens used",
+            )?,
+            valid: counter(
+                "serviceaccount_valid_tokens_total",
+                "[BETA] Cumulative valid projected service account tokens used",
+            )?,
+            manual: counter(
+                "serviceaccount_legacy_manual_token_uses_total",
+                "[ALPHA] Cumulative manually created legacy tokens used",
+            )?,
+            auto: counter(
+                "serviceaccount_legacy_auto_token_uses_total",
+                "[ALPHA] Cumulative auto-generated legacy tokens used",
+            )?,
+            reloads: counters(
+                "portcullis_authentication_file_reloads_total",
+                "Counter of files read again because they changed, by the flag that names them and by success.",
+                &["flag", "status"],
+            )?,
+        })
+    }
+
+    /// Counts an attempt to authenticate.
+    pub(crate) fn attempted(&self, outcome: Outcomes<'_>, took: Duration) {
+        let result = match outcome {
+            Outcomes::Success(user) => {
+                self.users.with_label_values(&[compressed(user)]).inc();
+                "success"
+            }
+            Outcomes::Failure => "failure",
+            Outcomes::Error => "error",
+        };
+        self.attempts.with_label_values(&[result]).inc();
+        self.durations.with_label_values(&[result]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a file that was read again.
+    pub(crate) fn reloaded(&self, flag: &str, ok: bool) {
+        self.reloads.with_label_values(&[flag, if ok { "success" } else { "failure" }]).inc();
+    }
+}
+
+/// Few labels for many names, as Kubernetes does it.
+fn compressed(user: &str) -> &str {
+    match user {
+        "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => user,
+        user if user.contains('@') => "email_id",
+        _ => "other",
+    }
+}
+
+impl Observer for AuthenticationMetrics {
+    fn token(&self, event: TokenEvent) {
+        match event {
+            TokenEvent::Cached(hit) => {
+                self.cache_requests.with_label_values(&[if hit { "hit" } else { "miss" }]).inc();
+            }
+            TokenEvent::Looked(ok) => {
+                self.cache_fetches.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
+            }
+            TokenEvent::Used(TokenUse::Valid) => self.valid.inc(),
+            TokenEvent::Used(TokenUse::Stale) => self.stale.inc(),
+            TokenEvent::Used(TokenUse::Legacy) => self.legacy.inc(),
+            TokenEvent::Used(TokenUse::LegacyManual) => self.manual.inc(),
+            TokenEvent::Used(TokenUse::LegacyAuto) => self.auto.inc(),
+        }
+    }
+}
+
+impl std::fmt::Debug for AuthenticationMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AuthenticationMetrics")
+    }
+}

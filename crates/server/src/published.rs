@@ -1,0 +1,154 @@
+//! `kube-system/extension-apiserver-authentication`: how servers that extend this one recognise its callers.
+//!
+//! Written as `system:apiserver`, and written again when the authorities change or somebody else changes it. What is there
+//! already is kept, as far as it has not expired: another server may have written it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Status, meta};
+use authn::{FrontProxy, InternalIdentity};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tokio::sync::{Notify, watch};
+use tracing::warn;
+use value::{Str, Value, json, write};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::client::Client;
+use crate::config::ConfigError;
+use crate::follow::follow;
+use crate::state::State;
+use crate::tls;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
+const NAME: &str = "extension-apiserver-authentication";
+const KEY: &str = "/registry/core/configmaps/kube-system/extension-apiserver-authentication";
+/// How long to wait after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Publishes now, and keeps it so until the server stops. `changed` says that the authorities have changed.
+pub(crate) async fn publish(
+    state: &Arc<State>,
+    changed: Arc<Notify>,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), ConfigError> {
+    let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
+    sync(state, &client).await.map_err(|e| ConfigError::other(format!("cannot write {NAME}: {e}")))?;
+    let hint = Arc::clone(&changed);
+    follow(&state.store, KEY, move |_, _| hint.notify_one())?;
+    let state = Arc::clone(state);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = changed.notified() => {}
+                _ = stopped.wait_for(|s| *s) => return,
+            }
+            while let Err(error) = sync(&state, &client).await {
+                warn!(%error, "{NAME} could not be written");
+                tokio::select! {
+                    () = tokio::time::sleep(RETRY) => {}
+                    _ = stopped.wait_for(|s| *s) => return,
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+async fn sync(state: &State, client: &Client) -> Result<(), Status> {
+    let path = format!("{CONFIG_MAPS}/{NAME}");
+    let stored = match client.get(&path).await {
+        Ok(stored) => Some(stored),
+        Err(status) if status.code() == 404 => None,
+        Err(status) => return Err(status),
+    };
+    let data = data(state, stored.as_ref());
+    let held = stored.as_ref().and_then(|s| s.at(&["data"])).cloned().unwrap_or(Value::map::<Str, Value>([]));
+    if data == held {
+        return Ok(());
+    }
+    let mut object = stored.clone().unwrap_or_else(|| {
+        let mut object = Value::map([("apiVersion", "v1"), ("kind", "ConfigMap")]);
+        meta::set(&mut object, "name", NAME);
+        meta::set(&mut object, "namespace", "kube-system");
+        object
+    });
+    object.set_at(&["data"], data);
+    let written = match stored {
+        Some(_) => client.update(&path, &object).await,
+        None => client.create(CONFIG_MAPS, &object).await,
+    };
+    match written {
+        // Somebody else was quicker: their write is a change, and this will run again.
+        Err(status) if status.code() != 409 => Err(status),
+        _ => Ok(()),
+    }
+}
+
+/// What should be in it: ours, together with what is there.
+fn data(state: &State, stored: Option<&Value>) -> Value {
+    let trust = state.trust.load_full();
+    let there = |key: &str| stored.and_then(|s| s.str_at(&["data", key])).unwrap_or_default();
+    let now = state.now();
+    let bundle = |key: &str, own: Option<&[u8]>| combined(there(key), own.unwrap_or_default(), now);
+    let mut data = value::Map::new();
+    let clients = bundle("client-ca-file", trust.clients.as_ref().map(|a| &*a.pem));
+    if !clients.is_empty() {
+        data.insert("client-ca-file", clients);
+    }
+    let proxies = bundle("requestheader-client-ca-file", trust.proxies.as_ref().map(|a| &*a.pem));
+    if !proxies.is_empty() {
+        let authenticator = state.authenticator.load_full();
+        let none = FrontProxy::default();
+        let proxy = authenticator.front_proxy.as_ref().unwrap_or(&none);
+        let mut list = |key: &str, own: &[Str], always: bool| {
+            let mut names: Vec<Value> = Vec::new();
+            let kept = json::parse(there(key).as_bytes()).unwrap_or_default();
+            let own = own.iter().cloned().map(Value::String);
+            for name in kept.as_list().unwrap_or_default().iter().cloned().chain(own) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            if always || !names.is_empty() {
+                data.insert(key, write::to_string(&Value::List(names)));
+            }
+        };
+        list("requestheader-username-headers", &proxy.username_headers, true);
+        list("requestheader-uid-headers", &proxy.uid_headers, false);
+        list("requestheader-group-headers", &proxy.group_headers, true);
+        list("requestheader-extra-headers-prefix", &proxy.extra_header_prefixes, true);
+        list("requestheader-allowed-names", &proxy.allowed_names, true);
+        data.insert("requestheader-client-ca-file", proxies);
+    }
+    Value::Map(data)
+}
+
+/// The certificates of both bundles that have not expired, each once.
+fn combined(there: &str, own: &[u8], now: i64) -> String {
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    let mut out = String::new();
+    let both = [there.as_bytes(), own];
+    for der in both.iter().flat_map(|pem| tls::certificates(pem).unwrap_or_default()) {
+        let lives = X509Certificate::from_der(&der)
+            .is_ok_and(|(_, certificate)| certificate.validity().not_after.timestamp() > now);
+        if lives && !seen.iter().any(|known| known.as_slice() == &*der) {
+            out.push_str(&pem(&der));
+            seen.push(der.to_vec());
+        }
+    }
+    out
+}
+
+/// A certificate as PEM.
+fn pem(der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
+    for line in text.as_bytes().chunks(64) {
+        out.push_str(&String::from_utf8_lossy(line));
+        out.push('\n');
+    }
+    out.push_str("-----END CERTIFICATE-----\n");
+    out
+}

@@ -1,0 +1,103 @@
+//! Whose certificates count: the authorities of clients and of front proxies, and what they say about a connection.
+//!
+//! A connection brings its certificates once; what they are worth is judged by the authorities of the moment a request comes,
+//! so a certificate whose authority was taken out of the file loses its worth without its connection ending. The judgement is
+//! kept with the connection until the authorities change.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use authn::x509::ClientCertificate;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use tracing::debug;
+
+use crate::tls::ClientCa;
+
+/// The authorities in force.
+#[derive(Debug, Default)]
+pub struct Trust {
+    /// `--client-ca-file`.
+    pub clients: Option<Authority>,
+    /// `--requestheader-client-ca-file`.
+    pub proxies: Option<Authority>,
+}
+
+/// The authorities of one file.
+#[derive(Clone, Debug)]
+pub struct Authority {
+    /// The file as it is.
+    pub pem: Arc<[u8]>,
+    verifier: ClientCa,
+}
+
+impl Authority {
+    /// From the PEM of one or more certificates.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, String> {
+        Ok(Authority { verifier: ClientCa::from_pem(pem)?, pem: pem.into() })
+    }
+
+    fn judge(&self, chain: &[CertificateDer<'static>]) -> Option<Arc<ClientCertificate>> {
+        if !self.verifier.verifies(chain, UnixTime::now()) {
+            return None;
+        }
+        match ClientCertificate::from_der(chain.first()?) {
+            Ok(certificate) => Some(Arc::new(certificate)),
+            Err(error) => {
+                debug!(%error, "client certificate refused");
+                None
+            }
+        }
+    }
+}
+
+/// The certificates of a connection, leaf first; the handshake has proven that they are the client's.
+#[derive(Debug, Default)]
+pub struct Certificates {
+    chain: Vec<CertificateDer<'static>>,
+    judged: ArcSwapOption<Judgement>,
+}
+
+/// What certificates are worth.
+#[derive(Debug)]
+pub struct Judgement {
+    trust: Arc<Trust>,
+    /// The certificate, if it names a client.
+    pub client: Option<Arc<ClientCertificate>>,
+    /// The certificate, if it names a front proxy.
+    pub proxy: Option<Arc<ClientCertificate>>,
+    /// Whether somebody who could have vouched for the certificate did not: then nobody is admitted without a name.
+    pub doubted: bool,
+}
+
+impl Certificates {
+    /// Of a connection.
+    pub fn new(chain: &[CertificateDer<'static>]) -> Self {
+        Certificates { chain: chain.to_vec(), judged: ArcSwapOption::empty() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.chain.is_empty()
+    }
+
+    /// What they are worth to these authorities; nothing if there are none.
+    pub fn judge(&self, trust: &Arc<Trust>) -> Option<Arc<Judgement>> {
+        if self.chain.is_empty() {
+            return None;
+        }
+        let known = self.judged.load_full().filter(|judged| Arc::ptr_eq(&judged.trust, trust));
+        Some(known.unwrap_or_else(|| {
+            let judge = |authority: &Option<Authority>| authority.as_ref().map(|a| a.judge(&self.chain));
+            let (client, proxy) = (judge(&trust.clients), judge(&trust.proxies));
+            let doubted = [&client, &proxy].iter().any(|judged| matches!(judged, Some(None)));
+            let judged = Arc::new(Judgement {
+                trust: Arc::clone(trust),
+                client: client.flatten(),
+                proxy: proxy.flatten(),
+                doubted,
+            });
+            self.judged.store(Some(Arc::clone(&judged)));
+            judged
+        }))
+    }
+}
