@@ -14,12 +14,13 @@ mod meter;
 mod notes;
 mod plugin;
 pub mod plugins;
+pub mod policy;
 mod reinvocation;
 
 pub use attributes::{Attributes, Operation, Seen};
 pub use chain::{Chain, ChainError, PluginName, Stages};
 pub use cluster::{Cluster, Later, Served};
-pub use meter::{Conditions, Meter, Phase, Rejection, Unmetered};
+pub use meter::{CheckError, Conditions, Meter, Phase, Rejection, Unmetered};
 pub use notes::{Annotation, Level, Notes};
 pub use plugin::{Pass, Plugin, Stage};
 pub use reinvocation::{Reinvocation, Rounds};

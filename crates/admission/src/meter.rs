@@ -67,6 +67,42 @@ pub struct Conditions<'a> {
     pub operation: Operation,
 }
 
+/// What went wrong with an expression of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CheckError {
+    /// Nothing.
+    None,
+    /// It does not compile.
+    Compile,
+    /// It cost too much.
+    Budget,
+    /// It failed, or said no: Kubernetes does not tell them apart.
+    Invalid,
+}
+
+impl CheckError {
+    /// The label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CheckError::None => "no_error",
+            CheckError::Compile => "compile_error",
+            CheckError::Budget => "out_of_budget",
+            CheckError::Invalid => "invalid_error",
+        }
+    }
+
+    /// As Kubernetes tells them apart: by the message.
+    pub(crate) fn of(message: &str) -> Self {
+        if message.starts_with("compilation") {
+            CheckError::Compile
+        } else if message.starts_with("validation failed due to running out of cost budget") {
+            CheckError::Budget
+        } else {
+            CheckError::Invalid
+        }
+    }
+}
+
 /// Keeps the counters. Every method but the clock does nothing unless implemented.
 pub trait Meter: Send + Sync {
     /// The time since a moment that stays the same.
@@ -113,6 +149,16 @@ pub trait Meter: Send + Sync {
     /// One of them failed.
     fn condition_failed(&self, conditions: &Conditions<'_>) {
         let _ = conditions;
+    }
+
+    /// A validating policy decided: what went wrong, and what it led to.
+    fn policy_checked(&self, policy: &str, binding: &str, error: CheckError, action: &str, took: Duration) {
+        let _ = (policy, binding, error, action, took);
+    }
+
+    /// A mutation of a mutating policy was tried.
+    fn mutation_checked(&self, policy: &str, binding: &str, error: CheckError, took: Duration) {
+        let _ = (policy, binding, error, took);
     }
 
     /// They left their owner out.

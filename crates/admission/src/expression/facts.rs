@@ -61,21 +61,19 @@ impl<'a> Facts<'a> {
 pub struct Shape {
     /// `params` is declared.
     pub params: bool,
-    /// `authorizer` is declared.
-    pub authorizer: bool,
     /// `variables` is declared.
     pub composed: bool,
     /// It is for match conditions, which do not see the namespace.
     pub conditions: bool,
-    /// The authorizer can be asked; where it cannot, `authorizer` is declared and has no value.
+    /// The authorizer can be asked; where it cannot, `authorizer` has no value.
     pub may_ask: bool,
 }
 
 impl Shape {
-    const COUNT: usize = 32;
+    const COUNT: usize = 16;
 
     fn position(self) -> usize {
-        [self.params, self.authorizer, self.composed, self.conditions, self.may_ask]
+        [self.params, self.composed, self.conditions, self.may_ask]
             .into_iter()
             .enumerate()
             .map(|(bit, set)| usize::from(set) << bit)
@@ -83,12 +81,12 @@ impl Shape {
     }
 }
 
-/// The environments' variables, by shape.
+/// The environments with the most variables, by the first two bits of a shape.
 static ENVS: LazyLock<Vec<Env>> = LazyLock::new(|| {
-    (0..8)
+    (0..4)
         .map(|bits| {
-            let offered = Offered { params: bits & 1 != 0, authorizer: bits & 2 != 0, patches: false };
-            let compiler = if bits & 4 != 0 { Compiler::composed() } else { Compiler::PLAIN };
+            let offered = Offered { params: bits & 1 != 0, authorizer: true, patches: false };
+            let compiler = if bits & 2 != 0 { Compiler::composed() } else { Compiler::PLAIN };
             compiler.env(offered, Age::Stored)
         })
         .collect()
@@ -115,8 +113,8 @@ impl<'a> Scope<'a> {
     fn make(&self, shape: Shape) -> Activation<'a> {
         let facts = self.facts;
         let data = |value: Option<&'a Value>| value.map_or(Val::Null, Val::data);
-        #[expect(clippy::indexing_slicing, reason = "a shape's first three bits are below eight")]
-        let mut activation = Activation::new(&ENVS[shape.position() & 7]);
+        #[expect(clippy::indexing_slicing, reason = "two bits are below four")]
+        let mut activation = Activation::new(&ENVS[shape.position() & 3]);
         activation.set("object", data(facts.object));
         activation.set("oldObject", data(facts.old));
         activation.set("namespaceObject", if shape.conditions { Val::Null } else { data(facts.namespace) });

@@ -91,7 +91,7 @@ pub struct Frame<'f> {
     values: Vec<Value<'f>>,
     /// What the variables have cost since somebody asked.
     cost: AtomicU64,
-    base: Activation<'f>,
+    base: &'f Activation<'f>,
     activation: OnceLock<Activation<'f>>,
 }
 
@@ -103,12 +103,12 @@ struct Value<'f> {
 
 impl<'f> Frame<'f> {
     /// A run with these variables on top of `base`.
-    pub fn new(variables: &'f [Variable], base: &Activation<'f>) -> Self {
+    pub fn new(variables: &'f [Variable], base: &'f Activation<'f>) -> Self {
         Frame {
             variables,
             values: variables.iter().map(|_| Value::default()).collect(),
             cost: AtomicU64::new(0),
-            base: base.clone(),
+            base,
             activation: OnceLock::new(),
         }
     }
@@ -116,7 +116,7 @@ impl<'f> Frame<'f> {
     /// What expressions, and the variables themselves, are evaluated with.
     fn activation(&'f self) -> &'f Activation<'f> {
         if self.variables.is_empty() {
-            return &self.base;
+            return self.base;
         }
         self.activation.get_or_init(|| {
             let mut activation = self.base.clone();
@@ -135,7 +135,7 @@ impl<'f> Frame<'f> {
             }
         };
         // Whoever reads a variable came through the activation, so it is there.
-        let activation = self.activation.get().unwrap_or(&self.base);
+        let activation = self.activation.get().unwrap_or(self.base);
         let Evaluation { outcome, cost } = program.run(activation, PER_CALL_LIMIT);
         self.cost.fetch_add(cost, Ordering::Relaxed);
         outcome.map_err(|error| match error.kind() {

@@ -60,13 +60,7 @@ impl Conditions {
 
     /// The variables that they are evaluated with.
     pub fn shape(&self) -> Shape {
-        Shape {
-            params: self.offered.params,
-            authorizer: true,
-            composed: self.composed,
-            conditions: true,
-            may_ask: true,
-        }
+        Shape { params: self.offered.params, composed: self.composed, conditions: true, may_ask: true }
     }
 
     /// Evaluates them for a webhook. The error is a question that the authorizer must answer first.

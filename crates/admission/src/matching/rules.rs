@@ -34,7 +34,8 @@ impl Target<'_> {
 pub struct Operations(u8);
 
 impl Operations {
-    const ALL: Operations = Operations(0b1111);
+    /// Every one.
+    pub const ALL: Operations = Operations(0b1111);
 
     fn bit(operation: Operation) -> u8 {
         match operation {

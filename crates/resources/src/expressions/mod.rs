@@ -218,15 +218,17 @@ static ENVIRONMENTS: LazyLock<Vec<Env>> = LazyLock::new(|| {
                 ("namespaceObject", Type::Struct(NAMESPACE.into())),
                 ("request", Type::Struct(REQUEST.into())),
             ];
+            // The order matters: what a policy's expressions may use differs only at the end, so that all of them, and the
+            // variables they share, can be run with the values of the one that may use most.
+            if composed {
+                variables.push(("variables", Type::Struct(VARIABLES.into())));
+            }
             if offered.params {
                 variables.push(("params", Type::Dyn));
             }
             if offered.authorizer {
                 variables.push(("authorizer", cel::authz::authorizer_type()));
                 variables.push(("authorizer.requestResource", cel::authz::resource_check_type()));
-            }
-            if composed {
-                variables.push(("variables", Type::Struct(VARIABLES.into())));
             }
             Some(base.with_variables(variables))
         })

@@ -1,0 +1,80 @@
+//! The parameters of a binding, as they are now.
+
+use std::sync::Arc;
+
+use api::GroupVersionKind;
+use value::Value;
+
+use super::Policy;
+use super::binding::ParamRef;
+use crate::Served;
+use crate::matching::Asked;
+
+/// What a policy is evaluated with, once for each.
+pub(super) enum Params {
+    /// Once, with `params` null.
+    Unset,
+    /// Once with each of these.
+    Each(Vec<Arc<Value>>),
+}
+
+/// The objects that a binding names, in the version of the policy's `paramKind`. The error is that of a binding that cannot be used.
+pub(super) async fn collect(
+    policy: &Policy,
+    served: Option<&Served>,
+    reference: Option<&ParamRef>,
+    asked: &Asked<'_>,
+) -> Result<Params, String> {
+    let (Some(kind), Some(reference)) = (&policy.params, reference) else { return Ok(Params::Unset) };
+    let Some(served) = served else { return Ok(Params::Unset) };
+    let namespace = if served.namespaced {
+        match (reference.namespace.as_str(), asked.namespace()) {
+            ("", "") => {
+                return Err(
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+                        .to_owned(),
+                );
+            }
+            ("", of_request) => of_request,
+            (named, _) => named,
+        }
+    } else if reference.namespace.is_empty() {
+        ""
+    } else {
+        return Err(
+            "paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned()
+        );
+    };
+    let (group, resource) = (&served.resource.group, &served.resource.resource);
+    let cluster = asked.cluster;
+    let found: Vec<Arc<Value>> = match (reference.name.as_str(), &reference.selector) {
+        ("", Some(selector)) => {
+            let selector = selector.as_ref().map_err(Clone::clone)?;
+            let all = cluster.list(group, resource, namespace);
+            all.into_iter().filter(|object| selector.matches_object(object)).collect()
+        }
+        ("", None) => return Err("one of name or selector must be provided".to_owned()),
+        (_, Some(_)) => {
+            return Err("paramRef.name and paramRef.selector are mutually exclusive".to_owned());
+        }
+        (name, None) => cluster.object(group, resource, namespace, name).into_iter().collect(),
+    };
+    if found.is_empty() && reference.must_exist {
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+    }
+    let mut shown = Vec::with_capacity(found.len());
+    for object in found {
+        shown.push(Arc::new(cluster.convert(&object, kind).await?));
+    }
+    Ok(Params::Each(shown))
+}
+
+/// The resource of a policy's `paramKind`; an error if nothing serves it.
+pub(super) fn served(policy: &Policy, asked: &Asked<'_>) -> Result<Option<Served>, String> {
+    let Some(kind) = &policy.params else { return Ok(None) };
+    asked.cluster.served(kind).map(Some).ok_or_else(|| unknown(kind))
+}
+
+fn unknown(kind: &GroupVersionKind) -> String {
+    format!("failed to find resource referenced by paramKind: '{kind}'")
+}
