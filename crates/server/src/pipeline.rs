@@ -21,6 +21,7 @@ use resources::table::Verb;
 use tracing::{debug, error, warn};
 
 use crate::accept::{self, Peer};
+use crate::admission::follow;
 use crate::audit::{self, Record, Sent};
 use crate::body::Body;
 use crate::call::{Answer, Call, Unread};
@@ -287,10 +288,14 @@ async fn finish(
     let kind = Arc::clone(&target.kind);
     let result = dispatch(state, &mut call, target).await;
     if let Ok(Answer::Entry(_, entry)) = &result
-        && kind.stored.group == "rbac.authorization.k8s.io"
         && !call.info.is_read_only()
     {
-        state.authorizer_reached(entry.revision).await;
+        // Whoever changes what decides sees the change in the next request.
+        match kind.stored.group.as_str() {
+            "rbac.authorization.k8s.io" => state.authorizer_reached(entry.revision).await,
+            follow::GROUP => state.policies.reached(kind.row.plural, entry.revision).await,
+            _ => {}
+        }
     }
     Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::{Chain as AdmissionChain, Stages};
+use admission::policy::{Mutating, Validating};
+use admission::{Chain as AdmissionChain, Meter, Stages};
 use arc_swap::ArcSwap;
 use authn::{Authenticator, Observed, StaticTokens};
 use authz::config::AuthorizerType;
@@ -21,6 +22,7 @@ use tracing::info;
 
 use crate::accept;
 use crate::addresses::Addresses;
+use crate::admission::follow::Followers;
 use crate::admission::meter::AdmissionMeter;
 use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
@@ -123,9 +125,17 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     };
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let metrics = Metrics::new(started).map_err(ConfigError::other)?;
-    let meter = Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);
     let authorization = authorization.load()?;
-    let admission = AdmissionChain::new(&enable_admission, &disable_admission, &Stages::default())
+    let meter: Arc<dyn Meter> =
+        Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);
+    let validating = Arc::new(Validating::new(Arc::clone(&meter)));
+    let mutating = Arc::new(Mutating::new(Arc::clone(&meter)));
+    let stages = Stages {
+        validating_policies: Some(Arc::clone(&validating) as _),
+        mutating_policies: Some(Arc::clone(&mutating) as _),
+        ..Stages::default()
+    };
+    let admission = AdmissionChain::new(&enable_admission, &disable_admission, &stages)
         .map_err(ConfigError::other)?
         .metered(meter);
 
@@ -154,6 +164,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let authorizer = Arc::new(ArcSwap::from_pointee(authorizer));
     let internal = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
     let internal_authorizer = AuthorizationChain::new(vec![internal]).map_err(ConfigError::other)?;
+    let policies = Followers::start(&store, validating, mutating)?;
     let (stop, stopped) = watch::channel(false);
     follow_authorization(authorization, parts, files, &authorizer, stopped.clone());
     let advertise = advertise.unwrap_or(address.ip());
@@ -163,7 +174,6 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
             .map(|(tokens, verifier)| (Some(tokens), Some(verifier)))?,
         None => (None, None),
     };
-    let metrics = Metrics::new(started).map_err(ConfigError::other)?;
     let audit = Audit::open(audit, metrics.registry())?;
     let state = Arc::new(State {
         health: Health::new(store.clone()),
@@ -195,6 +205,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         advertised,
         tokens,
         roles,
+        policies,
         stop: stopped.clone(),
     });
     for entry in &state.store.snapshot("/registry/core/services/").entries {

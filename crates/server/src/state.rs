@@ -14,6 +14,7 @@ use storage::Store;
 use tokio::sync::watch;
 
 use crate::addresses::Addresses;
+use crate::admission::follow::Followers;
 use crate::audit::Audit;
 use crate::authorization::AuthorizationMetrics;
 use crate::call::Call;
@@ -68,6 +69,8 @@ pub struct State {
     pub advertised: String,
     /// How far [`State::rbac`] has come.
     pub(crate) roles: Followed,
+    /// How far the policies in force have come.
+    pub(crate) policies: Followers,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

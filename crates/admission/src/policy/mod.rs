@@ -8,13 +8,16 @@
 mod binding;
 mod definition;
 mod judge;
+mod mutating;
 mod params;
+mod patch;
 mod shown;
 mod snapshot;
 mod validating;
 
 pub use binding::{Action, Binding};
 pub use definition::{MutatingPolicy, Policy, ValidatingPolicy};
+pub use mutating::Mutating;
 pub use snapshot::{Hook, Policies, Snapshot, Source};
 pub use validating::Validating;
 

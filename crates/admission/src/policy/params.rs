@@ -41,9 +41,7 @@ pub(super) async fn collect(
     } else if reference.namespace.is_empty() {
         ""
     } else {
-        return Err(
-            "paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned()
-        );
+        return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
     };
     let (group, resource) = (&served.resource.group, &served.resource.resource);
     let cluster = asked.cluster;

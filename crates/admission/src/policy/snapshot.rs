@@ -64,13 +64,7 @@ impl<P> Default for Snapshot<P> {
 impl<P: Policies> Snapshot<P> {
     /// Of the policies and bindings of each source.
     pub fn new<'a>(
-        sources: impl IntoIterator<
-            Item = (
-                Source,
-                &'a BTreeMap<Str, Arc<P>>,
-                &'a BTreeMap<Str, Arc<Binding>>,
-            ),
-        >,
+        sources: impl IntoIterator<Item = (Source, &'a BTreeMap<Str, Arc<P>>, &'a BTreeMap<Str, Arc<Binding>>)>,
     ) -> Self
     where
         P: 'a,

@@ -363,6 +363,12 @@ impl<'a> Val<'a> {
     pub fn to_value(&self) -> Result<Value, String> {
         convert::to_value(self)
     }
+
+    /// The value as CEL's conversion to JSON gives it: as [`Val::to_value`], but integers that JSON numbers cannot carry safely are
+    /// strings.
+    pub fn to_json(&self) -> Result<Value, String> {
+        convert::to_json(self)
+    }
 }
 
 /// How many code points a string has.

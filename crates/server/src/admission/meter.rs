@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use admission::{Conditions, Meter, Operation, Phase, Rejection};
+use admission::{CheckError, Conditions, Meter, Operation, Phase, Rejection};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use crate::admission::summary::Summary;
@@ -23,11 +23,18 @@ pub(crate) struct AdmissionMeter {
     condition_errors: IntCounterVec,
     condition_exclusions: IntCounterVec,
     condition_seconds: HistogramVec,
+    policy_checks: IntCounterVec,
+    policy_seconds: HistogramVec,
+    mutation_checks: IntCounterVec,
+    mutation_seconds: HistogramVec,
 }
 
 const BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 const WEBHOOK_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 const CONDITION_BUCKETS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
+const POLICY_BUCKETS: &[f64] = &[0.000_000_5, 0.001, 0.01, 0.1, 1.0];
+const POLICY_LABELS: &[&str] = &["enforcement_action", "error_type", "policy", "policy_binding"];
+const MUTATION_LABELS: &[&str] = &["error_type", "policy", "policy_binding"];
 const CONDITION_LABELS: &[&str] = &["kind", "name", "operation", "type"];
 
 impl AdmissionMeter {
@@ -101,6 +108,28 @@ impl AdmissionMeter {
                 CONDITION_LABELS,
                 CONDITION_BUCKETS,
             )?,
+            policy_checks: counter(
+                "apiserver_validating_admission_policy_check_total",
+                "[BETA] Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
+                POLICY_LABELS,
+            )?,
+            policy_seconds: histogram(
+                "apiserver_validating_admission_policy_check_duration_seconds",
+                "[BETA] Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
+                POLICY_LABELS,
+                POLICY_BUCKETS,
+            )?,
+            mutation_checks: counter(
+                "apiserver_mutating_admission_policy_check_total",
+                "[ALPHA] Mutation admission policy check total, labeled by policy and further identified by binding.",
+                MUTATION_LABELS,
+            )?,
+            mutation_seconds: histogram(
+                "apiserver_mutating_admission_policy_check_duration_seconds",
+                "[ALPHA] Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
+                MUTATION_LABELS,
+                POLICY_BUCKETS,
+            )?,
         })
     }
 }
@@ -164,5 +193,17 @@ impl Meter for AdmissionMeter {
 
     fn conditions_excluded(&self, conditions: &Conditions<'_>) {
         self.condition_exclusions.with_label_values(&condition_labels(conditions)).inc();
+    }
+
+    fn policy_checked(&self, policy: &str, binding: &str, error: CheckError, action: &str, took: Duration) {
+        let labels = [action, error.as_str(), policy, binding];
+        self.policy_checks.with_label_values(&labels).inc();
+        self.policy_seconds.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+
+    fn mutation_checked(&self, policy: &str, binding: &str, error: CheckError, took: Duration) {
+        let labels = [error.as_str(), policy, binding];
+        self.mutation_checks.with_label_values(&labels).inc();
+        self.mutation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
     }
 }

@@ -1,0 +1,121 @@
+//! What a mutation expression gives, applied to an object in the shape that clients of its version see.
+
+use api::{GroupVersionKind, field};
+use cel::{List, Val};
+use resources::apply;
+use resources::patch::json_patch;
+use resources::schema::Schema;
+use value::{Map, Str, Value};
+
+/// Merges an apply configuration. The schema is `None` for kinds that cannot be applied.
+pub(super) fn configure(
+    config: &Val<'_>,
+    object: &Value,
+    kind: &GroupVersionKind,
+    schema: Option<&Schema>,
+) -> Result<Value, String> {
+    if !matches!(config, Val::Object(_)) {
+        let name = config.type_name();
+        return Err(format!("unsupported return type from ApplyConfiguration expression: {name}"));
+    }
+    check_type_names(config)?;
+    let mut config = config.to_value()?;
+    for field in ["apiVersion", "kind"] {
+        config.set_at(&[field], object.get(field).cloned().unwrap_or_default());
+    }
+    let merge = || -> Result<Value, String> {
+        let failed = |what: &str, why: &dyn std::fmt::Display| format!("{what}: {why}");
+        let Some(schema) = schema else {
+            let why = format!("no corresponding type for {kind}");
+            return Err(failed("failed to convert patch object to typed object", &why));
+        };
+        apply::check(&config, schema, false)
+            .map_err(|why| failed("failed to convert patch object to typed object", &why))?;
+        let atomics = apply::atomics(&config, schema);
+        if !atomics.is_empty() {
+            let why = format!("may not mutate atomic arrays, maps or structs: {}", atomics.join(", "));
+            return Err(failed("invalid ApplyConfiguration", &why));
+        }
+        apply::check(object, schema, true)
+            .map_err(|why| failed("failed to convert original object to typed object", &why))?;
+        apply::merge(object, &config, schema).map_err(|why| failed("failed to merge patch", &why))
+    };
+    merge().map_err(|why| format!("error applying patch: {why}"))
+}
+
+/// Applies a JSON patch; one whose test fails changes nothing.
+pub(super) fn patch(operations: &Val<'_>, object: &Value) -> Result<Value, String> {
+    let Val::List(operations) = operations else {
+        return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
+    };
+    let operations = json_patch::decode(Value::List(read_operations(operations)?))?;
+    match json_patch::apply(object.clone(), &operations) {
+        Ok(patched) => Ok(patched),
+        Err(error) if is_failed_test(&error) => Ok(object.clone()),
+        Err(error) => Err(format!("JSON Patch: {error}")),
+    }
+}
+
+fn is_failed_test(error: &str) -> bool {
+    error.starts_with("testing value ") && error.ends_with(" failed: test failed")
+}
+
+fn read_operations(operations: &List<'_>) -> Result<Vec<Value>, String> {
+    let read = |operation: Val<'_>| {
+        let Val::Object(operation) = operation else {
+            let name = operation.type_name().to_owned();
+            return Err(format!(
+                "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of {name}"
+            ));
+        };
+        let mut map = Map::with_capacity(4);
+        for field in ["from", "op", "path"] {
+            let text = operation.get(field).and_then(Val::as_str).unwrap_or_default();
+            if !text.is_empty() || field != "from" {
+                map.insert(field, text);
+            }
+        }
+        if let Some(value) = operation.get("value") {
+            if matches!(value, Val::Object(_)) {
+                check_type_names(value)?;
+            }
+            let value = value.to_json().map_err(|why| {
+                format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
+            })?;
+            map.insert("value", value);
+        }
+        Ok(Value::Map(map))
+    };
+    operations.iter().map(read).collect()
+}
+
+/// The name of an object's type must be that of its place: `Object.spec.template` at `spec.template`.
+fn check_type_names(val: &Val<'_>) -> Result<(), String> {
+    let Val::Object(root) = val else { return Ok(()) };
+    let mut errors = Vec::new();
+    check_names(val, &mut vec![root.type_name.clone()], &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", errors.join("\n"))) }
+}
+
+fn check_names(val: &Val<'_>, way: &mut Vec<Str>, errors: &mut Vec<String>) {
+    match val {
+        Val::Object(object) => {
+            let expected = way.join(".");
+            if object.type_name != expected {
+                errors.push(format!(
+                    "unexpected type name {}, expected {}, which matches field name path from root Object type",
+                    field::quote(&object.type_name),
+                    field::quote(&expected)
+                ));
+            }
+            for (name, val) in &object.fields {
+                way.push(name.clone());
+                check_names(val, way, errors);
+                way.pop();
+            }
+        }
+        Val::List(List::Owned(items)) => items.iter().for_each(|item| check_names(item, way, errors)),
+        Val::Map(map @ cel::Map::Owned(_)) => map.iter().for_each(|(_, val)| check_names(&val, way, errors)),
+        _ => {}
+    }
+}
