@@ -58,6 +58,7 @@ impl<'a> Facts<'a> {
 
 /// Which variables an activation has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that expressions have or lack")]
 pub struct Shape {
     /// `params` is declared.
     pub params: bool,

@@ -4,7 +4,7 @@ use api::field::aggregate;
 use cel::Activation;
 use cel::authz::Check;
 use resources::expressions::{Compiler, Offered, Returns};
-use value::{Str, Value};
+use value::Value;
 
 use crate::expression::{Expression, Frame, OUT_OF_BUDGET, Scope, Shape, Stop, Variable};
 use crate::meter::{Conditions as Owner, Meter};
@@ -15,7 +15,7 @@ const BUDGET: u64 = 2_500_000;
 /// The match conditions of one webhook or policy.
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    conditions: Vec<Expression>,
+    expressions: Vec<Expression>,
     offered: Offered,
     composed: bool,
     fails_closed: bool,
@@ -54,8 +54,8 @@ impl Conditions {
             let text = condition.str_at(&["expression"]).unwrap_or_default();
             Expression::compile(text, compiler, offered, Returns::Bool)
         };
-        let conditions = list.iter().map(compile).collect();
-        Some(Conditions { conditions, offered, composed: false, fails_closed })
+        let expressions = list.iter().map(compile).collect();
+        Some(Conditions { expressions, offered, composed: false, fails_closed })
     }
 
     /// The variables that they are evaluated with.
@@ -84,8 +84,8 @@ impl Conditions {
         let started = meter.now();
         let frame = Frame::new(variables, base);
         let mut budget = BUDGET;
-        let mut outcomes: Vec<Result<bool, String>> = Vec::with_capacity(self.conditions.len());
-        for condition in &self.conditions {
+        let mut outcomes: Vec<Result<bool, String>> = Vec::with_capacity(self.expressions.len());
+        for condition in &self.expressions {
             match condition.evaluate(&frame, &mut budget) {
                 Ok(outcome) => outcomes.push(outcome.map(|value| value.as_bool() != Some(false))),
                 Err(Stop::Check(check)) => return Err(check),
@@ -118,10 +118,5 @@ impl Conditions {
 
     fn failed(&self, why: String) -> Matched {
         if self.fails_closed { Matched::Failed(why) } else { Matched::No }
-    }
-
-    /// The texts, for those who show them.
-    pub fn texts(&self) -> impl Iterator<Item = Str> + '_ {
-        self.conditions.iter().map(|condition| condition.text().into())
     }
 }

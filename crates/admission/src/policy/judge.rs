@@ -102,10 +102,7 @@ pub(super) fn judge(
     // From here on nobody can be asked.
     let unasked = Shape { may_ask: false, ..shape };
     let base = with_params(scope, unasked, params);
-    let decisions = match explain(validating, decisions, &base, budget) {
-        Ok(decisions) => decisions,
-        Err(check) => return Err(check),
-    };
+    let decisions = explain(validating, decisions, &base, budget)?;
     match annotate(validating, &base, meter) {
         Ok(annotations) => Ok(Judgement { decisions, annotations }),
         Err(Stop::Check(check)) => Err(check),

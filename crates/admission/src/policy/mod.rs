@@ -20,6 +20,3 @@ pub use definition::{MutatingPolicy, Policy, ValidatingPolicy};
 pub use mutating::Mutating;
 pub use snapshot::{Hook, Policies, Snapshot, Source};
 pub use validating::Validating;
-
-#[cfg(test)]
-mod tests;

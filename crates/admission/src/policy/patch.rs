@@ -4,7 +4,7 @@ use api::{GroupVersionKind, field};
 use cel::{List, Val};
 use resources::apply;
 use resources::patch::json_patch;
-use resources::schema::Schema;
+use resources::schema::{Kind, Schema};
 use value::{Map, Str, Value};
 
 /// Merges an apply configuration. The schema is `None` for kinds that cannot be applied.
@@ -38,10 +38,50 @@ pub(super) fn configure(
         }
         apply::check(object, schema, true)
             .map_err(|why| failed("failed to convert original object to typed object", &why))?;
-        apply::merge(object, &config, schema).map_err(|why| failed("failed to merge patch", &why))
+        let mut merged =
+            apply::merge(object, &config, schema).map_err(|why| failed("failed to merge patch", &why))?;
+        whole_numbers(&mut merged, schema);
+        Ok(merged)
     };
     merge().map_err(|why| format!("error applying patch: {why}"))
 }
+
+/// Doubles without a fraction become integers where the schema wants those: expressions make doubles easily.
+fn whole_numbers(value: &mut Value, schema: &Schema) {
+    match (value, &schema.kind) {
+        (value @ Value::Float(_), Kind::Int32 | Kind::Int64) => {
+            let Value::Float(float) = *value else { return };
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "it is within the bounds and has no fraction"
+            )]
+            if float.fract() == 0.0 && float.abs() < EXACT {
+                *value = Value::Int(float as i64);
+            }
+        }
+        (Value::List(items), Kind::List(list)) => {
+            for item in items {
+                whole_numbers(item, list.items.get());
+            }
+        }
+        (Value::Map(map), Kind::Map(of)) => {
+            for (_, value) in map.iter_mut() {
+                whole_numbers(value, of.values.get());
+            }
+        }
+        (Value::Map(map), Kind::Object(object)) => {
+            for (name, value) in map.iter_mut() {
+                if let Some(property) = object.property(name) {
+                    whole_numbers(value, property.schema.get());
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Doubles below this that have no fraction are exact.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Applies a JSON patch; one whose test fails changes nothing.
 pub(super) fn patch(operations: &Val<'_>, object: &Value) -> Result<Value, String> {

@@ -1,0 +1,411 @@
+//! Every page under `spec/` is a test.
+//!
+//! A page is prose with fenced blocks. `yaml` holds objects that are stored from there on: policies and bindings are validated as
+//! the API does and put in force, namespaces and parameters can be referred to; an object with the same kind and name replaces the
+//! earlier one. `remove` takes objects out (`KIND NAME` per line). `refused` holds an object that the API refuses, and after `->`
+//! the reasons, one per line. `ask` holds requests and what comes of them:
+//!
+//! ```text
+//! alice CREATE v1/pods team/web {metadata: {labels: {app: web}}} -> allowed
+//! alice UPDATE v1/configmaps team/c {data: {k: new}} was {data: {k: old}} -> 422 Invalid: configmaps "c" is forbidden: …
+//! ```
+//!
+//! What is said besides follows on lines of its own, indented: `warning: …`, `annotation KEY: …`, and, if mutating policies changed
+//! it, `object: …`.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use admission::policy::{Binding, Mutating, MutatingPolicy, Snapshot, Source, Validating, ValidatingPolicy};
+use admission::{Attributes, Chain, Cluster, Later, Notes, Operation, Seen, Served, Stages, Unmetered};
+use api::{GroupResource, GroupVersionKind, meta};
+use authn::User;
+use value::{Str, Value};
+
+macro_rules! pages {
+    ($($page:ident),* $(,)?) => {
+        const PAGES: &[&str] = &[$(stringify!($page)),*];
+        $(#[test] fn $page() { check(stringify!($page)); })*
+    };
+}
+
+pages!(
+    policy_actions,
+    policy_api,
+    policy_authorizer,
+    policy_budgets,
+    policy_conditions,
+    policy_exempt,
+    policy_failures,
+    policy_matching,
+    policy_messages,
+    policy_mutation,
+    policy_params,
+    policy_reinvocation,
+    policy_variables,
+);
+
+#[test]
+fn every_policy_page_is_listed() {
+    let mut found: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
+        .filter(|name| name.starts_with("policy_"))
+        .collect();
+    found.sort();
+    assert_eq!(found, PAGES);
+}
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
+}
+
+/// What a page has stored so far.
+#[derive(Default)]
+struct World {
+    objects: BTreeMap<(Str, Str, Str, Str), Arc<Value>>,
+    validating: BTreeMap<Str, Arc<ValidatingPolicy>>,
+    validating_bindings: BTreeMap<Str, Arc<Binding>>,
+    mutating: BTreeMap<Str, Arc<MutatingPolicy>>,
+    mutating_bindings: BTreeMap<Str, Arc<Binding>>,
+}
+
+/// The row that serves a kind.
+fn row(kind: &GroupVersionKind) -> Option<&'static resources::table::Resource> {
+    resources::table::all().find(|row| row.group == kind.group && row.kind == kind.kind)
+}
+
+impl Cluster for World {
+    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.objects.get(&(group.into(), resource.into(), namespace.into(), name.into())).cloned()
+    }
+
+    fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
+        let here = |(g, r, n, _): &(Str, Str, Str, Str)| {
+            g == group && r == resource && (namespace.is_empty() || n == namespace)
+        };
+        self.objects.iter().filter(|(key, _)| here(key)).map(|(_, object)| Arc::clone(object)).collect()
+    }
+
+    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
+        let row = row(kind)?;
+        row.version(&kind.version)?;
+        Some(Served {
+            resource: GroupResource::new(row.group, row.plural),
+            kind: kind.clone(),
+            namespaced: row.is_namespaced(),
+        })
+    }
+
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
+        let versions: &[&str] = if resource.group == "autoscaling" { &["v1", "v2"] } else { &[version] };
+        let row = resources::table::all()
+            .find(|row| row.group == resource.group && row.plural == resource.resource)
+            .unwrap();
+        let served = |version: &&str| Served {
+            resource: resource.clone(),
+            kind: GroupVersionKind::new(resource.group.clone(), *version, row.kind),
+            namespaced: row.is_namespaced(),
+        };
+        versions.iter().map(served).collect()
+    }
+
+    fn convert<'a>(
+        &'a self,
+        object: &'a Value,
+        kind: &'a GroupVersionKind,
+    ) -> Later<'a, Result<Value, String>> {
+        let mut object = object.clone();
+        object.set_at(&["apiVersion"], kind.api_version());
+        Box::pin(std::future::ready(Ok(object)))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        mut object: Value,
+        kind: &'a GroupVersionKind,
+        strict: bool,
+    ) -> Later<'a, Result<Value, String>> {
+        let schema = resources::schema::of(&kind.group, &kind.version, &kind.kind).unwrap();
+        let outcome = resources::decode::normalise(&mut object, schema);
+        let unknown = resources::decode::strict_errors(&outcome.unknown, &[]);
+        Box::pin(std::future::ready(match outcome.type_error {
+            Some(error) => Err(error),
+            None if strict && !unknown.is_empty() => {
+                Err(format!("strict decoding error: {}", unknown.join(", ")))
+            }
+            None => Ok(object),
+        }))
+    }
+
+    fn schema(&self, kind: &GroupVersionKind) -> Option<resources::schema::Link> {
+        resources::schema::of(&kind.group, &kind.version, &kind.kind).map(resources::schema::Link::Node)
+    }
+
+    /// `admin` may do everything, everybody may `get`, and the service account `robot` may `deploy`.
+    fn authorize<'a>(
+        &'a self,
+        user: &'a User,
+        attributes: &'a authz::Attributes,
+    ) -> Later<'a, authz::Answer> {
+        let robot = user.name == "system:serviceaccount:team:robot" && attributes.verb == "deploy";
+        let allowed = user.name == "admin" || attributes.verb == "get" || robot;
+        Box::pin(std::future::ready(if allowed {
+            authz::Answer::allow(authz::Reason::Text("because".into()))
+        } else {
+            authz::Answer::no_opinion("")
+        }))
+    }
+}
+
+impl World {
+    fn store(&mut self, object: Value) {
+        let kind = meta::gvk(&object);
+        let name = Str::from(meta::name(&object));
+        let wrong = refusals(&object);
+        assert!(wrong.is_empty(), "{} {name}: {wrong:?}", kind.kind);
+        let object = defaulted(object);
+        match kind.kind.as_str() {
+            "ValidatingAdmissionPolicy" => {
+                self.validating.insert(name, Arc::new(ValidatingPolicy::compile(&object)));
+            }
+            "ValidatingAdmissionPolicyBinding" => {
+                self.validating_bindings.insert(name, Arc::new(Binding::read(&object)));
+            }
+            "MutatingAdmissionPolicy" => {
+                self.mutating.insert(name, Arc::new(MutatingPolicy::compile(&object)));
+            }
+            "MutatingAdmissionPolicyBinding" => {
+                self.mutating_bindings.insert(name, Arc::new(Binding::read(&object)));
+            }
+            _ => {
+                let row = row(&kind).unwrap();
+                let namespace = Str::from(meta::namespace(&object));
+                self.objects.insert((row.group.into(), row.plural.into(), namespace, name), Arc::new(object));
+            }
+        }
+    }
+
+    fn remove(&mut self, kind: &str, name: &str) {
+        let gone = match kind {
+            "ValidatingAdmissionPolicy" => self.validating.remove(name).is_some(),
+            "ValidatingAdmissionPolicyBinding" => self.validating_bindings.remove(name).is_some(),
+            "MutatingAdmissionPolicy" => self.mutating.remove(name).is_some(),
+            "MutatingAdmissionPolicyBinding" => self.mutating_bindings.remove(name).is_some(),
+            _ => {
+                let before = self.objects.len();
+                self.objects.retain(|key, _| key.3 != name);
+                self.objects.len() < before
+            }
+        };
+        assert!(gone, "there is no {kind} {name}");
+    }
+
+    fn chain(&self) -> Chain {
+        let (validating, mutating) =
+            (Validating::new(Arc::new(Unmetered)), Mutating::new(Arc::new(Unmetered)));
+        validating.replace(Snapshot::new([(Source::Api, &self.validating, &self.validating_bindings)]));
+        mutating.replace(Snapshot::new([(Source::Api, &self.mutating, &self.mutating_bindings)]));
+        let stages = Stages {
+            validating_policies: Some(Arc::new(validating)),
+            mutating_policies: Some(Arc::new(mutating)),
+            ..Stages::default()
+        };
+        Chain::new(&[], &[], &stages).unwrap()
+    }
+
+    /// One request through the chain, and all that came of it.
+    fn ask(&self, request: &str) -> String {
+        let mut words = request.splitn(5, ' ');
+        let mut word = || words.next().unwrap_or_else(|| panic!("{request}"));
+        let (user, operation, path, place, rest) = (word(), word(), word(), word(), word());
+        let (object, old) = match rest.split_once(" was ") {
+            Some((object, old)) => (object, Some(read(old))),
+            None => (rest, None),
+        };
+        let mut parts: Vec<&str> = path.split('/').collect();
+        if parts.first() == Some(&"v1") {
+            parts.insert(0, "");
+        }
+        let [group, version, resource, below @ ..] = parts.as_slice() else { panic!("{request}") };
+        let (group, version, resource) = (*group, *version, *resource);
+        let row = resources::table::all().find(|row| row.group == group && row.plural == resource).unwrap();
+        let kind = GroupVersionKind::new(group, version, row.kind);
+        let (namespace, name) = place.split_once('/').unwrap();
+        let namespace = namespace.trim_matches('-');
+        let complete = |mut object: Value| {
+            object.set_at(&["apiVersion"], kind.api_version());
+            object.set_at(&["kind"], row.kind);
+            if !namespace.is_empty() {
+                meta::set(&mut object, "namespace", namespace);
+            }
+            if !name.is_empty() {
+                meta::set(&mut object, "name", name);
+            }
+            object
+        };
+        let mut new = (object != "-").then(|| complete(read(object)));
+        let sent = new.clone();
+        let old = old.map(complete);
+        let user = User::named(user);
+        let options = Value::map([("kind", "CreateOptions"), ("apiVersion", "meta.k8s.io/v1")]);
+        let attributes = Attributes {
+            user: &user,
+            operation: match operation {
+                "CREATE" => Operation::Create,
+                "UPDATE" => Operation::Update,
+                "DELETE" => Operation::Delete,
+                "CONNECT" => Operation::Connect,
+                other => panic!("{other}"),
+            },
+            kind: kind.clone(),
+            stored_kind: kind.clone(),
+            resource: GroupResource::new(group, resource),
+            version: version.into(),
+            subresource: below.first().copied().unwrap_or_default().into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            old_object: Seen::new(old.as_ref()),
+            options: &options,
+            dry_run: false,
+            now: 0,
+            deadline: None,
+        };
+        let chain = self.chain();
+        let mut notes = Notes::default();
+        let outcome = wait(async {
+            chain.mutate(&attributes, new.as_mut(), self, &mut notes).await?;
+            chain.validate(&attributes, new.as_ref(), self, &mut notes).await
+        });
+        let mut said = match outcome {
+            Ok(()) => "allowed".to_owned(),
+            Err(status) => format!("{} {}: {}", status.code(), status.reason(), status.message()),
+        };
+        for warning in notes.warnings {
+            write!(said, "\n  warning: {warning}").unwrap();
+        }
+        for annotation in notes.annotations {
+            write!(said, "\n  annotation {}: {}", annotation.key, annotation.value).unwrap();
+        }
+        if said.starts_with("allowed")
+            && let (Some(sent), Some(new)) = (sent, new)
+            && sent != new
+        {
+            let mut new = new;
+            for field in ["apiVersion", "kind"] {
+                new.make_map().remove(field);
+            }
+            write!(said, "\n  object: {}", value::write::to_string(&new)).unwrap();
+        }
+        said
+    }
+}
+
+/// Runs what never has to wait for anything outside.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("nothing here waits"),
+    }
+}
+
+fn read(text: &str) -> Value {
+    value::yaml::read(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error:?}")).value
+}
+
+/// What the API holds against a new object.
+fn refusals(object: &Value) -> Vec<String> {
+    let kind = meta::gvk(object).group_kind();
+    let object = defaulted(object.clone());
+    let Some(rules) = resources::validation::rules(&kind) else { return Vec::new() };
+    if kind.group != "admissionregistration.k8s.io" {
+        return Vec::new();
+    }
+    (rules.create)(&object, &resources::validation::Context::default())
+        .iter()
+        .map(|error| format!("{}: {}", error.field, error.body()))
+        .collect()
+}
+
+fn defaulted(mut object: Value) -> Value {
+    let kind = meta::gvk(&object);
+    resources::defaults::apply(&kind.group_kind(), &mut object);
+    object
+}
+
+fn check(page: &str) {
+    let text = std::fs::read_to_string(folder().join(format!("{page}.md"))).unwrap();
+    let mut world = World::default();
+    let mut found = String::with_capacity(text.len());
+    let mut block: Option<(String, String)> = None;
+    for line in text.lines() {
+        match (&mut block, line.strip_prefix("```")) {
+            (None, Some(kind)) => {
+                found.push_str(line);
+                found.push('\n');
+                block = Some((kind.to_owned(), String::new()));
+            }
+            (Some((kind, body)), Some("")) => {
+                let shown = run(&mut world, kind, body);
+                found.push_str(&shown);
+                found.push_str("```\n");
+                block = None;
+            }
+            (Some((_, body)), _) => {
+                body.push_str(line);
+                body.push('\n');
+            }
+            (None, None) => {
+                found.push_str(line);
+                found.push('\n');
+            }
+        }
+    }
+    assert!(block.is_none(), "{page}: a block is not closed");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(folder().join(format!("{page}.md")), found).unwrap();
+    } else {
+        assert_eq!(found.trim_end(), text.trim_end(), "{page}");
+    }
+}
+
+/// A block as it should read.
+fn run(world: &mut World, kind: &str, body: &str) -> String {
+    match kind {
+        "yaml" => {
+            for document in body.split("---\n").filter(|document| !document.trim().is_empty()) {
+                world.store(read(document));
+            }
+            body.to_owned()
+        }
+        "remove" => {
+            for line in body.lines() {
+                let (kind, name) = line.split_once(' ').unwrap();
+                world.remove(kind, name);
+            }
+            body.to_owned()
+        }
+        "refused" => {
+            let (object, _) = body.split_once("->\n").unwrap();
+            let refusals = refusals(&read(object));
+            assert!(!refusals.is_empty(), "nothing is wrong with {object}");
+            format!("{object}->\n{}\n", refusals.join("\n"))
+        }
+        "ask" => {
+            let mut shown = String::new();
+            for line in body.lines().filter(|line| !line.starts_with(' ')) {
+                let (request, _) = line.split_once(" ->").unwrap_or_else(|| panic!("{line}"));
+                writeln!(shown, "{request} -> {}", world.ask(request)).unwrap();
+            }
+            shown
+        }
+        other => panic!("a page has no block called {other:?}"),
+    }
+}
