@@ -2,6 +2,7 @@
 
 mod audit;
 mod cel;
+mod check;
 mod flags;
 mod front_proxy;
 mod gates;
@@ -35,6 +36,8 @@ enum Task {
     Serve(Box<serve::Args>),
     /// Evaluate a CEL expression as policies do: its value, type, cost and estimate.
     Cel(cel::Args),
+    /// Check folders of static admission manifests, as the server would load them.
+    Check(check::Args),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
             serve::run(&args, &known)
         }
         Task::Cel(args) => cel::run(&args),
+        Task::Check(args) => check::run(&args),
         Task::Version => {
             println!("portcullis {} ({})", env!("CARGO_PKG_VERSION"), server::version::GIT_VERSION);
             Ok(())

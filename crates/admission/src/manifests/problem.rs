@@ -68,6 +68,19 @@ pub struct Refused {
 }
 
 impl Refused {
+    /// A folder that cannot be read at all.
+    pub fn folder(set: Set, folder: &str, why: &str) -> Self {
+        let problem = Problem {
+            file: folder.to_owned(),
+            position: None,
+            field: String::new(),
+            message: why.to_owned(),
+            hint: Some("name a folder that the server may read".to_owned()),
+            source: None,
+        };
+        Refused { summary: summary(set, folder, why), problems: vec![problem] }
+    }
+
     /// Everything that is wrong.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -178,9 +191,7 @@ impl<'a> Problems<'a> {
 
     pub(super) fn finish(self) -> Result<(), Refused> {
         let Some(first) = self.first else { return Ok(()) };
-        let what = if self.set.is_webhooks() { "webhook" } else { "policy" };
-        let folder = api::field::quote(self.folder);
-        let summary = format!("failed to load static {what} manifests from {folder}: {first}");
+        let summary = summary(self.set, self.folder, &first);
         let mut problems = self.found;
         if self.count > problems.len() {
             problems.push(Problem {
@@ -194,6 +205,11 @@ impl<'a> Problems<'a> {
         }
         Err(Refused { summary, problems })
     }
+}
+
+fn summary(set: Set, folder: &str, why: &str) -> String {
+    let what = if set.is_webhooks() { "webhook" } else { "policy" };
+    format!("failed to load static {what} manifests from {}: {why}", api::field::quote(folder))
 }
 
 fn source_line(file: &File, position: Position) -> Option<String> {
