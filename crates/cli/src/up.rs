@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use admission::manifests::Set;
 use anyhow::{Context as _, Result, bail};
 use authn::Anonymous;
 use authz::config::Flags;
@@ -25,6 +26,10 @@ pub(crate) struct Args {
     /// The port to listen on, on 127.0.0.1 only; 0 takes any free one.
     #[arg(long, default_value_t = 6443)]
     secure_port: u16,
+    /// A folder of static admission manifests, of any of the six kinds: in force before the first request, and read again when
+    /// it changes.
+    #[arg(long, value_name = "DIR")]
+    policies: Option<PathBuf>,
     /// text or json.
     #[arg(long, default_value = "text")]
     logging_format: Format,
@@ -61,6 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let modes = vec!["Node".to_owned(), "RBAC".to_owned()];
     config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
     config.allow_privileged = true;
+    config.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));
     runtime()?.block_on(async move {
         let running = server::start(config).await?;
         let url = format!("https://{}", running.address);

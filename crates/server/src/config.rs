@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use admission::manifests::Set;
 use authn::{Anonymous, FrontProxy, StaticTokens};
 use ipnet::IpNet;
 use resources::table::Served;
@@ -108,6 +109,8 @@ pub struct Config {
     pub enable_admission: Vec<String>,
     /// `--disable-admission-plugins`.
     pub disable_admission: Vec<String>,
+    /// Folders of static manifests.
+    pub manifests: Vec<(Set, PathBuf)>,
     /// `--runtime-config`.
     pub served: Served,
     /// `--service-cluster-ip-range`.
@@ -147,6 +150,7 @@ impl Config {
             audit: None,
             enable_admission: Vec::new(),
             disable_admission: Vec::new(),
+            manifests: Vec::new(),
             served: Served::default(),
             service_ranges: vec![DEFAULT_SERVICE_RANGE],
             max_in_flight: 400,

@@ -67,23 +67,30 @@ impl Hints {
             .collect();
     }
 
-    /// Waits until it is time to look; the first time is at once, because a file may have changed since it was read. `false` when
+    /// Waits until it is time to look; the first time is at once, because a file may have changed since it was read. `None` when
     /// the server stops.
-    pub(crate) async fn next(&mut self) -> bool {
+    pub(crate) async fn next(&mut self) -> Option<Look> {
         loop {
             if *self.stopped.borrow() {
-                return false;
+                return None;
             }
             tokio::select! {
-                changed = self.stopped.changed() => if changed.is_err() {
-                    return false;
-                },
-                _ = self.poll.tick() => return true,
+                changed = self.stopped.changed() => changed.ok()?,
+                _ = self.poll.tick() => return Some(Look::InAnyCase),
                 () = self.hint.notified() => {
                     tokio::time::sleep(self.settle).await;
-                    return true;
+                    return Some(Look::Hinted);
                 }
             }
         }
     }
+}
+
+/// Why it is time to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Something happened in one of the folders; perhaps nothing that matters.
+    Hinted,
+    /// A minute has passed.
+    InAnyCase,
 }

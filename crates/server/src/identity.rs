@@ -43,3 +43,16 @@ mod tests {
         assert!(hash.chars().all(|c| matches!(c, 'a'..='z' | '2'..='7')));
     }
 }
+
+/// A content's hash as metrics show it.
+pub fn hash(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    if bytes.is_empty() {
+        return String::new();
+    }
+    let digest = Sha256::digest(bytes);
+    digest.iter().fold("sha256:".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

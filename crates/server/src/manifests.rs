@@ -15,8 +15,9 @@ use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::config::ConfigError;
 use crate::files::go_words;
-use crate::hints::Hints;
+use crate::hints::{Hints, Look};
 
 /// The most bytes that the files of one folder may have together.
 const MAX_BYTES: usize = 256 << 20;
@@ -82,12 +83,13 @@ fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
 const SETTLE: Duration = Duration::from_millis(25);
 
 /// A folder in force.
-pub(crate) struct Kept {
+struct Kept {
     set: Set,
     path: PathBuf,
     hash: String,
     count: usize,
-    files: Vec<PathBuf>,
+    /// What was there when it was last looked at.
+    seen: Vec<File>,
 }
 
 /// What becomes of the objects of a folder: they replace the ones before, all at once.
@@ -95,12 +97,7 @@ pub(crate) type Apply = Arc<dyn Fn(Set, &Loaded) + Send + Sync>;
 
 impl Kept {
     /// Loads a folder and puts it in force, or says why the server must not start.
-    pub(crate) fn start(
-        set: Set,
-        path: PathBuf,
-        apply: &Apply,
-        metrics: &ManifestMetrics,
-    ) -> Result<Self, Refused> {
+    fn start(set: Set, path: PathBuf, apply: &Apply, metrics: &ManifestMetrics) -> Result<Self, Refused> {
         let files = read(set, &path)?;
         let loaded = manifests::load(set, &path.display().to_string(), &files)?;
         apply(set, &loaded);
@@ -108,21 +105,40 @@ impl Kept {
         info!(plugin = set.plugin(), dir = %path.display(), count, "Loaded {count} manifest-based {}", what(set));
         metrics.reloaded(set, true);
         metrics.in_force(set, &loaded.hash);
-        Ok(Kept { set, path, hash: loaded.hash, count, files: paths(&files) })
+        Ok(Kept { set, path, hash: loaded.hash, count, seen: files })
+    }
+
+    /// The files whose folders tell of changes: the folder's own, and where links in it lead. The folder that it is in tells when
+    /// it is a link itself, or missing.
+    fn watched(&self) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = self.seen.iter().map(|file| PathBuf::from(&file.path)).collect();
+        files.push(self.path.join("any"));
+        if !std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_dir()) {
+            files.push(self.path.clone());
+        }
+        files
     }
 
     /// Looks at the folder, and puts it in force if it has changed and can be used.
-    fn look(&mut self, apply: &Apply, metrics: &ManifestMetrics) {
-        let files = match read(self.set, &self.path) {
-            Ok(files) => files,
-            Err(refused) => return self.failed(&refused, metrics),
+    fn look(&mut self, why: Look, apply: &Apply, metrics: &ManifestMetrics) {
+        let (files, missing) = match read(self.set, &self.path) {
+            Ok(files) => (files, None),
+            Err(refused) => (Vec::new(), Some(refused)),
         };
-        self.files = paths(&files);
-        let readable = files.iter().all(|file| file.content.is_ok());
-        if readable && manifests::hash(&files) == self.hash {
+        // What was refused is refused again only after it changed, or after a minute.
+        let same = files == self.seen;
+        self.seen = files;
+        if same && why == Look::Hinted {
             return;
         }
-        let loaded = match manifests::load(self.set, &self.path.display().to_string(), &files) {
+        if let Some(refused) = missing {
+            return self.failed(&refused, metrics);
+        }
+        let readable = self.seen.iter().all(|file| file.content.is_ok());
+        if readable && manifests::hash(&self.seen) == self.hash {
+            return;
+        }
+        let loaded = match manifests::load(self.set, &self.path.display().to_string(), &self.seen) {
             Ok(loaded) => loaded,
             Err(refused) => return self.failed(&refused, metrics),
         };
@@ -154,40 +170,65 @@ fn what(set: Set) -> &'static str {
     }
 }
 
-fn paths(files: &[File]) -> Vec<PathBuf> {
-    files.iter().map(|file| PathBuf::from(&file.path)).collect()
-}
-
-/// Follows folders until the server stops.
-pub(crate) async fn follow(
-    mut kept: Vec<Kept>,
+/// The folders in force.
+pub(crate) struct InForce {
+    kept: Vec<Kept>,
     apply: Apply,
     metrics: Arc<ManifestMetrics>,
-    stopped: watch::Receiver<bool>,
-) {
-    if kept.is_empty() {
-        return;
+}
+
+impl InForce {
+    /// Loads every folder and puts it in force, or says why the server must not start.
+    pub(crate) fn start(
+        folders: Vec<(Set, PathBuf)>,
+        apply: Apply,
+        metrics: Arc<ManifestMetrics>,
+    ) -> Result<Self, ConfigError> {
+        let mut kept = Vec::new();
+        let mut first = None;
+        for (set, path) in folders {
+            match Kept::start(set, path, &apply, &metrics) {
+                Ok(folder) => kept.push(folder),
+                Err(refused) => {
+                    for problem in refused.problems() {
+                        error!(plugin = set.plugin(), "\n{problem}");
+                    }
+                    first.get_or_insert((set, refused));
+                }
+            }
+        }
+        match first {
+            None => Ok(InForce { kept, apply, metrics }),
+            Some((Set::Mixed, refused)) => Err(ConfigError::other(refused)),
+            Some((set, refused)) => Err(ConfigError::other(format!(
+                "failed to apply admission: failed to initialize admission plugin \"{}\": {refused}",
+                set.plugin()
+            ))),
+        }
     }
-    let mut hints = Hints::new(SETTLE, stopped);
-    loop {
-        // The folder that the folder is in, too: it may be replaced as a whole.
-        let inside: Vec<PathBuf> = kept.iter().map(|kept| kept.path.join("any")).collect();
-        let folders = kept.iter().map(|kept| kept.path.as_path());
-        let files = kept.iter().flat_map(|kept| kept.files.iter().map(PathBuf::as_path));
-        hints.watch(folders.chain(inside.iter().map(PathBuf::as_path)).chain(files));
-        if !hints.next().await {
+
+    /// Follows the folders until the server stops.
+    pub(crate) async fn follow(self, stopped: watch::Receiver<bool>) {
+        let InForce { mut kept, apply, metrics } = self;
+        if kept.is_empty() {
             return;
         }
-        let (apply, metrics) = (Arc::clone(&apply), Arc::clone(&metrics));
-        let looked = tokio::task::spawn_blocking(move || {
-            kept.iter_mut().for_each(|kept| kept.look(&apply, &metrics));
-            kept
-        });
-        match looked.await {
-            Ok(back) => kept = back,
-            Err(error) => {
-                error!(%error, "static manifests are no longer followed; what is in force stays");
-                return;
+        let mut hints = Hints::new(SETTLE, stopped);
+        loop {
+            let watched: Vec<PathBuf> = kept.iter().flat_map(Kept::watched).collect();
+            hints.watch(watched.iter().map(PathBuf::as_path));
+            let Some(why) = hints.next().await else { return };
+            let (apply, metrics) = (Arc::clone(&apply), Arc::clone(&metrics));
+            let looked = tokio::task::spawn_blocking(move || {
+                kept.iter_mut().for_each(|kept| kept.look(why, &apply, &metrics));
+                kept
+            });
+            match looked.await {
+                Ok(back) => kept = back,
+                Err(error) => {
+                    error!(%error, "static manifests are no longer followed; what is in force stays");
+                    return;
+                }
             }
         }
     }

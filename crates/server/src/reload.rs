@@ -4,24 +4,19 @@
 //! seen. A notification is only a hint: contents are compared, and everything is looked at again every minute in any case. A
 //! file that cannot be used changes nothing: the last good one stays in force, and that is logged and counted.
 
-use std::collections::BTreeSet;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
-use tokio::sync::{Notify, watch};
-use tracing::{error, info, warn};
+use tokio::sync::watch;
+use tracing::{error, info};
 
+use crate::files;
+use crate::hints::Hints;
 use crate::metrics::AuthenticationMetrics;
 
-/// How often everything is looked at without a hint.
-const POLL: Duration = Duration::from_mins(1);
 /// How long after a hint files are left alone: whoever writes them may not be done.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Files that are longer than this are refused: none of these is.
-const MAX_FILE: u64 = 8 << 20;
 
 /// What becomes of new contents: in force, or refused for a reason.
 type Apply = Box<dyn FnMut(&[Vec<u8>]) -> Result<(), String> + Send>;
@@ -70,41 +65,23 @@ impl Watched {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let fail = |error: std::io::Error| format!("`{}`: {error}", path.display());
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).map_err(fail)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(fail)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(format!("`{}`: longer than {MAX_FILE} bytes", path.display()));
-    }
-    Ok(bytes)
+    files::read(path).map_err(|why| format!("`{}`: {why}", path.display()))
 }
 
 /// Follows files until the server stops.
 pub(crate) async fn follow(
     mut followed: Vec<Watched>,
     metrics: Arc<AuthenticationMetrics>,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) {
     if followed.is_empty() {
         return;
     }
-    let hint = Arc::new(Notify::new());
-    let mut folders = Folders::new(&hint);
-    let mut poll = tokio::time::interval(POLL);
-    poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    while !*stopped.borrow() {
-        folders.watch(followed.iter().flat_map(|f| f.paths.iter().map(PathBuf::as_path)));
-        // The first tick comes at once: a file may have changed since it was read.
-        let hinted = tokio::select! {
-            stopped = stopped.changed() => match stopped {
-                Ok(()) => continue,
-                Err(_) => return,
-            },
-            _ = poll.tick() => false,
-            () = hint.notified() => true,
-        };
-        if hinted {
-            tokio::time::sleep(SETTLE).await;
+    let mut hints = Hints::new(SETTLE, stopped);
+    loop {
+        hints.watch(followed.iter().flat_map(|f| f.paths.iter().map(PathBuf::as_path)));
+        if hints.next().await.is_none() {
+            return;
         }
         let counted = Arc::clone(&metrics);
         let looked = tokio::task::spawn_blocking(move || {
@@ -120,53 +97,6 @@ pub(crate) async fn follow(
                 return;
             }
         }
-    }
-}
-
-/// The folders that are watched.
-struct Folders {
-    watcher: Option<RecommendedWatcher>,
-    watched: BTreeSet<PathBuf>,
-}
-
-impl Folders {
-    fn new(hint: &Arc<Notify>) -> Self {
-        let hint = Arc::clone(hint);
-        let heard = move |event: notify::Result<notify::Event>| match event {
-            // Reading is no change, and reading is what follows a hint.
-            Ok(event) if matches!(event.kind, EventKind::Access(_)) => {}
-            _ => hint.notify_one(),
-        };
-        let watcher = notify::recommended_watcher(heard)
-            .inspect_err(|error| warn!(%error, "files cannot be watched; they are looked at every minute"))
-            .ok();
-        Folders { watcher, watched: BTreeSet::new() }
-    }
-
-    /// Watches the folders of every file, where its name says it is and where it really is.
-    fn watch<'p>(&mut self, paths: impl Iterator<Item = &'p Path>) {
-        let Some(watcher) = &mut self.watcher else { return };
-        let mut wanted = BTreeSet::new();
-        for path in paths {
-            wanted.extend(path.parent().map(|folder| {
-                if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
-            }));
-            wanted.extend(path.canonicalize().ok().and_then(|real| real.parent().map(Path::to_owned)));
-        }
-        for gone in self.watched.difference(&wanted) {
-            let _ = watcher.unwatch(gone);
-        }
-        // Watched again each time: a folder may have been replaced by another of the same name.
-        self.watched = wanted
-            .into_iter()
-            .filter(|folder| match watcher.watch(folder, RecursiveMode::NonRecursive) {
-                Ok(()) => true,
-                Err(error) => {
-                    warn!(folder = %folder.display(), %error, "a folder cannot be watched; its files are looked at every minute");
-                    false
-                }
-            })
-            .collect();
     }
 }
 

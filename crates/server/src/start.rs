@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use admission::manifests::{Loaded, Set};
 use admission::policy::{Mutating, Validating};
 use admission::{Chain as AdmissionChain, Meter, Stages};
 use arc_swap::ArcSwap;
@@ -33,6 +34,7 @@ use crate::encode;
 use crate::follow::{Followed, follow};
 use crate::health::Health;
 use crate::identity;
+use crate::manifests::{self, ManifestMetrics};
 use crate::metrics::Metrics;
 use crate::pki;
 use crate::published;
@@ -100,6 +102,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         audit,
         enable_admission,
         disable_admission,
+        manifests,
         served,
         service_ranges,
         max_in_flight,
@@ -213,6 +216,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
             state.addresses.load(&service);
         }
     }
+    // Before anything is written or answered, by anybody.
+    let manifests = manifests_in_force(manifests, &state)?;
     bootstrap::run(&state, address.port(), advertise).await?;
     let trust_changed = Arc::new(Notify::new());
     published::publish(&state, Arc::clone(&trust_changed), stopped.clone()).await?;
@@ -222,10 +227,31 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let originals = Originals { serving: &serving, client_ca, proxy_ca };
     let followed = followed_files(followed, originals, &state, &trust_changed, (&tls_config, tls_options));
     tokio::spawn(reload::follow(followed, Arc::clone(&state.metrics.authentication), stopped.clone()));
+    tokio::spawn(manifests.follow(stopped.clone()));
     let serving = tokio::spawn(accept::serve(listener, tls_config, limits, Arc::clone(&state), stopped));
     info!(%address, "ready");
     let controllers = controllers.then(|| crate::controllers::start(&state, root_ca));
     Ok(Running { address, state, stop, serving, controllers })
+}
+
+/// Loads the folders of static manifests and puts them in force.
+fn manifests_in_force(
+    folders: Vec<(Set, PathBuf)>,
+    state: &Arc<State>,
+) -> Result<manifests::InForce, ConfigError> {
+    let weak = Arc::downgrade(state);
+    let apply = move |set: Set, loaded: &Loaded| {
+        let Some(state) = weak.upgrade() else { return };
+        if matches!(set, Set::ValidatingPolicies | Set::Mixed) {
+            state.policies.fix_validating(loaded);
+        }
+        if matches!(set, Set::MutatingPolicies | Set::Mixed) {
+            state.policies.fix_mutating(loaded);
+        }
+    };
+    let metrics = ManifestMetrics::new(state.metrics.registry(), identity::hash(identity::id().as_bytes()))
+        .map_err(ConfigError::other)?;
+    manifests::InForce::start(folders, Arc::new(apply), metrics)
 }
 
 /// What files held when the server started.

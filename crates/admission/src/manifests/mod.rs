@@ -18,7 +18,7 @@ pub use problem::{Problem, Refused};
 pub use restrictions::STATIC_SUFFIX;
 
 /// A file of the folder.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// Its path, as messages show it.
     pub path: String,

@@ -3,23 +3,20 @@
 //! Folders are watched rather than files, so that a rename onto a file and the swap of a link, as ConfigMap volumes do it, are
 //! seen. A notification is only a hint: contents are compared, and everything is looked at again every minute in any case.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use authz::Chain;
 use authz::config::{AuthorizerType, Configuration};
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
-use tokio::sync::{Notify, watch};
-use tracing::{error, info, warn};
+use tokio::sync::watch;
+use tracing::{error, info};
 
 use super::{Loaded, Parts, Unusable, parse, read};
 use crate::files;
+use crate::hints::Hints;
 
-/// How often everything is looked at without a hint.
-const POLL: Duration = Duration::from_mins(1);
 /// How long after a hint a file is left alone: whoever writes it may not be done.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -81,24 +78,13 @@ pub(crate) fn follow(
     tokio::spawn(run(followed, Arc::clone(chain), stopped));
 }
 
-async fn run(mut followed: Followed, chain: Arc<ArcSwap<Chain>>, mut stopped: watch::Receiver<bool>) {
-    let hint = Arc::new(Notify::new());
-    let mut folders = Folders::new(&hint);
-    let mut poll = tokio::time::interval(POLL);
-    poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    while !*stopped.borrow() {
-        folders.watch(&followed);
-        // The first tick comes at once: the file may have changed since it was read.
-        let hinted = tokio::select! {
-            stopped = stopped.changed() => match stopped {
-                Ok(()) => continue,
-                Err(_) => return,
-            },
-            _ = poll.tick() => false,
-            () = hint.notified() => true,
-        };
-        if hinted {
-            tokio::time::sleep(SETTLE).await;
+async fn run(mut followed: Followed, chain: Arc<ArcSwap<Chain>>, stopped: watch::Receiver<bool>) {
+    let mut hints = Hints::new(SETTLE, stopped);
+    loop {
+        let own = Some(followed.path.as_path()).filter(|path| !path.as_os_str().is_empty());
+        hints.watch(own.into_iter().chain(followed.files.files.iter().map(|(path, _)| path.as_path())));
+        if hints.next().await.is_none() {
+            return;
         }
         let swap = Arc::clone(&chain);
         let looked = tokio::task::spawn_blocking(move || {
@@ -178,56 +164,5 @@ impl Followed {
             error!("reloading authorization config: {line}");
         }
         self.parts.metrics().reloaded(false);
-    }
-}
-
-/// The folders that are watched.
-struct Folders {
-    watcher: Option<RecommendedWatcher>,
-    watched: BTreeSet<PathBuf>,
-}
-
-impl Folders {
-    fn new(hint: &Arc<Notify>) -> Self {
-        let hint = Arc::clone(hint);
-        let heard = move |event: notify::Result<notify::Event>| match event {
-            // Reading is no change, and reading is what follows a hint.
-            Ok(event) if matches!(event.kind, EventKind::Access(_)) => {}
-            _ => hint.notify_one(),
-        };
-        let watcher = notify::recommended_watcher(heard)
-            .inspect_err(|error| warn!(%error, "files cannot be watched; they are looked at every minute"))
-            .ok();
-        Folders { watcher, watched: BTreeSet::new() }
-    }
-
-    /// Watches the folders of every file, where its name says it is and where it really is.
-    fn watch(&mut self, followed: &Followed) {
-        let Some(watcher) = &mut self.watcher else { return };
-        let mut wanted = BTreeSet::new();
-        let files = followed.files.files.iter().map(|(path, _)| path.as_path());
-        for path in std::iter::once(followed.path.as_path()).chain(files) {
-            if path.as_os_str().is_empty() {
-                continue;
-            }
-            wanted.extend(path.parent().map(|folder| {
-                if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
-            }));
-            wanted.extend(path.canonicalize().ok().and_then(|real| real.parent().map(Path::to_owned)));
-        }
-        for gone in self.watched.difference(&wanted) {
-            let _ = watcher.unwatch(gone);
-        }
-        // Watched again each time: a folder may have been replaced by another of the same name.
-        self.watched = wanted
-            .into_iter()
-            .filter(|folder| match watcher.watch(folder, RecursiveMode::NonRecursive) {
-                Ok(()) => true,
-                Err(error) => {
-                    warn!(folder = %folder.display(), %error, "a folder cannot be watched; its files are looked at every minute");
-                    false
-                }
-            })
-            .collect();
     }
 }

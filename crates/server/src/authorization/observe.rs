@@ -9,7 +9,8 @@ use prometheus::{
     CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
     Registry, exponential_buckets,
 };
-use sha2::{Digest as _, Sha256};
+
+use crate::identity;
 
 /// The metrics of authorization.
 pub struct AuthorizationMetrics {
@@ -81,7 +82,7 @@ impl AuthorizationMetrics {
         )?;
         registry.register(Box::new(step_reload_failures.clone()))?;
         Ok(Arc::new(AuthorizationMetrics {
-            id_hash: hash(id.as_bytes()),
+            id_hash: identity::hash(id.as_bytes()),
             attempts: counter(
                 "authorization_attempts_total",
                 "[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
@@ -176,7 +177,7 @@ impl AuthorizationMetrics {
     /// The configuration that is in force.
     pub(crate) fn in_force(&self, bytes: &[u8]) {
         self.config_info.reset();
-        self.config_info.with_label_values(&[self.id_hash.as_str(), &hash(bytes)]).set(1);
+        self.config_info.with_label_values(&[self.id_hash.as_str(), &identity::hash(bytes)]).set(1);
     }
 
     /// A changed configuration was put into force, or could not be.
@@ -189,19 +190,6 @@ impl AuthorizationMetrics {
             self.step_reload_failures.inc();
         }
     }
-}
-
-/// A content's hash as metrics show it.
-fn hash(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    if bytes.is_empty() {
-        return String::new();
-    }
-    let digest = Sha256::digest(bytes);
-    digest.iter().fold("sha256:".to_owned(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 struct ChainObserver {
