@@ -238,6 +238,11 @@ pub fn quote(s: &str) -> String {
     out
 }
 
+/// Whether Go's `unicode.IsPrint` says so.
+pub fn is_printable(c: char) -> bool {
+    !unprintable(c)
+}
+
 /// Characters that Go's `strconv.Quote` escapes: controls, separators other than the plain space, format characters,
 /// private use and what is not assigned. Rust's `Debug` for `char` keeps the same list but for the grapheme extenders.
 fn unprintable(c: char) -> bool {

@@ -25,7 +25,9 @@ pub fn normalise(value: &mut Value, names: &[(String, String)]) {
     }
     match value {
         Value::Object(object) => {
-            object.remove("managedFields");
+            if let Some(Value::Array(entries)) = object.get_mut("managedFields") {
+                entries.sort_by_cached_key(manager);
+            }
             for (key, value) in object.iter_mut() {
                 named(key, value);
                 normalise(value, names);
@@ -41,6 +43,13 @@ pub fn normalise(value: &mut Value, names: &[(String, String)]) {
         Value::String(own) => *own = text(own, names),
         _ => {}
     }
+}
+
+/// Managers are listed by the time of their last change; which of two writes fell into the same second differs from run to run.
+fn manager(entry: &Value) -> Vec<String> {
+    ["operation", "manager", "apiVersion", "subresource"]
+        .map(|field| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned())
+        .to_vec()
 }
 
 /// Replaces what is known by its name.
@@ -194,7 +203,8 @@ mod tests {
         let mut object = json!({
             "metadata": {
                 "uid": "0b5f1e0e-7a52-4b7c-9d0e-2f9f3c1f7a11", "resourceVersion": "1234", "namespace": "conf-12ab34",
-                "creationTimestamp": "2026-11-15T09:25:36Z", "managedFields": [], "generation": 1,
+                "creationTimestamp": "2026-11-15T09:25:36Z", "generation": 1,
+                "managedFields": [{"manager": "b", "time": "2026-11-15T09:25:36Z"}, {"manager": "a"}],
             },
             "spec": {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "nodePort": 31000, "start": "2020-01-01T00:00:00Z"},
         });
@@ -204,7 +214,7 @@ mod tests {
             json!({
                 "metadata": {
                     "uid": "<uid>", "resourceVersion": "<rv>", "namespace": "{ns}", "creationTimestamp": "<now>",
-                    "generation": 1,
+                    "generation": 1, "managedFields": [{"manager": "a"}, {"manager": "b", "time": "<now>"}],
                 },
                 "spec": {"clusterIP": "<ip>", "clusterIPs": ["<ip>"], "nodePort": "<port>", "start": "2020-01-01T00:00:00Z"},
             })

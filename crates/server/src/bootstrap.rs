@@ -68,12 +68,9 @@ fn kubernetes_service(group: &mut Group, client: &Client, address: IpAddr, port:
             object.set_at(&["metadata", "labels", key], value);
         }
     };
-    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
     let mut service = object("v1", "Service", "default", "kubernetes");
     labels(&mut service);
     service.set_at(&["spec", "clusterIP"], address.to_string());
-    service.set_at(&["spec", "clusterIPs"], Value::list([address.to_string()]));
-    service.set_at(&["spec", "ipFamilies"], Value::list([family]));
     service.set_at(&["spec", "ipFamilyPolicy"], "SingleStack");
     service.set_at(&["spec", "sessionAffinity"], "None");
     service.set_at(&["spec", "type"], "ClusterIP");

@@ -246,26 +246,53 @@ impl Kind {
 
     /// Brings an object of the request's version into the stored shape, with defaults.
     pub fn to_stored(&self, object: Value) -> Value {
+        let mut object = self.to_stored_shape(object);
+        resources::defaults::apply(&self.stored.group_kind(), &mut object);
+        object
+    }
+
+    /// The same, without defaults.
+    pub fn to_stored_shape(&self, object: Value) -> Value {
         let mut object = match &self.conversion {
             Some((to_stored, _)) => to_stored(&object),
             None => object,
         };
         object.set_at(&["apiVersion"], self.stored.api_version());
-        resources::defaults::apply(&self.stored.group_kind(), &mut object);
         object
     }
 
     /// Brings a stored object into the shape of the request's version.
     pub fn from_stored(&self, object: Value) -> Value {
+        let mut object = self.from_stored_shape(object);
+        if self.conversion.is_some() {
+            resources::decode::fill(&mut object, self.schema);
+        }
+        object
+    }
+
+    /// The same of an object that has not been stored yet.
+    pub fn from_stored_shape(&self, object: Value) -> Value {
         let mut object = match &self.conversion {
             Some((_, from_stored)) => from_stored(&object),
             None => object,
         };
         object.set_at(&["apiVersion"], self.gvk.api_version());
-        if self.conversion.is_some() {
-            resources::decode::fill(&mut object, self.schema);
-        }
         object
+    }
+
+    /// The kind in another version that is kept in the same place, served or not.
+    pub fn in_version(&self, version: &api::GroupVersion) -> Option<Kind> {
+        let row = table::find_kind(&version.group, &version.version, &self.gvk.kind)?;
+        let version = row.versions.iter().find(|known| known.name == version.version)?;
+        Kind::new(row, version.name).filter(|kind| kind.stored == self.stored)
+    }
+
+    /// An object of the kind with nothing in it but what is always written.
+    pub fn nothing(&self) -> Value {
+        self.empty_with(Value::map([
+            ("apiVersion", self.gvk.api_version()),
+            ("kind", self.gvk.kind.to_string()),
+        ]))
     }
 
     /// How long the head of a stored body is.

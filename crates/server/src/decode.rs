@@ -182,6 +182,7 @@ pub fn from_tree(
         ))
     };
     let duplicates = resources::decode::met_duplicates(kind.schema, duplicates);
+    resources::apply::mark_reset(&mut object);
     let outcome = resources::decode::normalise(&mut object, kind.schema);
     if let Some(error) = outcome.type_error {
         return Err(refused(error));
@@ -191,7 +192,7 @@ pub fn from_tree(
     if !strict.is_empty() {
         match validation {
             FieldValidation::Ignore => {}
-            FieldValidation::Warn => strict.into_iter().for_each(|error| call.warn(error)),
+            FieldValidation::Warn => strict.iter().for_each(|error| warn(call, error)),
             FieldValidation::Strict => {
                 return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
             }
@@ -231,6 +232,7 @@ pub fn patched(
             expected.group_version()
         )));
     }
+    resources::apply::mark_reset(&mut object);
     let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));
     if let Some(error) = outcome.type_error {
         return Err(undecodable(&quoted, &error));
@@ -246,6 +248,45 @@ pub fn patched(
                 return Err(undecodable(&quoted, &why));
             }
         }
+    }
+    Ok(Draft { object: if facet == Facet::Scale { object } else { kind.to_stored(object) } })
+}
+
+/// A warning for each strict error: YAML's reader says several in one.
+pub fn warn(call: &mut Call, error: &str) {
+    match error.strip_prefix("yaml: unmarshal errors:\n") {
+        Some(lines) => lines.lines().for_each(|line| call.warn(line.trim())),
+        None => call.warn(error),
+    }
+}
+
+/// Reads the body of an apply: a configuration, which is some of an object. What strict reading says about repeated keys comes
+/// with it.
+pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
+    let refused = |e: yaml::Error| {
+        Status::bad_request(format!("error decoding patch: error converting YAML to JSON: {e}"))
+    };
+    let read = yaml::body(body).map_err(refused)?;
+    match read.value {
+        Value::Map(_) | Value::Null => Ok((read.value, read.strict)),
+        other => Err(Status::bad_request(format!(
+            "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            other.json_type()
+        ))),
+    }
+}
+
+/// Turns what a configuration was merged into back into a draft.
+pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) -> Result<Draft, Status> {
+    let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));
+    if let Some(error) = outcome.type_error {
+        let GroupVersionKind { group, version, kind } = kind.admission_kind(facet);
+        let inner = if error.starts_with("illegal base64") { "error decoding from json: " } else { "" };
+        return Err(Status::plain(format!(
+            "failed to convert new object ({}/{}; {group}/{version}, Kind={kind}) to proper version: unable to convert unstructured object to {group}/{version}, Kind={kind}: {inner}{error}",
+            meta::namespace(config),
+            meta::name(config),
+        )));
     }
     Ok(Draft { object: if facet == Facet::Scale { object } else { kind.to_stored(object) } })
 }
@@ -306,7 +347,7 @@ pub fn other_kind(
         FieldValidation::Strict if !strict.is_empty() => {
             return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
         }
-        FieldValidation::Warn => strict.into_iter().for_each(|error| call.warn(error)),
+        FieldValidation::Warn => strict.iter().for_each(|error| warn(call, error)),
         _ => {}
     }
     object.set_at(&["apiVersion"], expected.api_version());

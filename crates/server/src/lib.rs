@@ -32,6 +32,7 @@ pub mod metrics;
 pub mod negotiate;
 pub mod options;
 pub mod outbound;
+pub mod ownership;
 pub mod pki;
 mod published;
 mod random;

@@ -34,15 +34,29 @@ pub struct WriteOptions {
 impl WriteOptions {
     /// Reads and checks the options.
     pub fn parse(kind: &'static str, query: &Query) -> Result<Self, Status> {
+        Self::parse_any(kind, query, false)
+    }
+
+    /// Reads and checks the options of an apply.
+    pub fn parse_apply(query: &Query) -> Result<Self, Status> {
+        Self::parse_any("PatchOptions", query, true)
+    }
+
+    fn parse_any(kind: &'static str, query: &Query, apply: bool) -> Result<Self, Status> {
         let mut errors = Vec::new();
         let force = query.get("force").map(|_| query.is_true("force"));
-        if kind == "PatchOptions" && force.is_some() {
+        let field_manager = query.get("fieldManager").unwrap_or_default().to_owned();
+        if apply {
+            if field_manager.is_empty() {
+                let path = Path::root().field("fieldManager");
+                errors.push(FieldError::required(&path, "is required for apply patch"));
+            }
+        } else if kind == "PatchOptions" && force.is_some() {
             errors.push(FieldError::forbidden(
                 &Path::root().field("force"),
                 "may not be specified for non-apply patch",
             ));
         }
-        let field_manager = query.get("fieldManager").unwrap_or_default().to_owned();
         check_field_manager(&field_manager, &mut errors);
         let dry_run = dry_run(query.all("dryRun"), &mut errors);
         let field_validation = match query.get("fieldValidation").unwrap_or_default() {
@@ -86,7 +100,7 @@ fn check_field_manager(manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > MAX {
         errors.push(FieldError::too_long(&path, MAX));
     }
-    for (at, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+    for (at, c) in manager.char_indices().filter(|(_, c)| !api::field::is_printable(*c)) {
         let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
         errors.push(FieldError::invalid(&path, manager, detail));
     }

@@ -18,6 +18,7 @@ use crate::call::Call;
 use crate::catalog::{Facet, Kind};
 use crate::decode::Draft;
 use crate::encode;
+use crate::ownership::{self, Writer};
 use crate::state::State;
 
 /// What a write is about, the same for every stage.
@@ -33,6 +34,8 @@ pub struct Subject<'a> {
     pub options: &'a Value,
     /// Nothing is stored.
     pub dry_run: bool,
+    /// In whose name.
+    pub writer: Writer<'a>,
 }
 
 /// An object after the mutating stage.
@@ -164,11 +167,25 @@ impl Subject<'_> {
         let name = if old.is_some() { call.info.name.clone() } else { meta::name(&object).into() };
         match (self.facet, old) {
             (Facet::Scale, Some(old)) => {
-                let shown = self.kind.view(Facet::Scale, old)?;
+                let shown = ownership::scale_of(self.kind, old)?;
+                if let Writer::Updates(manager) = self.writer {
+                    ownership::track_scale(self.kind, &shown, &mut object, manager, call.now);
+                }
                 self.run_mutating(call, operation, &name, Some(&mut object), Some(&shown)).await?;
-                object = self.kind.through(Facet::Scale, Draft::again(object), old)?.into_object();
+                let scale = object;
+                object = self.kind.through(Facet::Scale, Draft::again(scale.clone()), old)?.into_object();
+                ownership::from_scale(self.kind, old, &scale, &mut object)?;
             }
-            _ => self.run_mutating(call, operation, &name, Some(&mut object), old).await?,
+            _ => {
+                if let Writer::Updates(manager) = self.writer {
+                    ownership::track(self.kind, self.facet, old, &mut object, manager, call.now);
+                }
+                let managed = ownership::managed_fields(&object);
+                self.run_mutating(call, operation, &name, Some(&mut object), old).await?;
+                if let Some(warning) = ownership::mend(&mut object, managed) {
+                    call.warn(warning);
+                }
+            }
         }
         dedup_owners(call, &mut object, true);
         self.check_escalation(call, &object, old).await?;
@@ -276,6 +293,7 @@ impl Subject<'_> {
             call.warn(warning);
         }
         strategy::canonicalize(&kind, &mut object);
+        ownership::drop_times(&mut object, before);
         if self.facet == Facet::Scale {
             let (new, old) =
                 (self.kind.view(Facet::Scale, &object)?, self.kind.view(Facet::Scale, old_object)?);
@@ -329,7 +347,12 @@ impl Subject<'_> {
         let Admitted { mut object, expect, held } = admitted;
         resources::decode::fill(&mut object, self.kind.stored_schema());
         let name = meta::name(&object).to_owned();
-        let record = self.kind.record(&object);
+        let mut record = self.kind.record(&object);
+        if record.size() > self.state.store.max_record() && matches!(self.writer, Writer::Updates(_)) {
+            // Who owns what may be forgotten rather than refuse an object that fits without it.
+            ownership::forget(&mut object);
+            record = self.kind.record(&object);
+        }
         if let Some(old) = old
             && old.record() == record
         {

@@ -298,6 +298,11 @@ impl Store {
         Ok(ListPage::new(Entries::from_vec(entries), revision, remaining))
     }
 
+    /// How large a record may be.
+    pub fn max_record(&self) -> usize {
+        self.max_record
+    }
+
     fn check(&self, write: &Write) -> Result<(), CommitError> {
         if !key::is_key(&write.key) {
             return Err(CommitError::Invalid(format!("`{}` is not a key", write.key)));

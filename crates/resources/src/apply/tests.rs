@@ -597,17 +597,6 @@ fn fields_that_cannot_be_written_through_a_door_are_not_owned_there() {
         show(&list),
         r#"[{"apiVersion":"apps/v1","fieldsType":"FieldsV1","fieldsV1":{"f:status":{"f:replicas":{}}},"manager":"kubelet","operation":"Update","subresource":"status","time":"1970-01-01T00:00:01Z"}]"#
     );
-    let only = Reset::Only(&[&[Some("spec"), Some("containers"), None, Some("resources")]]);
-    let resize = Door { reset: &only, ..door("Pod", 1) };
-    let config = parse(
-        "{apiVersion: v1, kind: Pod, spec: {hostname: x, containers: [{name: c, image: i, resources: {limits: {cpu: 1}}}]}}",
-    );
-    let applied = resize.apply(&World::empty("Pod"), &World::empty("Pod"), &config, "one", false).unwrap();
-    let list = super::managed_fields(&applied.object);
-    assert_eq!(
-        show(list[0].get("fieldsV1").unwrap()),
-        r#"{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:resources":{"f:limits":{"f:cpu":{}}}}}}}"#
-    );
 }
 
 /// `v1` has `a`, `v2` calls it `b`.
@@ -809,4 +798,68 @@ fn times_alone_are_no_difference() {
     let list = |v: &Value| v.as_list().unwrap().to_vec();
     assert!(same_but_for_times(&list(&a), &list(&b)) && same_but_for_times(&list(&b), &list(&a)));
     assert!(!same_but_for_times(&list(&a), &list(&c)) && !same_but_for_times(&list(&a), &[]));
+}
+
+/// Sequences of applies and updates of pods with what Kubernetes' merge library made of them: the object, who owns what, and
+/// conflicts.
+#[test]
+fn sequences_of_writes_end_as_in_kubernetes() {
+    let schema = kind("Pod");
+    let empty = parse("{apiVersion: v1, kind: Pod}");
+    let mut count = 0;
+    for (case, line) in include_str!("cases.jsonl").lines().enumerate() {
+        let steps = json::parse(line.as_bytes()).unwrap();
+        let mut live = empty.clone();
+        let mut list: Option<Value> = None;
+        for step in steps.as_list().unwrap() {
+            count += 1;
+            let door = Door { schema, ..door("Pod", 1) };
+            let (manager, object) = (step.str_at(&["manager"]).unwrap(), step.get("object").unwrap());
+            let mut with = live.clone();
+            if let Some(list) = &list {
+                with.set_at(&["metadata", "managedFields"], list.clone());
+            }
+            let mut error = String::new();
+            if step.str_at(&["op"]) == Some("apply") {
+                // An object that nobody owns is not taken for one that was there before the first apply.
+                let before = if list.is_none() { &live } else { &empty };
+                match door.apply(&with, before, object, manager, step.bool_at(&["force"]).unwrap()) {
+                    Ok(Applied { mut object }) => {
+                        list = object.remove_at(&["metadata", "managedFields"]);
+                        live = object;
+                    }
+                    Err(Refusal::Conflicts(conflicts)) => {
+                        let mut texts: Vec<String> = conflicts
+                            .iter()
+                            .map(|c| format!("{}/{:?}: {}", c.manager.name, c.manager.operation, c.path))
+                            .collect();
+                        texts.sort();
+                        error = format!("conflicts [{}]", texts.join(" "));
+                    }
+                    Err(other) => panic!("case {case}: {other:?}"),
+                }
+            } else {
+                list = door.track(&with, object, manager);
+                live = object.clone();
+            }
+            let then = step.get("then").unwrap();
+            assert_eq!(error, then.str_at(&["error"]).unwrap_or_default(), "case {case}");
+            // Metadata that only held the managed fields is there, empty.
+            let bare = |object: &Value| {
+                let mut object = object.clone();
+                if object.get("metadata").is_none_or(|m| m.as_map().is_none_or(value::Map::is_empty)) {
+                    object.remove_at(&["metadata"]);
+                }
+                show(&object)
+            };
+            assert_eq!(bare(&live), bare(then.get("object").unwrap()), "case {case}");
+            live = then.get("object").unwrap().clone();
+            let owners = list.iter().flat_map(|list| list.as_list().unwrap()).map(|entry| {
+                let text = |field: &str| entry.str_at(&[field]).unwrap();
+                (format!("{}/{}", text("manager"), text("operation")), entry.get("fieldsV1").unwrap().clone())
+            });
+            assert_eq!(show(&Value::map(owners)), show(then.get("managers").unwrap()), "case {case}");
+        }
+    }
+    assert!(count > 100, "{count}");
 }

@@ -62,6 +62,7 @@ pub(super) const PATCHES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
 ];
 /// What objects are sent as.
 const OBJECTS: &[&str] = &["application/json", "application/yaml"];

@@ -7,6 +7,7 @@
 mod certificates;
 mod gates;
 mod pod;
+mod reset;
 mod resource;
 pub mod service;
 mod storage;
@@ -20,6 +21,7 @@ use crate::validation::fields::{Read, same};
 
 pub(crate) use pod::qos_class;
 pub use pod::{prepare_ephemeral_containers, prepare_resize};
+pub use reset::{custom_reset_fields, reset_fields};
 pub(crate) use storage::normalize_sources as normalize_claim_sources;
 
 /// Who is calling: what a `CertificateSigningRequest` records.
@@ -199,6 +201,13 @@ pub fn prepare_namespace_finalize(new: &mut Value, old: &Value) {
 /// Keeps all but the conditions from the old certificate signing request: an update through `approval`.
 pub fn prepare_approval(new: &mut Value, old: &Value, context: &Context) {
     certificates::prepare_approval(new, old, context);
+}
+
+/// Adds what clients see of an object as it was sent: that is what managed fields are about.
+pub fn show(kind: &GroupKind, object: &mut Value) {
+    if kind.group == "apps" && kind.kind == "DaemonSet" {
+        table::show_template_generation(object);
+    }
 }
 
 /// Brings a valid object into the form it is stored in.

@@ -310,6 +310,13 @@ fn create_daemon_set(set: &mut Value, _: &Context) {
     set.set_at(TEMPLATE_GENERATION, generation.to_string());
 }
 
+/// A daemon set shows a generation of its template even where it was sent without one.
+pub(super) fn show_template_generation(set: &mut Value) {
+    if set.at(TEMPLATE_GENERATION).is_none() {
+        set.set_at(TEMPLATE_GENERATION, template_generation(set).to_string());
+    }
+}
+
 fn update_daemon_set(new: &mut Value, old: &Value, _: &Context) {
     let generation = template_generation(old);
     let changed = !same(new.at(&["spec", "template"]), old.at(&["spec", "template"]));

@@ -7,6 +7,7 @@ use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::decode;
 use crate::options::WriteOptions;
+use crate::ownership::{self, Writer};
 use crate::state::State;
 use crate::write::{StoreError, Stored, Subject};
 
@@ -17,20 +18,28 @@ const NAME_ATTEMPTS: usize = 8;
 pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let draft = decode::object(call, kind, options.field_validation).await?;
-    create(state, call, kind, draft, &options).await
+    let manager = ownership::manager(&options.field_manager, &call.headers).into_owned();
+    create(state, call, kind, draft, &options, Writer::Updates(&manager)).await
 }
 
-/// Creates a decoded object: also the way a PUT of a name that does not exist goes.
+/// Creates a decoded object: also the way a PUT or an apply of a name that does not exist goes.
 pub async fn create(
     state: &State,
     call: &mut Call,
     kind: &Kind,
     mut draft: decode::Draft,
     options: &WriteOptions,
+    writer: Writer<'_>,
 ) -> Result<Answer, Status> {
     let options_value = options.to_value("CreateOptions");
-    let subject =
-        Subject { state, kind, facet: Facet::Whole, options: &options_value, dry_run: options.dry_run };
+    let subject = Subject {
+        state,
+        kind,
+        facet: Facet::Whole,
+        options: &options_value,
+        dry_run: options.dry_run,
+        writer,
+    };
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         draft.object_mut().remove_at(&["metadata", field]);
     }

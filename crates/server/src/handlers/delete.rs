@@ -15,6 +15,7 @@ use crate::decode;
 use crate::encode;
 use crate::negotiate;
 use crate::options::DeleteOptions;
+use crate::ownership::Writer;
 use crate::state::State;
 use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject};
 
@@ -109,8 +110,14 @@ pub async fn delete(
 ) -> Result<(bool, Answer), Status> {
     let key = kind.key(&call.info.namespace, name);
     let options_value = options.to_value();
-    let subject =
-        Subject { state, kind, facet: Facet::Whole, options: &options_value, dry_run: options.dry_run };
+    let subject = Subject {
+        state,
+        kind,
+        facet: Facet::Whole,
+        options: &options_value,
+        dry_run: options.dry_run,
+        writer: Writer::Settled,
+    };
     for _ in 0..ATTEMPTS {
         let Some(entry) = state.store.get(&key) else { return Err(Status::not_found(&kind.resource, name)) };
         let old = encode::tree(&entry)?;

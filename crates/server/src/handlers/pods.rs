@@ -15,6 +15,7 @@ use crate::decode;
 use crate::encode;
 use crate::negotiate;
 use crate::options::{DeleteOptions, WriteOptions};
+use crate::ownership::Writer;
 use crate::state::State;
 use crate::write::{OPTIMISTIC_LOCK, Posted, StoreError, Subject};
 
@@ -62,6 +63,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
         facet: Facet::Whole,
         options: &options_value,
         dry_run: options.dry_run,
+        writer: Writer::Settled,
     };
     let key = pods.key(&call.info.namespace, &pod);
     for _ in 0..ATTEMPTS {
@@ -161,7 +163,8 @@ async fn mark_evicted(
     dry_run: bool,
 ) -> Result<(), Status> {
     let options = Value::Null;
-    let subject = Subject { state, kind, facet: Facet::Status, options: &options, dry_run };
+    let subject =
+        Subject { state, kind, facet: Facet::Status, options: &options, dry_run, writer: Writer::Settled };
     for _ in 0..ATTEMPTS {
         let key = kind.key(&call.info.namespace, name);
         let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, name))?;
@@ -200,7 +203,14 @@ async fn spend_budget(state: &Arc<State>, call: &Call, pod: &Value, dry_run: boo
         .cloned()
         .ok_or_else(Status::no_such_resource)?;
     let options = Value::Null;
-    let subject = Subject { state, kind: &budgets, facet: Facet::Status, options: &options, dry_run };
+    let subject = Subject {
+        state,
+        kind: &budgets,
+        facet: Facet::Status,
+        options: &options,
+        dry_run,
+        writer: Writer::Settled,
+    };
     for _ in 0..ATTEMPTS {
         let mut covering = Vec::new();
         for entry in &state.store.snapshot(&budgets.scope(&call.info.namespace)).entries {

@@ -9,9 +9,10 @@ use value::{Map, Value};
 
 use super::{pods, tokens};
 use crate::call::{Answer, Call};
-use crate::catalog::Kind;
+use crate::catalog::{Facet, Kind};
 use crate::decode;
 use crate::options::WriteOptions;
+use crate::ownership;
 use crate::state::State;
 use crate::write::Posted;
 
@@ -45,6 +46,8 @@ pub async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, 
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut object = decode::object(call, kind, options.field_validation).await?.into_object();
     super::create::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
+    let manager = ownership::manager(&options.field_manager, &call.headers);
+    ownership::track(kind, Facet::Whole, None, &mut object, &manager, call.now);
     let name = meta::name(&object).to_owned();
     let posted = Posted {
         state,

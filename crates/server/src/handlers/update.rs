@@ -15,6 +15,7 @@ use crate::decode::{self, Draft};
 use crate::encode;
 use crate::negotiate;
 use crate::options::{FieldValidation, WriteOptions};
+use crate::ownership::{self, Writer};
 use crate::state::State;
 use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject};
 
@@ -22,10 +23,12 @@ use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject};
 const ATTEMPTS: usize = 16;
 
 /// The patch types that are served.
-const PATCH_TYPES: &[&str] = &[JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH];
+const PATCH_TYPES: &[&str] = &[JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH];
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+/// A configuration; JSON is YAML, too.
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// Where the new object comes from.
 enum Source {
@@ -33,6 +36,8 @@ enum Source {
     Object(Value),
     /// A PATCH: applied to whatever is there.
     Patch(&'static str, Bytes),
+    /// A PATCH that is a configuration: merged into whatever is there, even nothing. With it, what strict reading says.
+    Configuration(Value, Option<String>),
 }
 
 /// PUT.
@@ -54,6 +59,11 @@ pub async fn patch(state: &State, call: &mut Call, kind: &Kind, facet: Facet) ->
         return Err(Status::no_such_media_type());
     };
     let body = call.read_body().await?;
+    if *patch_type == APPLY_PATCH {
+        let options = WriteOptions::parse_apply(&call.query)?;
+        let (config, strict) = decode::configuration(&body)?;
+        return change(state, call, kind, facet, &options, Source::Configuration(config, strict)).await;
+    }
     let options = WriteOptions::parse("PatchOptions", &call.query)?;
     if call.record().wants_request()
         && let Ok(patch) = value::json::parse(&body)
@@ -74,14 +84,24 @@ async fn change(
     let name = call.info.name.clone();
     let key = kind.key(&call.info.namespace, &name);
     let options_value = options.to_value("UpdateOptions");
-    let subject = Subject { state, kind, facet, options: &options_value, dry_run: options.dry_run };
+    let manager = ownership::manager(&options.field_manager, &call.headers).into_owned();
+    let writer = match source {
+        Source::Configuration(..) => Writer::Settled,
+        Source::Object(_) | Source::Patch(..) => Writer::Updates(&manager),
+    };
+    let subject = Subject { state, kind, facet, options: &options_value, dry_run: options.dry_run, writer };
     for _ in 0..ATTEMPTS {
         let Some(old) = state.store.get(&key) else {
             return match source {
                 Source::Object(object) if kind.creates_on_update(facet) => {
                     state.authorize_create(call, kind).await?;
                     let draft = Draft::again(object);
-                    create::create(state, call, kind, draft, options).await
+                    create::create(state, call, kind, draft, options, writer).await
+                }
+                Source::Configuration(config, strict) if facet == Facet::Whole => {
+                    let draft = configured(call, kind, facet, options, None, &config, strict.as_deref())?;
+                    state.authorize_create(call, kind).await?;
+                    create::create(state, call, kind, draft, options, writer).await
                 }
                 _ => Err(Status::not_found(&kind.resource, &name)),
             };
@@ -92,6 +112,9 @@ async fn change(
             Source::Object(object) => Draft::again(object.clone()),
             Source::Patch(patch_type, body) => {
                 patched(call, kind, facet, options, &old_object, patch_type, body)?
+            }
+            Source::Configuration(config, strict) => {
+                configured(call, kind, facet, options, Some(&old_object), config, strict.as_deref())?
             }
         };
         let named_revision = {
@@ -140,6 +163,38 @@ fn patched(
     let strict = options.field_validation != FieldValidation::Ignore;
     let applied = patch::apply(patch, &current, body, strict)?;
     let mut draft = decode::patched(call, kind, facet, applied, options.field_validation)?;
+    place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
+    check_name(call, draft.object())?;
+    Ok(draft)
+}
+
+/// Merges a configuration into what is stored, as the version of the request sees it.
+fn configured(
+    call: &mut Call,
+    kind: &Kind,
+    facet: Facet,
+    options: &WriteOptions,
+    old: Option<&Value>,
+    config: &Value,
+    strict: Option<&str>,
+) -> Result<Draft, Status> {
+    let force = options.force.unwrap_or_default();
+    let object = ownership::configure(kind, facet, old, config, &options.field_manager, force, call.now)?;
+    if let Some(why) = strict {
+        match options.field_validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => decode::warn(call, why),
+            FieldValidation::Strict => {
+                return Err(Status::bad_request(format!(
+                    "error strict decoding patch: error converting YAML to JSON: {why}"
+                )));
+            }
+        }
+    }
+    let mut draft = decode::configured(kind, facet, object, config)?;
+    if old.is_none() {
+        ownership::refuse_uid(kind, &call.info.name, draft.object())?;
+    }
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
     Ok(draft)

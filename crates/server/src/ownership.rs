@@ -1,0 +1,237 @@
+//! Who owns which fields of what is written: the server's side of [`resources::apply`].
+//!
+//! Every write of an object passes here before admission sees it: an update is tracked, an applied configuration is merged. What
+//! is compared is the object as the version of the request shows it, with all the fields that are always written.
+
+use api::{GroupVersion, Status, meta};
+use resources::apply::{self, Door, Element, Managers, Refusal, Replicas, Reset, Versions};
+use resources::schema::Schema;
+use resources::strategy;
+use value::Value;
+
+use crate::catalog::{Facet, Kind};
+
+/// In whose name an object is written.
+#[derive(Clone, Copy, Debug)]
+pub enum Writer<'a> {
+    /// A manager's who updates it.
+    Updates(&'a str),
+    /// Of nobody more: a configuration was applied, and the managed fields say so already; or the server only leaves a mark.
+    Settled,
+}
+
+const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
+
+static NOTHING: Reset = Reset::Nothing;
+
+impl Versions for Kind {
+    fn schema(&self, api_version: &str) -> Option<&Schema> {
+        self.in_version(&GroupVersion::parse(api_version).ok()?).map(|other| other.schema)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+        let from = self.in_version(&GroupVersion::parse(object.str_at(&["apiVersion"])?).ok()?)?;
+        let to = self.in_version(&GroupVersion::parse(api_version).ok()?)?;
+        let mut object = to.from_stored_shape(from.to_stored_shape(object.clone()));
+        resources::decode::fill(&mut object, to.schema);
+        Some(object)
+    }
+}
+
+/// The versions of a scale: one.
+struct ScaleVersions;
+
+impl Versions for ScaleVersions {
+    fn schema(&self, _: &str) -> Option<&Schema> {
+        None
+    }
+
+    fn convert(&self, _: &Value, _: &str) -> Option<Value> {
+        None
+    }
+}
+
+impl Replicas for Kind {
+    fn path(&self, api_version: &str) -> Option<Option<Vec<Element>>> {
+        let version = GroupVersion::parse(api_version).ok()?;
+        let known = version == self.stored.group_version()
+            // Versions that are no longer served may still be named in managed fields.
+            || version.group == "apps" && matches!(version.version.as_str(), "v1beta1" | "v1beta2");
+        known.then(|| Some(vec![Element::Field("spec".into()), Element::Field("replicas".into())]))
+    }
+}
+
+/// Notes that `manager` made `object` (a draft, in the stored shape) of what was there.
+pub fn track(kind: &Kind, facet: Facet, old: Option<&Value>, object: &mut Value, manager: &str, now: i64) {
+    let api_version = kind.gvk.api_version();
+    let door = door(kind, facet, &api_version, now);
+    let mut new = kind.from_stored_shape(object.clone());
+    strategy::show(&kind.stored.group_kind(), &mut new);
+    resources::decode::fill(&mut new, kind.schema);
+    let converted = match old {
+        Some(_) if kind.is_stored_version() => None,
+        Some(old) => Some(kind.from_stored(old.clone())),
+        None => Some(kind.nothing()),
+    };
+    let live = converted.as_ref().or(old).unwrap_or(&Value::Null);
+    set(object, door.track(live, &new, manager));
+}
+
+fn door<'a>(kind: &'a Kind, facet: Facet, api_version: &'a str, now: i64) -> Door<'a> {
+    Door {
+        api_version,
+        schema: kind.schema,
+        subresource: facet.subresource(),
+        reset: strategy::reset_fields(&kind.stored.group_kind(), facet.subresource()),
+        versions: kind,
+        now,
+    }
+}
+
+fn scale_door(kind: &Kind, now: i64) -> Door<'_> {
+    Door {
+        api_version: apply::SCALE_VERSION,
+        schema: kind.facet_schema(Facet::Scale),
+        subresource: "scale",
+        reset: &NOTHING,
+        versions: &ScaleVersions,
+        now,
+    }
+}
+
+fn set(object: &mut Value, list: Option<Value>) {
+    match list {
+        Some(list) => object.set_at(MANAGED_FIELDS, list),
+        None => drop(object.remove_at(MANAGED_FIELDS)),
+    }
+}
+
+/// Notes that `manager` made the scale `object` of `shown`, which has its managed fields.
+pub fn track_scale(kind: &Kind, shown: &Value, object: &mut Value, manager: &str, now: i64) {
+    let schema = kind.facet_schema(Facet::Scale);
+    let (mut live, mut new) = (shown.clone(), object.clone());
+    for scale in [&mut live, &mut new] {
+        resources::decode::fill(scale, schema);
+    }
+    set(object, scale_door(kind, now).track(&live, &new, manager));
+}
+
+/// The scale of a workload with the managed fields of its replicas.
+pub fn scale_of(kind: &Kind, old: &Value) -> Result<Value, Status> {
+    let mut scale = kind.view(Facet::Scale, old)?;
+    let managers = decoded(old)?;
+    set(&mut scale, apply::to_scale(&managers, kind).encode());
+    Ok(scale)
+}
+
+/// Gives the managed fields of a written scale back to the workload it became.
+pub fn from_scale(kind: &Kind, old: &Value, scale: &Value, workload: &mut Value) -> Result<(), Status> {
+    let managers = apply::to_workload(&decoded(old)?, &decoded(scale)?, &kind.gvk.api_version(), kind);
+    set(workload, managers.encode());
+    Ok(())
+}
+
+fn decoded(object: &Value) -> Result<Managers, Status> {
+    Managers::decode(apply::managed_fields(object)).map_err(Status::plain)
+}
+
+/// Merges a configuration into what is there. The result is in the version of the request, and has yet to be decoded.
+pub fn configure(
+    kind: &Kind,
+    facet: Facet,
+    old: Option<&Value>,
+    config: &Value,
+    manager: &str,
+    force: bool,
+    now: i64,
+) -> Result<Value, Status> {
+    let applied = if facet == Facet::Scale {
+        let schema = kind.facet_schema(facet);
+        let mut empty = Value::map([("apiVersion", apply::SCALE_VERSION), ("kind", "Scale")]);
+        resources::decode::fill(&mut empty, schema);
+        let mut live = match old {
+            Some(old) => scale_of(kind, old)?,
+            None => empty.clone(),
+        };
+        resources::decode::fill(&mut live, schema);
+        scale_door(kind, now).apply(&live, &empty, config, manager, force)
+    } else {
+        let api_version = kind.gvk.api_version();
+        let empty = kind.nothing();
+        let converted = old.map(|old| kind.from_stored(old.clone()));
+        let live = converted.as_ref().unwrap_or(&empty);
+        door(kind, facet, &api_version, now).apply(live, &empty, config, manager, force)
+    };
+    applied.map(|applied| applied.object).map_err(Refusal::into_status)
+}
+
+/// After admission: managed fields that it broke are put back, and the client is told.
+pub fn mend(object: &mut Value, before: Option<Value>) -> Option<String> {
+    if object.at(MANAGED_FIELDS) == before.as_ref() {
+        return None;
+    }
+    let why = Managers::decode(apply::managed_fields(object)).err()?;
+    set(object, before);
+    Some(format!(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: {why}"
+    ))
+}
+
+/// The managed fields as they are now, to [`mend`] them by.
+pub fn managed_fields(object: &Value) -> Option<Value> {
+    object.at(MANAGED_FIELDS).cloned()
+}
+
+/// Drops the managed fields.
+pub fn forget(object: &mut Value) {
+    set(object, None);
+}
+
+/// An update that changed nothing but times of managed fields changed nothing: the times go back.
+pub fn drop_times(object: &mut Value, old: &Value) {
+    let (new_list, old_list) = (apply::managed_fields(object), apply::managed_fields(old));
+    if old_list.is_empty() || new_list == old_list || !apply::same_but_for_times(new_list, old_list) {
+        return;
+    }
+    let times = managed_fields(object);
+    set(object, managed_fields(old));
+    if object != old {
+        set(object, times);
+    }
+}
+
+/// The manager of a request: the one that the query names, or what the user agent begins with.
+pub fn manager<'a>(named: &'a str, headers: &'a http::HeaderMap) -> std::borrow::Cow<'a, str> {
+    const MAX: usize = 128;
+    if !named.is_empty() {
+        return named.into();
+    }
+    let agent = headers.get(http::header::USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+    let agent = agent.unwrap_or_default();
+    let name = agent.split('/').next().unwrap_or_default();
+    let mut out = String::with_capacity(name.len().min(MAX));
+    for c in name.chars().filter(|c| api::field::is_printable(*c)) {
+        if out.len() + c.len_utf8() > MAX {
+            break;
+        }
+        out.push(c);
+    }
+    out.into()
+}
+
+/// The uid that a configuration names, where there is no object that could have it.
+pub fn refuse_uid(kind: &Kind, name: &str, object: &Value) -> Result<(), Status> {
+    match meta::uid(object) {
+        "" => Ok(()),
+        uid => Err(Status::conflict(
+            &kind.resource,
+            name,
+            format_args!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+use http::{HeaderMap, HeaderValue, header};
+use value::{Value, json};
+
+use super::{drop_times, manager, mend};
+
+fn object(text: &str) -> Value {
+    json::parse(text.as_bytes()).unwrap()
+}
+
+const OWNED: &str = r#"{"metadata":{"managedFields":[{"manager":"a","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{},"time":"2026-01-01T00:00:00Z"}]},"data":{"k":"v"}}"#;
+
+#[test]
+fn the_manager_is_the_one_named_or_what_the_agent_begins_with() {
+    let from = |agent: &'static [u8]| {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::USER_AGENT, HeaderValue::from_bytes(agent).unwrap());
+        manager("", &headers).into_owned()
+    };
+    assert_eq!(from(b"kubectl/v1.37.0 (linux/amd64)"), "kubectl");
+    assert_eq!(from(b"curl"), "curl");
+    assert_eq!(from("ein\u{a0}Wort/1".as_bytes()), "einWort");
+    assert_eq!(from(&[b'x'; 200]).len(), 128);
+    assert_eq!(manager("", &HeaderMap::new()), "");
+    assert_eq!(manager("me", &HeaderMap::new()), "me");
+}
+
+#[test]
+fn managed_fields_that_admission_broke_are_put_back() {
+    let before = object(OWNED).at(&["metadata", "managedFields"]).cloned();
+    let mut broken = object(OWNED);
+    broken.set_at(&["metadata", "managedFields"], Value::list([object(r#"{"manager":"a"}"#)]));
+    let warning = mend(&mut broken, before.clone()).unwrap();
+    assert!(
+        warning.ends_with("please fix your requests: operation must be `Apply` or `Update`"),
+        "{warning}"
+    );
+    assert_eq!(broken, object(OWNED));
+    // What it left alone, took away or changed properly stays.
+    for good in [OWNED.to_owned(), r#"{"data":{}}"#.to_owned(), OWNED.replace("\"a\"", "\"b\"")] {
+        let mut kept = object(&good);
+        assert_eq!(mend(&mut kept, before.clone()), None);
+        assert_eq!(kept, object(&good));
+    }
+}
+
+#[test]
+fn new_times_count_only_if_something_else_changed() {
+    let old = object(OWNED);
+    let mut same = object(&OWNED.replace("2026", "2027"));
+    drop_times(&mut same, &old);
+    assert_eq!(same, old);
+    let changed = OWNED.replace("2026", "2027").replace("\"v\"", "\"w\"");
+    let mut kept = object(&changed);
+    drop_times(&mut kept, &old);
+    assert_eq!(kept, object(&changed));
+}
