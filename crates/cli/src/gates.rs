@@ -5,21 +5,41 @@
 
 const TABLE: &str = include_str!("../data/feature_gates.txt");
 
-/// Gates of which both sides are implemented. None yet.
-const IMPLEMENTED: &[&str] = &[];
+/// Static manifests of admission objects, and the names that are reserved for them.
+pub(crate) const STATIC_MANIFESTS: &str = "ManifestBasedAdmissionControlConfig";
 
-/// Checks the values of `--feature-gates`: `A=true,B=false`, each perhaps with a component's name before a colon.
-pub(crate) fn check(values: &[String]) -> Result<(), Vec<String>> {
-    let mut errors = Vec::new();
-    for pair in values.iter().flat_map(|v| v.split(',')).map(str::trim).filter(|p| !p.is_empty()) {
-        if let Err(error) = check_one(pair) {
-            errors.push(error);
-        }
-    }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+/// Gates of which both sides are implemented.
+const IMPLEMENTED: &[&str] = &[STATIC_MANIFESTS];
+
+/// What the gates are set to.
+#[derive(Debug, Default)]
+pub(crate) struct Gates {
+    set: Vec<(String, bool)>,
 }
 
-fn check_one(pair: &str) -> Result<(), String> {
+impl Gates {
+    /// Reads the values of `--feature-gates`: `A=true,B=false`, each perhaps with a component's name before a colon. Of two for one
+    /// gate the last counts.
+    pub(crate) fn read(values: &[String]) -> Result<Self, Vec<String>> {
+        let mut errors = Vec::new();
+        let mut set = Vec::new();
+        for pair in values.iter().flat_map(|v| v.split(',')).map(str::trim).filter(|p| !p.is_empty()) {
+            match read_one(pair) {
+                Ok(gate) => set.push(gate),
+                Err(error) => errors.push(error),
+            }
+        }
+        if errors.is_empty() { Ok(Gates { set }) } else { Err(errors) }
+    }
+
+    /// Whether a gate is on.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        let set = self.set.iter().rev().find(|(set, _)| set == name).map(|(_, on)| *on);
+        set.unwrap_or_else(|| find(name).is_some_and(|(default, ..)| default))
+    }
+}
+
+fn read_one(pair: &str) -> Result<(String, bool), String> {
     let pair = pair.split_once(':').map_or(pair, |(_, rest)| rest);
     let Some((name, value)) = pair.split_once('=') else {
         return Err(format!(
@@ -37,7 +57,7 @@ fn check_one(pair: &str) -> Result<(), String> {
     };
     if matches!(name, "AllAlpha" | "AllBeta") {
         return if on == (name == "AllBeta") || !on && name == "AllAlpha" {
-            Ok(())
+            Ok((name.to_owned(), on))
         } else {
             Err(format!("feature gate {name}={on} is not implemented: set the gates you need one by one"))
         };
@@ -46,7 +66,7 @@ fn check_one(pair: &str) -> Result<(), String> {
         return Err(format!("unrecognized feature gate: {name}"));
     };
     if on == default || IMPLEMENTED.contains(&name) {
-        return Ok(());
+        return Ok((name.to_owned(), on));
     }
     if locked {
         return Err(format!("cannot set feature gate {name} to {on}, feature is locked to {default}"));
@@ -70,16 +90,24 @@ fn find(name: &str) -> Option<(bool, &'static str, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{Gates, STATIC_MANIFESTS};
 
     fn errors(text: &str) -> Vec<String> {
-        check(&[text.to_owned()]).err().unwrap_or_default()
+        Gates::read(&[text.to_owned()]).err().unwrap_or_default()
     }
 
     #[test]
     fn a_gate_can_be_set_to_what_it_is() {
         assert!(errors("DRAAdminAccess=true,APIServerWebhookAuthenticationToken=false").is_empty());
         assert!(errors("kube:DRAAdminAccess=true").is_empty());
+    }
+
+    #[test]
+    fn a_gate_with_two_sides_can_be_set_to_either() {
+        let off = Gates::read(&[format!("{STATIC_MANIFESTS}=false")]).unwrap();
+        assert!(!off.is_on(STATIC_MANIFESTS));
+        assert!(Gates::default().is_on(STATIC_MANIFESTS));
+        assert!(!Gates::default().is_on("APIServerWebhookAuthenticationToken"));
     }
 
     #[test]

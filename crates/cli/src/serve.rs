@@ -19,7 +19,7 @@ use server::{Authorization, Config, ConfigError, Data};
 use crate::audit::AuditArgs;
 use crate::flags::{Fate, KNOWN};
 use crate::front_proxy::RequestHeaderArgs;
-use crate::gates;
+use crate::gates::{Gates, STATIC_MANIFESTS};
 use crate::logging::{self, Format};
 
 /// The flags that `serve` acts on.
@@ -214,9 +214,7 @@ pub(crate) async fn wait_for_signal() -> Result<()> {
 
 fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     check_known(known)?;
-    if let Err(errors) = gates::check(&args.feature_gates) {
-        bail!("{}", api::field::aggregate(&errors));
-    }
+    let gates = Gates::read(&args.feature_gates).map_err(|errors| anyhow!(api::field::aggregate(&errors)))?;
     if let Some(version) = args.emulated_version.as_deref()
         && !matches!(version.trim_start_matches("kube="), "1.37" | "1.37.0")
     {
@@ -276,6 +274,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
         api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
     config.request_timeout = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
     config.allow_privileged = args.allow_privileged;
+    config.static_manifests = gates.is_on(STATIC_MANIFESTS);
     if args.profiling == Some(true) {
         tracing::warn!("--profiling: there is no profiling page");
     }

@@ -126,26 +126,33 @@ impl Server {
     /// Starts `portcullis up` in a folder of its own.
     pub async fn up() -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
-        Self::up_in(Folder::Own(own), 0).await
+        Self::up_in(Folder::Own(own), 0, &[]).await
+    }
+
+    /// The same with further flags.
+    pub async fn up_with(flags: &[&str]) -> Result<Self> {
+        let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
+        Self::up_in(Folder::Own(own), 0, flags).await
     }
 
     /// Starts `portcullis up` with its data under a folder that outlives the server.
     pub async fn up_at(folder: &Path) -> Result<Self> {
-        Self::up_in(Folder::Given(folder.to_owned()), 0).await
+        Self::up_in(Folder::Given(folder.to_owned()), 0, &[]).await
     }
 
     /// The same on this port.
     pub async fn up_at_port(folder: &Path, port: u16) -> Result<Self> {
-        Self::up_in(Folder::Given(folder.to_owned()), port).await
+        Self::up_in(Folder::Given(folder.to_owned()), port, &[]).await
     }
 
-    async fn up_in(folder: Folder, port: u16) -> Result<Self> {
+    async fn up_in(folder: Folder, port: u16, flags: &[&str]) -> Result<Self> {
         let mut command = Command::new(binary()?);
         command
             .arg("up")
             .arg("--data-dir")
             .arg(folder.path().join("data"))
             .args(["--secure-port", &port.to_string()])
+            .args(flags)
             .stdout(Stdio::piped());
         let started = Instant::now();
         let (mut child, log) = spawn(command)?;

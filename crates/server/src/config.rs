@@ -109,6 +109,8 @@ pub struct Config {
     pub enable_admission: Vec<String>,
     /// `--disable-admission-plugins`.
     pub disable_admission: Vec<String>,
+    /// The gate `ManifestBasedAdmissionControlConfig`: whether there are static manifests, with names of their own.
+    pub static_manifests: bool,
     /// Folders of static manifests.
     pub manifests: Vec<(Set, PathBuf)>,
     /// `--runtime-config`.
@@ -150,6 +152,7 @@ impl Config {
             audit: None,
             enable_admission: Vec::new(),
             disable_admission: Vec::new(),
+            static_manifests: true,
             manifests: Vec::new(),
             served: Served::default(),
             service_ranges: vec![DEFAULT_SERVICE_RANGE],

@@ -63,6 +63,8 @@ pub struct State {
     pub addresses: Addresses,
     /// `--allow-privileged`.
     pub allow_privileged: bool,
+    /// Whether the names of static manifests may be used: where there are none.
+    pub static_names: bool,
     /// How long a request may take.
     pub request_timeout: std::time::Duration,
     /// `host:port` as clients outside are told it.
@@ -106,7 +108,7 @@ impl State {
 
     /// What validation may know of the server.
     pub fn validation_context(&self, now: i64) -> validation::Context {
-        validation::Context { allow_privileged: self.allow_privileged, now, static_names: false }
+        validation::Context { allow_privileged: self.allow_privileged, now, static_names: self.static_names }
     }
 
     /// Who decides what a caller may do.

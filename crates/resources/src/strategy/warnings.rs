@@ -71,7 +71,7 @@ fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
         ("", "ResourceQuota") if old.is_none() => quota(new, &mut warnings),
         ("", "Service") => service(new, &mut warnings),
         ("", "ServiceAccount") => service_account(new, old, &mut warnings),
-        ("admissionregistration.k8s.io", kind) => admission(kind, new, old, &mut warnings),
+        ("admissionregistration.k8s.io", kind) => admission(kind, new, &mut warnings),
         ("apps", "DaemonSet") => {
             let template = |set: &Value| set.at(&["spec", "template"]).cloned();
             if old.is_none_or(|old| !same(template(old).as_ref(), template(new).as_ref())) {
@@ -405,8 +405,9 @@ const NOT_INTERCEPTED: &[(&str, &str)] = &[
     ("authorization.k8s.io", "subjectaccessreviews"),
 ];
 
-fn admission(kind: &str, new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
-    if old.is_some() && api::meta::name(new).ends_with(STATIC_SUFFIX) {
+fn admission(kind: &str, new: &Value, warnings: &mut Vec<String>) {
+    // Where a new object may have such a name at all.
+    if api::meta::name(new).ends_with(STATIC_SUFFIX) {
         warnings.push(format!(
             "metadata.name: names ending with \"{STATIC_SUFFIX}\" are reserved for static manifest-based \
              configurations and cannot be managed via the API"

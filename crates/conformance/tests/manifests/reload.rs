@@ -1,0 +1,210 @@
+//! Reload: every manner of changing a folder ends in the right set, and a bad one leaves the last good one in force.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use conformance::{Client, Server, accepts, eventually};
+
+use crate::folder::{Folders, denied, refusing, rename_onto, tries};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Waits until names that begin with `word` are refused by the policy.
+async fn refuses(client: &Client, policy: &str, word: &str) {
+    let words = format!("'{policy}.static.k8s.io'");
+    eventually(SOON, async || {
+        let status = conformance::rejects(tries(client, word).await, 422, "Invalid")?;
+        if status["message"].as_str().is_some_and(|said| said.contains(&words)) {
+            return Ok(());
+        }
+        Err(conformance::Problem::new(status.to_string()))
+    })
+    .await
+    .unwrap();
+}
+
+async fn allows(client: &Client, word: &str) {
+    eventually(SOON, async || accepts(tries(client, word).await)).await.unwrap();
+}
+
+/// The value of a series whose labels hold these words.
+async fn counted(client: &Client, family: &str, words: &[&str]) -> f64 {
+    let page = client.get("/metrics").await.unwrap().text();
+    page.lines()
+        .filter(|line| line.starts_with(family) && words.iter().all(|word| line.contains(word)))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
+}
+
+const RELOADS: &str = "apiserver_manifest_admission_config_controller_automatic_reloads_total";
+const KEP_RELOADS: &str = "apiserver_admission_manifest_config_automatic_reloads_total";
+
+async fn guarded(folders: &Folders) -> (Server, Client) {
+    folders.write("guard.yaml", &refusing("guard", "zero"));
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    denied(tries(&client, "zero").await, "guard", "guard-binding", "no zero");
+    (server, client)
+}
+
+#[tokio::test]
+async fn files_written_in_place_renamed_added_and_removed_are_seen() {
+    let folders = Folders::new();
+    let (_server, client) = guarded(&folders).await;
+    folders.write("guard.yaml", &refusing("guard", "one"));
+    refuses(&client, "guard", "one").await;
+    allows(&client, "zero").await;
+    rename_onto(&folders.policies().join("guard.yaml"), &refusing("guard", "two"));
+    refuses(&client, "guard", "two").await;
+    allows(&client, "one").await;
+    folders.write("more.yaml", &refusing("more", "three"));
+    refuses(&client, "more", "three").await;
+    refuses(&client, "guard", "two").await;
+    fs::remove_file(folders.policies().join("more.yaml")).unwrap();
+    allows(&client, "three").await;
+    refuses(&client, "guard", "two").await;
+}
+
+#[tokio::test]
+async fn links_are_swapped_as_config_map_volumes_do() {
+    let folders = Folders::new();
+    let folder = folders.policies();
+    for (version, word) in [("v1", "one"), ("v2", "two")] {
+        fs::create_dir(folder.join(version)).unwrap();
+        fs::write(folder.join(version).join("guard.yaml"), refusing("guard", word)).unwrap();
+    }
+    symlink("v1", folder.join("..data")).unwrap();
+    symlink("..data/guard.yaml", folder.join("guard.yaml")).unwrap();
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    denied(tries(&client, "one").await, "guard", "guard-binding", "no one");
+    symlink("v2", folder.join("..data_tmp")).unwrap();
+    fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    refuses(&client, "guard", "two").await;
+    allows(&client, "one").await;
+}
+
+#[tokio::test]
+async fn a_folder_replaced_as_a_whole_is_read_and_a_missing_one_changes_nothing() {
+    let folders = Folders::new();
+    let (_server, client) = guarded(&folders).await;
+    let (folder, away, fresh) = (folders.policies(), folders.beside("away"), folders.beside("fresh"));
+    fs::rename(&folder, &away).unwrap();
+    eventually(SOON, async || match counted(&client, RELOADS, &["\"failure\""]).await {
+        0.0 => Err(conformance::Problem::new("no failure was counted")),
+        _ => Ok(()),
+    })
+    .await
+    .unwrap();
+    denied(tries(&client, "zero").await, "guard", "guard-binding", "no zero");
+    fs::create_dir(&fresh).unwrap();
+    fs::write(fresh.join("guard.yaml"), refusing("guard", "one")).unwrap();
+    fs::rename(&fresh, &folder).unwrap();
+    refuses(&client, "guard", "one").await;
+    allows(&client, "zero").await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_counted_and_leaves_the_last_good_set() {
+    let folders = Folders::new();
+    let (server, client) = guarded(&folders).await;
+    let plugin = "\"ValidatingAdmissionPolicy\"";
+    assert_eq!(counted(&client, RELOADS, &[plugin, "\"success\""]).await, 1.0, "the first load counts");
+    let bad = [
+        "a: [\n".to_owned(),
+        refusing("guard", "one").replace("  validations:", "  validation:"),
+        refusing("guard", "one").replace("guard.static.k8s.io", "guard"),
+        refusing("guard", "one").replace("!object", "!!nothing.object"),
+        "apiVersion: v1\nkind: ConfigMap\n".to_owned(),
+    ];
+    for (index, text) in bad.iter().enumerate() {
+        let before = counted(&client, RELOADS, &[plugin, "\"failure\""]).await;
+        folders.write("guard.yaml", text);
+        eventually(SOON, async || match counted(&client, RELOADS, &[plugin, "\"failure\""]).await {
+            now if now > before => Ok(()),
+            _ => Err(conformance::Problem::new(format!("bad file {index} was not counted"))),
+        })
+        .await
+        .unwrap();
+        denied(tries(&client, "zero").await, "guard", "guard-binding", "no zero");
+    }
+    assert!(counted(&client, KEP_RELOADS, &[plugin, "\"failure\""]).await >= 5.0);
+    assert!(server.log().contains("guard.yaml:12:3"), "{}", server.log());
+    folders.write("guard.yaml", &refusing("guard", "one"));
+    refuses(&client, "guard", "one").await;
+}
+
+#[tokio::test]
+async fn an_emptied_folder_is_accepted_and_warned_about() {
+    let folders = Folders::new();
+    let (server, client) = guarded(&folders).await;
+    fs::remove_file(folders.policies().join("guard.yaml")).unwrap();
+    allows(&client, "zero").await;
+    assert!(server.log().contains("removed=2"), "{}", server.log());
+    let info = "apiserver_manifest_admission_config_controller_last_config_info";
+    assert_eq!(counted(&client, info, &["ValidatingAdmissionPolicy", "hash=\"\""]).await, 1.0);
+}
+
+/// How many changes the folder goes through: thousands in full.
+fn changes() -> usize {
+    std::env::var("PORTCULLIS_ROUNDS").ok().and_then(|rounds| rounds.parse::<usize>().ok()).unwrap_or(2) * 20
+}
+
+/// Two policies of one folder change together: a request that meets one of one version and one of the other was decided by a
+/// mixture.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_is_decided_by_a_mixture_however_often_the_folder_changes() {
+    let folders = Folders::new();
+    let set = |version: usize| {
+        let both = format!("{}---\n{}", refusing("first", "bad"), refusing("second", "bad"));
+        both.replace("no bad", &format!("version {version};"))
+    };
+    folders.write("set.yaml", &set(0));
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let askers: Vec<_> = (0..4)
+        .map(|_| {
+            let (client, over) = (client.clone(), std::sync::Arc::clone(&over));
+            tokio::spawn(async move {
+                let mut asked = 0;
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let status = conformance::rejects(tries(&client, "bad").await, 422, "Invalid").unwrap();
+                    let said = status.to_string();
+                    let versions: std::collections::BTreeSet<&str> = said
+                        .match_indices("version ")
+                        .filter_map(|(at, _)| said.get(at..)?.split(';').next())
+                        .collect();
+                    assert_eq!(versions.len(), 1, "{said}");
+                    asked += 1;
+                }
+                asked
+            })
+        })
+        .collect();
+    let path = folders.policies().join("set.yaml");
+    for version in 1..=changes() {
+        match version % 4 {
+            0 => fs::write(&path, "a: [").unwrap(),
+            _ => rename_onto(&path, &set(version)),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    rename_onto(&path, &set(9999));
+    eventually(SOON, async || {
+        let status = conformance::rejects(tries(&client, "bad").await, 422, "Invalid")?;
+        match status.to_string().contains("version 9999;") {
+            true => Ok(()),
+            false => Err(conformance::Problem::new(status.to_string())),
+        }
+    })
+    .await
+    .unwrap();
+    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut asked = 0;
+    for asker in askers {
+        asked += asker.await.unwrap();
+    }
+    assert!(asked > 0);
+}
