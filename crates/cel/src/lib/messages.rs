@@ -1,5 +1,6 @@
 //! Types with fields: protocol buffers' well-known types, and what instances of any such type are.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::eval::{Error, Outcome};
@@ -104,11 +105,44 @@ pub(crate) fn make(object: Object<'_>) -> Outcome<'_> {
             None => Val::Null,
         },
         Some("Any") => {
-            return Err(Error::new("unsupported conversion to ref.Val: (*dynamicpb.Message)"));
+            let mut fields = Vec::new();
+            if let Some(Val::String(url)) = object.get("type_url").filter(|url| !url.is_zero()) {
+                fields.push(format!("type_url:{}", text_format(url.as_bytes())));
+            }
+            if let Some(Val::Bytes(bytes)) = object.get("value").filter(|bytes| !bytes.is_zero()) {
+                fields.push(format!("value:{}", text_format(bytes)));
+            }
+            let text = fields.join(" ");
+            return Err(Error::new(format!("unsupported conversion to ref.Val: (*dynamicpb.Message){text}")));
         }
         _ if name == "JSONPatch" => return patch(object),
         _ => Val::Object(Arc::new(object)),
     })
+}
+
+/// A string or bytes as the text format of protocol buffers writes them.
+fn text_format(bytes: &[u8]) -> String {
+    let mut out = String::from("\"");
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' => out.push_str("\\\""),
+                '\\' => out.push_str("\\\\"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                c if c.is_ascii_control() => {
+                    let _ = write!(out, "\\x{:02x}", c as u32);
+                }
+                c => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// Numbers of 32 bits have to fit.

@@ -211,12 +211,12 @@ impl Quantity {
         let whole_end = unsigned.bytes().take_while(u8::is_ascii_digit).count();
         let whole = unsigned.get(..whole_end).unwrap_or_default().trim_start_matches('0');
         let rest = unsigned.get(whole_end..).unwrap_or_default();
-        let (fraction, rest, point) = match rest.strip_prefix('.') {
+        let (fraction, rest) = match rest.strip_prefix('.') {
             Some(after) => {
                 let end = after.bytes().take_while(u8::is_ascii_digit).count();
-                (after.get(..end).unwrap_or_default(), after.get(end..).unwrap_or_default(), true)
+                (after.get(..end).unwrap_or_default(), after.get(end..).unwrap_or_default())
             }
-            None => ("", rest, false),
+            None => ("", rest),
         };
         // The suffix: letters, a sign, digits, and nothing else.
         let letters = rest.bytes().take_while(|b| b"eEinumkKMGTP".contains(b)).count();
@@ -227,9 +227,7 @@ impl Quantity {
         }
         // A number that ends in its digits has no suffix, whatever it is.
         let (base, exponent, form) = suffix(rest).ok_or(WRONG_SUFFIX)?;
-        if whole_end == 0 && fraction.is_empty() && (point || !unsigned.is_empty()) {
-            return Err(NOT_NUMERIC);
-        }
+        // As in Kubernetes, a quantity without any digit is zero.
         if whole.len() + fraction.len() > MOST_DIGITS {
             return Err(NOT_NUMERIC);
         }

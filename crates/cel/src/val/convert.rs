@@ -105,7 +105,13 @@ pub(crate) fn text(val: &Val<'_>) -> Result<Option<String>, Error> {
 /// Reads a float as Go's `strconv.ParseFloat` does.
 pub(crate) fn go_float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let lower = unsigned.to_ascii_lowercase();
+    let mut lower = unsigned.to_ascii_lowercase();
+    if lower.contains('_') {
+        if !underscores_separate_digits(&lower) {
+            return None;
+        }
+        lower.retain(|c| c != '_');
+    }
     let magnitude = match lower.as_str() {
         "inf" | "infinity" => f64::INFINITY,
         "nan" => return (unsigned.len() == text.len()).then_some(f64::NAN),
@@ -118,6 +124,24 @@ pub(crate) fn go_float(text: &str) -> Option<f64> {
         }
     };
     Some(if text.starts_with('-') { -magnitude } else { magnitude })
+}
+
+/// Whether each underscore stands between digits, or between the prefix of a hexadecimal number and a digit.
+fn underscores_separate_digits(text: &str) -> bool {
+    let hexadecimal = text.starts_with("0x");
+    let digit = |c: char| c.is_ascii_digit() || (hexadecimal && c.is_ascii_hexdigit());
+    let mut before = None;
+    let mut chars = text.strip_prefix("0x").unwrap_or(text).chars().peekable();
+    if hexadecimal {
+        before = Some('0');
+    }
+    while let Some(c) = chars.next() {
+        if c == '_' && !(before.is_some_and(digit) && chars.peek().copied().is_some_and(digit)) {
+            return false;
+        }
+        before = Some(c);
+    }
+    true
 }
 
 /// A hexadecimal float such as `0x1.8p3`; the exponent is required.
