@@ -5,6 +5,25 @@ use crate::lib::messages;
 use crate::plan::node::{Attribute, Base, Key, Node, Qualifier};
 use crate::val::{List, Map, Text, Val};
 
+/// Where a path into plain data ends.
+pub(super) enum Step<'a> {
+    /// Whether the last field is there, for `has`.
+    Present(bool),
+    Found(&'a value::Value),
+    /// What the rest of the path made, where it left plain data.
+    Made(Val<'a>),
+}
+
+impl<'a> Step<'a> {
+    pub(super) fn into_val(self) -> Val<'a> {
+        match self {
+            Step::Present(present) => Val::Bool(present),
+            Step::Found(value) => Val::data(value),
+            Step::Made(val) => val,
+        }
+    }
+}
+
 impl<'a> Eval<'a, '_> {
     /// The value of an attribute or of a conditional, without the cost of naming it.
     pub(super) fn unobserved(&mut self, node: &'a Node) -> Outcome<'a> {
@@ -24,23 +43,8 @@ impl<'a> Eval<'a, '_> {
     }
 
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
-        if attribute.plain {
-            let data = match &attribute.base {
-                Base::Variable(at) => match self.values.get(*at) {
-                    Some(Some(Val::Map(Map::Data(map, None)))) => Some(*map),
-                    _ => None,
-                },
-                Base::Slot(at) => match self.slots.get(*at) {
-                    Some(Slot::Val(Val::Map(Map::Data(map, None)))) => Some(*map),
-                    _ => None,
-                },
-                Base::Operand(_) => None,
-            };
-            if let Some(map) = data
-                && let Some((first, rest)) = attribute.path.split_first()
-            {
-                return self.data_path(map, first, rest, attribute.test_only);
-            }
+        if let Some(map) = self.plain_data(attribute) {
+            return Ok(self.walk(map, &attribute.path, attribute.test_only)?.into_val());
         }
         let base = match &attribute.base {
             Base::Variable(at) => {
@@ -66,33 +70,53 @@ impl<'a> Eval<'a, '_> {
         Ok(val)
     }
 
+    /// The map in which a plain path begins, if it begins in plain data.
+    #[inline]
+    pub(super) fn plain_data(&self, attribute: &'a Attribute) -> Option<&'a value::Map> {
+        if !attribute.plain || attribute.path.is_empty() {
+            return None;
+        }
+        match &attribute.base {
+            Base::Variable(at) => match self.values.get(*at) {
+                Some(Some(Val::Map(Map::Data(map, None)))) => Some(*map),
+                _ => None,
+            },
+            Base::Slot(at) => match self.slots.get(*at) {
+                Some(Slot::Val(Val::Map(Map::Data(map, None)))) => Some(*map),
+                _ => None,
+            },
+            Base::Operand(_) => None,
+        }
+    }
+
     /// Follows fields into plain data, which is most of what expressions read: nothing is copied on the way.
-    fn data_path(
+    pub(super) fn walk(
         &mut self,
         map: &'a value::Map,
-        first: &'a Qualifier,
-        rest: &'a [Qualifier],
+        path: &'a [Qualifier],
         test_only: bool,
-    ) -> Outcome<'a> {
+    ) -> Result<Step<'a>, Error> {
         let mut map = map;
-        let mut qualifier = first;
-        let mut rest = rest;
+        let mut path = path;
         loop {
-            let Key::Field(name) = &qualifier.key else { return Err(Error::no_such_overload()) };
+            let Some((Qualifier { key: Key::Field(name), .. }, rest)) = path.split_first() else {
+                return Err(Error::no_such_overload());
+            };
             let found = map.get(name);
             self.charge(1)?;
             if test_only && rest.is_empty() {
-                return Ok(Val::Bool(found.is_some()));
+                return Ok(Step::Present(found.is_some()));
             }
             let Some(value) = found else { return Err(missing_key(name)) };
-            let Some((next, after)) = rest.split_first() else { return Ok(Val::data(value)) };
+            if rest.is_empty() {
+                return Ok(Step::Found(value));
+            }
             match value {
                 value::Value::Map(inner) => {
                     map = inner;
-                    qualifier = next;
-                    rest = after;
+                    path = rest;
                 }
-                other => return self.path(Val::data(other), rest, test_only),
+                other => return self.path(Val::data(other), rest, test_only).map(Step::Made),
             }
         }
     }

@@ -119,13 +119,12 @@ impl<'a> Eval<'a, '_> {
             }
             // The step reads the result as well.
             self.charge(condition + 1)?;
-            match self.node(predicate) {
-                Ok(Val::Bool(b)) if b == all => {}
-                Ok(Val::Bool(_)) => {
+            match self.truth(predicate) {
+                Ok(b) if b == all => {}
+                Ok(_) => {
                     decided = true;
                     failed = None;
                 }
-                Ok(_) => failed = failed.or_else(|| Some(Error::no_such_overload())),
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
             }

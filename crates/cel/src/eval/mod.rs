@@ -3,6 +3,7 @@
 mod attribute;
 mod error;
 mod fold;
+mod truth;
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::env::Env;
 use crate::lib::authz::Authorizer;
 use crate::lib::{Ext, pattern};
 use crate::plan::node::{Call, ListNode, MapNode, Members, Node, Run, StructNode};
-use crate::val::{Entries, Map, Object, Tag, Val, equal};
+use crate::val::{Entries, Map, Object, Tag, Text, Val, equal};
 use value::Str;
 
 /// A value or a failure.
@@ -198,8 +199,8 @@ impl<'a> Eval<'a, '_> {
                 outcome
             }
             Node::Conditional(_) => self.unobserved(node),
-            Node::And(terms) => self.logic(terms, false),
-            Node::Or(terms) => self.logic(terms, true),
+            Node::And(terms) => self.logic(terms, false).map(Val::Bool),
+            Node::Or(terms) => self.logic(terms, true).map(Val::Bool),
             Node::Equals(terms) => self.equality(terms, true),
             Node::NotEquals(terms) => self.equality(terms, false),
             Node::NotStrictlyFalse(arg) => {
@@ -241,28 +242,6 @@ impl<'a> Eval<'a, '_> {
                 self.set_slot(bind.slot, Slot::Lazy(&bind.value));
                 self.node(&bind.result)
             }
-        }
-    }
-
-    /// `&&` and `||`: the value that decides wins over errors on the other side.
-    fn logic(&mut self, terms: &'a (Node, Node), deciding: bool) -> Outcome<'a> {
-        let failed = match self.node(&terms.0) {
-            Ok(Val::Bool(b)) if b == deciding => return Ok(Val::Bool(deciding)),
-            Ok(Val::Bool(_)) => {
-                return match self.node(&terms.1) {
-                    Ok(Val::Bool(b)) => Ok(Val::Bool(b)),
-                    Ok(_) => Err(Error::no_such_overload()),
-                    Err(error) => Err(error),
-                };
-            }
-            Ok(_) => Error::no_such_overload(),
-            Err(error) if error.is_fatal() => return Err(error),
-            Err(error) => error,
-        };
-        match self.node(&terms.1) {
-            Ok(Val::Bool(b)) if b == deciding => Ok(Val::Bool(deciding)),
-            Err(error) if error.is_fatal() => Err(error),
-            _ => Err(failed),
         }
     }
 
@@ -323,19 +302,10 @@ impl<'a> Eval<'a, '_> {
                     Err(error) => self.failed(call, 0, 0, &[Val::Null], error),
                 }
             }
-            [Node::Const(key @ Val::String(name)), operand] if call.membership => match self.node(operand) {
-                Ok(Val::Map(Map::Data(map, None))) => {
-                    self.charge(1)?;
-                    Ok(Val::Bool(map.contains_key(name)))
-                }
-                Ok(operand) => {
-                    let args = [key.borrow(), operand];
-                    let outcome = self.invoke(call, &args);
-                    self.finish(call, &args, outcome)
-                }
-                Err(error) if error.is_fatal() => Err(error),
-                Err(error) => self.failed(call, 1, 1, &[Val::Null, Val::Null], error),
-            },
+            [Node::Const(Val::String(name)), operand] if call.membership => {
+                let operand = self.node(operand);
+                self.member(call, name, operand)
+            }
             [left, right] => {
                 let left = match left {
                     Node::Const(val) => Ok(val.borrow()),
@@ -388,6 +358,23 @@ impl<'a> Eval<'a, '_> {
                 let outcome = self.invoke(call, &args);
                 self.finish(call, &args, outcome)
             }
+        }
+    }
+
+    /// `name in operand`.
+    fn member(&mut self, call: &'a Call, name: &'a Text<'static>, operand: Outcome<'a>) -> Outcome<'a> {
+        match operand {
+            Ok(Val::Map(Map::Data(map, None))) => {
+                self.charge(1)?;
+                Ok(Val::Bool(map.contains_key(name)))
+            }
+            Ok(operand) => {
+                let args = [Val::str(name), operand];
+                let outcome = self.invoke(call, &args);
+                self.finish(call, &args, outcome)
+            }
+            Err(error) if error.is_fatal() => Err(error),
+            Err(error) => self.failed(call, 1, 1, &[Val::Null, Val::Null], error),
         }
     }
 

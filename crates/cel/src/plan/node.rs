@@ -56,6 +56,16 @@ pub(crate) struct Attribute {
     pub(crate) plain: bool,
 }
 
+impl Attribute {
+    /// The names of the fields of a plain path.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
+        self.path.iter().filter_map(|qualifier| match &qualifier.key {
+            Key::Field(name) => Some(&**name),
+            _ => None,
+        })
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Base {
     /// A variable of the environment, by its position.
