@@ -198,8 +198,8 @@ async fn serve(
     for (key, value) in annotations {
         record.annotate(key, value);
     }
-    if let Err(status) = record.received().await {
-        let response = respond::internal_error(&info.path, status.message());
+    if let Err(why) = record.received().await {
+        let response = respond::internal_error(&info.path, why);
         return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
     }
 
@@ -316,8 +316,8 @@ pub async fn internal(
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
     record.open(Some(caller.user()), Sent { uri: target, info: &info, headers: &headers, peer });
     let work = async {
-        if let Err(status) = record.received().await {
-            let response = respond::internal_error(&info.path, status.message());
+        if let Err(why) = record.received().await {
+            let response = respond::internal_error(&info.path, why);
             return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
         }
         finish(state, target, caller, info.clone(), query, headers, Unread::Here(body), Vec::new(), &record)

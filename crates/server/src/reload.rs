@@ -4,6 +4,8 @@
 //! seen. A notification is only a hint: contents are compared, and everything is looked at again every minute in any case. A
 //! file that cannot be used changes nothing: the last good one stays in force, and that is logged and counted.
 
+mod of_config;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,8 @@ use tracing::{error, info};
 use crate::files;
 use crate::hints::Hints;
 use crate::metrics::AuthenticationMetrics;
+
+pub(crate) use of_config::{Originals, of_config};
 
 /// How long after a hint files are left alone: whoever writes them may not be done.
 const SETTLE: Duration = Duration::from_millis(50);

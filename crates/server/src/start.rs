@@ -9,12 +9,11 @@ use admission::manifests::{Loaded, Set};
 use admission::policy::{Mutating, Validating};
 use admission::{Chain as AdmissionChain, Meter, Stages};
 use arc_swap::ArcSwap;
-use authn::{Authenticator, Observed, StaticTokens};
+use authn::{Authenticator, Observed};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
 use authz::{Authorizer, Chain as AuthorizationChain, Step, rbac};
 use resources::openapi::OpenApi;
-use rustls::ServerConfig;
 use storage::{Embedded, Memory, Options, Store};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
@@ -29,19 +28,18 @@ use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
 use crate::bootstrap;
 use crate::catalog::Catalog;
-use crate::config::{Config, ConfigError, Data, FollowedFiles};
+use crate::config::{Config, ConfigError, Data};
 use crate::encode;
 use crate::follow::{Followed, follow};
 use crate::health::Health;
 use crate::identity;
 use crate::manifests::{self, ManifestMetrics};
 use crate::metrics::Metrics;
-use crate::pki;
 use crate::published;
-use crate::reload::{self, Watched};
+use crate::reload;
 use crate::seats::Seats;
 use crate::state::State;
-use crate::tls::{self, TlsOptions};
+use crate::tls;
 use crate::tokens::Tokens;
 use crate::trust::{Authority, Trust};
 
@@ -226,8 +224,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     state.health.set_bootstrapped();
 
     let tls_config = Arc::new(ArcSwap::from_pointee(tls_config));
-    let originals = Originals { serving: &serving, client_ca, proxy_ca };
-    let followed = followed_files(followed, originals, &state, &trust_changed, (&tls_config, tls_options));
+    let originals = reload::Originals { serving: &serving, client_ca, proxy_ca };
+    let followed = reload::of_config(followed, originals, &state, &trust_changed, (&tls_config, tls_options));
     tokio::spawn(reload::follow(followed, Arc::clone(&state.metrics.authentication), stopped.clone()));
     tokio::spawn(manifests.follow(stopped.clone()));
     let serving = tokio::spawn(accept::serve(listener, tls_config, limits, Arc::clone(&state), stopped));
@@ -254,73 +252,6 @@ fn manifests_in_force(
     let metrics = ManifestMetrics::new(state.metrics.registry(), identity::hash(identity::id().as_bytes()))
         .map_err(ConfigError::other)?;
     manifests::InForce::start(folders, Arc::new(apply), metrics)
-}
-
-/// What files held when the server started.
-struct Originals<'a> {
-    serving: &'a pki::Identity,
-    client_ca: Option<Vec<u8>>,
-    proxy_ca: Option<Vec<u8>>,
-}
-
-/// The files that are read again when they change, and what becomes of them then.
-fn followed_files(
-    files: FollowedFiles,
-    originals: Originals<'_>,
-    state: &Arc<State>,
-    trust_changed: &Arc<Notify>,
-    (tls_config, options): (&Arc<ArcSwap<ServerConfig>>, TlsOptions),
-) -> Vec<Watched> {
-    let FollowedFiles { serving, client_ca, proxy_ca, static_tokens } = files;
-    let Originals { serving: identity, client_ca: clients, proxy_ca: proxies } = originals;
-    let mut followed = Vec::new();
-    if let Some((cert, key)) = serving {
-        let config = Arc::clone(tls_config);
-        let held = vec![identity.cert_pem.clone().into_bytes(), identity.key_pem.clone().into_bytes()];
-        followed.push(Watched::new("tls-cert-file", vec![cert, key], held, move |contents| {
-            let [cert, key] = contents else { return Err("a certificate and a key are wanted".to_owned()) };
-            let chain = tls::certificates(cert)?;
-            let key = tls::private_key(key)?;
-            let made = tls::server_config(chain, key, &options).map_err(|e| e.to_string())?;
-            config.store(Arc::new(made));
-            Ok(())
-        }));
-    }
-    let mut authority = |flag: &'static str,
-                         path: Option<PathBuf>,
-                         held: Option<Vec<u8>>,
-                         place: fn(&mut Trust, Authority)| {
-        let Some(path) = path else { return };
-        let (state, changed) = (Arc::clone(state), Arc::clone(trust_changed));
-        let apply = move |contents: &[Vec<u8>]| {
-            let made = Authority::from_pem(&contents.concat())?;
-            let now = state.trust.load_full();
-            let mut trust = Trust { clients: now.clients.clone(), proxies: now.proxies.clone() };
-            place(&mut trust, made);
-            state.trust.store(Arc::new(trust));
-            changed.notify_one();
-            Ok(())
-        };
-        followed.push(Watched::new(flag, vec![path], vec![held.unwrap_or_default()], apply));
-    };
-    authority("client-ca-file", client_ca, clients, |trust, made| trust.clients = Some(made));
-    authority("requestheader-client-ca-file", proxy_ca, proxies, |trust, made| trust.proxies = Some(made));
-    if let Some((path, held)) = static_tokens {
-        let state = Arc::clone(state);
-        let shown = path.display().to_string();
-        followed.push(Watched::new("token-auth-file", vec![path], vec![held], move |contents| {
-            let text = String::from_utf8(contents.concat()).map_err(|_| "not UTF-8".to_owned())?;
-            let (tokens, warnings) = StaticTokens::parse(&shown, &text).map_err(|e| e.to_string())?;
-            for warning in &warnings {
-                tracing::warn!("--token-auth-file: {warning}");
-            }
-            let now = state.authenticator.load_full();
-            let made = Authenticator { static_tokens: Some(Arc::new(tokens)), ..Authenticator::clone(&now) };
-            state.authenticator.store(Arc::new(made));
-            Ok(())
-        }));
-    }
-    followed
 }
 
 /// Keeps the index of roles and bindings at what is stored.

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use api::{Status, meta};
+use api::meta;
 use authn::{Caller, User, Via};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -280,13 +280,13 @@ impl Record {
     }
 
     /// The caller is known, and nothing has been done. The request does not go on if this cannot be recorded and must be.
-    pub(crate) async fn received(&self) -> Result<(), Status> {
+    pub(crate) async fn received(&self) -> Result<(), &'static str> {
         let Some((inner, _)) = self.opened() else { return Ok(()) };
         if self.write(Stage::RequestReceived, inner.received).await {
             return Ok(());
         }
         inner.audit.counters.rejected.inc();
-        Err(Status::internal("failed to store audit event"))
+        Err("failed to store audit event")
     }
 
     /// The headers of an answer that goes on are about to be sent.

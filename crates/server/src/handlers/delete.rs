@@ -132,9 +132,13 @@ pub async fn delete(
             Step::Gone => subject.delete(&entry, name).await.map(|last| (true, gone(kind, name, &old, last))),
             Step::MarkedGone(marked) => match subject.store_mark(&entry, &marked, name).await {
                 Ok(Stored::Dry(object)) => Ok((true, Answer::Object(200, kind.from_stored(object)))),
-                Ok(Stored::Entry(marked)) => {
-                    subject.delete(&marked, name).await.map(|last| (true, gone(kind, name, &old, last)))
-                }
+                Ok(Stored::Entry(marked)) => match subject.delete(&marked, name).await {
+                    // Whoever saw the mark was quicker. It is gone, as was asked for, and this is the last that is known of it.
+                    Err(StoreError::Conflict) if is_gone(state, &key, &old) => {
+                        Ok((true, gone(kind, name, &old, marked)))
+                    }
+                    deleted => deleted.map(|last| (true, gone(kind, name, &old, last))),
+                },
                 Err(error) => Err(error),
             },
             Step::Marked(marked) => subject.store_mark(&entry, &marked, name).await.map(|stored| {
@@ -152,6 +156,12 @@ pub async fn delete(
         }
     }
     Err(Status::conflict(&kind.resource, name, OPTIMISTIC_LOCK))
+}
+
+/// Whether an object is no longer there; another one of its name may be.
+fn is_gone(state: &State, key: &str, old: &Value) -> bool {
+    let there = state.store.get(key).and_then(|entry| encode::tree(&entry).ok());
+    there.is_none_or(|there| meta::uid(&there) != meta::uid(old))
 }
 
 fn gone(kind: &Kind, name: &str, old: &Value, last: Arc<Entry>) -> Answer {

@@ -19,7 +19,7 @@ const META: &str =
 
 /// Reads and checks a policy.
 pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
-    let raw = read(bytes).map_err(|why| format!("failed decoding: {why}"))?;
+    let raw = read(bytes)?;
     let errors = raw.problems();
     if !errors.is_empty() {
         return Err(aggregate(&errors));
@@ -135,49 +135,48 @@ fn unknown_stages(stages: &[Str], path: &Path, errors: &mut Vec<FieldError>) {
 }
 
 fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
-    let document: Document = yaml::document(bytes).map_err(|e| e.to_string())?;
-    let text = String::from_utf8_lossy(bytes);
+    let failed = |why: String| format!("failed decoding: {why}");
+    let document: Document = yaml::document(bytes).map_err(|e| failed(e.to_string()))?;
     let empty = Map::new();
     let root = match &document.value {
         Value::Map(map) => map,
         Value::Null => &empty,
         other => {
-            return Err(format!(
+            return Err(failed(format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {META}",
                 other.json_type()
-            ));
+            )));
         }
     };
     let meta = |field: &str| match root.get(field) {
         None | Some(Value::Null) => Ok(""),
         Some(Value::String(text)) => Ok(text.as_str()),
-        Some(other) => Err(format!(
+        Some(other) => Err(failed(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
             other.json_type()
-        )),
+        ))),
     };
-    let (api_version, kind) = (meta("apiVersion")?, meta("kind")?);
-    if kind.is_empty() {
-        return Err(format!("Object 'Kind' is missing in '{text}'"));
-    }
+    // Go's decoder knows what it reads into: a kind that is left out is a policy, a version that is left out its own.
+    let (api_version, kind) =
+        (meta("apiVersion")?, Some(meta("kind")?).filter(|k| !k.is_empty()).unwrap_or(KIND));
     if api_version.is_empty() {
-        return Err(format!("Object 'apiVersion' is missing in '{text}'"));
+        return Err(format!("unknown group version field audit.k8s.io/__internal, Kind={kind} in policy"));
     }
     if api_version == API_VERSION && OTHERS.contains(&kind) {
-        return Err(format!("unable to decode {} into a policy", quote(kind)));
+        return Err(failed(format!("converting (v1.{kind}) to (audit.Policy): unknown conversion")));
     }
     if (api_version, kind) != (API_VERSION, KIND) {
-        return Err(format!(
+        return Err(failed(format!(
             "no kind {} is registered for version {} in scheme {}",
             quote(kind),
             quote(api_version),
             quote(SCHEME)
-        ));
+        )));
     }
     let mut reader = Reader::default();
     let policy = reader.policy(root);
     if let Some(mismatch) = reader.mismatch {
-        return Err(mismatch);
+        return Err(failed(mismatch));
     }
     let mut strict: Vec<String> = match document.strict {
         Some(strict) => vec![strict],
@@ -186,7 +185,11 @@ fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
     strict.extend(reader.unknown.iter().map(|path| format!("unknown field {}", quote(path))));
     // Kubernetes goes on without the fields it does not know. A rule without what it was to be limited to can keep everything
     // out of the log, so here they are an error.
-    if strict.is_empty() { Ok(policy) } else { Err(format!("strict decoding error: {}", strict.join(", "))) }
+    if strict.is_empty() {
+        Ok(policy)
+    } else {
+        Err(failed(format!("strict decoding error: {}", strict.join(", "))))
+    }
 }
 
 /// Reads fields in the order Go meets them, and remembers the first that has the wrong type and all that are unknown.

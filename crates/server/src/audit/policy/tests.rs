@@ -157,6 +157,11 @@ fn a_bad_policy_is_refused_in_the_words_of_kubernetes() {
         wrong,
         r#"failed decoding: no kind "Policy" is registered for version "audit.k8s.io/v1beta1" in scheme "k8s.io/apiserver/pkg/audit/scheme.go:30""#
     );
-    let wrong = Policy::parse(b"rules: []").unwrap_err();
-    assert_eq!(wrong, "failed decoding: Object 'Kind' is missing in 'rules: []'");
+    for unversioned in ["rules: []", ""] {
+        let wrong = Policy::parse(unversioned.as_bytes()).unwrap_err();
+        assert_eq!(wrong, "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy");
+    }
+    let wrong = Policy::parse(b"apiVersion: audit.k8s.io/v1\nkind: Event").unwrap_err();
+    assert_eq!(wrong, "failed decoding: converting (v1.Event) to (audit.Policy): unknown conversion");
+    assert!(Policy::parse(b"apiVersion: audit.k8s.io/v1\nrules: [{level: None}]").is_ok());
 }

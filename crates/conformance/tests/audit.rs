@@ -1,0 +1,282 @@
+//! The audit log of the built binary: what is in it, what is not, and what happens when it cannot be written.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use conformance::server::{run_to_end, write_private};
+use conformance::{Client, Problem, Server, accepts, eventually, rejects};
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const SOON: Duration = Duration::from_secs(30);
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+
+/// A server that records by a policy.
+struct Audited {
+    server: Server,
+    client: Client,
+    folder: TempDir,
+}
+
+impl Audited {
+    async fn start(policy: &str, flags: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("policy.yaml");
+        let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
+        write_private(&file, &format!("{head}{policy}")).unwrap();
+        let policy = format!("--audit-policy-file={}", file.display());
+        let log = format!("--audit-log-path={}", folder.path().join("audit.log").display());
+        let mut all = vec![policy.as_str(), log.as_str()];
+        all.extend(flags);
+        let server = Server::serve(&all).await.unwrap();
+        let client = server.client().unwrap();
+        Audited { server, client, folder }
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap()
+    }
+
+    /// The events of a request, by its id.
+    fn events(&self, id: &str) -> Vec<Value> {
+        let events =
+            self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>();
+        events.into_iter().filter(|event| event["auditID"] == id).collect()
+    }
+
+    /// Sends a request under an id, and waits for its last event.
+    async fn recorded(
+        &self,
+        client: &Client,
+        id: &str,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Vec<Value> {
+        let headers = [("audit-id", id), ("content-type", "application/json"), ("user-agent", "tests/1")];
+        let body = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body).unwrap().into() };
+        let answer = client.send(method, path, &headers, body).await.unwrap();
+        assert_eq!(answer.header("audit-id"), id);
+        self.events(id)
+    }
+}
+
+fn stages(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["stage"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_request_is_recorded_with_who_what_and_the_outcome() {
+    let audited = Audited::start("rules: [{level: Metadata}]", &[]).await;
+    let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}});
+    let events = audited.recorded(&audited.client, "one", Method::POST, MAPS, &map).await;
+    assert_eq!(stages(&events), ["RequestReceived", "ResponseComplete"]);
+    let event = &events[1];
+    assert_eq!(event["kind"], "Event");
+    assert_eq!(event["apiVersion"], "audit.k8s.io/v1");
+    assert_eq!(event["level"], "Metadata");
+    assert_eq!(event["requestURI"], MAPS);
+    assert_eq!(event["verb"], "create");
+    assert_eq!(
+        event["user"],
+        json!({"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]})
+    );
+    assert_eq!(event["sourceIPs"], json!(["127.0.0.1"]));
+    assert_eq!(event["userAgent"], "tests/1");
+    assert_eq!(
+        event["objectRef"],
+        json!({"resource": "configmaps", "namespace": "default", "name": "m", "apiVersion": "v1"})
+    );
+    assert_eq!(event["responseStatus"], json!({"metadata": {}, "code": 201}));
+    assert_eq!(event["annotations"]["authorization.k8s.io/decision"], "allow");
+    assert!(event.get("requestObject").is_none() && event.get("responseObject").is_none());
+    // Somebody who may not, and somebody whom nobody knows.
+    let alice = audited.client.as_token(Some("alicetoken"));
+    let events = audited.recorded(&alice, "two", Method::GET, SECRETS, &Value::Null).await;
+    assert_eq!(events[1]["annotations"]["authorization.k8s.io/decision"], "forbid");
+    assert_eq!(events[1]["responseStatus"]["reason"], "Forbidden");
+    let nobody = audited.client.as_token(Some("wrong"));
+    let events = audited.recorded(&nobody, "three", Method::GET, SECRETS, &Value::Null).await;
+    assert_eq!(stages(&events), ["ResponseStarted"]);
+    assert_eq!(events[0]["user"], json!({}));
+    assert_eq!(events[0]["responseStatus"]["code"], 401);
+    assert!(!audited.text().contains("wrong"));
+    // An id is made for whoever brings none.
+    let answer = audited.client.get("/version").await.unwrap();
+    assert_eq!(audited.events(answer.header("audit-id")).len(), 2);
+    // What the server does itself is recorded too.
+    assert!(audited.text().contains(
+        r#""user":{"username":"system:apiserver","groups":["system:masters","system:authenticated"]}"#
+    ));
+}
+
+#[tokio::test]
+async fn a_watch_has_a_beginning_and_an_end() {
+    let audited = Audited::start("rules: [{level: Metadata, omitStages: [RequestReceived]}]", &[]).await;
+    let path = format!("{MAPS}?watch=1");
+    let events = audited.client.events(&path, &[("audit-id", "w")]).await.unwrap();
+    assert_eq!(stages(&audited.events("w")), ["ResponseStarted"]);
+    drop(events);
+    eventually(SOON, async || match stages(&audited.events("w")).as_slice() {
+        ["ResponseStarted", "ResponseComplete"] => Ok(()),
+        other => Err(Problem::new(format!("{other:?}"))),
+    })
+    .await
+    .unwrap();
+    // One that the client ends in time, and one that is refused.
+    let path = format!("{MAPS}?watch=1&timeoutSeconds=1");
+    audited.client.events(&path, &[("audit-id", "x")]).await.unwrap().rest().await.unwrap();
+    eventually(SOON, async || match audited.events("x").len() {
+        2 => Ok(()),
+        other => Err(Problem::new(other.to_string())),
+    })
+    .await
+    .unwrap();
+    let path = format!("{MAPS}?watch=1&resourceVersion=bad");
+    audited.client.events(&path, &[("audit-id", "y")]).await.unwrap().rest().await.unwrap();
+    eventually(SOON, async || match stages(&audited.events("y")).as_slice() {
+        ["ResponseStarted", "ResponseComplete"] => Ok(()),
+        other => Err(Problem::new(format!("{other:?}"))),
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn secrets_and_tokens_stay_below_the_level_of_the_policy() {
+    let rules = "rules:\n- {level: Metadata, resources: [{resources: [secrets, serviceaccounts/token]}]}\n- {level: RequestResponse, omitManagedFields: true}";
+    let audited = Audited::start(rules, &[]).await;
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"k": "do-not-tell"}});
+    let events = audited.recorded(&audited.client, "s", Method::POST, SECRETS, &secret).await;
+    assert_eq!(events[1]["level"], "Metadata");
+    accepts(audited.client.get(&format!("{SECRETS}/s")).await).unwrap();
+    let account = json!({"metadata": {"name": "robot"}});
+    accepts(audited.client.post("/api/v1/namespaces/default/serviceaccounts", &account).await).unwrap();
+    let path = "/api/v1/namespaces/default/serviceaccounts/robot/token";
+    let token = accepts(audited.client.post(path, &json!({})).await).unwrap();
+    let token = token["status"]["token"].as_str().unwrap();
+    let text = audited.text();
+    assert!(!text.contains("do-not-tell") && !text.contains("ZG8tbm90LXRlbGw") && !text.contains(token));
+    assert!(text.contains("authentication.kubernetes.io/issued-credential-id"));
+    // Everything else is there in full.
+    let map = json!({"metadata": {"name": "m"}, "data": {"k": "<tell>"}});
+    let events = audited.recorded(&audited.client, "m", Method::POST, MAPS, &map).await;
+    assert_eq!(events[1]["requestObject"]["data"]["k"], "<tell>");
+    assert_eq!(events[1]["responseObject"]["data"]["k"], "<tell>");
+    assert!(events[1]["responseObject"]["metadata"]["uid"].is_string());
+    let headers = [("audit-id", "p"), ("content-type", "application/merge-patch+json")];
+    let patch = Bytes::from_static(br#"{"data": {"more": "x"}}"#);
+    audited.client.send(Method::PATCH, &format!("{MAPS}/m"), &headers, patch).await.unwrap();
+    assert_eq!(audited.events("p")[1]["requestObject"], json!({"data": {"more": "x"}}));
+    let options = json!({"propagationPolicy": "Background"});
+    let events = audited.recorded(&audited.client, "d", Method::DELETE, &format!("{MAPS}/m"), &options).await;
+    assert_eq!(events[1]["requestObject"]["propagationPolicy"], "Background");
+    assert_eq!(events[1]["responseStatus"]["status"], "Success");
+}
+
+#[tokio::test]
+async fn an_impersonated_user_stands_beside_the_real_one() {
+    let audited = Audited::start("rules: [{level: Metadata}]", &[]).await;
+    let headers = [("audit-id", "i"), ("impersonate-user", "bob"), ("impersonate-group", "g")];
+    audited.client.send(Method::GET, MAPS, &headers, Bytes::new()).await.unwrap();
+    let events = audited.events("i");
+    assert!(events[0].get("impersonatedUser").is_none());
+    assert_eq!(events[1]["user"]["username"], "admin");
+    assert_eq!(
+        events[1]["impersonatedUser"],
+        json!({"username": "bob", "groups": ["g", "system:authenticated"]})
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_stops_a_request_in_strict_mode_alone() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    for (mode, refused) in [("blocking", false), ("blocking-strict", true)] {
+        let flags = ["--audit-log-path=/dev/full", &format!("--audit-log-mode={mode}")];
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("policy.yaml");
+        let rules = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, users: [alice]}]";
+        write_private(&file, rules).unwrap();
+        let policy = format!("--audit-policy-file={}", file.display());
+        let server = Server::serve(&[flags[0], flags[1], &policy]).await.unwrap();
+        let client = server.client().unwrap();
+        let answer = client.as_token(Some("alicetoken")).get("/version").await.unwrap();
+        if refused {
+            assert_eq!(answer.code, 500);
+            assert_eq!(answer.text(), "Internal Server Error: \"/version\": failed to store audit event\n");
+        } else {
+            assert_eq!(answer.code, 200);
+        }
+        let metrics = client.get("/metrics").await.unwrap().text();
+        assert!(metrics.contains(r#"apiserver_audit_error_total{plugin="log"}"#), "{mode}");
+        let rejected = if refused { "1" } else { "0" };
+        assert!(metrics.contains(&format!("apiserver_audit_requests_rejected_total {rejected}")), "{mode}");
+        assert!(metrics.contains(r#"apiserver_audit_level_total{level="Metadata"} 1"#), "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_written_in_time_and_before_the_end() {
+    let flags =
+        ["--audit-log-mode=batch", "--audit-log-batch-max-size=1000", "--audit-log-batch-max-wait=1h"];
+    let mut audited = Audited::start("rules: [{level: Metadata, users: [alice]}]", &flags).await;
+    let alice = audited.client.as_token(Some("alicetoken"));
+    for _ in 0..3 {
+        alice.get("/version").await.unwrap();
+    }
+    assert_eq!(audited.text(), "");
+    audited.server.terminate().unwrap();
+    audited.server.wait(SOON).await.unwrap();
+    assert_eq!(audited.text().lines().count(), 6);
+}
+
+#[tokio::test]
+async fn a_bad_policy_or_flag_is_refused_before_anything_is_served() {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let policy = at("policy.yaml");
+    let check = async |text: &str, flag: &str, expected: &str| {
+        write_private(Path::new(&policy), text).unwrap();
+        let args = [
+            "serve",
+            &format!("--data-dir={}", at("data")),
+            &format!("--cert-dir={}", at("certs")),
+            &format!("--audit-policy-file={policy}"),
+            &format!("--audit-log-path={}", at("audit.log")),
+            flag,
+        ];
+        let (code, said) = run_to_end(&args, SOON).await.unwrap();
+        assert_ne!(code, Some(0));
+        assert!(said.contains(expected), "{said}");
+    };
+    let good = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]";
+    let mode = "--audit-log-mode=blocking";
+    let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
+    check(
+        &format!("{head}rules: []"),
+        mode,
+        "loading audit policy file: loaded illegal policy with 0 rules: from file ",
+    )
+    .await;
+    check(&format!("{head}rules: [{{level: X}}]"), mode, "rules[0].level: Unsupported value").await;
+    check(&format!("{head}rules: [{{levle: None}}]"), mode, "unknown field").await;
+    check(good, "--audit-log-mode=x", "invalid audit log mode x, allowed modes are").await;
+    check(good, "--audit-log-maxage=-1", "--audit-log-maxage -1 can't be a negative number").await;
+    check(good, "--audit-log-format=x", "invalid audit log format x, allowed formats are").await;
+    check(good, "--audit-log-version=v1", "invalid group version, allowed versions are").await;
+}
+
+#[tokio::test]
+async fn without_a_policy_nothing_is_recorded() {
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("audit.log");
+    let server = Server::serve(&[&format!("--audit-log-path={}", log.display())]).await.unwrap();
+    rejects(server.client().unwrap().as_token(Some("x")).get("/version").await, 401, "Unauthorized").unwrap();
+    assert!(!log.exists() || std::fs::read_to_string(&log).unwrap().is_empty());
+}
