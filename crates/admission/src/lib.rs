@@ -6,6 +6,7 @@
 mod attributes;
 mod chain;
 mod cluster;
+pub mod configuration;
 pub mod expression;
 mod handles;
 pub mod manifests;
@@ -16,6 +17,7 @@ mod plugin;
 pub mod plugins;
 pub mod policy;
 mod reinvocation;
+pub mod webhook;
 
 pub use attributes::{Attributes, Operation, Seen};
 pub use chain::{Chain, ChainError, PluginName, Stages};

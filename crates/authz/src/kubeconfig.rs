@@ -3,12 +3,16 @@
 //! Only what a server needs is taken: one context, its cluster and its user. Credentials that would need a program to be run
 //! are refused.
 
+mod users;
+
 use std::fmt;
 
 use api::field::quote;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::{Str, Value, yaml};
+
+pub use users::Users;
 
 /// Where to connect, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +27,15 @@ pub struct Connection {
     pub insecure: bool,
     /// The proxy to go through.
     pub proxy_url: Str,
+    /// The client certificate and its key.
+    pub certificate: Option<(Material, Material)>,
+    /// How else to say who is asking.
+    pub credential: Credential,
+}
+
+/// As whom to ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
     /// The client certificate and its key.
     pub certificate: Option<(Material, Material)>,
     /// How else to say who is asking.
@@ -116,9 +129,26 @@ impl Connection {
         if server.is_empty() {
             return Err(KubeconfigError::NoServer(cluster_name));
         }
+        let User { certificate, credential } = User::read(user, &user_name)?;
+        Ok(Connection {
+            server,
+            certificate_authority: material(cluster, "certificate-authority", "certificate-authority-data")?,
+            server_name: text(cluster, "tls-server-name"),
+            insecure: cluster.bool_at(&["insecure-skip-tls-verify"]).unwrap_or(false),
+            proxy_url: text(cluster, "proxy-url"),
+            certificate,
+            credential,
+        })
+    }
+}
+
+impl User {
+    /// Reads one entry of `users`.
+    fn read(user: &Value, name: &str) -> Result<Self, KubeconfigError> {
+        let text = |object: &Value, field: &str| Str::from(object.str_at(&[field]).unwrap_or_default());
         for program in ["exec", "auth-provider"] {
             if user.at(&[program]).is_some_and(|p| !p.is_null()) {
-                return Err(KubeconfigError::Program(user_name, program));
+                return Err(KubeconfigError::Program(name.into(), program));
             }
         }
         let certificate = match (
@@ -140,15 +170,7 @@ impl Connection {
         } else {
             Credential::None
         };
-        Ok(Connection {
-            server,
-            certificate_authority: material(cluster, "certificate-authority", "certificate-authority-data")?,
-            server_name: text(cluster, "tls-server-name"),
-            insecure: cluster.bool_at(&["insecure-skip-tls-verify"]).unwrap_or(false),
-            proxy_url: text(cluster, "proxy-url"),
-            certificate,
-            credential,
-        })
+        Ok(User { certificate, credential })
     }
 }
 

@@ -88,7 +88,6 @@ pub(crate) const KNOWN: &[Known] = &[
     refused("service-account-signing-endpoint", "an external signer is not implemented yet"),
     // What they may do.
     refused("admission-control", "use --enable-admission-plugins and --disable-admission-plugins"),
-    refused("admission-control-config-file", "admission plugins are not configurable yet"),
     // What is recorded.
     refused("audit-webhook-config-file", AUDIT),
     refused("audit-webhook-mode", AUDIT),

@@ -122,6 +122,9 @@ pub(crate) struct Args {
     /// Admission plugins to switch off.
     #[arg(long, value_delimiter = ',', help_heading = "Admission")]
     disable_admission_plugins: Vec<String>,
+    /// The file that configures admission plugins.
+    #[arg(long, help_heading = "Admission")]
+    admission_control_config_file: Option<PathBuf>,
 
     /// API versions to switch on or off: GROUP/VERSION=true, api/beta=true, …
     #[arg(long, value_delimiter = ',', help_heading = "API")]
@@ -265,6 +268,8 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.audit = args.audit.config()?;
     config.enable_admission.clone_from(&args.enable_admission_plugins);
     config.disable_admission.clone_from(&args.disable_admission_plugins);
+    config.admission_configuration =
+        args.admission_control_config_file.clone().filter(|path| !path.as_os_str().is_empty());
     config.served =
         Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
     config.service_ranges = ranges;

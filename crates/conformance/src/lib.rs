@@ -16,10 +16,12 @@ pub mod replay;
 pub mod script;
 pub mod server;
 pub mod suite;
+pub mod webhook;
 
 pub use client::{Answer, Client, Events};
 pub use expect::{accepts, eventually, rejects};
 pub use server::Server;
+pub use webhook::WebhookServer;
 
 /// What goes wrong in the harness itself, in words.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,8 @@
 //! What admission needs of the server: counters, and what keeps its stages at what is stored.
 
+pub(crate) mod configuration;
 pub(crate) mod follow;
 pub(crate) mod meter;
+pub(crate) mod registered;
 mod summary;
+pub(crate) mod webhooks;

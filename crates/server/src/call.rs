@@ -21,8 +21,8 @@ use crate::request_info::{Query, RequestInfo};
 /// The largest request body.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
-/// The most warnings one answer carries.
-const MAX_WARNINGS: usize = 64;
+/// The most warnings that are looked at; how many an answer carries depends on how long they are.
+const MAX_WARNINGS: usize = 4096;
 
 /// A request that has been authorized.
 pub struct Call {

@@ -113,6 +113,8 @@ pub struct Config {
     pub static_manifests: bool,
     /// Folders of static manifests.
     pub manifests: Vec<(Set, PathBuf)>,
+    /// `--admission-control-config-file`.
+    pub admission_configuration: Option<PathBuf>,
     /// `--runtime-config`.
     pub served: Served,
     /// `--service-cluster-ip-range`.
@@ -154,6 +156,7 @@ impl Config {
             disable_admission: Vec::new(),
             static_manifests: true,
             manifests: Vec::new(),
+            admission_configuration: None,
             served: Served::default(),
             service_ranges: vec![DEFAULT_SERVICE_RANGE],
             max_in_flight: 400,

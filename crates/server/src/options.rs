@@ -25,6 +25,8 @@ pub struct WriteOptions {
     pub dry_run: bool,
     /// See [`FieldValidation`].
     pub field_validation: FieldValidation,
+    /// Whether the request says how fields are validated; admission is not told what it left to the server.
+    pub says_field_validation: bool,
     /// Who manages the fields that are set.
     pub field_manager: String,
     /// Take over fields of other managers; only apply has it.
@@ -70,7 +72,8 @@ impl WriteOptions {
             }
         };
         invalid(kind, &errors)?;
-        Ok(WriteOptions { kind, dry_run, field_validation, field_manager, force })
+        let says_field_validation = query.get("fieldValidation").is_some_and(|text| !text.is_empty());
+        Ok(WriteOptions { kind, dry_run, field_validation, says_field_validation, field_manager, force })
     }
 
     /// As admission sees them: a patch of an existing object shows `UpdateOptions`.
@@ -82,14 +85,14 @@ impl WriteOptions {
         if !self.field_manager.is_empty() {
             out.set_at(&["fieldManager"], self.field_manager.as_str());
         }
-        out.set_at(
-            &["fieldValidation"],
-            match self.field_validation {
+        if self.says_field_validation {
+            let word = match self.field_validation {
                 FieldValidation::Ignore => "Ignore",
                 FieldValidation::Warn => "Warn",
                 FieldValidation::Strict => "Strict",
-            },
-        );
+            };
+            out.set_at(&["fieldValidation"], word);
+        }
         out
     }
 }

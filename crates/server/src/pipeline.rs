@@ -293,7 +293,10 @@ async fn finish(
         // Whoever changes what decides sees the change in the next request.
         match kind.stored.group.as_str() {
             "rbac.authorization.k8s.io" => state.authorizer_reached(entry.revision).await,
-            follow::GROUP => state.policies.reached(kind.row.plural, entry.revision).await,
+            follow::GROUP => {
+                state.policies.reached(kind.row.plural, entry.revision).await;
+                state.webhooks.reached(kind.row.plural, entry.revision).await;
+            }
             _ => {}
         }
     }

@@ -27,6 +27,11 @@ pub(crate) fn suffix() -> String {
         .collect()
 }
 
+/// Any number.
+pub(crate) fn number() -> usize {
+    usize::from_ne_bytes(bytes())
+}
+
 /// The longest base that a suffix is added to.
 pub(crate) const MAX_BASE: usize = 58;
 

@@ -232,24 +232,32 @@ fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// Kubernetes' bounds on warnings: all of them while they are short together, else the beginning of each while there is room.
+/// Kubernetes' bounds on warnings: all of them while they are short together. Once they are not, the beginning of each that came
+/// so far, and of further ones while there is room.
 fn bounded(warnings: Vec<String>) -> Vec<String> {
     const TOTAL: usize = 4 * 1024;
     const EACH: usize = 256;
-    if warnings.iter().map(|w| w.chars().count()).sum::<usize>() <= TOTAL {
-        return warnings;
+    let mut kept: Vec<String> = Vec::new();
+    let (mut written, mut cutting) = (0, false);
+    let cut = |text: String| text.chars().take(EACH).collect::<String>();
+    for text in warnings {
+        // A header cannot carry these.
+        if text.is_empty() || text.contains(char::is_control) {
+            continue;
+        }
+        if cutting && written >= TOTAL {
+            break;
+        }
+        let text = if cutting { cut(text) } else { text };
+        written += text.chars().count();
+        kept.push(text);
+        if !cutting && written > TOTAL {
+            cutting = true;
+            kept = kept.into_iter().map(cut).collect();
+            written = kept.iter().map(|text| text.chars().count()).sum();
+        }
     }
-    let mut room = TOTAL;
-    let cut = |warning: String| warning.chars().take(EACH).collect::<String>();
-    warnings
-        .into_iter()
-        .map(cut)
-        .take_while(|warning| {
-            let fits = warning.chars().count() <= room;
-            room = room.saturating_sub(warning.chars().count());
-            fits
-        })
-        .collect()
+    kept
 }
 
 /// A `Warning` header: code 299, no agent, the text quoted.

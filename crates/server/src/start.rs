@@ -22,8 +22,10 @@ use tracing::info;
 
 use crate::accept;
 use crate::addresses::Addresses;
+use crate::admission::configuration::PluginConfigurations;
 use crate::admission::follow::Followers;
 use crate::admission::meter::AdmissionMeter;
+use crate::admission::registered::RegisteredWebhooks;
 use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
 use crate::bootstrap;
@@ -102,6 +104,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         disable_admission,
         static_manifests,
         manifests,
+        admission_configuration,
         served,
         service_ranges,
         max_in_flight,
@@ -132,14 +135,14 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);
     let validating = Arc::new(Validating::new(Arc::clone(&meter)));
     let mutating = Arc::new(Mutating::new(Arc::clone(&meter)));
-    let stages = Stages {
+    let mut stages = Stages {
         validating_policies: Some(Arc::clone(&validating) as _),
         mutating_policies: Some(Arc::clone(&mutating) as _),
         ..Stages::default()
     };
-    let admission = AdmissionChain::new(&enable_admission, &disable_admission, &stages)
-        .map_err(ConfigError::other)?
-        .metered(meter);
+    let mut configurations = PluginConfigurations::read(admission_configuration.as_deref())?;
+    let webhook_credentials = configurations.webhook_credentials()?;
+    configurations.finish(&disable_admission)?;
 
     if ["v1beta1", "v1beta2"].iter().any(|version| served.is_served("resource.k8s.io", version)) {
         let why = "the beta versions of resource.k8s.io are not implemented yet; leave them out";
@@ -167,6 +170,10 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let internal = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
     let internal_authorizer = AuthorizationChain::new(vec![internal]).map_err(ConfigError::other)?;
     let policies = Followers::start(&store, validating, mutating)?;
+    let webhooks = RegisteredWebhooks::start(&store, webhook_credentials, &meter, &mut stages)?;
+    let admission = AdmissionChain::new(&enable_admission, &disable_admission, &stages)
+        .map_err(ConfigError::other)?
+        .metered(meter);
     let (stop, stopped) = watch::channel(false);
     follow_authorization(authorization, parts, files, &authorizer, stopped.clone());
     let advertise = advertise.unwrap_or(address.ip());
@@ -209,6 +216,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         tokens,
         roles,
         policies,
+        webhooks,
         stop: stopped.clone(),
     });
     for entry in &state.store.snapshot("/registry/core/services/").entries {

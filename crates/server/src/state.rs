@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::addresses::Addresses;
 use crate::admission::follow::Followers;
+use crate::admission::registered::RegisteredWebhooks;
 use crate::audit::Audit;
 use crate::authorization::AuthorizationMetrics;
 use crate::call::Call;
@@ -73,6 +74,8 @@ pub struct State {
     pub(crate) roles: Followed,
     /// How far the policies in force have come.
     pub(crate) policies: Followers,
+    /// How far the webhooks in force have come.
+    pub(crate) webhooks: RegisteredWebhooks,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

@@ -1,0 +1,138 @@
+//! One strict document: its version and kind, then its fields.
+
+use api::field::quote;
+use value::{Map, Str, Value, yaml};
+
+/// How Go prints the type it reads an object's kind with.
+const META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+/// A document whose kind is not known yet.
+pub(super) struct Document {
+    root: Map,
+    text: String,
+    strict: Vec<String>,
+}
+
+impl Document {
+    /// Reads YAML or JSON.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+        let document = yaml::document(bytes).map_err(|error| error.to_string())?;
+        let root = match document.value {
+            Value::Map(map) => map,
+            Value::Null => Map::new(),
+            other => {
+                let kind = other.json_type();
+                return Err(format!(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type {META}"
+                ));
+            }
+        };
+        let mut strict: Vec<String> = document.strict.into_iter().collect();
+        if strict.is_empty() {
+            strict = resources::decode::strict_errors(&[], &document.duplicates);
+        }
+        Ok(Document { root, text: String::from_utf8_lossy(bytes).into_owned(), strict })
+    }
+
+    /// The fields, whatever the kind.
+    pub(super) fn root(&self) -> &Map {
+        &self.root
+    }
+
+    /// Whether this is `kind` of one of these versions of `group`; `scheme` is where Kubernetes declares those it knows.
+    pub(super) fn is(&self, group: &str, versions: &[&str], kind: &str, scheme: &str) -> Result<(), String> {
+        let text = |field: &str| match self.root.get(field) {
+            None | Some(Value::Null) => Ok(""),
+            Some(Value::String(text)) => Ok(text.as_str()),
+            Some(other) => Err(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
+                other.json_type()
+            )),
+        };
+        let (sent_version, sent_kind) = (text("apiVersion")?, text("kind")?);
+        if sent_kind.is_empty() {
+            return Err(format!("Object 'Kind' is missing in '{}'", self.text));
+        }
+        if sent_version.is_empty() {
+            return Err(format!("Object 'apiVersion' is missing in '{}'", self.text));
+        }
+        let version = sent_version.strip_prefix(group).and_then(|rest| rest.strip_prefix('/'));
+        if sent_kind == kind && version.is_some_and(|version| versions.contains(&version)) {
+            return Ok(());
+        }
+        Err(format!(
+            "no kind {} is registered for version {} in scheme {}",
+            quote(sent_kind),
+            quote(sent_version),
+            quote(scheme)
+        ))
+    }
+
+    /// Begins to read the fields.
+    pub(super) fn fields(self) -> (Map, Fields) {
+        (self.root, Fields { mismatch: None, strict: self.strict })
+    }
+}
+
+/// What was found wrong with the fields so far.
+pub(super) struct Fields {
+    mismatch: Option<String>,
+    strict: Vec<String>,
+}
+
+impl Fields {
+    /// A text; absent is empty. `owner` is the Go type that has the field, `dotted` the way to it without positions.
+    pub(super) fn text(&mut self, map: &Map, owner: &str, dotted: &str, name: &str) -> Str {
+        match map.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            None | Some(Value::Null) => Str::default(),
+            Some(other) => {
+                self.wrong(other, owner, dotted, name, "string");
+                Str::default()
+            }
+        }
+    }
+
+    /// A list; absent is empty.
+    pub(super) fn list<'v>(&mut self, map: &'v Map, owner: &str, name: &str, go_type: &str) -> &'v [Value] {
+        match map.get(name) {
+            Some(Value::List(list)) => list,
+            None | Some(Value::Null) => &[],
+            Some(other) => {
+                self.wrong(other, owner, "", name, go_type);
+                &[]
+            }
+        }
+    }
+
+    /// A value of the wrong type; the first is reported.
+    pub(super) fn wrong(&mut self, found: &Value, owner: &str, dotted: &str, name: &str, go_type: &str) {
+        let place = if dotted.is_empty() { name.to_owned() } else { format!("{dotted}.{name}") };
+        self.mismatch.get_or_insert_with(|| {
+            format!(
+                "json: cannot unmarshal {} into Go struct field {owner}.{place} of type {go_type}",
+                found.json_type()
+            )
+        });
+    }
+
+    /// Complains of fields that are not `known`; `path` is the way to them, with positions.
+    pub(super) fn only(&mut self, map: &Map, path: &str, known: &[&str]) {
+        let unknown: Vec<String> = map
+            .keys()
+            .filter(|name| !known.contains(&name.as_str()))
+            .map(|name| if path.is_empty() { name.to_string() } else { format!("{path}.{name}") })
+            .collect();
+        self.strict.extend(resources::decode::strict_errors(&unknown, &[]));
+    }
+
+    /// Whether everything was right.
+    pub(super) fn finish(self) -> Result<(), String> {
+        match self.mismatch {
+            Some(mismatch) => Err(mismatch),
+            None if self.strict.is_empty() => Ok(()),
+            None => Err(format!("strict decoding error: {}", self.strict.join(", "))),
+        }
+    }
+}

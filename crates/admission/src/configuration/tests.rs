@@ -1,0 +1,102 @@
+use super::*;
+
+fn parse(text: &str) -> Result<AdmissionConfiguration, String> {
+    AdmissionConfiguration::parse(text.as_bytes())
+}
+
+const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n";
+
+#[test]
+fn plugins_are_configured_in_place_or_by_a_file() {
+    let text = format!(
+        "{HEAD}plugins:\n- name: A\n  configuration: {{kind: K, size: 1}}\n- name: B\n  path: b.yaml\n- name: C\n"
+    );
+    let read = parse(&text).unwrap();
+    let places: Vec<_> =
+        read.plugins.iter().map(|plugin| (plugin.name.as_str(), plugin.place.clone())).collect();
+    assert_eq!(
+        places,
+        [
+            ("A", ConfigurationPlace::Inline(br#"{"kind":"K","size":1}"#.to_vec())),
+            ("B", ConfigurationPlace::File("b.yaml".into())),
+            ("C", ConfigurationPlace::Nowhere),
+        ]
+    );
+}
+
+#[test]
+fn what_is_in_place_wins_over_a_file() {
+    let read = parse(&format!("{HEAD}plugins: [{{name: A, path: a.yaml, configuration: {{}}}}]")).unwrap();
+    assert_eq!(read.plugins[0].place, ConfigurationPlace::Inline(b"{}".to_vec()));
+}
+
+#[test]
+fn both_versions_are_read_and_no_other() {
+    assert!(parse(&HEAD.replace("/v1", "/v1alpha1")).is_ok());
+    assert_eq!(
+        parse(&HEAD.replace("/v1", "/v1beta1")),
+        Err("no kind \"AdmissionConfiguration\" is registered for version \"apiserver.config.k8s.io/v1beta1\" in scheme \"k8s.io/apiserver/pkg/server/options/admission.go:51\"".to_owned())
+    );
+    assert_eq!(parse("kind: X"), Err("Object 'apiVersion' is missing in 'kind: X'".to_owned()));
+    assert_eq!(parse("apiVersion: v1"), Err("Object 'Kind' is missing in 'apiVersion: v1'".to_owned()));
+}
+
+#[test]
+fn unknown_and_repeated_fields_are_refused() {
+    assert_eq!(
+        parse(&format!("{HEAD}plugins: [{{name: A, pth: x}}]\nextra: 1")),
+        Err("strict decoding error: unknown field \"plugins[0].pth\", unknown field \"extra\"".to_owned())
+    );
+    let error = parse(&format!("{HEAD}plugins: []\nplugins: []")).unwrap_err();
+    assert!(error.starts_with("strict decoding error: "), "{error}");
+}
+
+#[test]
+fn wrong_types_are_refused_in_the_words_of_the_decoder() {
+    assert_eq!(
+        parse(&format!("{HEAD}plugins: [{{name: 1}}]")),
+        Err("json: cannot unmarshal number into Go struct field AdmissionPluginConfiguration.plugins.name of type string".to_owned())
+    );
+    assert_eq!(
+        parse(&format!("{HEAD}plugins: x")),
+        Err("json: cannot unmarshal string into Go struct field AdmissionConfiguration.plugins of type []v1.AdmissionPluginConfiguration".to_owned())
+    );
+}
+
+#[test]
+fn a_file_of_old_is_handed_to_the_plugins_that_read_it() {
+    let read = parse("imagePolicy: {kubeConfigFile: /x}").unwrap();
+    assert!(read.plugins.iter().all(|plugin| plugin.place == ConfigurationPlace::ThisFile));
+    assert_eq!(read.plugins.len(), 2);
+    assert!(parse("somethingElse: {}").is_err());
+}
+
+const WEBHOOKS: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\n";
+
+#[test]
+fn a_kubeconfig_is_named_by_its_whole_path() {
+    let read = WebhookAdmission::parse(format!("{WEBHOOKS}kubeConfigFile: /etc/k").as_bytes()).unwrap();
+    assert_eq!(read.kubeconfig, "/etc/k");
+    assert_eq!(read.static_manifests, "");
+    assert_eq!(
+        WebhookAdmission::parse(format!("{WEBHOOKS}kubeConfigFile: etc/k").as_bytes()),
+        Err("kubeConfigFile: Invalid value: \"etc/k\": must be an absolute file path".to_owned())
+    );
+}
+
+#[test]
+fn the_configuration_of_webhooks_is_strict() {
+    let error = |text: &str| WebhookAdmission::parse(text.as_bytes()).unwrap_err();
+    assert_eq!(
+        error(&format!("{WEBHOOKS}kubeconfigFile: /k")),
+        "strict decoding error: unknown field \"kubeconfigFile\""
+    );
+    assert_eq!(
+        error(&format!("{WEBHOOKS}kubeConfigFile: 1")),
+        "json: cannot unmarshal number into Go struct field WebhookAdmission.kubeConfigFile of type string"
+    );
+    assert_eq!(
+        error(&WEBHOOKS.replace("/v1", "/v1alpha1")),
+        "no kind \"WebhookAdmissionConfiguration\" is registered for version \"apiserver.config.k8s.io/v1alpha1\" in scheme \"k8s.io/apiserver/pkg/admission/plugin/webhook/config/kubeconfig.go:34\""
+    );
+}

@@ -1,0 +1,61 @@
+//! What a webhook that says no tells the client.
+
+use api::field::quote;
+use api::{Cause, Details, Reason, Status};
+use value::Value;
+
+/// The refusal of a webhook: its own status, with the webhook's name before the message. A code below 400 becomes 400, whatever the
+/// webhook meant by it.
+pub(super) fn denial(webhook: &str, result: Option<&Value>) -> Status {
+    let denied = format!("admission webhook {} denied the request", quote(webhook));
+    let text = |field: &str| result.and_then(|result| result.str_at(&[field])).unwrap_or_default();
+    let message = match (text("message"), text("reason")) {
+        ("", "") => format!("{denied} without explanation"),
+        ("", reason) => format!("{denied}: {reason}"),
+        (message, _) => format!("{denied}: {message}"),
+    };
+    let status = Status::failure(code(result), Reason::Unknown, message).with_reason(text("reason"));
+    match result.and_then(|result| result.get("details")) {
+        Some(details @ Value::Map(_)) => status.with_details(read_details(details)),
+        _ => status,
+    }
+}
+
+/// The code of a refusal.
+fn code(result: Option<&Value>) -> u16 {
+    match result.and_then(|result| result.int_at(&["code"])) {
+        Some(code) if code >= 400 => u16::try_from(code).unwrap_or(u16::MAX),
+        _ => 400,
+    }
+}
+
+fn read_details(details: &Value) -> Details {
+    let text = |field: &str| details.str_at(&[field]).unwrap_or_default();
+    Details {
+        name: text("name").to_owned(),
+        group: text("group").into(),
+        kind: text("kind").into(),
+        uid: text("uid").to_owned(),
+        causes: details
+            .list_at(&["causes"])
+            .iter()
+            .map(|cause| {
+                let text = |field: &str| cause.str_at(&[field]).unwrap_or_default();
+                Cause {
+                    reason: text("reason").into(),
+                    message: text("message").to_owned(),
+                    field: text("field").to_owned(),
+                }
+            })
+            .collect(),
+        retry_after_seconds: details
+            .int_at(&["retryAfterSeconds"])
+            .and_then(|seconds| u32::try_from(seconds).ok())
+            .unwrap_or_default(),
+    }
+}
+
+/// The refusal of a dry run by a webhook whose side effects it would have.
+pub(super) fn dry_run_unsupported(webhook: &str) -> Status {
+    Status::bad_request(format!("admission webhook {} does not support dry run", quote(webhook)))
+}

@@ -1,0 +1,101 @@
+//! A decoded review → what the webhook said, if it may say so.
+
+use api::field::quote;
+use api::meta;
+use value::{Str, Value};
+
+use crate::webhook::ReviewVersion;
+
+/// What a webhook said.
+#[derive(Debug, PartialEq)]
+pub(super) struct Response {
+    /// Whether the request may go on.
+    pub(super) allowed: bool,
+    /// The status that comes with a refusal.
+    pub(super) result: Option<Value>,
+    /// The bytes of a patch; empty if there is none.
+    pub(super) patch: Vec<u8>,
+    /// Its type; empty if there is none.
+    pub(super) patch_type: Str,
+    /// Annotations for the audit log, without the webhook's name before their keys.
+    pub(super) annotations: Vec<(Str, String)>,
+    /// Warnings for the client.
+    pub(super) warnings: Vec<String>,
+}
+
+/// The only type of patch.
+pub(super) const JSON_PATCH: &str = "JSONPatch";
+
+/// Takes the response out of a review, if it is one to the review `uid`. `v1beta1` reviews are looked at less closely, as ever.
+pub(super) fn verify(
+    version: ReviewVersion,
+    uid: &str,
+    mutating: bool,
+    review: &Value,
+) -> Result<Response, String> {
+    let Some(response @ Value::Map(_)) = review.get("response") else {
+        return Err("webhook response was absent".to_owned());
+    };
+    let mut patch = match response.str_at(&["patch"]) {
+        Some(text) => {
+            resources::decode::bytes(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?
+        }
+        None => Vec::new(),
+    };
+    let patch_type = response.get("patchType").and_then(Value::as_str);
+    let patch_type: Str = match version {
+        ReviewVersion::V1 => {
+            let got = response.str_at(&["uid"]).unwrap_or_default();
+            if got != uid {
+                return Err(format!("expected response.uid={}, got {}", quote(uid), quote(got)));
+            }
+            let (expected, sent) = (version.kind(), meta::gvk(review));
+            if sent != expected {
+                let (group, version, kind) = (&sent.group, &sent.version, &sent.kind);
+                return Err(format!(
+                    "expected webhook response of {}/{}, Kind={}, got {group}/{version}, Kind={kind}",
+                    expected.group, expected.version, expected.kind
+                ));
+            }
+            match (mutating, patch.is_empty(), patch_type) {
+                (true, false, None) => {
+                    return Err("webhook returned response.patch but not response.patchType".to_owned());
+                }
+                (true, true, Some(_)) => {
+                    return Err("webhook returned response.patchType but not response.patch".to_owned());
+                }
+                (true, _, Some("")) => {
+                    return Err("webhook returned invalid response.patchType of \"\"".to_owned());
+                }
+                (false, false, _) => {
+                    return Err("validating webhook may not return response.patch".to_owned());
+                }
+                (false, true, Some(_)) => {
+                    return Err("validating webhook may not return response.patchType".to_owned());
+                }
+                (_, _, patch_type) => patch_type.unwrap_or_default().into(),
+            }
+        }
+        ReviewVersion::V1beta1 if mutating && !patch.is_empty() => Str::new_static(JSON_PATCH),
+        ReviewVersion::V1beta1 => {
+            patch.clear();
+            Str::default()
+        }
+    };
+    let annotations = match response.get("auditAnnotations").and_then(Value::as_map) {
+        Some(map) => map
+            .iter()
+            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+            .collect(),
+        None => Vec::new(),
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Ok(Response {
+        allowed: response.bool_at(&["allowed"]).unwrap_or_default(),
+        result: response.get("status").filter(|status| !status.is_null()).cloned(),
+        patch,
+        patch_type,
+        annotations,
+        warnings: response.list_at(&["warnings"]).iter().map(text).collect(),
+    })
+}

@@ -1,0 +1,435 @@
+//! Every page `spec/webhook_*.md` is a test.
+//!
+//! A page is prose with fenced blocks: `webhooks` holds webhook configurations that are registered from there on (one with a known
+//! name replaces it, one without webhooks removes it); `answers` says what each webhook answers, by its name; `request` is a
+//! request, and `result` what comes of it: whether it passes, who was asked, and what is said besides.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use admission::webhook::{
+    MutatingWebhooks, NoReply, Outgoing, Place, Reply, Set, Transport, ValidatingWebhooks,
+};
+use admission::{
+    Attributes, Chain, Cluster, Later, Level, Notes, Operation, Seen, Served, Stages, Unmetered,
+};
+use api::{GroupResource, GroupVersionKind, Status};
+use authn::User;
+use base64::Engine as _;
+use value::{Str, Value, json, write, yaml};
+
+macro_rules! pages {
+    ($($page:ident),* $(,)?) => {
+        const PAGES: &[&str] = &[$(stringify!($page)),*];
+        $(#[test] fn $page() { check(stringify!($page)); })*
+    };
+}
+
+pages!(
+    webhook_answers,
+    webhook_failures,
+    webhook_mutation,
+    webhook_reinvocation,
+    webhook_review,
+    webhook_selection,
+);
+
+#[test]
+fn every_page_is_listed() {
+    let mut found: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
+        .filter(|name| name.starts_with("webhook_"))
+        .collect();
+    found.sort();
+    assert_eq!(found, PAGES);
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
+}
+
+/// Namespaces `team` (labels `env: prod`) and `lab`; autoscalers are served in two versions; `admin` may do everything.
+struct Small;
+
+impl Cluster for Small {
+    fn object(&self, _: &str, resource: &str, _: &str, name: &str) -> Option<Arc<Value>> {
+        let text = match (resource, name) {
+            ("namespaces", "team") => "metadata: {name: team, labels: {env: prod}}",
+            ("namespaces", "lab") => "metadata: {name: lab, labels: {env: test}}",
+            _ => return None,
+        };
+        Some(Arc::new(read(text)))
+    }
+
+    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Arc<Value>> {
+        Vec::new()
+    }
+
+    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
+        matches!(kind.kind.as_str(), "ConfigMap" | "Secret").then(|| Served {
+            resource: GroupResource::new("", "x"),
+            kind: kind.clone(),
+            namespaced: true,
+        })
+    }
+
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
+        let versions: &[&str] = if resource.group == "autoscaling" { &["v1", "v2"] } else { &[] };
+        let served = |version: &&str| Served {
+            resource: resource.clone(),
+            kind: GroupVersionKind::new(resource.group.clone(), *version, "HorizontalPodAutoscaler"),
+            namespaced: true,
+        };
+        let mut all: Vec<Served> = versions.iter().map(served).collect();
+        all.sort_by_key(|served| served.kind.version != version);
+        all
+    }
+
+    fn convert<'a>(
+        &'a self,
+        object: &'a Value,
+        kind: &'a GroupVersionKind,
+    ) -> Later<'a, Result<Value, String>> {
+        let mut shown = object.clone();
+        shown.set_at(&["apiVersion"], kind.api_version());
+        shown.set_at(&["kind"], kind.kind.clone());
+        Box::pin(std::future::ready(Ok(shown)))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        mut object: Value,
+        kind: &'a GroupVersionKind,
+        _: bool,
+    ) -> Later<'a, Result<Value, String>> {
+        let schema = resources::schema::of(&kind.group, &kind.version, &kind.kind).unwrap();
+        let outcome = resources::decode::normalise(&mut object, schema);
+        Box::pin(std::future::ready(outcome.type_error.map_or(Ok(object), Err)))
+    }
+
+    fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
+        None
+    }
+
+    fn authorize<'a>(&'a self, user: &'a User, _: &'a authz::Attributes) -> Later<'a, authz::Answer> {
+        let answer = if user.name == "admin" {
+            authz::Answer::allow(authz::Reason::default())
+        } else {
+            authz::Answer::no_opinion("")
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// Webhooks that answer as the page says, and what they were asked.
+#[derive(Default)]
+struct Scripted {
+    answers: Mutex<BTreeMap<String, Value>>,
+    calls: Mutex<Vec<(String, Value, String)>>,
+}
+
+impl Transport for Scripted {
+    fn send<'a>(&'a self, outgoing: Outgoing<'a>) -> Later<'a, Result<Reply, NoReply>> {
+        let name = match &outgoing.target.place {
+            Place::Url(url) => url.rsplit('/').next().unwrap().to_owned(),
+            Place::Service { name, .. } => name.to_string(),
+            Place::Nowhere => panic!("a webhook without a place"),
+        };
+        let review = json::parse(&outgoing.body).unwrap();
+        let seconds = outgoing.timeout.map(|timeout| format!("{}s", timeout.as_secs())).unwrap_or_default();
+        let answer = self.answers.lock().unwrap().get(&name).cloned().unwrap_or_default();
+        let reply = answer_to(&review, &answer);
+        self.calls.lock().unwrap().push((name, review, seconds));
+        Box::pin(std::future::ready(reply))
+    }
+
+    fn uid(&self) -> Str {
+        Str::new_static("uid-1")
+    }
+
+    fn is_past(&self, _: Instant) -> bool {
+        true
+    }
+}
+
+fn answer_to(review: &Value, answer: &Value) -> Result<Reply, NoReply> {
+    let text = |field: &str| answer.str_at(&[field]);
+    if let Some(why) = text("unreachable") {
+        return Err(NoReply::Failed(why.to_owned()));
+    }
+    if let Some(why) = text("unusable") {
+        return Err(NoReply::Unusable(why.to_owned()));
+    }
+    let status = u16::try_from(answer.int_at(&["http"]).unwrap_or(200)).unwrap();
+    let content_type = text("contentType").unwrap_or("application/json").to_owned();
+    if let Some(body) = text("body") {
+        return Ok(Reply { status, content_type, body: body.as_bytes().to_vec() });
+    }
+    let mut response = Value::map([("uid", "uid-1")]);
+    response.set_at(&["allowed"], true);
+    let keep = ["http", "contentType", "patch", "rawPatch", "append", "apiVersion", "kind"];
+    for (key, value) in answer.as_map().into_iter().flat_map(value::Map::iter) {
+        if !keep.contains(&key.as_str()) {
+            response.set_at(&[key], value.clone());
+        }
+    }
+    let encode = |bytes: &[u8]| base64::engine::general_purpose::STANDARD.encode(bytes);
+    let append = text("append").map(|letter| {
+        let before = review.str_at(&["request", "object", "data", "order"]).unwrap_or_default();
+        let path = if before.is_empty() { "/data" } else { "/data/order" };
+        let value = if before.is_empty() {
+            Value::map([("order", letter)])
+        } else {
+            Value::from(format!("{before}{letter}"))
+        };
+        write::to_vec(&Value::list([Value::map([
+            ("op", Value::from("add")),
+            ("path", path.into()),
+            ("value", value),
+        ])]))
+    });
+    let patch = append
+        .or_else(|| answer.get("patch").map(write::to_vec))
+        .or_else(|| text("rawPatch").map(|raw| raw.as_bytes().to_vec()));
+    if let Some(patch) = patch {
+        response.set_at(&["patch"], encode(&patch));
+        if response.get("patchType").is_none() {
+            response.set_at(&["patchType"], "JSONPatch");
+        } else if response.get("patchType").is_some_and(Value::is_null) {
+            response.remove_at(&["patchType"]);
+        }
+    }
+    let mut out = Value::map([(
+        "apiVersion",
+        text("apiVersion").map_or_else(|| review.str_at(&["apiVersion"]).unwrap().to_owned(), str::to_owned),
+    )]);
+    out.set_at(&["kind"], text("kind").unwrap_or("AdmissionReview"));
+    out.set_at(&["response"], response);
+    Ok(Reply { status, content_type, body: write::to_vec(&out) })
+}
+
+fn read(text: &str) -> Value {
+    yaml::read(text.as_bytes()).unwrap().value
+}
+
+/// What a page has set up so far.
+struct Page {
+    mutating: Arc<Set>,
+    validating: Arc<Set>,
+    transport: Arc<Scripted>,
+    chain: Chain,
+    wrong: String,
+    asked: usize,
+}
+
+impl Page {
+    fn new() -> Self {
+        let (mutating, validating) = (Arc::new(Set::default()), Arc::new(Set::default()));
+        let transport = Arc::new(Scripted::default());
+        let meter = Arc::new(Unmetered);
+        let stages = Stages {
+            mutating_webhooks: Some(Arc::new(MutatingWebhooks::new(
+                Arc::clone(&mutating),
+                Arc::clone(&transport) as _,
+                Arc::clone(&meter) as _,
+            ))),
+            validating_webhooks: Some(Arc::new(ValidatingWebhooks::new(
+                Arc::clone(&validating),
+                Arc::clone(&transport) as _,
+                meter,
+            ))),
+            ..Stages::default()
+        };
+        let off: Vec<String> = Chain::new(&[], &[], &stages)
+            .unwrap()
+            .plugins()
+            .filter(|name| !name.ends_with("AdmissionWebhook"))
+            .map(str::to_owned)
+            .collect();
+        let chain = Chain::new(&[], &off, &stages).unwrap();
+        Page { mutating, validating, transport, chain, wrong: String::new(), asked: 0 }
+    }
+
+    fn register(&self, text: &str) {
+        for document in yaml::documents(text.as_bytes()).unwrap() {
+            let mut configuration = document.value;
+            let set = match configuration.str_at(&["kind"]) {
+                Some("MutatingWebhookConfiguration") => &self.mutating,
+                Some("ValidatingWebhookConfiguration") => &self.validating,
+                other => panic!("no configuration of webhooks: {other:?}"),
+            };
+            for hook in configuration.at_mut(&["webhooks"]).and_then(Value::as_list_mut).into_iter().flatten()
+            {
+                defaults(hook);
+            }
+            let gone = configuration.list_at(&["webhooks"]).is_empty();
+            set.apply(Some(&configuration), (!gone).then_some(&configuration));
+        }
+    }
+
+    fn ask(&self, request: &str) -> String {
+        self.transport.calls.lock().unwrap().clear();
+        let request = read(request);
+        let text = |keys: &[&str]| request.str_at(keys).unwrap_or_default();
+        let (object, old) = (request.get("object").cloned(), request.get("oldObject").cloned());
+        let kind = object.as_ref().or(old.as_ref()).map(api::meta::gvk).unwrap();
+        let (resource, subresource) =
+            text(&["resource"]).split_once('/').unwrap_or((text(&["resource"]), ""));
+        let user = User::named(if text(&["user"]).is_empty() { "admin" } else { text(&["user"]) });
+        let options = request.get("options").cloned().unwrap_or_default();
+        let attributes = Attributes {
+            user: &user,
+            operation: match text(&["operation"]) {
+                "CREATE" => Operation::Create,
+                "UPDATE" => Operation::Update,
+                "DELETE" => Operation::Delete,
+                "CONNECT" => Operation::Connect,
+                other => panic!("no operation: {other}"),
+            },
+            kind: kind.clone(),
+            stored_kind: kind.clone(),
+            resource: GroupResource::new(kind.group.clone(), resource),
+            version: kind.version.clone(),
+            subresource: subresource.into(),
+            namespace: text(&["namespace"]).into(),
+            name: text(&["name"]).into(),
+            old_object: Seen::new(old.as_ref()),
+            options: &options,
+            dry_run: request.bool_at(&["dryRun"]).unwrap_or_default(),
+            now: 0,
+            deadline: request.bool_at(&["late"]).unwrap_or_default().then(Instant::now),
+        };
+        let mut changed = object.clone();
+        let mut notes = Notes::default();
+        let outcome = now(async {
+            self.chain.mutate(&attributes, changed.as_mut(), &Small, &mut notes).await?;
+            self.chain.validate(&attributes, changed.as_ref(), &Small, &mut notes).await
+        });
+        self.report(&request, &outcome, object.as_ref(), changed.as_ref(), &notes)
+    }
+
+    fn report(
+        &self,
+        request: &Value,
+        outcome: &Result<(), Status>,
+        object: Option<&Value>,
+        changed: Option<&Value>,
+        notes: &Notes,
+    ) -> String {
+        let mut out = match outcome {
+            Ok(()) => "passes\n".to_owned(),
+            Err(status) => {
+                let reason = if status.reason().is_empty() { "no reason" } else { status.reason() };
+                format!("refused: {} {reason}: {}\n", status.code(), status.message())
+            }
+        };
+        let calls = self.transport.calls.lock().unwrap();
+        let names: Vec<&str> = calls.iter().map(|(name, ..)| name.as_str()).collect();
+        writeln!(out, "asked: {}", if names.is_empty() { "nobody".to_owned() } else { names.join(", ") })
+            .unwrap();
+        for shown in request.list_at(&["show"]) {
+            let keys: Vec<&str> = shown.as_str().unwrap().split('.').collect();
+            for (name, review, timeout) in &*calls {
+                let value = if keys == ["timeout"] {
+                    timeout.clone()
+                } else {
+                    review.at(&keys).map_or("absent".to_owned(), write::to_string)
+                };
+                writeln!(out, "{name} {}: {value}", keys.join(".")).unwrap();
+            }
+        }
+        if outcome.is_ok() && changed != object {
+            let shown = changed.and_then(|object| object.get("data")).cloned().unwrap_or_default();
+            writeln!(out, "data: {}", write::to_string(&shown)).unwrap();
+        }
+        for warning in &notes.warnings {
+            writeln!(out, "warning: {warning}").unwrap();
+        }
+        for annotation in &notes.annotations {
+            let level = if annotation.level == Level::Request { " (from level Request)" } else { "" };
+            writeln!(out, "audit: {}{level} = {}", annotation.key, annotation.value).unwrap();
+        }
+        out
+    }
+}
+
+/// What the API fills in.
+fn defaults(hook: &mut Value) {
+    let name = hook.str_at(&["name"]).unwrap().to_owned();
+    let short = name.split('.').next().unwrap();
+    let rule = "[{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*']}]";
+    for (field, value) in [
+        ("clientConfig", read(&format!("url: https://webhooks.example/{short}"))),
+        ("rules", read(rule)),
+        ("failurePolicy", "Fail".into()),
+        ("matchPolicy", "Equivalent".into()),
+        ("sideEffects", "None".into()),
+        ("timeoutSeconds", 10.into()),
+        ("namespaceSelector", Value::Map(value::Map::new())),
+        ("objectSelector", Value::Map(value::Map::new())),
+        ("admissionReviewVersions", Value::list(["v1"])),
+        ("reinvocationPolicy", "Never".into()),
+    ] {
+        if hook.get(field).is_none() {
+            hook.set_at(&[field], value);
+        }
+    }
+}
+
+/// Nothing here waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = Box::pin(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("something waits"),
+    }
+}
+
+fn check(name: &str) {
+    let text = std::fs::read_to_string(folder().join(format!("{name}.md"))).unwrap();
+    let mut page = Page::new();
+    let mut request = String::new();
+    let mut block: Option<(&str, String)> = None;
+    for line in text.lines() {
+        match (&mut block, line.strip_prefix("```")) {
+            (None, Some(kind)) => block = Some((kind, String::new())),
+            (None, None) => {}
+            (Some((_, body)), None) => {
+                body.push_str(line);
+                body.push('\n');
+            }
+            (Some((kind, body)), Some(_)) => {
+                let body = std::mem::take(body);
+                match *kind {
+                    "webhooks" => page.register(&body),
+                    "answers" => {
+                        let answers = read(&body);
+                        let answers = answers.as_map().unwrap().iter();
+                        let mut known = page.transport.answers.lock().unwrap();
+                        known.extend(answers.map(|(name, answer)| (name.to_string(), answer.clone())));
+                    }
+                    "request" => request = body,
+                    "result" => {
+                        page.asked += 1;
+                        let got = page.ask(&request);
+                        if got.trim() != body.trim() {
+                            writeln!(page.wrong, "{request}expected\n{body}got\n{got}").unwrap();
+                        }
+                    }
+                    other => panic!("unknown block {other:?}"),
+                }
+                block = None;
+            }
+        }
+    }
+    assert!(page.asked > 0, "the page asks nothing");
+    assert!(page.wrong.is_empty(), "{}", page.wrong);
+}

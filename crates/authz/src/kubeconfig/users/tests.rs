@@ -1,0 +1,51 @@
+use crate::kubeconfig::{Credential, KubeconfigError, User, Users};
+
+fn users(names: &[&str]) -> Users {
+    let users: Vec<String> =
+        names.iter().map(|name| format!("- name: '{name}'\n  user: {{token: 'of {name}'}}\n")).collect();
+    Users::parse(format!("apiVersion: v1\nkind: Config\nusers:\n{}", users.concat()).as_bytes()).unwrap()
+}
+
+fn token(user: Option<&User>) -> Option<&str> {
+    match &user?.credential {
+        Credential::Token(token) => Some(token),
+        _ => None,
+    }
+}
+
+#[test]
+fn an_exact_host_wins_over_domains_and_the_rest() {
+    let users = users(&["a.b.svc:443", "*.b.svc:443", "*.svc:443", "a.b.svc", "*"]);
+    assert_eq!(token(users.for_host("a.b.svc:443")), Some("of a.b.svc:443"));
+    assert_eq!(token(users.for_host("z.b.svc:443")), Some("of *.b.svc:443"));
+    assert_eq!(token(users.for_host("z.y.svc:443")), Some("of *.svc:443"));
+    assert_eq!(token(users.for_host("elsewhere:8443")), Some("of *"));
+}
+
+#[test]
+fn the_port_may_be_left_out_only_if_it_is_443() {
+    let users = users(&["a.b.svc", "*.example.com", "127.0.0.1:9443"]);
+    assert_eq!(token(users.for_host("a.b.svc:443")), Some("of a.b.svc"));
+    assert_eq!(token(users.for_host("x.example.com:443")), Some("of *.example.com"));
+    assert_eq!(token(users.for_host("127.0.0.1:9443")), Some("of 127.0.0.1:9443"));
+    assert_eq!(token(users.for_host("a.b.svc:8443")), None);
+    assert_eq!(token(users.for_host("127.0.0.1:9444")), None);
+}
+
+#[test]
+fn the_user_of_the_current_context_is_for_whoever_is_left() {
+    let text = b"current-context: c\ncontexts:\n- {name: c, context: {user: me}}\nusers:\n- {name: me, user: {token: mine}}\n";
+    let users = Users::parse(text).unwrap();
+    assert_eq!(token(users.for_host("anywhere:1")), Some("mine"));
+}
+
+#[test]
+fn nobody_is_named_and_nothing_is_shown() {
+    assert_eq!(Users::parse(b"").unwrap().for_host("anywhere:443"), None);
+}
+
+#[test]
+fn programs_are_refused_for_whomever_they_are_meant() {
+    let text = b"users:\n- {name: fine, user: {token: t}}\n- {name: x, user: {exec: {command: /bin/true}}}\n";
+    assert_eq!(Users::parse(text), Err(KubeconfigError::Program("x".into(), "exec")));
+}

@@ -1,0 +1,233 @@
+//! A webhook's server: real TLS, real HTTP, and any answer a test wants of it.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{Problem, Result};
+
+/// What the server proves itself with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// A certificate for 127.0.0.1, localhost and `hook.default.svc`, signed by an authority.
+    Signed,
+    /// The same, and its own authority, as `openssl req -x509` makes it.
+    SelfSigned,
+    /// Signed, for another name.
+    OtherName,
+    /// Signed, and no longer valid.
+    Expired,
+}
+
+/// What a webhook does with a review.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// Answers with this `response`, to which the uid is added if it has none.
+    Response(Value),
+    /// Answers with status, content type, further headers and body.
+    Raw(u16, &'static str, Vec<(&'static str, &'static str)>, String),
+    /// Closes the connection.
+    Drop,
+    /// Never answers.
+    Silence,
+}
+
+impl Reply {
+    /// Lets the request pass.
+    pub fn allow() -> Self {
+        Reply::Response(json!({"allowed": true}))
+    }
+
+    /// Refuses it.
+    pub fn deny(message: &str) -> Self {
+        Reply::Response(json!({"allowed": false, "status": {"message": message, "code": 403}}))
+    }
+
+    /// Changes the object.
+    pub fn patch(operations: &Value) -> Self {
+        let patch = BASE64_STANDARD.encode(operations.to_string());
+        Reply::Response(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
+    }
+}
+
+/// A review as it came in.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Path and query.
+    pub target: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The review.
+    pub review: Value,
+    /// Which connection it came over, from 0.
+    pub connection: usize,
+}
+
+type Behaviour = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
+
+/// A running webhook.
+pub struct WebhookServer {
+    /// The port, on 127.0.0.1.
+    pub port: u16,
+    /// The bundle of authorities that vouch for it, in base64 as a configuration holds it.
+    pub ca_bundle: String,
+    calls: Arc<Mutex<Vec<Call>>>,
+    serving: JoinHandle<()>,
+}
+
+impl WebhookServer {
+    /// Starts one.
+    pub async fn start(
+        proof: Proof,
+        behaviour: impl Fn(&Call) -> Reply + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let (config, ca_pem) = identity(proof).map_err(|e| Problem::at("a certificate", e))?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|e| Problem::at("a port", e))?;
+        let port = listener.local_addr().map_err(|e| Problem::at("a port", e))?.port();
+        let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
+        let (heard, behaviour) = (Arc::clone(&calls), Arc::new(behaviour) as Behaviour);
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let serving = tokio::spawn(async move {
+            let mut connection = 0;
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, heard, behaviour) =
+                    (acceptor.clone(), Arc::clone(&heard), Arc::clone(&behaviour));
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let service = service_fn(|request| answer(request, connection, &heard, &behaviour));
+                    // A connection that the test breaks off is no problem of the harness.
+                    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                });
+                connection += 1;
+            }
+        });
+        Ok(WebhookServer { port, ca_bundle: BASE64_STANDARD.encode(ca_pem), calls, serving })
+    }
+
+    /// Its URL, with a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("https://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// What it was asked so far; the next call begins anew.
+    pub fn take_calls(&self) -> Vec<Call> {
+        std::mem::take(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for WebhookServer {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl std::fmt::Debug for WebhookServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WebhookServer({})", self.port)
+    }
+}
+
+/// A closed connection, for hyper.
+#[derive(Debug, thiserror::Error)]
+#[error("closed")]
+struct Closed;
+
+async fn answer(
+    request: Request<Incoming>,
+    connection: usize,
+    calls: &Mutex<Vec<Call>>,
+    behaviour: &Behaviour,
+) -> std::result::Result<Response<Full<Bytes>>, Closed> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
+    let review: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let target = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    let call = Call { target, headers: parts.headers, review, connection };
+    calls.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
+    let respond = |status: u16, content_type: &str, headers: &[(&str, &str)], body: String| {
+        let mut response = Response::builder().status(status).header("content-type", content_type);
+        for (name, value) in headers {
+            response = response.header(*name, *value);
+        }
+        response.body(Full::from(body)).map_err(|_| Closed)
+    };
+    match behaviour(&call) {
+        Reply::Drop => Err(Closed),
+        Reply::Silence => {
+            std::future::pending::<std::result::Result<_, Infallible>>().await.map_err(|e| match e {})
+        }
+        Reply::Raw(status, content_type, headers, body) => respond(status, content_type, &headers, body),
+        Reply::Response(mut response) => {
+            if response.get("uid").is_none()
+                && let Some(map) = response.as_object_mut()
+            {
+                map.insert(
+                    "uid".to_owned(),
+                    call.review.pointer("/request/uid").cloned().unwrap_or_default(),
+                );
+            }
+            let api_version = call.review.get("apiVersion").cloned().unwrap_or_default();
+            let review = json!({"apiVersion": api_version, "kind": "AdmissionReview", "response": response});
+            respond(200, "application/json", &[], review.to_string())
+        }
+    }
+}
+
+/// The TLS configuration, and PEM of who vouches for it.
+fn identity(proof: Proof) -> std::result::Result<(ServerConfig, String), Box<dyn std::error::Error>> {
+    let named = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    };
+    let mut leaf = named("a webhook");
+    leaf.subject_alt_names = match proof {
+        Proof::OtherName => vec![SanType::DnsName("elsewhere.example".try_into()?)],
+        _ => vec![
+            SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            SanType::DnsName("localhost".try_into()?),
+            SanType::DnsName("hook.default.svc".try_into()?),
+        ],
+    };
+    if proof == Proof::Expired {
+        leaf.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        leaf.not_after = rcgen::date_time_ymd(2020, 2, 1);
+    }
+    let key = KeyPair::generate()?;
+    let (certificate, ca_pem) = if proof == Proof::SelfSigned {
+        leaf.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = leaf.self_signed(&key)?;
+        let pem = certificate.pem();
+        (certificate, pem)
+    } else {
+        let mut authority = named("an authority");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+        (leaf.signed_by(&key, &authority)?, authority.pem())
+    };
+    let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    Ok((config, ca_pem))
+}

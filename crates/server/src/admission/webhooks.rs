@@ -1,0 +1,252 @@
+//! Sends reviews to webhooks through the server's one outbound client.
+
+mod credentials;
+mod resolve;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::admission::Later;
+use ::admission::webhook::{NoReply, Outgoing, Place, Reply, Target as Webhook, Transport};
+use api::field::quote;
+use bytes::Bytes;
+use http::header::{HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::uri::{PathAndQuery, Uri};
+use storage::Store;
+use value::Str;
+
+use crate::outbound::{Answer, Credential, Endpoint, Identity, Request, Target, Trust};
+
+pub(crate) use credentials::Credentials;
+
+/// How long a webhook without a limit of its own may take.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often an answer that asks to come back later is obeyed.
+const MAX_RETRIES: usize = 10;
+/// The most webhooks whose connections are kept.
+const MAX_TARGETS: usize = 200;
+
+/// Sends the reviews of one kind of webhooks.
+pub(crate) struct WebhookTransport {
+    store: Store,
+    credentials: Credentials,
+    targets: Mutex<Targets>,
+}
+
+/// What was called lately.
+#[derive(Default)]
+struct Targets {
+    by_place: HashMap<Key, (u64, Target)>,
+    clock: u64,
+}
+
+/// A webhook and, if it is behind a service, the endpoint that was chosen.
+type Key = (Webhook, Option<String>);
+
+/// Where a webhook is, as far as that is known without connecting.
+struct Located {
+    /// `https://HOST[:PORT]`, as errors show it.
+    origin: String,
+    /// `HOST:PORT`, by which credentials are chosen.
+    host_port: String,
+    /// The path, cleaned as Kubernetes' client does.
+    path: String,
+    /// Whether HTTP/2 is not offered, so that calls spread over the servers behind the name.
+    http1_only: bool,
+}
+
+impl WebhookTransport {
+    /// Resolves services from `store` and shows `credentials`.
+    pub(crate) fn new(store: Store, credentials: Credentials) -> Self {
+        WebhookTransport { store, credentials, targets: Mutex::default() }
+    }
+
+    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Reply, NoReply> {
+        let begun = Instant::now();
+        let own = outgoing.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let left = outgoing.deadline.map(|deadline| deadline.saturating_duration_since(begun));
+        let limit = left.map_or(own, |left| left.min(own));
+        let located = locate(&outgoing.target.place).map_err(NoReply::Unusable)?;
+        let path = format!("{}?timeout={}", located.path, go_seconds(limit));
+        let url = format!("{}{path}", located.origin);
+        let failed = |why: &str| NoReply::Failed(format!("Post {}: {why}", quote(&url)));
+        // What cannot be called at all is said before anything is looked up.
+        let mut endpoint = self.endpoint(outgoing.target, &located)?;
+        if limit.is_zero() {
+            return Err(failed("context deadline exceeded"));
+        }
+        let dial = match &outgoing.target.place {
+            Place::Service { namespace, name, port, .. } => {
+                Some(resolve::endpoint(&self.store, namespace, name, *port).map_err(|why| failed(&why))?)
+            }
+            Place::Url(_) | Place::Nowhere => None,
+        };
+        endpoint.dial.clone_from(&dial);
+        let target = self.target((outgoing.target.clone(), dial), endpoint)?;
+        let path: PathAndQuery =
+            path.parse().map_err(|_| failed("net/url: invalid character in the path of the webhook"))?;
+        let body = Bytes::from(outgoing.body);
+        let mut retries = 0;
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(NoReply::Failed("context deadline exceeded".to_owned()));
+            }
+            let mut request = Request::post_json(body.clone(), left);
+            request.path = Some(path.clone());
+            request.headers.insert(USER_AGENT, HeaderValue::from_static("kube-apiserver-admission"));
+            let answer = target.send(request).await.map_err(|failure| NoReply::Failed(failure.message))?;
+            match retry_after(&answer) {
+                Some(wait) if retries < MAX_RETRIES => {
+                    retries += 1;
+                    tokio::time::sleep(wait.min(limit.saturating_sub(begun.elapsed()))).await;
+                }
+                _ => {
+                    return Ok(Reply {
+                        status: answer.status,
+                        content_type: answer.content_type().to_owned(),
+                        body: answer.body.to_vec(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Who is called, whom to trust there, and as whom to ask.
+    fn endpoint(&self, webhook: &Webhook, located: &Located) -> Result<Endpoint, NoReply> {
+        let unusable = |why: &str| NoReply::Unusable(why.to_owned());
+        let url: Uri = format!("{}{}", located.origin, located.path)
+            .parse()
+            .map_err(|_| unusable("the URL of the webhook cannot be called"))?;
+        let mut endpoint = Endpoint::new(url);
+        endpoint.http1_only = located.http1_only;
+        if !webhook.authorities.is_empty() {
+            endpoint.trust = Trust::Authorities(webhook.authorities.clone());
+        }
+        if let Some(user) = self.credentials.for_host(&located.host_port) {
+            endpoint.credential = user.credential.clone();
+            endpoint.identity.clone_from(&user.identity);
+        }
+        Ok(endpoint)
+    }
+
+    /// The target of an endpoint, with its connections if it was called lately.
+    fn target(&self, key: Key, endpoint: Endpoint) -> Result<Target, NoReply> {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let Targets { by_place, clock } = &mut *targets;
+        *clock += 1;
+        if let Some((used, target)) = by_place.get_mut(&key) {
+            *used = *clock;
+            return Ok(target.clone());
+        }
+        let target = Target::new(endpoint).map_err(|error| NoReply::Unusable(error.to_string()))?;
+        if by_place.len() >= MAX_TARGETS {
+            let oldest = by_place.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
+            if let Some(oldest) = oldest {
+                by_place.remove(&oldest);
+            }
+        }
+        by_place.insert(key, (*clock, target.clone()));
+        Ok(target)
+    }
+}
+
+impl Transport for WebhookTransport {
+    fn send<'a>(&'a self, outgoing: Outgoing<'a>) -> Later<'a, Result<Reply, NoReply>> {
+        Box::pin(self.exchange(outgoing))
+    }
+
+    fn uid(&self) -> Str {
+        crate::random::uid()
+    }
+
+    fn is_past(&self, deadline: Instant) -> bool {
+        Instant::now() >= deadline
+    }
+}
+
+/// Where a webhook is.
+fn locate(place: &Place) -> Result<Located, String> {
+    match place {
+        Place::Nowhere => Err("webhook configuration must have either service or URL".to_owned()),
+        Place::Service { namespace, name, port, path } => {
+            let host_port = format!("{}:{port}", Place::service_host(namespace, name));
+            Ok(Located {
+                origin: format!("https://{host_port}"),
+                host_port,
+                path: clean(path),
+                http1_only: true,
+            })
+        }
+        Place::Url(url) => {
+            let uri: Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
+            let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+                return Err("Unparsable URL: it has no scheme or no host".to_owned());
+            };
+            let host_port = match authority.port() {
+                Some(_) => authority.to_string(),
+                None => format!("{authority}:443"),
+            };
+            let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+            let is_local = host.eq_ignore_ascii_case("localhost")
+                || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+            Ok(Located {
+                origin: format!("{scheme}://{authority}"),
+                host_port,
+                path: clean(uri.path()),
+                http1_only: !is_local,
+            })
+        }
+    }
+}
+
+/// A path without empty steps, `.` and `..`, and without a slash at its end.
+fn clean(path: &str) -> String {
+    let mut steps: Vec<&str> = Vec::new();
+    for step in path.split('/') {
+        match step {
+            "" | "." => {}
+            ".." => {
+                steps.pop();
+            }
+            step => steps.push(step),
+        }
+    }
+    format!("/{}", steps.join("/"))
+}
+
+/// A duration, rounded up to whole seconds, as Go prints it.
+fn go_seconds(limit: Duration) -> String {
+    let seconds = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+/// How long an answer asks to wait before the next try: only overload and errors of the server may.
+fn retry_after(answer: &Answer) -> Option<Duration> {
+    if answer.status != 429 && answer.status < 500 {
+        return None;
+    }
+    let seconds = answer.headers.get(RETRY_AFTER)?.to_str().ok()?;
+    seconds.parse::<u64>().ok().map(Duration::from_secs)
+}
+
+/// How to say who is asking: a certificate, a token, a password.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShownAs {
+    identity: Option<Identity>,
+    credential: Credential,
+}
+
+impl std::fmt::Debug for WebhookTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WebhookTransport")
+    }
+}
+
+#[cfg(test)]
+mod tests;

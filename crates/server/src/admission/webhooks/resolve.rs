@@ -1,0 +1,70 @@
+//! A service → the address of one of its ready endpoints.
+
+use api::field::quote;
+use storage::Store;
+use value::Value;
+
+use crate::encode;
+
+/// The label by which slices name their service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// `IP:PORT` of a ready endpoint that serves a port of a service, of the service's first address family if there is one.
+pub(super) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) -> Result<String, String> {
+    let service = store
+        .get(&format!("/registry/core/services/{namespace}/{name}"))
+        .and_then(|entry| encode::tree(&entry).ok())
+        .ok_or_else(|| format!("service {} not found", quote(name)))?;
+    let kind = service.str_at(&["spec", "type"]).unwrap_or("ClusterIP");
+    if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer") {
+        return Err(format!("unsupported service type {}", quote(kind)));
+    }
+    let found = service
+        .list_at(&["spec", "ports"])
+        .iter()
+        .find(|each| each.int_at(&["port"]) == Some(i64::from(port)))
+        .ok_or_else(|| format!("no service port {port} found for service {}", quote(name)))?;
+    let port_name = found.str_at(&["name"]).unwrap_or_default();
+    let family = service.list_at(&["spec", "ipFamilies"]).first().and_then(Value::as_str).unwrap_or_default();
+    let scope = format!("/registry/discovery.k8s.io/endpointslices/{namespace}/");
+    let mut slices: Vec<Value> = store
+        .snapshot(&scope)
+        .entries
+        .iter()
+        .filter_map(|entry| encode::tree(entry).ok())
+        .filter(|slice| slice.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(name))
+        .collect();
+    // Every slice and every endpoint has its turn; those of the preferred family come first.
+    rotate(&mut slices);
+    slices.sort_by_key(|slice| slice.str_at(&["addressType"]) != Some(family));
+    slices
+        .iter()
+        .find_map(|slice| ready_endpoint(slice, port_name))
+        .ok_or_else(|| format!("no endpoints available for service {}", quote(name)))
+}
+
+fn ready_endpoint(slice: &Value, port_name: &str) -> Option<String> {
+    let named = |port: &&Value| port.str_at(&["name"]) == Some(port_name);
+    let ports = slice.list_at(&["ports"]).iter().filter(named).filter_map(|port| port.int_at(&["port"]));
+    for port in ports {
+        let mut endpoints: Vec<&Value> = slice.list_at(&["endpoints"]).iter().collect();
+        rotate(&mut endpoints);
+        let ready = endpoints
+            .iter()
+            .filter(|endpoint| endpoint.bool_at(&["conditions", "ready"]) != Some(false))
+            .find_map(|endpoint| endpoint.list_at(&["addresses"]).first()?.as_str());
+        if let Some(address) = ready {
+            let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+            return Some(format!("{address}:{port}"));
+        }
+    }
+    None
+}
+
+/// Begins a list at any of its items.
+fn rotate<T>(items: &mut [T]) {
+    if items.len() > 1 {
+        let by = crate::random::number() % items.len();
+        items.rotate_left(by);
+    }
+}
