@@ -276,3 +276,6 @@ fn warning_value(text: &str) -> String {
     out.push('"');
     out
 }
+
+#[cfg(test)]
+mod tests;

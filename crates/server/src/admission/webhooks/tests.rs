@@ -1,1 +1,85 @@
+use std::time::Duration;
 
+use ::admission::webhook::Place;
+use http::HeaderMap;
+use storage::{Memory, Options, Store};
+
+use super::*;
+
+#[test]
+fn paths_are_cleaned_as_the_client_of_kubernetes_does() {
+    for (path, cleaned) in [
+        ("", "/"),
+        ("/", "/"),
+        ("/review", "/review"),
+        ("/review/", "/review"),
+        ("//a//b/", "/a/b"),
+        ("/a/./b/../c", "/a/c"),
+        ("/../..", "/"),
+    ] {
+        assert_eq!(clean(path), cleaned, "{path}");
+    }
+}
+
+#[test]
+fn time_limits_are_whole_seconds_rounded_up() {
+    assert_eq!(go_seconds(Duration::from_secs(10)), "10s");
+    assert_eq!(go_seconds(Duration::from_millis(9001)), "10s");
+    assert_eq!(go_seconds(Duration::from_millis(1)), "1s");
+    assert_eq!(go_seconds(Duration::from_secs(60)), "1m0s");
+}
+
+#[test]
+fn a_url_is_called_by_its_own_name_and_only_this_machine_is_offered_http2() {
+    let located = locate(&Place::Url("https://hooks.example:8443/a/".into())).unwrap();
+    assert_eq!(located.origin, "https://hooks.example:8443");
+    assert_eq!((located.host_port.as_str(), located.path.as_str()), ("hooks.example:8443", "/a"));
+    assert!(located.http1_only);
+    let local = locate(&Place::Url("https://127.0.0.1/x".into())).unwrap();
+    assert_eq!(local.host_port, "127.0.0.1:443");
+    assert!(!local.http1_only);
+    assert!(!locate(&Place::Url("https://[::1]:1/x".into())).unwrap().http1_only);
+    assert!(locate(&Place::Nowhere).is_err());
+}
+
+#[test]
+fn a_service_is_called_by_its_name_in_the_cluster() {
+    let place = Place::Service { namespace: "ns".into(), name: "svc".into(), port: 443, path: "p".into() };
+    let located = locate(&place).unwrap();
+    assert_eq!(located.origin, "https://svc.ns.svc:443");
+    assert_eq!(located.path, "/p");
+    assert!(located.http1_only);
+}
+
+#[test]
+fn only_overload_and_errors_of_the_server_are_tried_again() {
+    let answer = |status, after: Option<&'static str>| {
+        let mut headers = HeaderMap::new();
+        if let Some(after) = after {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(after));
+        }
+        Answer { status, headers, body: Bytes::new() }
+    };
+    assert_eq!(retry_after(&answer(429, Some("1"))), Some(Duration::from_secs(1)));
+    assert_eq!(retry_after(&answer(503, Some("0"))), Some(Duration::ZERO));
+    assert_eq!(retry_after(&answer(503, None)), None);
+    assert_eq!(retry_after(&answer(429, Some("soon"))), None);
+    assert_eq!(retry_after(&answer(409, Some("1"))), None);
+}
+
+#[tokio::test]
+async fn the_most_recent_targets_are_kept_and_no_more() {
+    let store = Store::open(Memory::new(), Options::default()).await.unwrap();
+    let transport = WebhookTransport::new(store, Credentials::default());
+    for port in 1..=MAX_TARGETS + 10 {
+        let place = Place::Url(format!("https://127.0.0.1:{port}/").into());
+        let webhook = Webhook { place, authorities: Vec::new() };
+        let located = locate(&webhook.place).unwrap();
+        let endpoint = transport.endpoint(&webhook, &located).unwrap();
+        transport.target((webhook, None), endpoint).unwrap();
+    }
+    let targets = transport.targets.lock().unwrap();
+    assert_eq!(targets.by_place.len(), MAX_TARGETS);
+    let oldest = Webhook { place: Place::Url("https://127.0.0.1:1/".into()), authorities: Vec::new() };
+    assert!(!targets.by_place.contains_key(&(oldest, None)));
+}

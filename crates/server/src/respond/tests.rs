@@ -1,0 +1,28 @@
+use super::*;
+
+fn lengths(warnings: &[usize]) -> Vec<usize> {
+    let texts = warnings.iter().map(|length| "x".repeat(*length)).collect();
+    bounded(texts).iter().map(String::len).collect()
+}
+
+#[test]
+fn warnings_that_are_short_together_are_told_in_full() {
+    assert_eq!(lengths(&[4000, 96]), [4000, 96]);
+    assert_eq!(lengths(&vec![1; 500]), vec![1; 500]);
+}
+
+#[test]
+fn of_long_warnings_the_beginnings_are_told_while_there_is_room() {
+    assert_eq!(lengths(&[4000, 97]), [256, 97]);
+    assert_eq!(lengths(&[300; 20]), [256; 16]);
+    // The last one may go over the limit a little.
+    let mut uneven = vec![200; 30];
+    uneven.push(1);
+    assert_eq!(lengths(&uneven), [200; 21]);
+}
+
+#[test]
+fn what_a_header_cannot_carry_is_left_out() {
+    let told = bounded(vec![String::new(), "two\nlines".to_owned(), "fine".to_owned()]);
+    assert_eq!(told, ["fine"]);
+}
