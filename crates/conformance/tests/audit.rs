@@ -172,6 +172,12 @@ async fn secrets_and_tokens_stay_below_the_level_of_the_policy() {
     let patch = Bytes::from_static(br#"{"data": {"more": "x"}}"#);
     audited.client.send(Method::PATCH, &format!("{MAPS}/m"), &headers, patch).await.unwrap();
     assert_eq!(audited.events("p")[1]["requestObject"], json!({"data": {"more": "x"}}));
+    let headers = [("audit-id", "a"), ("content-type", "application/apply-patch+yaml")];
+    let config =
+        Bytes::from_static(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {applied: z}\n");
+    let path = format!("{MAPS}/m?fieldManager=me");
+    audited.client.send(Method::PATCH, &path, &headers, config).await.unwrap();
+    assert_eq!(audited.events("a")[1]["requestObject"]["data"], json!({"applied": "z"}));
     let options = json!({"propagationPolicy": "Background"});
     let events = audited.recorded(&audited.client, "d", Method::DELETE, &format!("{MAPS}/m"), &options).await;
     assert_eq!(events[1]["requestObject"]["propagationPolicy"], "Background");

@@ -504,3 +504,25 @@ async fn whoever_may_not_act_as_another_is_told_what_was_missing() {
         json!({"username": "bob", "uid": "bob-uid", "groups": ["g", "system:authenticated"], "extra": {"example.com/scope": ["one"]}})
     );
 }
+
+#[tokio::test]
+async fn a_wish_to_be_somebody_else_that_cannot_be_read_is_refused() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    for (wanted, code) in [(&b"\xff\xfe"[..], "400"), (&b"bob"[..], "200")] {
+        let mut stream = admin.tls_stream().await.unwrap();
+        let mut request = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer admintoken\r\nImpersonate-User: ".to_vec();
+        request.extend_from_slice(wanted);
+        request.extend_from_slice(b"\r\n\r\n");
+        stream.write_all(&request).await.unwrap();
+        let mut answer = Vec::new();
+        // A server may end a connection without the last word of TLS.
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(
+            answer.starts_with(format!("HTTP/1.1 {code} ").as_bytes()),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
+    }
+}

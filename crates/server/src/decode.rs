@@ -354,6 +354,7 @@ pub fn other_kind(
     object.set_at(&["kind"], expected.kind.clone());
     if call.record().wants_request() {
         let mut sent = object.clone();
+        resources::defaults::apply(&expected.group_kind(), &mut sent);
         resources::decode::fill(&mut sent, schema);
         call.record().request_object(&sent);
     } else {

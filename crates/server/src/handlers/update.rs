@@ -62,6 +62,7 @@ pub async fn patch(state: &State, call: &mut Call, kind: &Kind, facet: Facet) ->
     if *patch_type == APPLY_PATCH {
         let options = WriteOptions::parse_apply(&call.query)?;
         let (config, strict) = decode::configuration(&body)?;
+        call.record().request_patch(&config);
         return change(state, call, kind, facet, &options, Source::Configuration(config, strict)).await;
     }
     let options = WriteOptions::parse("PatchOptions", &call.query)?;
