@@ -4,5 +4,6 @@ pub(crate) mod configuration;
 pub(crate) mod follow;
 pub(crate) mod meter;
 pub(crate) mod registered;
+pub(crate) mod status;
 mod summary;
 pub(crate) mod webhooks;

@@ -26,6 +26,7 @@ use crate::admission::configuration::PluginConfigurations;
 use crate::admission::follow::Followers;
 use crate::admission::meter::AdmissionMeter;
 use crate::admission::registered::RegisteredWebhooks;
+use crate::admission::status;
 use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
 use crate::bootstrap;
@@ -238,7 +239,13 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     tokio::spawn(manifests.follow(stopped.clone()));
     let serving = tokio::spawn(accept::serve(listener, tls_config, limits, Arc::clone(&state), stopped));
     info!(%address, "ready");
-    let controllers = controllers.then(|| crate::controllers::start(&state, root_ca));
+    let controllers = controllers.then(|| {
+        let status = status::start(&state);
+        let others = crate::controllers::start(&state, root_ca);
+        tokio::spawn(async move {
+            let _ = tokio::join!(status, others);
+        })
+    });
     Ok(Running { address, state, stop, serving, controllers })
 }
 

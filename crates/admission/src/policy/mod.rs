@@ -13,10 +13,12 @@ mod params;
 mod patch;
 mod shown;
 mod snapshot;
+mod type_check;
 mod validating;
 
 pub use binding::{Action, Binding};
 pub use definition::{MutatingPolicy, Policy, ValidatingPolicy};
 pub use mutating::Mutating;
 pub use snapshot::{Hook, Policies, Snapshot, Source};
+pub use type_check::type_check;
 pub use validating::Validating;

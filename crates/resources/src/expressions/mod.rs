@@ -3,6 +3,7 @@
 //! Validation compiles an expression to say what is wrong with it; admission compiles the same text in the same environment to
 //! run it. [`Compiler`] is the one place where both meet, so that what was accepted is what runs.
 
+mod kinds;
 mod types;
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use cel::{Env, Program, Type, TypeProvider, Version};
 use value::Str;
 
+pub use kinds::{KindTypes, TypedCompiler};
 use types::{AdmissionTypes, NAMESPACE, REQUEST};
 
 /// The optional variables that an expression may use, besides `object`, `oldObject`, `namespaceObject` and `request`.

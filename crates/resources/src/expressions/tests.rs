@@ -65,3 +65,29 @@ fn environments_of_one_shape_agree_on_their_variables() {
     let activation = Activation::new(&env).with("object", Val::Int(3));
     assert_eq!(compiled.program.run(&activation, 100).outcome.unwrap().as_bool(), Some(true));
 }
+
+#[test]
+fn expressions_are_checked_against_what_objects_look_like() {
+    let types = |kind: &str, group: &str| {
+        let schema = crate::schema::of(group, "v1", kind).unwrap();
+        std::sync::Arc::new(super::KindTypes::new(kind, crate::schema::Link::Node(schema)))
+    };
+    let compiler =
+        super::TypedCompiler::new(&types("Deployment", "apps"), Some(Some(&types("ConfigMap", ""))));
+    compiler.variable("containers", "object.spec.template.spec.containers");
+    assert_eq!(compiler.check("object.spec.replicas > 1"), Ok(()));
+    assert_eq!(compiler.check("variables.containers.all(c, c.image.startsWith('x'))"), Ok(()));
+    assert_eq!(compiler.check("params.data['k'] == oldObject.metadata.labels['k']"), Ok(()));
+    assert_eq!(
+        compiler.check("object.metadata.creationTimestamp > timestamp('2020-01-01T00:00:00Z')"),
+        Ok(())
+    );
+    assert_eq!(compiler.check("object.spec.strategy.rollingUpdate.maxSurge == 1"), Ok(()));
+    assert_eq!(
+        compiler.check("object.replicas > 1"),
+        Err("ERROR: <input>:1:7: undefined field 'replicas'\n | object.replicas > 1\n | ......^".to_owned())
+    );
+    assert!(compiler.check("object.spec.replicas > '1'").is_err());
+    assert!(compiler.check("variables.containers.all(c, c.imge == '')").is_err());
+    assert!(compiler.check("params.dta == null").is_err());
+}

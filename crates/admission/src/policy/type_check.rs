@@ -1,0 +1,96 @@
+//! Validating policies against the schemas of the kinds that they name, so that a typo is seen before it denies something.
+//!
+//! This is advice: policies are evaluated on what objects are, whatever is said here.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::{GroupResource, GroupVersion, GroupVersionKind};
+use resources::expressions::{KindTypes, TypedCompiler};
+use value::Value;
+
+use crate::Cluster;
+
+/// The most kinds of one rule that are looked at.
+const MOST_KINDS: usize = 10;
+
+/// What is wrong with the expressions of a validating policy, as its `status.typeChecking.expressionWarnings`.
+pub fn type_check(policy: &Value, cluster: &dyn Cluster) -> Vec<Value> {
+    let spec = policy.get("spec").unwrap_or(&Value::Null);
+    let types = |kind: &GroupVersionKind| {
+        cluster.schema(kind).map(|schema| Arc::new(KindTypes::new(kind.kind.clone(), schema)))
+    };
+    let params = spec.get("paramKind").filter(|kind| !kind.is_null()).map(|kind| {
+        let version = GroupVersion::parse(kind.str_at(&["apiVersion"]).unwrap_or_default()).ok()?;
+        types(&version.kind(kind.str_at(&["kind"]).unwrap_or_default()))
+    });
+    let compilers: Vec<(GroupVersionKind, TypedCompiler)> = kinds(spec, cluster)
+        .into_iter()
+        .filter_map(|kind| {
+            let object = types(&kind)?;
+            let compiler = TypedCompiler::new(&object, params.as_ref().map(Option::as_ref));
+            for variable in spec.list_at(&["variables"]) {
+                let text = |field: &str| variable.str_at(&[field]).unwrap_or_default();
+                compiler.variable(text("name"), text("expression"));
+            }
+            Some((kind, compiler))
+        })
+        .collect();
+    let mut warnings = Vec::new();
+    for (i, validation) in spec.list_at(&["validations"]).iter().enumerate() {
+        for field in ["expression", "messageExpression"] {
+            let expression = validation.str_at(&[field]).unwrap_or_default();
+            if expression.is_empty() && field == "messageExpression" {
+                continue;
+            }
+            let wrong: Vec<String> = compilers
+                .iter()
+                .filter_map(|(kind, compiler)| {
+                    compiler.check(expression).err().map(|issues| format!("{kind}: {issues}\n"))
+                })
+                .collect();
+            if !wrong.is_empty() {
+                warnings.push(Value::map([
+                    ("fieldRef", format!("spec.validations[{i}].{field}")),
+                    ("warning", wrong.join("\n")),
+                ]));
+            }
+        }
+    }
+    warnings
+}
+
+/// The kinds that the rules name without stars, sorted by group, version and kind.
+fn kinds(spec: &Value, cluster: &dyn Cluster) -> BTreeSet<GroupVersionKind> {
+    let mut kinds = BTreeSet::new();
+    for rule in spec.list_at(&["matchConstraints", "resourceRules"]) {
+        let texts = |field: &str| {
+            let mut texts: Vec<&str> = rule.list_at(&[field]).iter().filter_map(Value::as_str).collect();
+            texts.sort_unstable();
+            texts
+        };
+        let (groups, versions) = (texts("apiGroups"), texts("apiVersions"));
+        if groups.iter().chain(&versions).any(|text| text.contains('*')) {
+            continue;
+        }
+        let mut count = 0;
+        for group in &groups {
+            for version in &versions {
+                for resource in texts("resources").into_iter().filter(|text| !text.contains(['*', '/'])) {
+                    let wanted = GroupResource::new(*group, resource);
+                    let served = cluster.equivalents(&wanted, version);
+                    let found = served
+                        .into_iter()
+                        .find(|served| served.resource == wanted && served.kind.version == *version);
+                    let Some(found) = found else { continue };
+                    kinds.insert(found.kind);
+                    count += 1;
+                    if count == MOST_KINDS {
+                        return kinds;
+                    }
+                }
+            }
+        }
+    }
+    kinds
+}

@@ -1,0 +1,94 @@
+//! The status of validating policies: which generation was looked at, and what its expressions get wrong about the kinds that they
+//! are about. Kubernetes keeps this in another process; a lone server writes it under the same identity.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use admission::policy::type_check;
+use authn::InternalIdentity;
+use storage::WatchError;
+use tokio::task::JoinHandle;
+use tracing::debug;
+use value::{Map, Value};
+
+use crate::client::Client;
+use crate::encode;
+use crate::state::State;
+
+/// Where policies are kept.
+const SCOPE: &str = "/registry/admissionregistration.k8s.io/validatingadmissionpolicies/";
+/// Where they are served.
+const PATH: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+/// How often a refused write is tried again, and after how long.
+const RETRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Starts the loop; the handle ends when the server stops.
+pub(crate) fn start(state: &Arc<State>) -> JoinHandle<()> {
+    let name = "validatingadmissionpolicy-status-controller";
+    let identity = InternalIdentity::ServiceAccount { namespace: "kube-system", name };
+    let client = Client::new(Arc::clone(state), identity);
+    let state = Arc::clone(state);
+    tokio::spawn(async move {
+        let mut stopping = state.stopping();
+        tokio::select! {
+            _ = stopping.wait_for(|stop| *stop) => {}
+            () = run(&state, &client) => {}
+        }
+    })
+}
+
+async fn run(state: &State, client: &Client) {
+    let (page, mut events) = state.store.list_and_watch(SCOPE);
+    for entry in &page.entries {
+        if let Ok(policy) = encode::tree(entry) {
+            reconcile(state, client, &policy).await;
+        }
+    }
+    loop {
+        match events.next().await {
+            Ok(event) if event.kind == storage::Kind::Deleted => {}
+            Ok(event) => {
+                if let Ok(policy) = encode::tree(&event.entry) {
+                    reconcile(state, client, &policy).await;
+                }
+            }
+            Err(WatchError::Closed) => return,
+            Err(_) => {
+                let (page, again) = state.store.list_and_watch(SCOPE);
+                events = again;
+                for entry in &page.entries {
+                    if let Ok(policy) = encode::tree(entry) {
+                        reconcile(state, client, &policy).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes the status of a policy whose latest generation nobody has looked at.
+async fn reconcile(state: &State, client: &Client, policy: &Value) {
+    let Some(generation) = policy.int_at(&["metadata", "generation"]) else { return };
+    if generation <= policy.int_at(&["status", "observedGeneration"]).unwrap_or(0) {
+        return;
+    }
+    let warnings = type_check(policy, state);
+    let mut checked = Map::new();
+    if !warnings.is_empty() {
+        checked.insert("expressionWarnings", Value::List(warnings));
+    }
+    let status =
+        Value::map([("observedGeneration", Value::from(generation)), ("typeChecking", Value::Map(checked))]);
+    let patch = Value::map([("status", status)]);
+    let name = api::meta::name(policy);
+    for _ in 0..RETRIES {
+        match client.merge_patch(&format!("{PATH}/{name}/status"), &patch).await {
+            Err(refusal) if matches!(refusal.code(), 409 | 429 | 500..) => {
+                debug!(name, %refusal, "the status of a policy was not written");
+                tokio::time::sleep(PAUSE).await;
+            }
+            _ => return,
+        }
+    }
+}
