@@ -39,11 +39,11 @@ async fn unbind(
     eventually(SOON, async || accepts(probe().await)).await.unwrap()
 }
 
-fn on(resources: Value, operations: Value) -> Value {
+fn on(resources: &Value, operations: &Value) -> Value {
     json!({"resourceRules": [{"apiGroups": ["", "apps"], "apiVersions": ["v1"], "operations": operations, "resources": resources}]})
 }
 
-fn map(name: &str, data: Value) -> Value {
+fn map(name: &str, data: &Value) -> Value {
     json!({"metadata": {"name": name}, "data": data})
 }
 
@@ -62,7 +62,7 @@ async fn a_policy_denies_from_the_moment_its_binding_is_answered_until_it_is_gon
         &client,
         "short",
         json!({
-            "matchConstraints": on(json!(["configmaps"]), json!(["CREATE", "UPDATE", "DELETE"])),
+            "matchConstraints": on(&json!(["configmaps"]), &json!(["CREATE", "UPDATE", "DELETE"])),
             "validations": [
                 {"expression": "request.operation == 'DELETE' || size(object.data) < 2", "message": "too many", "reason": "Forbidden"},
                 {"expression": "request.operation != 'DELETE' || !has(oldObject.metadata.labels)", "messageExpression": "'has labels: ' + string(size(oldObject.metadata.labels))"},
@@ -70,14 +70,14 @@ async fn a_policy_denies_from_the_moment_its_binding_is_answered_until_it_is_gon
         }),
     )
     .await;
-    let many = map("many", json!({"a": "1", "b": "2"}));
+    let many = map("many", &json!({"a": "1", "b": "2"}));
     let dry = format!("{MAPS}?dryRun=All");
     accepts(client.post(&dry, &many).await).unwrap();
     binding(&client, "everywhere", json!({"policyName": "short", "validationActions": ["Deny"]})).await;
     let status = rejects(client.post(&dry, &many).await, 403, "Forbidden").unwrap();
     assert_eq!(status["message"], denial("configmaps \"many\"", "short", "everywhere", "too many"));
     assert_eq!(status["details"]["kind"], "configmaps");
-    accepts(client.post(MAPS, &map("few", json!({"a": "1"}))).await).unwrap();
+    accepts(client.post(MAPS, &map("few", &json!({"a": "1"}))).await).unwrap();
 
     let path = format!("{MAPS}/few");
     let patch = json!({"data": {"b": "2"}});
@@ -113,7 +113,7 @@ async fn warnings_reach_the_client_and_parameters_are_read_as_they_are() {
         "limited",
         json!({
             "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-            "matchConstraints": on(json!(["secrets"]), json!(["CREATE"])),
+            "matchConstraints": on(&json!(["secrets"]), &json!(["CREATE"])),
             "validations": [{"expression": "size(object.metadata.name) <= int(params.data.most)", "messageExpression": "'longer than ' + params.data.most"}],
         }),
     )
@@ -132,10 +132,10 @@ async fn warnings_reach_the_client_and_parameters_are_read_as_they_are() {
         "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
     assert_eq!(status["message"], denial("secrets \"abcdef\"", "limited", "deny", missing));
     // A parameter counts as soon as it is there.
-    accepts(client.post(MAPS, &map("limit", json!({"most": "3"}))).await).unwrap();
+    accepts(client.post(MAPS, &map("limit", &json!({"most": "3"}))).await).unwrap();
     let status = rejects(client.post(secrets, &secret).await, 422, "Invalid").unwrap();
     assert_eq!(status["message"], denial("secrets \"abcdef\"", "limited", "deny", "longer than 3"));
-    let put = map("limit", json!({"most": "6"}));
+    let put = map("limit", &json!({"most": "6"}));
     accepts(client.json(Method::PUT, &format!("{MAPS}/limit"), &put).await).unwrap();
     accepts(client.post(secrets, &secret).await).unwrap();
 
@@ -169,7 +169,7 @@ async fn mutations_change_what_is_stored_and_failures_deny() {
         "proxied",
         json!({
             "reinvocationPolicy": "Never",
-            "matchConstraints": on(json!(["deployments"]), json!(["CREATE"])),
+            "matchConstraints": on(&json!(["deployments"]), &json!(["CREATE"])),
             "matchConditions": [{"name": "wanted", "expression": "object.metadata.name != 'plain'"}],
             "mutations": [
                 {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression":
@@ -204,19 +204,19 @@ async fn mutations_change_what_is_stored_and_failures_deny() {
         "failing",
         json!({
             "reinvocationPolicy": "Never",
-            "matchConstraints": on(json!(["configmaps"]), json!(["CREATE"])),
+            "matchConstraints": on(&json!(["configmaps"]), &json!(["CREATE"])),
             "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{data: {'k': object.data.nope}}"}}],
         }),
     )
     .await;
     let dry = format!("{MAPS}?dryRun=All");
-    let status = rejects(client.post(&dry, &map("m", json!({"a": "b"}))).await, 403, "Invalid").unwrap();
+    let status = rejects(client.post(&dry, &map("m", &json!({"a": "b"}))).await, 403, "Invalid").unwrap();
     assert_eq!(
         status["message"],
         "policy 'failing' with binding 'failing' denied request: expression 'Object{data: {'k': object.data.nope}}' resulted in error: no such key: nope"
     );
     let passed = unbind(&client, "mutatingadmissionpolicybindings", "failing", async || {
-        client.post(&dry, &map("m", json!({"a": "b"}))).await
+        client.post(&dry, &map("m", &json!({"a": "b"}))).await
     });
     assert_eq!(passed.await["data"], json!({"a": "b"}));
 }
@@ -229,18 +229,18 @@ async fn policies_survive_a_restart_and_are_in_force_before_the_first_answer() {
     policy(
         &client,
         "never",
-        json!({"matchConstraints": on(json!(["configmaps"]), json!(["CREATE"])), "validations": [{"expression": "object.metadata.name != 'x'", "message": "not x"}]}),
+        json!({"matchConstraints": on(&json!(["configmaps"]), &json!(["CREATE"])), "validations": [{"expression": "object.metadata.name != 'x'", "message": "not x"}]}),
     )
     .await;
     binding(&client, "always", json!({"policyName": "never", "validationActions": ["Deny"]})).await;
     server.kill().unwrap();
     let server = Server::serve_at(folder.path(), &[]).await.unwrap();
     let client = server.client().unwrap();
-    let status = rejects(client.post(MAPS, &map("x", json!({}))).await, 422, "Invalid").unwrap();
+    let status = rejects(client.post(MAPS, &map("x", &json!({}))).await, 422, "Invalid").unwrap();
     assert_eq!(status["message"], denial("configmaps \"x\"", "never", "always", "not x"));
-    accepts(client.post(MAPS, &map("y", json!({}))).await).unwrap();
+    accepts(client.post(MAPS, &map("y", &json!({}))).await).unwrap();
     unbind(&client, "validatingadmissionpolicybindings", "always", async || {
-        client.post(MAPS, &map("x", json!({}))).await
+        client.post(MAPS, &map("x", &json!({}))).await
     })
     .await;
 }
@@ -252,7 +252,7 @@ async fn a_typo_in_a_policy_is_told_in_its_status() {
     policy(
         &client,
         "typo",
-        json!({"matchConstraints": on(json!(["deployments"]), json!(["CREATE"])), "validations": [{"expression": "object.spec.replcas > 1"}, {"expression": "object.spec.replicas > 1"}]}),
+        json!({"matchConstraints": on(&json!(["deployments"]), &json!(["CREATE"])), "validations": [{"expression": "object.spec.replcas > 1"}, {"expression": "object.spec.replicas > 1"}]}),
     )
     .await;
     let status = eventually(SOON, async || {
@@ -281,12 +281,12 @@ async fn decisions_are_counted_under_kubernetes_names() {
     policy(
         &client,
         "counted",
-        json!({"matchConstraints": on(json!(["configmaps"]), json!(["CREATE"])), "validations": [{"expression": "object.metadata.name != 'x'"}]}),
+        json!({"matchConstraints": on(&json!(["configmaps"]), &json!(["CREATE"])), "validations": [{"expression": "object.metadata.name != 'x'"}]}),
     )
     .await;
     binding(&client, "counted-b", json!({"policyName": "counted", "validationActions": ["Deny"]})).await;
-    rejects(client.post(MAPS, &map("x", json!({}))).await, 422, "Invalid").unwrap();
-    accepts(client.post(MAPS, &map("y", json!({}))).await).unwrap();
+    rejects(client.post(MAPS, &map("x", &json!({}))).await, 422, "Invalid").unwrap();
+    accepts(client.post(MAPS, &map("y", &json!({}))).await).unwrap();
     let page = client.get("/metrics").await.unwrap().text();
     let labels = r#"{enforcement_action="deny",error_type="invalid_error",policy="counted",policy_binding="counted-b"}"#;
     assert!(page.contains(&format!("apiserver_validating_admission_policy_check_total{labels} 1")), "{page}");

@@ -10,6 +10,7 @@ use prometheus::{
 use crate::request_info::RequestInfo;
 
 mod authentication;
+mod bounds;
 
 pub use authentication::{AuthenticationMetrics, Outcomes};
 
@@ -281,7 +282,7 @@ impl Metrics {
         let mut out = Vec::with_capacity(64 * 1024);
         // Writing to memory cannot fail; a family that cannot be encoded leaves the page short, not the server down.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
-        out
+        bounds::as_go(out)
     }
 }
 

@@ -159,7 +159,7 @@ fn request(asked: &Asked<'_>, resource: &GroupResource, version: &Str, kind: &Gr
             ("version", kind.version.clone()),
         ])
     };
-    let mut map = Map::with_capacity(12);
+    let mut map = Map::with_capacity(14);
     map.insert("dryRun", attributes.dry_run);
     map.insert("kind", kind_value(kind));
     let mut text = |key: &'static str, text: &str| {
@@ -172,6 +172,9 @@ fn request(asked: &Asked<'_>, resource: &GroupResource, version: &Str, kind: &Gr
     text("operation", attributes.operation.as_str());
     text("requestSubResource", &attributes.subresource);
     text("subResource", &attributes.subresource);
+    // Both are there and empty: the objects are variables of their own.
+    map.insert("object", Value::Null);
+    map.insert("oldObject", Value::Null);
     map.insert("options", attributes.options.clone());
     map.insert("requestKind", kind_value(&attributes.kind));
     map.insert("requestResource", resource_value(&attributes.resource, &attributes.version));

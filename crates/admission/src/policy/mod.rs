@@ -9,6 +9,7 @@ mod binding;
 mod definition;
 mod judge;
 mod mutating;
+mod natives;
 mod params;
 mod patch;
 mod shown;

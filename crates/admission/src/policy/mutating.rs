@@ -270,6 +270,9 @@ async fn dispatch(
             let outcome = match outcome {
                 Err(why) => Err(Refused::Policy(why)),
                 Ok(patched) if patched == shown => Ok(None),
+                Ok(patched) if patch::other_kind(&patched, kind).is_some() => {
+                    Err(Refused::Decoding(patch::other_kind(&patched, kind).unwrap_or_default()))
+                }
                 Ok(patched) => match cluster.adopt(patched, kind, true).await {
                     Ok(adopted) => Ok(Some(adopted)),
                     Err(why) if matches!(mutation, Mutation::Json(_)) => Err(Refused::Decoding(why)),

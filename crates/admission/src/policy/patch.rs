@@ -1,11 +1,13 @@
 //! What a mutation expression gives, applied to an object in the shape that clients of its version see.
 
-use api::{GroupVersionKind, field};
+use api::{GroupVersionKind, field, meta};
 use cel::{List, Val};
 use resources::apply;
 use resources::patch::json_patch;
 use resources::schema::{Kind, Schema};
 use value::{Map, Str, Value};
+
+use super::natives;
 
 /// Merges an apply configuration. The schema is `None` for kinds that cannot be applied.
 pub(super) fn configure(
@@ -19,7 +21,8 @@ pub(super) fn configure(
         return Err(format!("unsupported return type from ApplyConfiguration expression: {name}"));
     }
     check_type_names(config)?;
-    let mut config = config.to_value()?;
+    let misfit = schema.and_then(|schema| natives::misfit(config, schema, &mut String::new()));
+    let mut config = natives::tree(config).ok_or("invalid return type: *dynamic.ObjectVal")?;
     for field in ["apiVersion", "kind"] {
         config.set_at(&[field], object.get(field).cloned().unwrap_or_default());
     }
@@ -29,6 +32,9 @@ pub(super) fn configure(
             let why = format!("no corresponding type for {kind}");
             return Err(failed("failed to convert patch object to typed object", &why));
         };
+        if let Some(why) = misfit {
+            return Err(failed("failed to convert patch object to typed object", &why));
+        }
         apply::check(&config, schema, false)
             .map_err(|why| failed("failed to convert patch object to typed object", &why))?;
         let atomics = apply::atomics(&config, schema);
@@ -38,45 +44,45 @@ pub(super) fn configure(
         }
         apply::check(object, schema, true)
             .map_err(|why| failed("failed to convert original object to typed object", &why))?;
-        let mut merged =
-            apply::merge(object, &config, schema).map_err(|why| failed("failed to merge patch", &why))?;
-        whole_numbers(&mut merged, schema);
-        Ok(merged)
+        apply::merge(object, &config, schema).map_err(|why| failed("failed to merge patch", &why))
     };
-    merge().map_err(|why| format!("error applying patch: {why}"))
+    let mut merged = merge().map_err(|why| format!("error applying patch: {why}"))?;
+    if let Some(schema) = schema {
+        whole_numbers(&mut merged, schema)
+            .map_err(|why| format!("unable to convert unstructured object to {kind}: {why}"))?;
+    }
+    Ok(merged)
 }
 
 /// Doubles without a fraction become integers where the schema wants those: expressions make doubles easily.
-fn whole_numbers(value: &mut Value, schema: &Schema) {
+fn whole_numbers(value: &mut Value, schema: &Schema) -> Result<(), String> {
     match (value, &schema.kind) {
         (value @ Value::Float(_), Kind::Int32 | Kind::Int64) => {
-            let Value::Float(float) = *value else { return };
+            let Value::Float(float) = *value else { return Ok(()) };
+            if float.fract() != 0.0 || float.abs() >= EXACT {
+                return Err(format!("cannot convert float64 to {}", schema.go_type()));
+            }
             #[expect(
                 clippy::cast_possible_truncation,
                 reason = "it is within the bounds and has no fraction"
             )]
-            if float.fract() == 0.0 && float.abs() < EXACT {
-                *value = Value::Int(float as i64);
-            }
+            let whole = float as i64;
+            *value = Value::Int(whole);
+            Ok(())
         }
         (Value::List(items), Kind::List(list)) => {
-            for item in items {
-                whole_numbers(item, list.items.get());
-            }
+            items.iter_mut().try_for_each(|item| whole_numbers(item, list.items.get()))
         }
         (Value::Map(map), Kind::Map(of)) => {
-            for (_, value) in map.iter_mut() {
-                whole_numbers(value, of.values.get());
-            }
+            map.iter_mut().try_for_each(|(_, value)| whole_numbers(value, of.values.get()))
         }
         (Value::Map(map), Kind::Object(object)) => {
-            for (name, value) in map.iter_mut() {
-                if let Some(property) = object.property(name) {
-                    whole_numbers(value, property.schema.get());
-                }
-            }
+            map.iter_mut().try_for_each(|(name, value)| match object.property(name) {
+                Some(property) => whole_numbers(value, property.schema.get()),
+                None => Ok(()),
+            })
         }
-        _ => {}
+        _ => Ok(()),
     }
 }
 
@@ -94,6 +100,22 @@ pub(super) fn patch(operations: &Val<'_>, object: &Value) -> Result<Value, Strin
         Err(error) if is_failed_test(&error) => Ok(object.clone()),
         Err(error) => Err(format!("JSON Patch: {error}")),
     }
+}
+
+/// Why a patched object is no longer of the kind that it was.
+pub(super) fn other_kind(patched: &Value, kind: &GroupVersionKind) -> Option<String> {
+    let now = meta::gvk(patched);
+    if now == *kind {
+        return None;
+    }
+    Some(match resources::schema::of(&now.group, &now.version, &now.kind) {
+        None => format!(
+            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            field::quote(&now.kind),
+            field::quote(&now.api_version())
+        ),
+        Some(_) => format!("{now} cannot be converted to {kind}"),
+    })
 }
 
 fn is_failed_test(error: &str) -> bool {
@@ -119,7 +141,7 @@ fn read_operations(operations: &List<'_>) -> Result<Vec<Value>, String> {
             if matches!(value, Val::Object(_)) {
                 check_type_names(value)?;
             }
-            let value = value.to_json().map_err(|why| {
+            let value = json(value).map_err(|why| {
                 format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
             })?;
             map.insert("value", value);
@@ -127,6 +149,15 @@ fn read_operations(operations: &List<'_>) -> Result<Vec<Value>, String> {
         Ok(Value::Map(map))
     };
     operations.iter().map(read).collect()
+}
+
+/// A value as a patch carries it.
+fn json(value: &Val<'_>) -> Result<Value, String> {
+    match value {
+        Val::Optional(None) => Err("optional.none() dereference".to_owned()),
+        Val::Type(_) => Err("type conversion not supported for 'type'".to_owned()),
+        value => value.to_json(),
+    }
 }
 
 /// The name of an object's type must be that of its place: `Object.spec.template` at `spec.template`.

@@ -1,0 +1,124 @@
+//! What Go makes of the values in an apply configuration, and which of them its merge library does not take.
+
+use std::fmt::Write as _;
+
+use cel::{Timestamp, Val};
+use resources::schema::{Format, Kind, Schema};
+use value::Value;
+
+/// The configuration as a tree; `None` if a map has a key that is not a string.
+pub(super) fn tree(config: &Val<'_>) -> Option<Value> {
+    if has_other_keys(config) { None } else { config.to_value().ok() }
+}
+
+fn has_other_keys(val: &Val<'_>) -> bool {
+    match val {
+        Val::Object(object) => object.fields.iter().any(|(_, val)| has_other_keys(val)),
+        Val::List(list) => list.iter().any(|val| has_other_keys(&val)),
+        Val::Map(map) => map.iter().any(|(key, val)| key.as_str().is_none() || has_other_keys(&val)),
+        _ => false,
+    }
+}
+
+/// The first value that is none of JSON's: `.spec.replicas: expected numeric (int or float), got uint64`. A tree has no word for
+/// these, so they are looked for before there is one. Null is among them: CEL's is a number to Go.
+pub(super) fn misfit(val: &Val<'_>, schema: &Schema, way: &mut String) -> Option<String> {
+    let mut below = |name: &str, val: &Val<'_>, schema: &Schema| {
+        let length = way.len();
+        way.push('.');
+        way.push_str(name);
+        let found = misfit(val, schema, way);
+        way.truncate(length);
+        found
+    };
+    match (val, &schema.kind) {
+        (Val::Object(object), _) => object.fields.iter().find_map(|(name, val)| {
+            let schema = schema.field(name).or_else(|| map_values(schema))?;
+            below(name, val, schema)
+        }),
+        (Val::Map(map), _) => map.iter().find_map(|(key, val)| {
+            let key = key.as_str()?.to_owned();
+            let schema = schema.field(&key).or_else(|| map_values(schema))?;
+            below(&key, &val, schema)
+        }),
+        (Val::List(list), Kind::List(of)) => list.iter().enumerate().find_map(|(at, item)| {
+            let length = way.len();
+            let _ = write!(way, "[{at}]");
+            let found = misfit(&item, of.items.get(), way);
+            way.truncate(length);
+            found
+        }),
+        (Val::Null | Val::Uint(_) | Val::Bytes(_) | Val::Duration(_) | Val::Timestamp(_), kind) => {
+            let (expected, got) = match kind {
+                Kind::Int32 | Kind::Int64 | Kind::Float => {
+                    ("numeric (int or float)", go_type(val).to_owned())
+                }
+                Kind::String(Format::Plain | Format::Bytes) => {
+                    ("string", format!("&value.valueUnstructured{{Value:{}}}", go_syntax(val)))
+                }
+                Kind::Bool => ("boolean", format!("&{{{}}}", go_value(val))),
+                Kind::String(_) => ("any scalar", format!("&{{{}}}", go_value(val))),
+                Kind::Object(_) | Kind::Map(_) => ("map", format!("&{{{}}}", go_value(val))),
+                Kind::List(_) => ("list", format!("&{{{}}}", go_value(val))),
+                Kind::Any | Kind::SchemaOr(_) => return None,
+            };
+            Some(format!("{way}: expected {expected}, got {got}"))
+        }
+        _ => None,
+    }
+}
+
+fn map_values(schema: &Schema) -> Option<&Schema> {
+    match &schema.kind {
+        Kind::Map(map) => Some(map.values.get()),
+        _ => None,
+    }
+}
+
+/// `%T`.
+fn go_type(val: &Val<'_>) -> &'static str {
+    match val {
+        Val::Null => "structpb.NullValue",
+        Val::Uint(_) => "uint64",
+        Val::Bytes(_) => "[]uint8",
+        Val::Duration(_) => "time.Duration",
+        _ => "time.Time",
+    }
+}
+
+/// `%v`.
+fn go_value(val: &Val<'_>) -> String {
+    match val {
+        Val::Null => "NULL_VALUE".to_owned(),
+        Val::Uint(number) => number.to_string(),
+        Val::Bytes(bytes) => {
+            let numbers: Vec<String> = bytes.iter().map(ToString::to_string).collect();
+            format!("[{}]", numbers.join(" "))
+        }
+        Val::Timestamp(time) => go_time(time),
+        other => {
+            other.to_value().ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+        }
+    }
+}
+
+/// `%#v`.
+fn go_syntax(val: &Val<'_>) -> String {
+    match val {
+        Val::Null => "0".to_owned(),
+        Val::Uint(number) => format!("{number:#x}"),
+        Val::Bytes(bytes) => {
+            let numbers: Vec<String> = bytes.iter().map(|byte| format!("{byte:#x}")).collect();
+            format!("[]uint8{{{}}}", numbers.join(", "))
+        }
+        Val::Duration(nanos) => nanos.to_string(),
+        other => go_value(other),
+    }
+}
+
+/// A point in time as Go prints it: `2020-01-01 00:00:00 +0000 UTC`.
+fn go_time(time: &Timestamp) -> String {
+    let text = Val::Timestamp(*time).to_value().ok();
+    let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
+    format!("{} +0000 UTC", text.replace('T', " ").trim_end_matches('Z'))
+}
