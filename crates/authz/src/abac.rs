@@ -2,7 +2,7 @@
 
 use api::field::quote;
 use authn::{User, names};
-use value::{Str, Value, json};
+use value::{Str, Value, json, yaml};
 
 use crate::attributes::Attributes;
 use crate::decision::{Answer, Reason};
@@ -38,6 +38,12 @@ pub struct PolicyFileError {
 
 /// The version that is written out; lines without one are of the oldest.
 const VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
+const OLDEST: &str = "abac.authorization.kubernetes.io/v0";
+/// Where Go's scheme of these kinds is declared; part of its message.
+const SCHEME: &str = "pkg/apis/abac/register.go:33";
+/// How Go prints the type it reads an object's kind with.
+const META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 impl Policies {
     /// Reads a policy file's text; `path` is for the messages. The flag says whether lines without a version occurred, which
@@ -56,14 +62,23 @@ impl Policies {
                 text: line.to_owned(),
                 why,
             };
-            let object = json::parse(line.as_bytes()).map_err(|error| fail(error.to_string()))?;
-            if object.as_map().is_none() {
-                return Err(fail("a policy must be an object".to_owned()));
-            }
-            let version = object.str_at(&["apiVersion"]).unwrap_or_default();
-            let versioned = version == VERSION && object.str_at(&["kind"]) == Some("Policy");
-            let policy = if versioned { Policy::current(&object) } else { Policy::oldest(&object) };
-            unversioned |= !versioned;
+            let object = read(line).map_err(fail)?;
+            let meta = |field: &str| object.str_at(&[field]).unwrap_or_default();
+            let policy = match (meta("apiVersion"), meta("kind")) {
+                (VERSION, "Policy") => Policy::current(&object),
+                (OLDEST, "Policy") => Policy::oldest(&object),
+                // Half a version is none.
+                ("", _) | (_, "") => {
+                    unversioned = true;
+                    Policy::oldest(&object)
+                }
+                (version, kind) => Err(format!(
+                    "no kind {} is registered for version {} in scheme {}",
+                    quote(kind),
+                    quote(version),
+                    quote(SCHEME)
+                )),
+            };
             policies.push(policy.map_err(fail)?);
         }
         Ok((Policies { policies }, unversioned))
@@ -105,6 +120,23 @@ impl Policies {
     }
 }
 
+/// A line, which Go takes for YAML unless it begins as an object.
+fn read(line: &str) -> Result<Value, String> {
+    let object = if line.trim_start().starts_with('{') {
+        json::parse(line.as_bytes())
+            .map_err(|error| format!("couldn't get version/kind; json parse error: {}", error.message))?
+    } else {
+        yaml::document(line.as_bytes()).map_err(|error| error.message)?.value
+    };
+    match object {
+        Value::Map(_) => Ok(object),
+        other => Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {META}",
+            other.json_type()
+        )),
+    }
+}
+
 fn any_or(pattern: &str, value: &str) -> bool {
     pattern == "*" || pattern == value
 }
@@ -114,26 +146,27 @@ impl Policy {
         let empty = Value::Map(value::Map::new());
         let spec = object.at(&["spec"]).filter(|spec| !spec.is_null()).unwrap_or(&empty);
         Ok(Policy {
-            user: text(spec, "user")?,
-            group: text(spec, "group")?,
-            readonly: flag(spec, "readonly")?,
-            api_group: text(spec, "apiGroup")?,
-            resource: text(spec, "resource")?,
-            namespace: text(spec, "namespace")?,
-            path: text(spec, "nonResourcePath")?,
+            user: text(spec, "PolicySpec", "spec.", "user")?,
+            group: text(spec, "PolicySpec", "spec.", "group")?,
+            readonly: flag(spec, "PolicySpec", "spec.", "readonly")?,
+            api_group: text(spec, "PolicySpec", "spec.", "apiGroup")?,
+            resource: text(spec, "PolicySpec", "spec.", "resource")?,
+            namespace: text(spec, "PolicySpec", "spec.", "namespace")?,
+            path: text(spec, "PolicySpec", "spec.", "nonResourcePath")?,
         })
     }
 
     /// In the oldest form everything that is left out means "any", and nobody in particular means everybody authenticated.
     fn oldest(object: &Value) -> Result<Self, String> {
-        let (user, group) = (text(object, "user")?, text(object, "group")?);
-        let (namespace, resource) = (text(object, "namespace")?, text(object, "resource")?);
+        let (user, group) = (text(object, "Policy", "", "user")?, text(object, "Policy", "", "group")?);
+        let (namespace, resource) =
+            (text(object, "Policy", "", "namespace")?, text(object, "Policy", "", "resource")?);
         let everybody = (user.is_empty() && group.is_empty()) || user == "*" || group == "*";
         let any = || Str::new_static("*");
         Ok(Policy {
             user: if everybody { Str::default() } else { user },
             group: if everybody { Str::new_static(names::AUTHENTICATED) } else { group },
-            readonly: flag(object, "readonly")?,
+            readonly: flag(object, "Policy", "", "readonly")?,
             api_group: any(),
             path: if namespace.is_empty() && resource.is_empty() { any() } else { Str::default() },
             namespace: if namespace.is_empty() { any() } else { namespace },
@@ -165,18 +198,26 @@ impl Policy {
     }
 }
 
-fn text(object: &Value, field: &str) -> Result<Str, String> {
+/// A field of the Go struct `owner`, which is at `path` in its object.
+fn text(object: &Value, owner: &str, path: &str, field: &str) -> Result<Str, String> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(Str::default()),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(format!("field {} must be a string, not {}", quote(field), other.json_type())),
+        Some(other) => Err(wrong(other, owner, path, field, "string")),
     }
 }
 
-fn flag(object: &Value, field: &str) -> Result<bool, String> {
+fn flag(object: &Value, owner: &str, path: &str, field: &str) -> Result<bool, String> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(flag)) => Ok(*flag),
-        Some(other) => Err(format!("field {} must be a boolean, not {}", quote(field), other.json_type())),
+        Some(other) => Err(wrong(other, owner, path, field, "bool")),
     }
+}
+
+fn wrong(value: &Value, owner: &str, path: &str, field: &str, wanted: &str) -> String {
+    format!(
+        "json: cannot unmarshal {} into Go struct field {owner}.{path}{field} of type {wanted}",
+        value.json_type()
+    )
 }

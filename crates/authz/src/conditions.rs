@@ -83,6 +83,11 @@ impl Conditions {
         if errors.is_empty() { Match::Yes } else { Match::Failed(aggregate(errors)) }
     }
 
+    /// Every condition as it is written.
+    pub fn expressions(&self) -> impl Iterator<Item = &str> {
+        self.conditions.iter().map(|condition| condition.expression())
+    }
+
     /// Every condition as it is written and its value for a request, for whoever wants to know why.
     pub fn values(&self, user: &User, attributes: &Attributes) -> Vec<(&str, Result<bool, String>)> {
         let request = Request { user, attributes };
@@ -107,16 +112,13 @@ pub enum Match {
 /// The same expressions in the same order.
 impl PartialEq for Conditions {
     fn eq(&self, other: &Self) -> bool {
-        let texts = |conditions: &Self| -> Vec<String> {
-            conditions.conditions.iter().map(|c| c.expression().to_owned()).collect()
-        };
-        texts(self) == texts(other)
+        self.expressions().eq(other.expressions())
     }
 }
 
 impl fmt::Debug for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.conditions.iter().map(|c| c.expression())).finish()
+        f.debug_list().entries(self.expressions()).finish()
     }
 }
 

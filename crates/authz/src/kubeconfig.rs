@@ -7,7 +7,7 @@ mod users;
 
 use std::fmt;
 
-use api::field::quote;
+use api::field::{aggregate, quote};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::{Str, Value, yaml};
@@ -71,68 +71,57 @@ pub enum KubeconfigError {
     /// It cannot be read.
     #[error("{0}")]
     Unreadable(String),
-    /// It says nothing.
-    #[error(
-        "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
-    )]
-    Empty,
-    /// The current context is not there.
-    #[error("context {} does not exist", quote(.0))]
-    NoContext(Str),
-    /// The context's cluster is not there.
-    #[error("cluster {} does not exist", quote(.0))]
-    NoCluster(Str),
-    /// The context's user is not there.
-    #[error("auth info {} does not exist", quote(.0))]
-    NoUser(Str),
-    /// The cluster has no address.
-    #[error("invalid configuration: no server found for cluster {}", quote(.0))]
-    NoServer(Str),
-    /// Base64 that is not.
-    #[error("illegal base64 data in {0}")]
-    Base64(&'static str),
-    /// A certificate without a key, or the other way round.
-    #[error("invalid configuration: client-certificate and client-key must be specified together")]
-    HalfCertificate,
-    /// Credentials that a program would have to be run for.
-    #[error("user {}: {} is not supported: the server runs no other program to get credentials", quote(.0), .1)]
-    Program(Str, &'static str),
+    /// What it says does not make a connection.
+    #[error("invalid configuration: {0}")]
+    Invalid(String),
+    /// It is right, but this server does not do that.
+    #[error("user {}: {} is not supported: {}", quote(.0), .1, .2)]
+    Unsupported(Str, &'static str, &'static str),
 }
 
+/// Names a file as it is found from the kubeconfig, and says whether it can be opened.
+pub type Files<'a> = &'a dyn Fn(&str) -> (String, Result<(), String>);
+
+const EMPTY: &str = "no configuration has been provided, try setting KUBERNETES_MASTER environment variable";
+/// Where Go's scheme of this kind is declared; part of its message.
+const SCHEME: &str = "k8s.io/client-go/tools/clientcmd/api/latest/latest.go:50";
+/// How Go prints the type it reads an object's kind with.
+const META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
 impl Connection {
-    /// Reads the current context of a kubeconfig.
-    pub fn parse(text: &[u8]) -> Result<Self, KubeconfigError> {
-        let config =
-            yaml::document(text).map_err(|error| KubeconfigError::Unreadable(error.to_string()))?.value;
-        if config.as_map().is_none_or(value::Map::is_empty) {
-            return Err(KubeconfigError::Empty);
+    /// Reads the current context of a kubeconfig, and reports everything that is wrong with it in Kubernetes' words.
+    pub fn parse(text: &[u8], files: Files<'_>) -> Result<Self, KubeconfigError> {
+        let config = yaml::document(text).map_err(|error| KubeconfigError::Unreadable(error.message))?.value;
+        let config = Checked::new(config).map_err(KubeconfigError::Unreadable)?;
+        let (mut errors, nothing) = (Vec::new(), Value::Map(value::Map::new()));
+        let current = config.text(&["current-context"]);
+        let context = config.entry("contexts", "context", current);
+        if context.is_none() && !current.is_empty() {
+            errors.push(format!("context was not found for specified context: {current}"));
         }
-        let current = Str::from(config.str_at(&["current-context"]).unwrap_or_default());
-        if current.is_empty() {
-            return Err(KubeconfigError::Empty);
-        }
-        let context =
-            entry(&config, "contexts", "context", &current).ok_or(KubeconfigError::NoContext(current))?;
+        let context = context.unwrap_or(&nothing);
         let named = |field: &str| Str::from(context.str_at(&[field]).unwrap_or_default());
         let (cluster_name, user_name) = (named("cluster"), named("user"));
-        let cluster = entry(&config, "clusters", "cluster", &cluster_name)
-            .ok_or_else(|| KubeconfigError::NoCluster(cluster_name.clone()))?;
-        let nobody = Value::Map(value::Map::new());
-        let user = match entry(&config, "users", "user", &user_name) {
-            Some(user) => user,
-            None if user_name.is_empty() => &nobody,
-            None => return Err(KubeconfigError::NoUser(user_name)),
-        };
+        let user = config.entry("users", "user", &user_name).unwrap_or(&nothing);
+        let cluster = config.entry("clusters", "cluster", &cluster_name);
 
-        let text = |object: &Value, field: &str| Str::from(object.str_at(&[field]).unwrap_or_default());
-        let server = text(cluster, "server");
-        if server.is_empty() {
-            return Err(KubeconfigError::NoServer(cluster_name));
+        check_user(&user_name, user, files, &mut errors);
+        match cluster {
+            // A cluster that says nothing is as good as none; if nothing else is wrong, there is no configuration at all.
+            None if errors.is_empty() => errors.push(EMPTY.to_owned()),
+            None => errors.push("cluster has no server defined".to_owned()),
+            Some(cluster) => check_cluster(&cluster_name, cluster, files, &mut errors),
         }
-        let User { certificate, credential } = User::read(user, &user_name)?;
+        if !errors.is_empty() {
+            return Err(KubeconfigError::Invalid(aggregate(&errors)));
+        }
+        let cluster = cluster.unwrap_or(&nothing);
+        let text = |object: &Value, field: &str| Str::from(object.str_at(&[field]).unwrap_or_default());
+        let User { certificate, credential } = User::read(user, &user_name, files)?;
         Ok(Connection {
-            server,
-            certificate_authority: material(cluster, "certificate-authority", "certificate-authority-data")?,
+            server: text(cluster, "server"),
+            certificate_authority: material(cluster, "certificate-authority", "certificate-authority-data"),
             server_name: text(cluster, "tls-server-name"),
             insecure: cluster.bool_at(&["insecure-skip-tls-verify"]).unwrap_or(false),
             proxy_url: text(cluster, "proxy-url"),
@@ -144,29 +133,36 @@ impl Connection {
 
 impl User {
     /// Reads one entry of `users`.
-    fn read(user: &Value, name: &str) -> Result<Self, KubeconfigError> {
-        let text = |object: &Value, field: &str| Str::from(object.str_at(&[field]).unwrap_or_default());
+    fn read(user: &Value, name: &str, files: Files<'_>) -> Result<Self, KubeconfigError> {
         for program in ["exec", "auth-provider"] {
             if user.at(&[program]).is_some_and(|p| !p.is_null()) {
-                return Err(KubeconfigError::Program(name.into(), program));
+                let why = "the server runs no other program to get credentials";
+                return Err(KubeconfigError::Unsupported(name.into(), program, why));
             }
         }
-        let certificate = match (
-            material(user, "client-certificate", "client-certificate-data")?,
-            material(user, "client-key", "client-key-data")?,
-        ) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            _ => return Err(KubeconfigError::HalfCertificate),
-        };
+        let text = |object: &Value, field: &str| Str::from(object.str_at(&[field]).unwrap_or_default());
+        if !text(user, "as").is_empty() {
+            let why = "the server asks as itself";
+            return Err(KubeconfigError::Unsupported(name.into(), "impersonation", why));
+        }
+        // A key without a certificate is of no use, and of no harm; a certificate without a key is a mistake.
+        let (certificate, key) = (
+            material(user, "client-certificate", "client-certificate-data"),
+            material(user, "client-key", "client-key-data"),
+        );
+        if certificate.is_some() && key.is_none() {
+            return Err(KubeconfigError::Invalid(needs_key(name)));
+        }
+        let certificate = certificate.zip(key);
         // A token file that is named wins over a token, as it may be newer; both win over a password.
-        let (token, file, name) = (text(user, "token"), text(user, "tokenFile"), text(user, "username"));
-        let credential = if !file.is_empty() {
+        let (token, file, login) = (text(user, "token"), text(user, "tokenFile"), text(user, "username"));
+        // Beside a token, a token file that is not there yet does not matter.
+        let credential = if !file.is_empty() && (token.is_empty() || files(&file).1.is_ok()) {
             Credential::TokenFile(file)
         } else if !token.is_empty() {
             Credential::Token(token)
-        } else if !name.is_empty() {
-            Credential::Basic(name, text(user, "password"))
+        } else if !login.is_empty() {
+            Credential::Basic(login, text(user, "password"))
         } else {
             Credential::None
         };
@@ -174,21 +170,246 @@ impl User {
     }
 }
 
-/// The last entry of a list that has the name, as Kubernetes' reader keeps it.
-fn entry<'a>(config: &'a Value, list: &str, inner: &str, name: &str) -> Option<&'a Value> {
-    let items = config.list_at(&[list]);
-    items.iter().rev().find(|item| item.str_at(&["name"]) == Some(name))?.at(&[inner])
+fn needs_key(name: &str) -> String {
+    format!(
+        "client-key-data or client-key must be specified for {name} to use the clientCert authentication method."
+    )
+}
+
+fn has(object: &Value, field: &str) -> bool {
+    object.str_at(&[field]).is_some_and(|text| !text.is_empty())
+}
+
+fn check_user(name: &str, user: &Value, files: Files<'_>, errors: &mut Vec<String>) {
+    if has(user, "client-certificate") || has(user, "client-certificate-data") {
+        if has(user, "client-certificate") && has(user, "client-certificate-data") {
+            errors.push(format!(
+                "client-cert-data and client-cert are both specified for {name}. client-cert-data will override."
+            ));
+        }
+        if has(user, "client-key") && has(user, "client-key-data") {
+            errors.push(format!(
+                "client-key-data and client-key are both specified for {name}; client-key-data will override"
+            ));
+        }
+        if !has(user, "client-key") && !has(user, "client-key-data") {
+            errors.push(needs_key(name));
+        }
+        for (field, shown) in [("client-certificate", "client-cert"), ("client-key", "client-key")] {
+            check_file(user, field, shown, name, files, errors);
+        }
+    }
+    if let Some(exec) = user.at(&["exec"]).filter(|exec| !exec.is_null()) {
+        for (field, shown) in
+            [("command", "command"), ("apiVersion", "apiVersion"), ("interactiveMode", "interactiveMode")]
+        {
+            if !has(exec, field) {
+                errors
+                    .push(format!("{shown} must be specified for {name} to use exec authentication plugin"));
+            }
+        }
+    }
+    if has(user, "token") && (has(user, "username") || has(user, "password")) {
+        errors.push(format!(
+            "more than one authentication method found for {name}; found [token basicAuth], only one is allowed"
+        ));
+    }
+    let as_more = ["as-uid", "as-groups", "as-user-extra"].iter().any(|field| {
+        has(user, field) || user.at(&[field]).is_some_and(|v| matches!(v, Value::List(_) | Value::Map(_)))
+    });
+    if as_more && !has(user, "as") {
+        errors.push(format!("requesting uid, groups or user-extra for {name} without impersonating a user"));
+    }
+}
+
+fn check_cluster(name: &str, cluster: &Value, files: Files<'_>, errors: &mut Vec<String>) {
+    if !has(cluster, "server") {
+        errors.push(format!("no server found for cluster {}", quote(name)));
+    }
+    if let Some(proxy) = cluster.str_at(&["proxy-url"]).filter(|proxy| !proxy.is_empty()) {
+        let scheme = proxy.split_once("://").map_or("", |(scheme, _)| scheme);
+        if !matches!(scheme, "http" | "https" | "socks5") {
+            errors.push(format!(
+                "invalid 'proxy-url' {} for cluster {}: unsupported scheme {}, must be http, https, or socks5",
+                quote(proxy),
+                quote(name),
+                quote(scheme)
+            ));
+        }
+    }
+    if has(cluster, "certificate-authority") && has(cluster, "certificate-authority-data") {
+        errors.push(format!(
+            "certificate-authority-data and certificate-authority are both specified for {name}. certificate-authority-data will override."
+        ));
+    }
+    check_file(cluster, "certificate-authority", "certificate-authority", name, files, errors);
+}
+
+fn check_file(
+    object: &Value,
+    field: &str,
+    shown: &str,
+    name: &str,
+    files: Files<'_>,
+    errors: &mut Vec<String>,
+) {
+    if let Some(path) = object.str_at(&[field]).filter(|path| !path.is_empty())
+        && let (path, Err(why)) = files(path)
+    {
+        errors.push(format!("unable to read {shown} {path} for {name} due to {why}"));
+    }
+}
+
+/// A kubeconfig whose fields have the right types.
+struct Checked(Value);
+
+/// The fields that matter, with the Go structs they belong to: `(list, inner object, struct, texts, bools, base64)`.
+type Table = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+const LISTS: [Table; 3] = [
+    (
+        "clusters",
+        "cluster",
+        "Cluster",
+        &["server", "tls-server-name", "certificate-authority", "proxy-url"],
+        &["insecure-skip-tls-verify", "disable-compression"],
+        &["certificate-authority-data"],
+    ),
+    (
+        "users",
+        "user",
+        "AuthInfo",
+        &["client-certificate", "client-key", "token", "tokenFile", "as", "as-uid", "username", "password"],
+        &[],
+        &["client-certificate-data", "client-key-data"],
+    ),
+    ("contexts", "context", "Context", &["cluster", "user", "namespace"], &[], &[]),
+];
+
+impl Checked {
+    fn new(config: Value) -> Result<Self, String> {
+        let wrong = |value: &Value, owner: &str, path: &str, wanted: &str| {
+            let kind = value.json_type();
+            format!("json: cannot unmarshal {kind} into Go struct field {owner}.{path} of type {wanted}")
+        };
+        let text = |value: Option<&Value>, owner: &str, path: &str| match value {
+            None | Some(Value::Null | Value::String(_)) => Ok(()),
+            Some(other) => Err(wrong(other, owner, path, "string")),
+        };
+        match &config {
+            Value::Null => return Ok(Checked(Value::Map(value::Map::new()))),
+            Value::Map(_) => {}
+            other => {
+                let kind = other.json_type();
+                return Err(format!(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type {META}"
+                ));
+            }
+        }
+        let meta = |field: &str, default: &'static str| {
+            Str::from(config.str_at(&[field]).filter(|text| !text.is_empty()).unwrap_or(default))
+        };
+        let (version, kind) = (meta("apiVersion", "v1"), meta("kind", "Config"));
+        if (version.as_str(), kind.as_str()) != ("v1", "Config") {
+            return Err(format!(
+                "no kind {} is registered for version {} in scheme {}",
+                quote(&kind),
+                quote(&version),
+                quote(SCHEME)
+            ));
+        }
+        for (list, inner, owner, texts, bools, data) in LISTS {
+            let items = match config.get(list) {
+                None | Some(Value::Null) => continue,
+                Some(Value::List(items)) => items,
+                Some(other) => {
+                    let item = match list {
+                        "clusters" => "NamedCluster",
+                        "users" => "NamedAuthInfo",
+                        _ => "NamedContext",
+                    };
+                    return Err(wrong(other, "Config", list, &format!("[]v1.{item}")));
+                }
+            };
+            for (i, item) in items.iter().enumerate() {
+                let name = item.str_at(&["name"]).unwrap_or_default();
+                if items.iter().take(i).any(|other| other.str_at(&["name"]).unwrap_or_default() == name) {
+                    return Err(format!(
+                        "error converting *[]Named{owner} into *map[string]*api.{owner}: duplicate name {} in list",
+                        quote(name)
+                    ));
+                }
+                text(item.get("name"), &format!("Named{owner}"), &format!("{list}.name"))?;
+                let Some(object) = item.get(inner) else { continue };
+                for field in texts {
+                    text(object.get(field), owner, &format!("{list}.{inner}.{field}"))?;
+                }
+                for field in bools {
+                    match object.get(field) {
+                        None | Some(Value::Null | Value::Bool(_)) => {}
+                        Some(other) => {
+                            return Err(wrong(other, owner, &format!("{list}.{inner}.{field}"), "bool"));
+                        }
+                    }
+                }
+                for field in data {
+                    match object.get(field) {
+                        None | Some(Value::Null) => {}
+                        Some(Value::String(text)) => {
+                            decode(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?;
+                        }
+                        Some(other) => {
+                            return Err(wrong(other, owner, &format!("{list}.{inner}.{field}"), "[]uint8"));
+                        }
+                    }
+                }
+            }
+        }
+        text(config.get("current-context"), "Config", "current-context")?;
+        Ok(Checked(config))
+    }
+
+    fn text(&self, path: &[&str]) -> &str {
+        self.0.str_at(path).unwrap_or_default()
+    }
+
+    /// The entry of a list that has the name.
+    fn entry(&self, list: &str, inner: &str, name: &str) -> Option<&Value> {
+        let items = self.0.list_at(&[list]);
+        let item = items.iter().find(|item| item.str_at(&["name"]).unwrap_or_default() == name)?;
+        item.at(&[inner]).filter(|object| object.as_map().is_some())
+    }
+
+    /// The entries of a list.
+    fn entries(&self, list: &str) -> &[Value] {
+        self.0.list_at(&[list])
+    }
+}
+
+/// Base64 as Go's JSON reader takes it; its error is the place.
+fn decode(text: &str) -> Result<Vec<u8>, usize> {
+    let text: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
+    STANDARD.decode(&text).map_err(|error| match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
+    })
 }
 
 /// Data in place wins over a file.
-fn material(object: &Value, file: &str, data: &'static str) -> Result<Option<Material>, KubeconfigError> {
-    if let Some(text) = object.str_at(&[data]).filter(|text| !text.is_empty()) {
-        let text: String = text.split_ascii_whitespace().collect();
-        let bytes = STANDARD.decode(text).map_err(|_| KubeconfigError::Base64(data))?;
-        return Ok(Some(Material::Inline(bytes)));
+fn material(object: &Value, file: &str, data: &str) -> Option<Material> {
+    if let Some(bytes) =
+        object.str_at(&[data]).filter(|text| !text.is_empty()).and_then(|text| decode(text).ok())
+    {
+        return Some(Material::Inline(bytes));
     }
     let path = object.str_at(&[file]).filter(|path| !path.is_empty());
-    Ok(path.map(|path| Material::File(path.into())))
+    path.map(|path| Material::File(path.into()))
 }
 
 /// Without what is inside: it may be a key.

@@ -1,6 +1,7 @@
 //! The one binary, `portcullis`.
 
 mod audit;
+mod authz;
 mod cel;
 mod check;
 mod flags;
@@ -38,6 +39,8 @@ enum Task {
     Cel(cel::Args),
     /// Check folders of static admission manifests, as the server would load them.
     Check(check::Args),
+    /// Look at an authorization configuration without a server.
+    Authz(authz::Args),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.
@@ -61,6 +64,10 @@ fn main() -> ExitCode {
         }
         Task::Cel(args) => cel::run(&args),
         Task::Check(args) => check::run(&args),
+        Task::Authz(args) => match authz::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Task::Version => {
             println!("portcullis {} ({})", env!("CARGO_PKG_VERSION"), server::version::GIT_VERSION);
             Ok(())

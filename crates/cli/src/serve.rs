@@ -93,7 +93,7 @@ pub(crate) struct Args {
 
     /// The file that configures the chain of authorizers; followed while the server runs.
     #[arg(long, visible_alias = "authorization-config-file", help_heading = "Authorization")]
-    authorization_config: Option<PathBuf>,
+    authorization_config: Option<String>,
     /// Who decides what callers may do, in order: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node.
     #[arg(long, value_delimiter = ',', help_heading = "Authorization")]
     authorization_mode: Option<Vec<String>>,
@@ -311,7 +311,8 @@ fn authorization(args: &Args) -> Result<Authorization> {
         || args.authorization_webhook_version.is_some()
         || args.authorization_webhook_cache_authorized_ttl.is_some()
         || args.authorization_webhook_cache_unauthorized_ttl.is_some();
-    if let Some(path) = args.authorization_config.clone().filter(|path| !path.as_os_str().is_empty()) {
+    if let Some(path) = args.authorization_config.as_deref().filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
         if given {
             bail!(ConfigError::other(CONFLICT).in_kubernetes_words(CONFLICT));
         }

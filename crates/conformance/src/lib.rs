@@ -1,7 +1,7 @@
 //! Harness and black-box suites against a running server.
 //!
 //! [`Server`] starts the built binary in a folder of its own and ends it when dropped; [`Client`] talks HTTPS to it, or to a
-//! reference; [`accepts`] and [`rejects`] say what is expected of an answer. [`script`] are request scripts as data, [`replay`]
+//! reference; [`Hook`] is a webhook it may ask; [`accepts`] and [`rejects`] say what is expected of an answer. [`script`] are request scripts as data, [`replay`]
 //! runs them, [`normalise`] removes what differs from run to run, and [`compare`] says what differs still. [`load`] is the load
 //! run.
 //!
@@ -10,6 +10,7 @@
 pub mod client;
 pub mod compare;
 mod expect;
+pub mod hook;
 pub mod load;
 pub mod normalise;
 pub mod replay;
@@ -20,6 +21,7 @@ pub mod webhook;
 
 pub use client::{Answer, Client, Events};
 pub use expect::{accepts, eventually, rejects};
+pub use hook::{Asked, Hook, Reply};
 pub use server::Server;
 pub use webhook::WebhookServer;
 

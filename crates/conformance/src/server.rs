@@ -68,7 +68,7 @@ enum Folder {
 }
 
 impl Server {
-    /// Starts `portcullis serve` with the callers of [`TOKENS`], RBAC, and further flags.
+    /// Starts `portcullis serve` with the callers of [`TOKENS`], RBAC unless the flags say otherwise, and further flags.
     pub async fn serve(flags: &[&str]) -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
         Self::serve_in(Folder::Own(own), flags).await
@@ -91,7 +91,8 @@ impl Server {
         let mut command = Command::new(binary()?);
         command
             .arg("serve")
-            .args(["--bind-address=127.0.0.1", "--authorization-mode=RBAC", "--allow-privileged=true"])
+            .args(["--bind-address=127.0.0.1", "--allow-privileged=true"])
+            .args(default_authorization(flags))
             .arg("--service-cluster-ip-range=10.0.0.0/24")
             .arg(format!("--secure-port={port}"))
             .arg(format!("--data-dir={}", path.join("data").display()))
@@ -286,6 +287,12 @@ pub async fn run_to_end(args: &[&str], time: Duration) -> Result<(Option<i32>, S
     let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
     said.push_str(&String::from_utf8_lossy(&output.stderr));
     Ok((output.status.code(), said))
+}
+
+/// RBAC, unless flags choose the authorizers themselves.
+fn default_authorization(flags: &[&str]) -> Option<&'static str> {
+    let chosen = flags.iter().any(|flag| flag.starts_with("--authorization-"));
+    (!chosen).then_some("--authorization-mode=RBAC")
 }
 
 /// A kubeconfig for a token, of a server whose certificate is not checked.

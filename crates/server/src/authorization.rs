@@ -108,7 +108,10 @@ impl Authorization {
 
 /// Reads the file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
-    files::read(path).map_err(|why| Unusable::Unreadable(format!("open {}: {why}", path.display())))
+    files::read(path).map_err(|why| {
+        let operation = if why == "is a directory" { "read" } else { "open" };
+        Unusable::Unreadable(format!("{operation} {}: {why}", path.display()))
+    })
 }
 
 /// Checks what is in the file. `required` are the types that were there at start, besides Webhook.

@@ -41,7 +41,8 @@ impl Compiler for ReviewCompiler {
             .map_err(|issues| CompileError::Invalid(format!("compilation failed: {issues}")))?;
         let output = checked.output_type();
         if *output != Type::Bool {
-            let message = format!("must evaluate to bool but got {}", output.in_messages());
+            let got = if *output == Type::Null { "null_type".to_owned() } else { output.in_messages() };
+            let message = format!("must evaluate to bool but got {got}");
             return Err(CompileError::Invalid(message));
         }
         let program = checked

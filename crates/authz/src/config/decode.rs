@@ -92,24 +92,27 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
     if let Some((message, path)) = reader.mismatch {
         return Err(fail(message, &path));
     }
-    let mut words: Vec<String> = Vec::new();
     let mut problems: Vec<Problem> = Vec::new();
-    match &document.strict {
-        Some(strict) => words.push(strict.clone()),
-        None => {
-            words.extend(document.duplicates.iter().map(|path| format!("duplicate field {}", quote(path))));
-        }
-    }
     for path in &document.duplicates {
-        let position = Some(document.spans.nearest(path).value);
+        let position = Some(document.spans.nearest(path).key);
         problems.push(Problem { message: format!("duplicate field {}", quote(path)), position, hint: None });
     }
+    let duplicates = problems.len();
     for path in reader.unknown {
-        let message = format!("unknown field {}", quote(&path));
         let position = Some(document.spans.nearest(&path).key);
-        problems.push(Problem { message: message.clone(), position, hint: None });
-        words.push(message);
+        problems.push(Problem { message: format!("unknown field {}", quote(&path)), position, hint: None });
     }
+    // Of YAML its reader reports what is there twice, and all of it first; of JSON the decoder, which meets things in order.
+    let words: Vec<String> = match &document.strict {
+        Some(strict) => {
+            let unknown = problems.iter().skip(duplicates).map(|problem| problem.message.clone());
+            std::iter::once(strict.clone()).chain(unknown).collect()
+        }
+        None => {
+            problems.sort_by_key(|problem| problem.position.map(|p| (p.line, p.column)));
+            problems.iter().map(|problem| problem.message.clone()).collect()
+        }
+    };
     if words.is_empty() {
         return Ok(configuration);
     }

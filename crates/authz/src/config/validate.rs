@@ -16,6 +16,8 @@ use crate::config::{
     ReviewVersion, WebhookConfiguration,
 };
 
+/// How a configuration asks to be authorized by the server itself.
+const IN_CLUSTER: &str = "InClusterConfig";
 const MAX_CONDITIONS: usize = 64;
 const MAX_TIMEOUT: i64 = 30_000_000_000;
 
@@ -80,11 +82,13 @@ struct Broken {
     error: FieldError,
     path: String,
     hint: Option<String>,
+    /// Whether the rule is this server's own.
+    ours: bool,
 }
 
 impl Broken {
     fn at(error: FieldError, path: &Path) -> Self {
-        Broken { error, path: path.to_string(), hint: None }
+        Broken { error, path: path.to_string(), hint: None, ours: false }
     }
 }
 
@@ -96,7 +100,14 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn refused(self, spans: Option<&Spans>) -> Refused {
-        let summary = aggregate(self.errors.iter().map(|broken| &broken.error));
+        // Kubernetes does not check this one: it counts in its words only where there are no others.
+        let theirs: Vec<&FieldError> =
+            self.errors.iter().filter(|broken| !broken.ours).map(|broken| &broken.error).collect();
+        let summary = if theirs.is_empty() {
+            aggregate(self.errors.iter().map(|broken| &broken.error))
+        } else {
+            aggregate(theirs)
+        };
         let problem = |broken: Broken| Problem {
             message: broken.error.to_string(),
             position: spans.map(|spans| spans.nearest(&broken.path).key),
@@ -114,7 +125,7 @@ impl Check<'_> {
     ) -> Option<ConfiguredAuthorizer> {
         let errors = &mut self.errors;
         let mut fail = |error: FieldError, field: &str, hint: Option<String>| {
-            errors.push(Broken { error, path: path.field(field).to_string(), hint });
+            errors.push(Broken { error, path: path.field(field).to_string(), hint, ours: false });
         };
         let type_path = path.field("type");
         if raw.kind.is_empty() {
@@ -174,7 +185,7 @@ impl Check<'_> {
         let real = path.field("webhook");
         let before = self.errors.len();
         let mut fail = |error: FieldError, field: &str| {
-            self.errors.push(Broken { error, path: format!("{real}.{field}"), hint: None });
+            self.errors.push(Broken { error, path: format!("{real}.{field}"), hint: None, ours: false });
         };
         if raw.timeout == 0 {
             fail(FieldError::required(&path.field("timeout"), ""), "timeout");
@@ -247,13 +258,14 @@ impl Check<'_> {
         let real = path.field("webhook").field("connectionInfo");
         let mut fail = |error: FieldError, field: &str, hint: Option<&str>| {
             let hint = hint.map(str::to_owned);
-            self.errors.push(Broken { error, path: real.field(field).to_string(), hint });
+            let ours = error.bad_value.as_ref().and_then(Value::as_str) == Some(IN_CLUSTER);
+            self.errors.push(Broken { error, path: real.field(field).to_string(), hint, ours });
         };
         let (type_path, file_path) = (shown.field("type"), shown.field("kubeConfigFile"));
         let file = raw.kubeconfig.clone().unwrap_or_default();
         match raw.connection_type.as_str() {
             "" => fail(FieldError::required(&type_path, ""), "type", None),
-            "InClusterConfig" => {
+            IN_CLUSTER => {
                 if raw.kubeconfig.is_some() {
                     let error =
                         FieldError::invalid(&file_path, file, "can only be set when type=KubeConfigFile");
@@ -262,7 +274,7 @@ impl Check<'_> {
                 let detail =
                     "the API server cannot use its own SubjectAccessReview API to authorize requests";
                 let hint = Some("use type KubeConfigFile with a kubeConfigFile");
-                fail(FieldError::invalid(&type_path, "InClusterConfig", detail), "type", hint);
+                fail(FieldError::invalid(&type_path, IN_CLUSTER, detail), "type", hint);
             }
             "KubeConfigFile" => return self.kubeconfig(&file_path, &real, file),
             // KEP-3221 calls it so.
@@ -332,7 +344,7 @@ impl Check<'_> {
                 }
             };
             let path = real.index(i).field("expression").to_string();
-            self.errors.push(Broken { error, path, hint });
+            self.errors.push(Broken { error, path, hint, ours: false });
         }
         conditions
     }

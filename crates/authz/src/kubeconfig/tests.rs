@@ -11,7 +11,19 @@ fn config(cluster: &str, user: &str) -> String {
 }
 
 fn refused(text: &str, expected: &Expect) {
-    expected.assert_eq(&Connection::parse(text.as_bytes()).unwrap_err().to_string());
+    expected.assert_eq(&parse(text).unwrap_err().to_string());
+}
+
+/// Every file is there but those called `nope`.
+fn parse(text: &str) -> Result<Connection, KubeconfigError> {
+    Connection::parse(text.as_bytes(), &|path| {
+        let there = if path == "nope" {
+            Err(format!("open /there/{path}: no such file or directory"))
+        } else {
+            Ok(())
+        };
+        (format!("/there/{path}"), there)
+    })
 }
 
 #[test]
@@ -20,7 +32,7 @@ fn the_current_context_says_where_and_as_whom() {
         "{server: 'https://a/b', certificate-authority: /ca, tls-server-name: name.test}",
         "{client-certificate-data: YQ==, client-key: key.pem, token: secret, tokenFile: /t}",
     );
-    let connection = Connection::parse(text.as_bytes()).unwrap();
+    let connection = parse(&text).unwrap();
     assert_eq!(connection.server, "https://a/b");
     assert_eq!(connection.certificate_authority, Some(Material::File("/ca".into())));
     assert_eq!(
@@ -35,42 +47,71 @@ fn the_current_context_says_where_and_as_whom() {
 fn no_secret_is_printed() {
     let text =
         config("{server: s}", "{token: topsecret, client-certificate: c, client-key-data: dG9wc2VjcmV0}");
-    let shown = format!("{:?}", Connection::parse(text.as_bytes()).unwrap());
+    let shown = format!("{:?}", parse(&text).unwrap());
     assert!(!shown.contains("topsecret") && !shown.contains("116, 111"), "{shown}");
     let basic = config("{server: s}", "{username: a, password: topsecret}");
-    let connection = Connection::parse(basic.as_bytes()).unwrap();
+    let connection = parse(&basic).unwrap();
     assert_eq!(connection.credential, Credential::Basic("a".into(), "topsecret".into()));
     assert!(!format!("{connection:?}").contains("topsecret"));
 }
 
 #[test]
-fn what_is_missing_or_cannot_be_used_is_said() {
+fn what_is_missing_or_cannot_be_used_is_said_in_the_words_of_kubernetes() {
+    let empty = expect![
+        "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+    ];
+    refused("", &empty);
+    refused("{}", &empty);
+    refused(&config("{server: s}", "{}").replace("current-context: x\n", ""), &empty);
+    refused(&config("{server: s}", "{}").replace("name: c,", "name: d,"), &empty);
     refused(
-        "",
+        "current-context: other\n",
         &expect![
-            "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+            "invalid configuration: [context was not found for specified context: other, cluster has no server defined]"
         ],
     );
-    refused("current-context: x\n", &expect![[r#"context "x" does not exist"#]]);
+    refused(
+        "hello",
+        &expect![[
+            r#"couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#
+        ]],
+    );
     refused(&config("{}", "{}"), &expect![[r#"invalid configuration: no server found for cluster "c""#]]);
     refused(
-        &config("{server: s}", "{}").replace("name: c,", "name: d,"),
-        &expect![[r#"cluster "c" does not exist"#]],
-    );
-    refused(
-        &config("{server: s}", "{}").replace("name: u,", "name: v,"),
-        &expect![[r#"auth info "u" does not exist"#]],
-    );
-    refused(
-        &config("{server: s}", "{exec: {command: x}}"),
+        &config("{server: s}", "{exec: {command: x, apiVersion: v1, interactiveMode: Never}}"),
         &expect![[r#"user "u": exec is not supported: the server runs no other program to get credentials"#]],
     );
     refused(
-        &config("{server: s}", "{client-key: k}"),
-        &expect!["invalid configuration: client-certificate and client-key must be specified together"],
+        &config("{server: s}", "{as: somebody}"),
+        &expect![[r#"user "u": impersonation is not supported: the server asks as itself"#]],
     );
     refused(
-        &config("{server: s, certificate-authority-data: '%'}", "{}"),
-        &expect!["illegal base64 data in certificate-authority-data"],
+        &config("{server: s}", "{client-certificate: nope, token: a, username: b}"),
+        &expect![
+            "invalid configuration: [client-key-data or client-key must be specified for u to use the clientCert authentication method., unable to read client-cert /there/nope for u due to open /there/nope: no such file or directory, more than one authentication method found for u; found [token basicAuth], only one is allowed]"
+        ],
     );
+    refused(
+        &config("{server: s, certificate-authority-data: 'aG!sbG8='}", "{}"),
+        &expect!["illegal base64 data at input byte 2"],
+    );
+    refused(
+        &config("{server: s}", "{token: 3}"),
+        &expect![
+            "json: cannot unmarshal number into Go struct field AuthInfo.users.user.token of type string"
+        ],
+    );
+    refused(
+        &config("{server: s, proxy-url: 'ftp://p'}", "{}"),
+        &expect![[
+            r#"invalid configuration: invalid 'proxy-url' "ftp://p" for cluster "c": unsupported scheme "ftp", must be http, https, or socks5"#
+        ]],
+    );
+}
+
+#[test]
+fn a_user_that_is_not_there_and_a_key_alone_are_nobody() {
+    let nobody = config("{server: s}", "{}").replace("name: u,", "name: v,");
+    assert_eq!(parse(&nobody).unwrap().credential, Credential::None);
+    assert_eq!(parse(&config("{server: s}", "{client-key: k}")).unwrap().certificate, None);
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use value::{Str, yaml};
 
-use super::{KubeconfigError, User};
+use super::{Checked, KubeconfigError, User};
 
 /// Users by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,19 +22,19 @@ impl Users {
     pub fn parse(text: &[u8]) -> Result<Self, KubeconfigError> {
         let config =
             yaml::document(text).map_err(|error| KubeconfigError::Unreadable(error.to_string()))?.value;
+        let config = Checked::new(config).map_err(KubeconfigError::Unreadable)?;
         let mut by_name = BTreeMap::new();
-        for entry in config.list_at(&["users"]) {
+        for entry in config.entries("users") {
             let name = Str::from(entry.str_at(&["name"]).unwrap_or_default());
             let user = match entry.get("user") {
-                Some(user) if !user.is_null() => User::read(user, &name)?,
+                Some(user) if !user.is_null() => User::read(user, &name, &|file| (file.to_owned(), Ok(())))?,
                 _ => User::default(),
             };
             by_name.insert(name, user);
         }
-        let current = config
-            .str_at(&["current-context"])
+        let current = Some(config.text(&["current-context"]))
             .filter(|name| !name.is_empty())
-            .and_then(|name| super::entry(&config, "contexts", "context", name))
+            .and_then(|name| config.entry("contexts", "context", name))
             .and_then(|context| context.str_at(&["user"]))
             .map(Str::from);
         Ok(Users { by_name, current })

@@ -95,12 +95,12 @@ fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, EndpointError> {
     let mut config = match &endpoint.identity {
         None => builder.with_no_client_auth(),
         Some(Identity { certificate, key }) => {
-            let chain = tls::certificates(certificate)
-                .map_err(|why| identity(format!("the client certificate {why}")))?;
-            let key = tls::private_key(key).map_err(|why| identity(format!("the client key {why}")))?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| {
-                identity(format!("the client certificate and its key do not fit: {error}"))
-            })?
+            let missing = |what: &str| identity(format!("tls: failed to find any PEM data in {what} input"));
+            let chain = tls::certificates(certificate).map_err(|_| missing("certificate"))?;
+            let key = tls::private_key(key).map_err(|_| missing("key"))?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|_| identity("tls: private key does not match public key".to_owned()))?
         }
     };
     config.alpn_protocols = if endpoint.http1_only {

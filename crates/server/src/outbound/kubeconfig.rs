@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use authz::kubeconfig::{self, Connection, Material};
+use authz::kubeconfig::{self, Connection, KubeconfigError, Material};
 use http::Uri;
 
 use super::{Credential, Endpoint, Identity, Trust};
-use crate::files::read;
+use crate::files::{go_words, read};
 
 /// A kubeconfig that has been read, with everything it names.
 #[derive(Clone, Debug)]
@@ -27,7 +27,18 @@ pub fn from_kubeconfig(path: &Path) -> Result<FromKubeconfig, String> {
     let text = read(path).map_err(|why| {
         format!("error loading config file {}: open {}: {why}", shown(path), path.display())
     })?;
-    let connection = Connection::parse(&text).map_err(|error| error.to_string())?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let opens = |file: &str| {
+        let file = folder.join(file);
+        let there = std::fs::File::open(&file)
+            .map(|_| ())
+            .map_err(|error| format!("open {}: {}", file.display(), go_words(&error)));
+        (file.display().to_string(), there)
+    };
+    let connection = Connection::parse(&text, &opens).map_err(|error| match error {
+        KubeconfigError::Unreadable(why) => format!("error loading config file {}: {why}", shown(path)),
+        error => error.to_string(),
+    })?;
     let Connection {
         server,
         certificate_authority,
@@ -40,7 +51,6 @@ pub fn from_kubeconfig(path: &Path) -> Result<FromKubeconfig, String> {
     if !proxy_url.is_empty() {
         return Err("proxy-url is not supported: the server connects directly".to_owned());
     }
-    let folder = path.parent().unwrap_or(Path::new("/"));
     let mut files = vec![path.to_owned()];
     let mut load = |what: &str, material: Material| -> Result<Vec<u8>, String> {
         match material {

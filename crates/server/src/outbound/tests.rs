@@ -420,9 +420,12 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
         write("config", &kubeconfig(user));
         from_kubeconfig(&path).unwrap_err()
     };
-    assert!(refused("{exec: {command: sh}}").contains("exec is not supported"));
+    assert!(
+        refused("{exec: {command: sh, apiVersion: v1, interactiveMode: Never}}")
+            .contains("exec is not supported")
+    );
     assert!(refused("{tokenFile: nope}").contains("no such file or directory"));
-    assert!(refused("{client-certificate: nope, client-key: nope}").contains("unable to read client-cert"));
+    assert!(refused("{client-certificate: nope, client-key: nope}").contains("unable to read client-cert "));
 }
 
 #[test]

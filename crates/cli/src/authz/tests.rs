@@ -1,0 +1,255 @@
+//! The commands on files.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args as _, FromArgMatches as _};
+use expect_test::{Expect, expect};
+
+use super::{Args, Task, ask, load, print};
+
+/// A folder with a configuration, roles and a kubeconfig.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        folder.write(
+            "kubeconfig",
+            "{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: c, cluster: {server: 'https://hook.example/authz'}}], contexts: [{name: x, context: {cluster: c}}]}",
+        );
+        folder.write(
+            "authz.yaml",
+            &format!(
+                r#"
+apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: system
+  webhook:
+    timeout: 3s
+    subjectAccessReviewVersion: v1
+    matchConditionSubjectAccessReviewVersion: v1
+    failurePolicy: Deny
+    connectionInfo: {{type: KubeConfigFile, kubeConfigFile: {}}}
+    matchConditions:
+    - expression: has(request.resourceAttributes)
+    - expression: request.resourceAttributes.namespace == 'kube-system'
+    - expression: "!('admins' in request.groups)"
+- {{type: RBAC, name: rbac}}
+"#,
+                folder.path("kubeconfig").display()
+            ),
+        );
+        folder.write(
+            "roles.yaml",
+            r"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: web}
+rules: [{apiGroups: [apps], resources: [deployments], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBindingList
+items:
+- metadata: {name: readers, namespace: web}
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+  subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: alice}]
+- metadata: {name: viewers, namespace: kube-system}
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+  subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: alice}]
+",
+        );
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn parse(&self, words: &[&str]) -> Task {
+        let config = self.path("authz.yaml").display().to_string();
+        let (task, rest) = words.split_first().unwrap();
+        let command = Args::augment_args(clap::Command::new("authz"));
+        let given = ["authz", task, "--config", &config].into_iter().chain(rest.iter().copied());
+        Args::from_arg_matches(&command.get_matches_from(given)).unwrap().task
+    }
+
+    /// Runs `can-i` with the roles, and shows what it prints, without times and paths.
+    fn can_i(&self, words: &[&str], expected: &Expect) -> ExitCode {
+        let roles = self.path("roles.yaml").display().to_string();
+        let words: Vec<&str> = ["can-i", "-f", &roles].into_iter().chain(words.iter().copied()).collect();
+        let Task::CanI(args) = self.parse(&words) else { panic!() };
+        let mut out = Vec::new();
+        let code = ask::run(&args, &mut out).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        let shown: Vec<String> = shown
+            .lines()
+            .map(|line| match line.rsplit_once(" [") {
+                Some((before, time)) if time.ends_with("s]") => format!("{before} [TIME]"),
+                _ => line.to_owned(),
+            })
+            .collect();
+        expected.assert_eq(&shown.join("\n"));
+        code
+    }
+
+    fn refused(&self) -> String {
+        let Task::Check(args) = self.parse(&["check"]) else { panic!() };
+        let path = self.path("").display().to_string();
+        format!("{:#}", load(&args.file).map(|_| ()).unwrap_err()).replace(&path, "")
+    }
+}
+
+#[test]
+fn a_valid_file_is_shown_as_the_chain_it_means() {
+    let folder = Folder::new();
+    let Task::Check(args) = folder.parse(&["check"]) else { panic!() };
+    let mut out = Vec::new();
+    print(std::path::Path::new("authz.yaml"), &load(&args.file).unwrap().configuration, &mut out).unwrap();
+    expect![[r"
+        authz.yaml is valid
+        1. system (Webhook)
+           asks https://hook.example/authz by v1 reviews, at most 3s
+           allows are kept 300s, other answers are kept 30s; a failure denies
+           if has(request.resourceAttributes)
+           if request.resourceAttributes.namespace == 'kube-system'
+           if !('admins' in request.groups)
+        2. rbac (RBAC)
+    "]]
+    .assert_eq(&String::from_utf8(out).unwrap());
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_with_its_place() {
+    let folder = Folder::new();
+    folder.write(
+        "authz.yaml",
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n- type: Nope\n  name: x\n",
+    );
+    expect![[r#"
+        authz.yaml:4:3: authorizers[0].name: Required value (add `name: rbac`)
+        authz.yaml:5:3: authorizers[1].type: Unsupported value: "Nope": supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"
+
+        kube-apiserver would say: [authorizers[0].name: Required value, authorizers[1].type: Unsupported value: "Nope": supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"]"#]]
+    .assert_eq(&folder.refused());
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_used_is_refused_and_can_be_left_out() {
+    let folder = Folder::new();
+    folder.write("kubeconfig", "{apiVersion: v1, kind: Config, current-context: nope}");
+    assert!(
+        folder.refused().contains("context was not found for specified context: nope"),
+        "{}",
+        folder.refused()
+    );
+    let Task::Check(args) = folder.parse(&["check", "--without-kubeconfigs"]) else { panic!() };
+    assert!(load(&args.file).is_ok());
+}
+
+#[test]
+fn each_step_is_shown_with_its_conditions_decision_and_reason() {
+    let folder = Folder::new();
+    let code = folder.can_i(
+        &["--as", "alice", "-n", "web", "get", "deploy/front"],
+        &expect![[r#"
+            1. system (Webhook)
+               has(request.resourceAttributes): true
+               request.resourceAttributes.namespace == 'kube-system': false
+               !('admins' in request.groups): true
+               is skipped [TIME]
+            2. rbac (RBAC)
+               allows: RBAC: allowed by RoleBinding "readers/web" of Role "reader" to User "alice" [TIME]
+            yes"#]],
+    );
+    assert_eq!(code, ExitCode::SUCCESS);
+    let code = folder.can_i(
+        &["--as", "alice", "-n", "web", "delete", "deployments.apps", "front"],
+        &expect![[r#"
+            1. system (Webhook)
+               has(request.resourceAttributes): true
+               request.resourceAttributes.namespace == 'kube-system': false
+               !('admins' in request.groups): true
+               is skipped [TIME]
+            2. rbac (RBAC)
+               has no opinion [TIME]
+            no
+            deployments.apps "front" is forbidden: User "alice" cannot delete resource "deployments" in API group "apps" in the namespace "web""#]],
+    );
+    assert_eq!(code, ExitCode::FAILURE);
+}
+
+#[test]
+fn a_webhook_is_not_asked_but_its_answer_can_be_assumed() {
+    let folder = Folder::new();
+    let words = ["--as", "alice", "-n", "kube-system", "list", "pods"];
+    let code = folder.can_i(
+        &words,
+        &expect![[r#"
+            1. system (Webhook)
+               has(request.resourceAttributes): true
+               request.resourceAttributes.namespace == 'kube-system': true
+               !('admins' in request.groups): true
+               would be asked; its answer is not known here
+            2. rbac (RBAC)
+               allows: RBAC: allowed by RoleBinding "viewers/kube-system" of ClusterRole "view" to User "alice" [TIME]
+            it depends on the webhook `system`: without its opinion yes (--assume system=allow|deny|no-opinion|fail)"#]],
+    );
+    assert_eq!(code, ExitCode::from(3));
+    let denied = [&["--assume", "system=deny"], words.as_slice()].concat();
+    let code = folder.can_i(
+        &denied,
+        &expect![[r#"
+            1. system (Webhook)
+               has(request.resourceAttributes): true
+               request.resourceAttributes.namespace == 'kube-system': true
+               !('admins' in request.groups): true
+               denies: assumed [TIME]
+            no
+            pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "kube-system": assumed"#]],
+    );
+    assert_eq!(code, ExitCode::FAILURE);
+    let failing = [&["--assume", "system=fail"], words.as_slice()].concat();
+    let code = folder.can_i(
+        &failing,
+        &expect![[r#"
+            1. system (Webhook)
+               has(request.resourceAttributes): true
+               request.resourceAttributes.namespace == 'kube-system': true
+               !('admins' in request.groups): true
+               denies (error: assumed to fail) [TIME]
+            no
+            the server would answer 500: assumed to fail"#]],
+    );
+    assert_eq!(code, ExitCode::FAILURE);
+}
+
+#[test]
+fn masters_paths_and_errors_in_conditions() {
+    let folder = Folder::new();
+    let code = folder.can_i(
+        &["--as", "root", "--as-group", "system:masters", "delete", "nodes"],
+        &expect![[r"
+            0. members of system:masters may do everything
+            yes"]],
+    );
+    assert_eq!(code, ExitCode::SUCCESS);
+    folder.can_i(
+        &["--as", "alice", "get", "/healthz"],
+        &expect![[r#"
+            1. system (Webhook)
+               has(request.resourceAttributes): false
+               request.resourceAttributes.namespace == 'kube-system': error: no such key: resourceAttributes
+               !('admins' in request.groups): true
+               is skipped [TIME]
+            2. rbac (RBAC)
+               allows: RBAC: allowed by ClusterRoleBinding "system:public-info-viewer" of ClusterRole "system:public-info-viewer" to Group "system:authenticated" [TIME]
+            yes"#]],
+    );
+}

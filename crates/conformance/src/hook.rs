@@ -1,0 +1,181 @@
+//! A webhook: a real HTTPS server on this machine that remembers what it was asked and answers as it is told to.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{Problem, Result};
+
+/// What a webhook was asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The path, without the query.
+    pub path: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body; null if it was no JSON.
+    pub body: Value,
+}
+
+/// What a webhook does.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// Answers with this code and JSON.
+    Json(u16, Value),
+    /// Answers with this code, type and body.
+    Raw(u16, &'static str, Vec<u8>),
+    /// Never answers.
+    Hang,
+}
+
+type Answering = Arc<dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Reply> + Send>> + Send + Sync>;
+
+/// A running webhook, ended when dropped.
+pub struct Hook {
+    /// `https://127.0.0.1:PORT`.
+    pub url: String,
+    /// PEM of the authority that vouches for it.
+    pub authority: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    serving: JoinHandle<()>,
+}
+
+impl Hook {
+    /// Starts one that answers at once.
+    pub async fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Result<Self> {
+        let answer = Arc::new(answer);
+        Self::start_slow(move |asked| {
+            let answer = Arc::clone(&answer);
+            async move { answer(&asked) }
+        })
+        .await
+    }
+
+    /// Starts one that may take its time.
+    pub async fn start_slow<F>(answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Result<Self>
+    where
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        let (authority, config) = identity().map_err(|e| Problem::at("a certificate", e))?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|e| Problem::at("a port", e))?;
+        let address = listener.local_addr().map_err(|e| Problem::at("a port", e))?;
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let heard = Arc::clone(&asked);
+        let answer: Answering = Arc::new(move |asked| Box::pin(answer(asked)));
+        let serving = tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                let (acceptor, heard, answer) = (acceptor.clone(), Arc::clone(&heard), Arc::clone(&answer));
+                tokio::spawn(async move {
+                    let Ok(tls) = acceptor.accept(tcp).await else { return };
+                    let service = service_fn(move |request| {
+                        let (heard, answer) = (Arc::clone(&heard), Arc::clone(&answer));
+                        respond(request, heard, answer)
+                    });
+                    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                    let _ = builder.serve_connection(TokioIo::new(tls), service).await;
+                });
+            }
+        });
+        Ok(Hook { url: format!("https://{address}"), authority, asked, serving })
+    }
+
+    /// What it was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it was asked so far, forgotten.
+    pub fn take(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A kubeconfig for it, with a token.
+    pub fn kubeconfig(&self, path: &str, token: &str) -> String {
+        let authority = BASE64_STANDARD.encode(&self.authority);
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: c, cluster: {{server: \"{}{path}\", certificate-authority-data: {authority}}}}}]\n\
+             users: [{{name: u, user: {{token: {token}}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n",
+            self.url
+        )
+    }
+}
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hook").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    heard: Arc<Mutex<Vec<Asked>>>,
+    answer: Answering,
+) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let asked = Asked {
+        path: parts.uri.path().to_owned(),
+        headers: parts.headers,
+        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+    };
+    heard.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
+    let (code, kind, body) = match answer(asked).await {
+        Reply::Json(code, value) => (code, "application/json", value.to_string().into_bytes()),
+        Reply::Raw(code, kind, body) => (code, kind, body),
+        Reply::Hang => std::future::pending().await,
+    };
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+    response.headers_mut().insert("content-type", http::HeaderValue::from_static(kind));
+    Ok(response)
+}
+
+/// An authority, and the certificate it gives a server on this machine.
+fn identity() -> std::result::Result<(String, ServerConfig), Box<dyn std::error::Error + Send + Sync>> {
+    let mut params = CertificateParams::new(Vec::<String>::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate()?;
+    let authority = params.self_signed(&key)?.pem();
+    let mut leaf = CertificateParams::new(vec!["localhost".to_owned()])?;
+    leaf.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    let leaf_key = KeyPair::generate()?;
+    let certificate = leaf.signed_by(&leaf_key, &Issuer::from_params(&params, &key))?.pem();
+    let chain =
+        CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<std::result::Result<_, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(leaf_key.serialize_pem().as_bytes())?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok((authority, config))
+}

@@ -1,0 +1,350 @@
+//! Who is asked, in which order, and what an answer or none means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conformance::{Hook, Reply, accepts, rejects};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use super::chain::{Files, Webhook, always, by_user, metrics, review, status};
+
+#[tokio::test]
+async fn the_first_allow_or_deny_ends_the_chain_and_reasons_of_others_are_joined() {
+    let (first, second) = (by_user("first").await, by_user("second").await);
+    let files = Files::new();
+    let server = files.serve_with(&[Webhook::new("first", &first), Webhook::new("second", &second)]).await;
+
+    let client = server.client().unwrap();
+    accepts(
+        client.as_token(Some("alicetoken")).get("/api/v1/namespaces/default/pods?labelSelector=a%3Db").await,
+    )
+    .unwrap();
+    let asked = first.take();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(second.take().len(), 0);
+    assert_eq!(asked[0].path, "/first");
+    assert_eq!(asked[0].headers["authorization"], "Bearer hook-token");
+    assert_eq!(
+        asked[0].body["spec"],
+        json!({"user": "alice", "uid": "alice-uid", "groups": ["devs", "testers", "system:authenticated"],
+            "resourceAttributes": {"verb": "list", "version": "v1", "resource": "pods", "namespace": "default",
+                "labelSelector": {"requirements": [{"key": "a", "operator": "In", "values": ["b"]}]}}})
+    );
+
+    assert_eq!(
+        review(&server, "carol", "a").await,
+        json!({"allowed": false, "denied": true, "reason": "first knows carol"})
+    );
+    assert_eq!(second.take().len(), 0);
+    assert_eq!(
+        review(&server, "dave", "a").await,
+        json!({"allowed": false, "reason": "first: first shrugs\nsecond: second shrugs"})
+    );
+    assert_eq!(second.take().len(), 1);
+
+    let refused = client.as_token(Some("bobtoken")).get("/api/v1/namespaces/default/pods").await;
+    let refused = rejects(refused, 403, "Forbidden").unwrap();
+    assert_eq!(
+        refused["message"],
+        "pods is forbidden: User \"bob\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\": first: first shrugs\nsecond: second shrugs"
+    );
+
+    // The administrator is allowed before anybody is asked.
+    first.take();
+    accepts(client.get("/api/v1/nodes").await).unwrap();
+    assert_eq!(first.take().len(), 0);
+    assert_eq!(
+        metrics(&server, &["apiserver_authorization_decisions_total", "name=\"first\"", "denied"])
+            .await
+            .len(),
+        1
+    );
+    assert_eq!(
+        metrics(&server, &["step_invocations_total", "mode=\"webhook_second\"", "NoOpinion"]).await.len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn conditions_decide_who_is_asked_and_failures_follow_the_policy() {
+    let (lenient, strict) = (by_user("lenient").await, by_user("strict").await);
+    let files = Files::new();
+    let conditions =
+        ["has(request.resourceAttributes)", "request.resourceAttributes.namespace == 'kube-system'"];
+    let server = files
+        .serve_with(&[
+            Webhook { conditions: &conditions, ..Webhook::new("lenient", &lenient) },
+            Webhook {
+                policy: "Deny",
+                conditions: &["request.nonResourceAttributes.path != ''", "request.user != 'zed'"],
+                ..Webhook::new("strict", &strict)
+            },
+        ])
+        .await;
+    // The second fails on every resource, unless its other condition is false.
+    let denied = review(&server, "bob", "default").await;
+    assert_eq!(denied["denied"], true);
+    assert_eq!(
+        denied["evaluationError"],
+        "cel evaluation error: expression 'request.nonResourceAttributes.path != ''' resulted in error: no such key: nonResourceAttributes"
+    );
+    assert_eq!(review(&server, "zed", "default").await, json!({"allowed": false}));
+    assert_eq!((lenient.take().len(), strict.take().len()), (0, 0));
+    assert_eq!(review(&server, "alice", "kube-system").await["allowed"], true);
+    assert_eq!(lenient.take().len(), 1);
+}
+
+#[tokio::test]
+async fn webhooks_that_hang_lie_talk_nonsense_or_too_much_follow_the_failure_policy() {
+    let huge = format!(r#"{{"status":{{"allowed":true,"reason":"{}"}}}}"#, "x".repeat(4 << 20));
+    let bad = [
+        ("hang", always(Reply::Hang).await, "context deadline exceeded"),
+        (
+            "garbage",
+            always(Reply::Raw(200, "application/json", b"{\"status\": {".to_vec())).await,
+            "couldn't get version/kind; json parse error: unexpected end of JSON input",
+        ),
+        (
+            "empty",
+            always(Reply::Raw(200, "application/json", Vec::new())).await,
+            "0-length response with status code: 200 and content type: application/json",
+        ),
+        (
+            "other",
+            always(Reply::Json(200, json!({"apiVersion": "v1", "kind": "Pod", "status": {"allowed": true}})))
+                .await,
+            "unknown conversion",
+        ),
+        ("refusal", always(Reply::Raw(403, "text/plain", b"go away".to_vec())).await, "go away"),
+        (
+            "huge",
+            always(Reply::Raw(200, "application/json", huge.into_bytes())).await,
+            "the response is longer than 3145728 bytes",
+        ),
+    ];
+    for policy in ["NoOpinion", "Deny"] {
+        let files = Files::new();
+        let conditions: Vec<String> =
+            bad.iter().map(|(name, ..)| format!("request.user == '{name}'")).collect();
+        let conditions: Vec<[&str; 1]> = conditions.iter().map(|c| [c.as_str()]).collect();
+        let webhooks: Vec<Webhook<'_>> = bad
+            .iter()
+            .zip(&conditions)
+            .map(|((name, hook, _), conditions)| Webhook {
+                policy,
+                conditions,
+                fields: &["timeout: 300ms"],
+                ..Webhook::new(name, hook)
+            })
+            .collect();
+        let server = files.serve_with(&webhooks).await;
+        for (name, hook, words) in &bad {
+            hook.take();
+            // Twice: a failure is not kept.
+            for _ in 0..2 {
+                let answer = review(&server, name, "default").await;
+                assert_eq!(answer["allowed"], false, "{name}: {answer}");
+                assert_eq!(answer["denied"] == true, policy == "Deny", "{name}: {answer}");
+                let error = answer["evaluationError"].as_str().unwrap_or_default();
+                assert!(error.contains(words), "{name}: {answer}");
+            }
+            assert_eq!(hook.take().len(), 2, "{name}");
+        }
+    }
+    // Whoever says both yes and no is not believed, whatever the policy.
+    let liar =
+        always(Reply::Json(200, json!({"status": {"allowed": true, "denied": true, "reason": "both"}})))
+            .await;
+    let files = Files::new();
+    let server = files.serve_with(&[Webhook::new("liar", &liar)]).await;
+    assert_eq!(
+        review(&server, "bob", "default").await,
+        json!({"allowed": false, "denied": true, "reason": "both", "evaluationError": "webhook subject access review returned both allow and deny response"})
+    );
+    let answer =
+        server.client().unwrap().as_token(Some("bobtoken")).get("/api/v1/pods?limit=1").await.unwrap();
+    assert_eq!(answer.code, 500);
+    assert_eq!(
+        answer.text(),
+        "Internal Server Error: \"/api/v1/pods?limit=1\": webhook subject access review returned both allow and deny response\n"
+    );
+}
+
+#[tokio::test]
+async fn errors_that_may_pass_are_tried_again() {
+    let tries = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let flaky = Hook::start(move |asked| match counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+        0 => Reply::Raw(500, "text/plain", b"boom".to_vec()),
+        1 => Reply::Json(429, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429})),
+        _ => status(asked, &json!({"allowed": true})),
+    })
+    .await
+    .unwrap();
+    let files = Files::new();
+    let server = files.serve_with(&[Webhook::new("flaky", &flaky)]).await;
+    assert_eq!(review(&server, "bob", "default").await["allowed"], true);
+    assert_eq!(flaky.take().len(), 3);
+    assert_eq!(
+        metrics(&server, &["webhook_evaluations_total{name=\"flaky\",result=\"error\"} 2"]).await.len(),
+        1
+    );
+    assert_eq!(
+        metrics(
+            &server,
+            &["step_webhook_error_total", "code=\"5xx\"", "decision=\"NoOpinion\"", "name=\"flaky\"} 1"]
+        )
+        .await
+        .len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn answers_are_kept_by_the_whole_question_and_only_as_long_as_configured() {
+    let (kept, fresh) = (by_user("kept").await, by_user("fresh").await);
+    let files = Files::new();
+    let server = files
+        .serve_with(&[
+            Webhook {
+                conditions: &["request.resourceAttributes.namespace != 'fresh'"],
+                ..Webhook::new("kept", &kept)
+            },
+            Webhook {
+                conditions: &["request.resourceAttributes.namespace == 'fresh'"],
+                fields: &["authorizedTTL: 50ms", "cacheUnauthorizedRequests: false"],
+                ..Webhook::new("fresh", &fresh)
+            },
+        ])
+        .await;
+    for _ in 0..3 {
+        review(&server, "alice", "default").await;
+        review(&server, "bob", "default").await;
+    }
+    assert_eq!(kept.take().len(), 2);
+    review(&server, "alice", "other").await;
+    assert_eq!(kept.take().len(), 1);
+    // Reviews and requests share what is kept: the same question, asked for real.
+    accepts(server.client().unwrap().as_token(Some("alicetoken")).get("/api/v1/namespaces/third/pods").await)
+        .unwrap();
+    let spec = json!({"user": "alice", "uid": "alice-uid", "groups": ["devs", "testers", "system:authenticated"],
+        "resourceAttributes": {"verb": "list", "version": "v1", "resource": "pods", "namespace": "third"}});
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    accepts(server.client().unwrap().post(path, &json!({"spec": spec})).await).unwrap();
+    assert_eq!(kept.take().len(), 1);
+    // Not kept at all, and kept for a moment.
+    review(&server, "bob", "fresh").await;
+    review(&server, "bob", "fresh").await;
+    assert_eq!(fresh.take().len(), 2);
+    conformance::eventually(Duration::from_secs(10), async || {
+        review(&server, "alice", "fresh").await;
+        let asked = fresh.asked().len();
+        if asked >= 2 { Ok(()) } else { Err(conformance::Problem::new(format!("asked {asked} times"))) }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn identical_questions_in_flight_share_one_call() {
+    let gate = Arc::new(Semaphore::new(0));
+    let closed = Arc::clone(&gate);
+    let slow = Hook::start_slow(move |asked| {
+        let gate = Arc::clone(&closed);
+        async move {
+            gate.acquire().await.unwrap().forget();
+            status(&asked, &json!({"allowed": true}))
+        }
+    })
+    .await
+    .unwrap();
+    let files = Files::new();
+    let server = Arc::new(
+        files.serve_with(&[Webhook { fields: &["timeout: 30s"], ..Webhook::new("slow", &slow) }]).await,
+    );
+    let asking: Vec<_> = (0..20)
+        .map(|_| {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move { review(&server, "bob", "default").await["allowed"] == true })
+        })
+        .collect();
+    // One permit is enough for all of them.
+    gate.add_permits(1);
+    for asked in asking {
+        assert!(asked.await.unwrap());
+    }
+    assert_eq!(slow.take().len(), 1);
+}
+
+#[tokio::test]
+async fn sixty_four_requests_that_wait_for_a_webhook_stall_nobody_else() {
+    const WAITING: usize = 64;
+    let arrived = Arc::new(Semaphore::new(0));
+    let counted = Arc::clone(&arrived);
+    let slow = Hook::start_slow(move |asked| {
+        let arrived = Arc::clone(&counted);
+        async move {
+            arrived.add_permits(1);
+            // Nobody is answered before all are here: a server that lets them wait one after the other never gets there.
+            arrived.acquire_many(u32::try_from(WAITING).unwrap()).await.map(drop).unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            status(&asked, &json!({"allowed": true}))
+        }
+    })
+    .await
+    .unwrap();
+    let files = Files::new();
+    let server = Arc::new(
+        files.serve_with(&[Webhook { fields: &["timeout: 30s"], ..Webhook::new("slow", &slow) }]).await,
+    );
+    let waiting: Vec<_> = (0..WAITING)
+        .map(|i| {
+            let server = Arc::clone(&server);
+            tokio::spawn(
+                async move { review(&server, &format!("user-{i}"), "default").await["allowed"] == true },
+            )
+        })
+        .collect();
+    let client = server.client().unwrap();
+    let mut meanwhile = 0;
+    while !waiting.iter().all(tokio::task::JoinHandle::is_finished) {
+        accepts(client.get("/api/v1/namespaces/default").await).unwrap();
+        meanwhile += 1;
+    }
+    assert!(meanwhile > 10, "only {meanwhile} other requests were answered");
+    for asked in waiting {
+        assert!(asked.await.unwrap());
+    }
+    assert_eq!(slow.take().len(), WAITING);
+}
+
+#[tokio::test]
+async fn impersonation_asks_the_chain_about_each_part() {
+    let hook = by_user("hook").await;
+    let files = Files::new();
+    let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;
+    let alice = server.client().unwrap().as_token(Some("alicetoken"));
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let headers = [
+        ("content-type", "application/json"),
+        ("impersonate-user", "alice-too"),
+        ("impersonate-group", "g1"),
+    ];
+    let body = || bytes::Bytes::from_static(b"{}");
+    let who = accepts(alice.send(http::Method::POST, path, &headers, body()).await).unwrap();
+    assert_eq!(who["status"]["userInfo"]["username"], "alice-too");
+    let asked: Vec<String> = hook
+        .take()
+        .iter()
+        .map(|asked| {
+            let spec = &asked.body["spec"];
+            let what = &spec["resourceAttributes"];
+            format!("{} {} {}", spec["user"], what["verb"], what["resource"]).replace('"', "")
+        })
+        .collect();
+    assert!(asked.iter().any(|line| line.starts_with("alice impersonate")), "{asked:?}");
+    assert_eq!(asked.last().unwrap(), "alice-too create selfsubjectreviews");
+    let bob = server.client().unwrap().as_token(Some("bobtoken"));
+    rejects(bob.send(http::Method::POST, path, &headers, body()).await, 403, "Forbidden").unwrap();
+}

@@ -1,0 +1,186 @@
+//! The file changes while the server runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use conformance::{Problem, Server, eventually};
+
+use super::chain::{Files, Webhook, by_user, metrics, review};
+
+const TIME: Duration = Duration::from_secs(20);
+const RELOADS: &str = "apiserver_authorization_config_controller_automatic_reloads_total";
+const RBAC: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n";
+
+/// How often the configuration was reloaded, well or not.
+async fn reloads(server: &Server, status: &str) -> u64 {
+    let lines = metrics(server, &[RELOADS, &format!("status=\"{status}\"")]).await;
+    lines.first().and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+async fn allows_alice(server: &Server, wanted: bool) {
+    eventually(TIME, async || {
+        let told = review(server, "alice", "default").await;
+        if told["allowed"] == wanted { Ok(()) } else { Err(Problem::new(told.to_string())) }
+    })
+    .await
+    .unwrap();
+}
+
+async fn counts(server: &Server, status: &str, wanted: u64) {
+    eventually(TIME, async || {
+        let counted = reloads(server, status).await;
+        if counted == wanted { Ok(()) } else { Err(Problem::new(format!("{status}: {counted}"))) }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_renamed_file_is_followed_and_what_cannot_be_used_leaves_the_old_chain() {
+    let hook = by_user("hook").await;
+    let files = Files::new();
+    files.put("authz.yaml", RBAC);
+    let server = files.serve().await;
+    allows_alice(&server, false).await;
+
+    let with_hook = files.configuration(&[Webhook::new("hook", &hook)]);
+    files.put("authz.yaml", &with_hook);
+    allows_alice(&server, true).await;
+    counts(&server, "success", 1).await;
+
+    // Nonsense, a chain without RBAC, one with a type that was not there at the start, a kubeconfig that is not there.
+    for (i, bad) in [
+        "nonsense: [".to_owned(),
+        with_hook.replace("- type: RBAC\n  name: rbac\n", ""),
+        format!("{with_hook}- type: Node\n  name: node\n"),
+        with_hook.replace("hook.kubeconfig", "nope.kubeconfig"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        files.put("authz.yaml", bad);
+        counts(&server, "failure", u64::try_from(i).unwrap() + 1).await;
+        assert_eq!(review(&server, "alice", &format!("still-{i}")).await["allowed"], true, "{bad}");
+    }
+    let log = server.log();
+    assert!(log.contains("authz.yaml:1:") && log.contains("missing required types: [RBAC]"), "{log}");
+    assert!(
+        log.contains("authorizer type Node is not allowed if it was not enabled at initial server startup"),
+        "{log}"
+    );
+
+    // The same chain in other words is no reload; another one is.
+    let before = reloads(&server, "success").await;
+    files.put("authz.yaml", &with_hook);
+    counts(&server, "success", before + 1).await;
+    files.put("authz.yaml", &format!("# the same\n{}", with_hook.replace("/v1\n", "/v1beta1\n")));
+    files.put("authz.yaml", &with_hook.replace("name: hook", "name: hook2"));
+    counts(&server, "success", before + 2).await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_leaves_the_chain_and_is_seen_when_it_comes_back() {
+    let hook = by_user("hook").await;
+    let files = Files::new();
+    let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;
+    std::fs::remove_file(files.path("authz.yaml")).unwrap();
+    counts(&server, "failure", 1).await;
+    assert_eq!(review(&server, "alice", "default").await["allowed"], true);
+    files.put("authz.yaml", RBAC);
+    allows_alice(&server, false).await;
+}
+
+#[tokio::test]
+async fn the_swap_of_a_link_is_seen_as_configmap_volumes_do_it() {
+    let hook = by_user("hook").await;
+    let files = Files::new();
+    for (version, text) in
+        [("v1", files.configuration(&[Webhook::new("hook", &hook)])), ("v2", RBAC.to_owned())]
+    {
+        std::fs::create_dir(files.path(version)).unwrap();
+        std::fs::write(files.path(version).join("authz.yaml"), text).unwrap();
+    }
+    let link = |to: &str| {
+        let new = files.path("..data_tmp");
+        std::os::unix::fs::symlink(to, &new).unwrap();
+        std::fs::rename(&new, files.path("..data")).unwrap();
+    };
+    link("v1");
+    std::os::unix::fs::symlink("..data/authz.yaml", files.path("authz.yaml")).unwrap();
+    let server = files.serve().await;
+    allows_alice(&server, true).await;
+    link("v2");
+    allows_alice(&server, false).await;
+    link("v1");
+    allows_alice(&server, true).await;
+}
+
+#[tokio::test]
+async fn the_kubeconfig_of_a_webhook_is_followed_too() {
+    let (old, new) = (by_user("old").await, by_user("new").await);
+    let files = Files::new();
+    let server = files.serve_with(&[Webhook::new("hook", &old)]).await;
+    assert_eq!(review(&server, "alice", "default").await["reason"], "old likes alice");
+    files.put("hook.kubeconfig", "nonsense: [");
+    counts(&server, "failure", 1).await;
+    assert_eq!(review(&server, "alice", "other").await["reason"], "old likes alice");
+    files.put("hook.kubeconfig", &new.kubeconfig("/hook", "hook-token"));
+    eventually(TIME, async || {
+        let told = review(&server, "alice", "default").await;
+        if told["reason"] == "new likes alice" { Ok(()) } else { Err(Problem::new(told.to_string())) }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn thousands_of_requests_get_no_wrong_answer_while_the_chain_is_swapped() {
+    let (one, two) = (by_user("one").await, by_user("two").await);
+    let files = Files::new();
+    // All of these say the same about Alice, Bob and Carol, each in another way.
+    let chains = [
+        files.configuration(&[Webhook::new("one", &one), Webhook::new("two", &two)]),
+        files.configuration(&[Webhook::new("two", &two), Webhook::new("one", &one)]),
+        files.configuration(&[Webhook {
+            policy: "Deny",
+            conditions: &["request.user != 'nobody'"],
+            ..Webhook::new("one", &one)
+        }]),
+    ];
+    files.put("authz.yaml", &chains[0]);
+    let server = Arc::new(files.serve().await);
+    let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let asking: Vec<_> = (0..8)
+        .map(|i| {
+            let (server, stop, asked) = (Arc::clone(&server), Arc::clone(&stop), Arc::clone(&asked));
+            tokio::spawn(async move {
+                let client = server.client().unwrap();
+                let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+                let mut n = 0;
+                while !stop.load(Ordering::SeqCst) {
+                    let (user, allowed, denied) = [("alice", true, false), ("bob", false, false), ("carol", false, true)][n % 3];
+                    let body = serde_json::json!({"spec": {"user": user, "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": format!("n{i}-{}", n % 50)}}});
+                    let told = conformance::accepts(client.post(path, &body).await).unwrap()["status"].clone();
+                    assert_eq!(told["allowed"] == true, allowed, "{user}: {told}");
+                    assert_eq!(told["denied"] == true, denied, "{user}: {told}");
+                    assert!(told["evaluationError"].is_null(), "{user}: {told}");
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    n += 1;
+                }
+            })
+        })
+        .collect();
+    for round in 1..=20 {
+        files.put("authz.yaml", &chains[round % chains.len()]);
+        counts(&server, "success", u64::try_from(round).unwrap()).await;
+    }
+    while asked.load(Ordering::SeqCst) < 3000 {
+        tokio::task::yield_now().await;
+    }
+    stop.store(true, Ordering::SeqCst);
+    for task in asking {
+        task.await.unwrap();
+    }
+    assert_eq!(reloads(&server, "failure").await, 0);
+}

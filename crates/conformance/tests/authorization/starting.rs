@@ -1,0 +1,157 @@
+//! What is refused at the start, and in which words.
+
+use std::time::Duration;
+
+use conformance::accepts;
+use conformance::server::run_to_end;
+
+use super::chain::{Files, Webhook, by_user, review};
+
+const MANY_WRONG: &str = "apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: RBAC
+- type: Webhook
+  name: hook
+  webhook:
+    timeout: 31s
+    subjectAccessReviewVersion: v1
+    failurePolicy: Deny
+    connectionInfo: {type: InClusterConfig}
+    matchConditionSubjectAccessReviewVersion: v1
+    matchConditions:
+    - expression: request.user.groups.size() > 0
+";
+
+/// What the server says when it does not start.
+async fn refused(files: &Files, flags: &[&str]) -> String {
+    let config = format!("--authorization-config-file={}", files.path("authz.yaml").display());
+    let data = format!("--data-dir={}", files.path("data").display());
+    let certs = format!("--cert-dir={}", files.path("certs").display());
+    let mut args = vec!["serve", &data, &certs, "--secure-port=0", "--bind-address=127.0.0.1"];
+    if files.path("authz.yaml").exists() {
+        args.push(&config);
+    }
+    args.extend(flags);
+    let (code, said) = run_to_end(&args, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(code, Some(1), "{said}");
+    said
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_is_said_at_once_with_its_place_and_in_the_words_of_kubernetes() {
+    let files = Files::new();
+    files.put("authz.yaml", MANY_WRONG);
+    let said = refused(&files, &[]).await;
+    for words in [
+        "authz.yaml:4:3: authorizers[0].name: Required value (add `name: rbac`)",
+        "authz.yaml:8:5: authorizers[1].timeout: Invalid value: \"31s\": must be > 0s and <= 30s",
+        "authorizers[1].connectionInfo.type: Invalid value: \"InClusterConfig\": the API server cannot use its own SubjectAccessReview API to authorize requests",
+        "the groups are request.groups; request.user is a string",
+        r#""command failed" err="[authorizers[0].name: Required value, authorizers[1].timeout: Invalid value: \"31s\": must be > 0s and <= 30s, "#,
+    ] {
+        assert!(said.contains(words), "{words}\n{said}");
+    }
+}
+
+#[tokio::test]
+async fn the_file_beside_the_flags_it_stands_for_is_refused_even_at_their_defaults() {
+    let files = Files::new();
+    files.put("authz.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n");
+    for flag in [
+        "--authorization-mode=RBAC",
+        "--authorization-webhook-config-file=/x",
+        "--authorization-webhook-version=v1beta1",
+        "--authorization-webhook-cache-authorized-ttl=5m0s",
+        "--authorization-webhook-cache-unauthorized-ttl=30s",
+    ] {
+        let said = refused(&files, &[flag]).await;
+        let words = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined";
+        assert!(said.contains(words), "{flag}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn modes_that_lack_what_they_need_are_refused_together() {
+    let files = Files::new();
+    let said = refused(&files, &["--authorization-mode=ABAC,Webhook,Nope"]).await;
+    for words in [
+        "authorization-mode ABAC's authorization policy file not passed",
+        "authorization-mode Webhook's authorization config file not passed",
+        "authorization-mode \\\"Nope\\\" is not a valid mode",
+    ] {
+        assert!(said.contains(words), "{words}\n{said}");
+    }
+    std::fs::write(files.path("policies"), "{\"user\": 3}\n").unwrap();
+    let policies = format!("--authorization-policy-file={}", files.path("policies").display());
+    let said = refused(&files, &["--authorization-mode=ABAC", &policies]).await;
+    assert!(said.contains("line 1: {\\\"user\\\": 3}: json: cannot unmarshal number"), "{said}");
+}
+
+#[tokio::test]
+async fn the_modes_abac_and_webhook_work_by_flags() {
+    let hook = by_user("hook").await;
+    let files = Files::new();
+    files.put("kubeconfig", &hook.kubeconfig("/hook", "hook-token"));
+    let policy = r#"{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"bob","namespace":"*","resource":"pods","apiGroup":"*","readonly":true}}"#;
+    files.put("policies", policy);
+    let kubeconfig = format!("--authorization-webhook-config-file={}", files.path("kubeconfig").display());
+    let policies = format!("--authorization-policy-file={}", files.path("policies").display());
+    let server = conformance::Server::serve(&[
+        "--authorization-mode=ABAC,Webhook",
+        &kubeconfig,
+        &policies,
+        "--authorization-webhook-version=v1",
+        "--authorization-webhook-cache-authorized-ttl=0s",
+    ])
+    .await
+    .unwrap();
+    assert_eq!(review(&server, "bob", "default").await["allowed"], true);
+    assert_eq!(hook.take().len(), 0);
+    for _ in 0..2 {
+        assert_eq!(review(&server, "alice", "default").await["reason"], "hook likes alice");
+    }
+    assert_eq!(hook.take().len(), 2);
+    assert_eq!(
+        review(&server, "dave", "default").await["reason"],
+        "abac: No policy matched.\ndefault: hook shrugs"
+    );
+    // The server's own parts need neither: what every cluster begins with is there.
+    accepts(server.client().unwrap().get("/api/v1/namespaces/default/serviceaccounts").await).unwrap();
+}
+
+/// The second example of KEP-3221 and its field reference, corrected: quoted, with `request.groups`, and named.
+#[tokio::test]
+async fn the_chain_of_the_kep_loads_and_decides() {
+    let hook = by_user("hook").await;
+    let files = Files::new();
+    let configuration = files
+        .configuration(&[Webhook {
+            policy: "Deny",
+            fields: &["timeout: 3s", "authorizedTTL: 30s", "unauthorizedTTL: 30s"],
+            conditions: &[
+                "has(request.resourceAttributes)",
+                "request.resourceAttributes.namespace == 'kube-system'",
+                "!('system:serviceaccounts:kube-system' in request.groups)",
+            ],
+            ..Webhook::new("super-important-kube-system-authorizer", &hook)
+        }])
+        .replace("- type: RBAC", "- type: Node\n  name: node\n- type: RBAC")
+        .replace("/v1\nkind", "/v1alpha1\nkind");
+    files.put("authz.yaml", &configuration);
+    let server = files.serve().await;
+    assert_eq!(review(&server, "alice", "kube-system").await["allowed"], true);
+    assert_eq!(review(&server, "alice", "default").await["allowed"], false);
+    assert_eq!(hook.take().len(), 1);
+    // As printed it is refused, with the fix.
+    let printed = configuration.replace(
+        "\"!('system:serviceaccounts:kube-system' in request.groups)\"",
+        "!('system:serviceaccounts:kube-system' in request.user.groups)",
+    );
+    files.put("authz.yaml", &printed);
+    let said = refused(&files, &[]).await;
+    assert!(
+        said.contains("quote the expression: YAML gives its first character a meaning of its own"),
+        "{said}"
+    );
+}
