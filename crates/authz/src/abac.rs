@@ -145,9 +145,13 @@ impl Policy {
     fn current(object: &Value) -> Result<Self, String> {
         let empty = Value::Map(value::Map::new());
         let spec = object.at(&["spec"]).filter(|spec| !spec.is_null()).unwrap_or(&empty);
+        let (user, group) =
+            (text(spec, "PolicySpec", "spec.", "user")?, text(spec, "PolicySpec", "spec.", "group")?);
+        // Everybody means everybody who is somebody: not the anonymous.
+        let everybody = user == "*" || group == "*";
         Ok(Policy {
-            user: text(spec, "PolicySpec", "spec.", "user")?,
-            group: text(spec, "PolicySpec", "spec.", "group")?,
+            user: if everybody { Str::default() } else { user },
+            group: if everybody { Str::new_static(names::AUTHENTICATED) } else { group },
             readonly: flag(spec, "PolicySpec", "spec.", "readonly")?,
             api_group: text(spec, "PolicySpec", "spec.", "apiGroup")?,
             resource: text(spec, "PolicySpec", "spec.", "resource")?,
@@ -193,8 +197,7 @@ impl Policy {
         if self.user.is_empty() && self.group.is_empty() {
             return false;
         }
-        (self.user.is_empty() || any_or(&self.user, &user.name))
-            && (self.group.is_empty() || self.group == "*" || user.is_in(&self.group))
+        (self.user.is_empty() || self.user == user.name) && (self.group.is_empty() || user.is_in(&self.group))
     }
 }
 

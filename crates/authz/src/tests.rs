@@ -367,11 +367,21 @@ fn a_bad_policy_file_names_its_line() {
     use crate::abac::Policies;
     let error = |text: &str| Policies::parse("p.jsonl", text).unwrap_err().to_string();
     expect![[
-        r#"error reading policy file p.jsonl, line 2: {"user": 1}: field "user" must be a string, not number"#
+        r#"error reading policy file p.jsonl, line 2: {"user": 1}: json: cannot unmarshal number into Go struct field Policy.user of type string"#
     ]]
     .assert_eq(&error("# ok\n{\"user\": 1}\n"));
-    assert!(error("[]").contains("line 1"));
+    assert!(error("[]").contains("line 1: []: couldn't get version/kind"));
     assert!(error("{").contains("line 1"));
+    let version = "abac.authorization.kubernetes.io/v1beta1";
+    assert!(
+        error(&format!(r#"{{"apiVersion":"{version}","kind":"Foo"}}"#))
+            .contains("no kind \"Foo\" is registered for version")
+    );
+    assert!(
+        error(&format!(r#"{{"apiVersion":"{version}","kind":"Policy","spec":{{"readonly":1}}}}"#)).ends_with(
+            "json: cannot unmarshal number into Go struct field PolicySpec.spec.readonly of type bool"
+        )
+    );
     let (policies, unversioned) = Policies::parse("p", "{\"user\":\"a\"}").unwrap();
     assert!(unversioned);
     assert_eq!(policies.rules_for(&User::named("a"), "x").rules.len(), 2);

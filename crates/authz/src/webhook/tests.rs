@@ -167,6 +167,10 @@ fn answers_mean_what_they_mean_to_kubernetes() {
         ]],
     );
     means(ok(r#"{"status":{"allowed":true},"more":1}"#), &expect![[r#"allowed, reason "", calls 1"#]]);
+    means(
+        ok("status: {allowed: true, reason: in YAML}"),
+        &expect![[r#"allowed, reason "in YAML", calls 1"#]],
+    );
 }
 
 #[test]
@@ -208,6 +212,12 @@ fn what_is_no_answer_is_a_failure() {
         ]],
     );
     means(
+        ok("hello"),
+        &expect![[
+            r#"no-opinion, reason "", error couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }, calls 1"#
+        ]],
+    );
+    means(
         Err(SendError::Timeout("context deadline exceeded".to_owned())),
         &expect![[r#"no-opinion, reason "", error context deadline exceeded, calls 1"#]],
     );
@@ -231,6 +241,12 @@ fn only_what_may_pass_is_tried_again() {
         code(503, "text/plain", "x"),
         &expect![[
             r#"no-opinion, reason "", error the server is currently unable to handle the request, calls 1"#
+        ]],
+    );
+    means(
+        code(504, "text/plain", "x"),
+        &expect![[
+            r#"no-opinion, reason "", error the server was unable to return a response in the time allotted, but may still be processing the request, calls 5"#
         ]],
     );
     means(

@@ -64,7 +64,7 @@ async fn a_renamed_file_is_followed_and_what_cannot_be_used_leaves_the_old_chain
         assert_eq!(review(&server, "alice", &format!("still-{i}")).await["allowed"], true, "{bad}");
     }
     let log = server.log();
-    assert!(log.contains("authz.yaml:1:") && log.contains("missing required types: [RBAC]"), "{log}");
+    assert!(log.contains("authz.yaml:2:1: yaml:") && log.contains("missing required types: [RBAC]"), "{log}");
     assert!(
         log.contains("authorizer type Node is not allowed if it was not enabled at initial server startup"),
         "{log}"
