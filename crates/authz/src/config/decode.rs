@@ -102,16 +102,13 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
         let position = Some(document.spans.nearest(&path).key);
         problems.push(Problem { message: format!("unknown field {}", quote(&path)), position, hint: None });
     }
-    // Of YAML its reader reports what is there twice, and all of it first; of JSON the decoder, which meets things in order.
+    // What is there twice in YAML its reader reports in words of its own.
     let words: Vec<String> = match &document.strict {
         Some(strict) => {
             let unknown = problems.iter().skip(duplicates).map(|problem| problem.message.clone());
             std::iter::once(strict.clone()).chain(unknown).collect()
         }
-        None => {
-            problems.sort_by_key(|problem| problem.position.map(|p| (p.line, p.column)));
-            problems.iter().map(|problem| problem.message.clone()).collect()
-        }
+        None => problems.iter().map(|problem| problem.message.clone()).collect(),
     };
     if words.is_empty() {
         return Ok(configuration);
