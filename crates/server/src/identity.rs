@@ -32,18 +32,6 @@ fn letter(value: u32) -> char {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_name_is_stable_and_of_kubernetes_shape() {
-        let id = super::id();
-        assert_eq!(id, super::id());
-        let hash = id.strip_prefix("apiserver-").unwrap();
-        assert_eq!(hash.len(), 26);
-        assert!(hash.chars().all(|c| matches!(c, 'a'..='z' | '2'..='7')));
-    }
-}
-
 /// A content's hash as metrics show it.
 pub fn hash(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -55,4 +43,16 @@ pub fn hash(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_name_is_stable_and_of_kubernetes_shape() {
+        let id = super::id();
+        assert_eq!(id, super::id());
+        let hash = id.strip_prefix("apiserver-").unwrap();
+        assert_eq!(hash.len(), 26);
+        assert!(hash.chars().all(|c| matches!(c, 'a'..='z' | '2'..='7')));
+    }
 }
