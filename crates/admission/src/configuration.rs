@@ -5,11 +5,13 @@
 //! Kubernetes' decoder.
 
 mod document;
+mod policies;
 mod webhooks;
 
 use value::{Map, Str, Value, write};
 
 use document::Document;
+pub use policies::static_manifests;
 pub use webhooks::WebhookAdmission;
 
 const GROUP: &str = "apiserver.config.k8s.io";

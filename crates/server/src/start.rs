@@ -143,6 +143,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     };
     let mut configurations = PluginConfigurations::read(admission_configuration.as_deref())?;
     let webhook_credentials = configurations.webhook_credentials()?;
+    let mut folders = manifests;
+    let disabled = |plugin: &str| disable_admission.iter().any(|name| name == plugin);
+    folders.extend(configurations.manifests(static_manifests, |plugin| !disabled(plugin))?);
     configurations.finish(&disable_admission)?;
 
     if ["v1beta1", "v1beta2"].iter().any(|version| served.is_served("resource.k8s.io", version)) {
@@ -226,7 +229,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         }
     }
     // Before anything is written or answered, by anybody.
-    let manifests = manifests_in_force(manifests, &state)?;
+    let manifests = manifests_in_force(folders, &state)?;
     bootstrap::run(&state, address.port(), advertise).await?;
     let trust_changed = Arc::new(Notify::new());
     published::publish(&state, Arc::clone(&trust_changed), stopped.clone()).await?;
@@ -262,6 +265,12 @@ fn manifests_in_force(
         }
         if matches!(set, Set::MutatingPolicies | Set::Mixed) {
             state.policies.fix_mutating(loaded);
+        }
+        if matches!(set, Set::ValidatingWebhooks | Set::Mixed) {
+            state.webhooks.fix_validating(loaded);
+        }
+        if matches!(set, Set::MutatingWebhooks | Set::Mixed) {
+            state.webhooks.fix_mutating(loaded);
         }
     };
     let metrics = ManifestMetrics::new(state.metrics.registry(), identity::hash(identity::id().as_bytes()))

@@ -1,16 +1,13 @@
 //! One strict document: its version and kind, then its fields.
 
+use api::GroupVersionKind;
 use api::field::quote;
 use value::{Map, Str, Value, yaml};
-
-/// How Go prints the type it reads an object's kind with.
-const META: &str =
-    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 /// A document whose kind is not known yet.
 pub(super) struct Document {
     root: Map,
-    text: String,
+    kind: Result<GroupVersionKind, String>,
     strict: Vec<String>,
 }
 
@@ -18,21 +15,16 @@ impl Document {
     /// Reads YAML or JSON.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let document = yaml::document(bytes).map_err(|error| error.to_string())?;
-        let root = match document.value {
-            Value::Map(map) => map,
-            Value::Null => Map::new(),
-            other => {
-                let kind = other.json_type();
-                return Err(format!(
-                    "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type {META}"
-                ));
-            }
-        };
         let mut strict: Vec<String> = document.strict.into_iter().collect();
         if strict.is_empty() {
             strict = resources::decode::strict_errors(&[], &document.duplicates);
         }
-        Ok(Document { root, text: String::from_utf8_lossy(bytes).into_owned(), strict })
+        let kind = api::typed::version_kind(&document.value, bytes).map_err(|untyped| untyped.message);
+        let root = match document.value {
+            Value::Map(map) => map,
+            _ => Map::new(),
+        };
+        Ok(Document { root, kind, strict })
     }
 
     /// The fields, whatever the kind.
@@ -42,29 +34,14 @@ impl Document {
 
     /// Whether this is `kind` of one of these versions of `group`; `scheme` is where Kubernetes declares those it knows.
     pub(super) fn is(&self, group: &str, versions: &[&str], kind: &str, scheme: &str) -> Result<(), String> {
-        let text = |field: &str| match self.root.get(field) {
-            None | Some(Value::Null) => Ok(""),
-            Some(Value::String(text)) => Ok(text.as_str()),
-            Some(other) => Err(format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
-                other.json_type()
-            )),
-        };
-        let (sent_version, sent_kind) = (text("apiVersion")?, text("kind")?);
-        if sent_kind.is_empty() {
-            return Err(format!("Object 'Kind' is missing in '{}'", self.text));
-        }
-        if sent_version.is_empty() {
-            return Err(format!("Object 'apiVersion' is missing in '{}'", self.text));
-        }
-        let version = sent_version.strip_prefix(group).and_then(|rest| rest.strip_prefix('/'));
-        if sent_kind == kind && version.is_some_and(|version| versions.contains(&version)) {
+        let sent = self.kind.clone()?;
+        if sent.kind == kind && sent.group == group && versions.contains(&sent.version.as_str()) {
             return Ok(());
         }
         Err(format!(
             "no kind {} is registered for version {} in scheme {}",
-            quote(sent_kind),
-            quote(sent_version),
+            quote(&sent.kind),
+            quote(&sent.api_version()),
             quote(scheme)
         ))
     }

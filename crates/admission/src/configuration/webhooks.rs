@@ -29,15 +29,10 @@ impl WebhookAdmission {
         };
         fields.only(&root, "", &["apiVersion", "kind", "kubeConfigFile", "staticManifestsDir"]);
         fields.finish()?;
-        for (field, path) in
-            [("kubeConfigFile", &read.kubeconfig), ("staticManifestsDir", &read.static_manifests)]
-        {
-            if !path.is_empty() && !path.starts_with('/') {
-                let at = Path::root().field(field);
-                return Err(
-                    FieldError::invalid(&at, path.clone(), "must be an absolute file path").to_string()
-                );
-            }
+        if !read.kubeconfig.is_empty() && !read.kubeconfig.starts_with('/') {
+            let at = Path::root().field("kubeConfigFile");
+            let why = "must be an absolute file path";
+            return Err(FieldError::invalid(&at, read.kubeconfig, why).to_string());
         }
         Ok(read)
     }

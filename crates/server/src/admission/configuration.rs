@@ -1,24 +1,37 @@
 //! `--admission-control-config-file`, and the files it names → each plugin's own configuration.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ::admission::configuration::{AdmissionConfiguration, ConfigurationPlace, WebhookAdmission};
-use value::Str;
+use ::admission::configuration::{
+    AdmissionConfiguration, ConfigurationPlace, WebhookAdmission, static_manifests,
+};
+use ::admission::manifests::Set;
+use api::FieldError;
+use value::{Path as FieldPath, Str};
 
 use crate::admission::registered::WebhookCredentials;
 use crate::admission::webhooks::Credentials;
 use crate::config::ConfigError;
-use crate::files::read as read_file;
+use crate::files::{go_words, read as read_file};
 
 /// Plugins that are on by default and can be configured. Nothing that is said to one of them may be left unheard.
-const CONFIGURABLE: [&str; 4] =
-    ["MutatingAdmissionPolicy", "PodSecurity", "ResourceQuota", "ValidatingAdmissionPolicy"];
+const CONFIGURABLE: [&str; 2] = ["PodSecurity", "ResourceQuota"];
+
+/// The plugins that take folders of static manifests.
+const WITH_MANIFESTS: [(&str, Set); 4] = [
+    ("MutatingAdmissionPolicy", Set::MutatingPolicies),
+    ("MutatingAdmissionWebhook", Set::MutatingWebhooks),
+    ("ValidatingAdmissionPolicy", Set::ValidatingPolicies),
+    ("ValidatingAdmissionWebhook", Set::ValidatingWebhooks),
+];
 
 /// The plugins' configurations, by name. Each plugin takes its own.
 #[derive(Debug, Default)]
 pub(crate) struct PluginConfigurations {
     by_name: BTreeMap<Str, Vec<u8>>,
+    /// The folders of static manifests, by plugin.
+    folders: BTreeMap<&'static str, Str>,
 }
 
 impl PluginConfigurations {
@@ -54,7 +67,14 @@ impl PluginConfigurations {
             };
             by_name.entry(plugin.name).or_insert(bytes);
         }
-        Ok(PluginConfigurations { by_name })
+        let mut read = PluginConfigurations { by_name, folders: BTreeMap::new() };
+        for plugin in ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"] {
+            if let Some(bytes) = read.take(plugin) {
+                let folder = static_manifests(plugin, &bytes).map_err(|why| refused(plugin, &why))?;
+                read.folders.insert(plugin, folder);
+            }
+        }
+        Ok(read)
     }
 
     /// The configuration of a plugin, which is then taken care of.
@@ -70,18 +90,36 @@ impl PluginConfigurations {
         })
     }
 
-    fn credentials(&mut self, plugin: &str) -> Result<Credentials, ConfigError> {
+    fn credentials(&mut self, plugin: &'static str) -> Result<Credentials, ConfigError> {
         let Some(bytes) = self.take(plugin) else { return Ok(Credentials::default()) };
         let failed = |why: String| refused(plugin, &why);
         let WebhookAdmission { kubeconfig, static_manifests } =
             WebhookAdmission::parse(&bytes).map_err(failed)?;
-        if !static_manifests.is_empty() {
-            return Err(failed("staticManifestsDir is not implemented yet; leave it out".to_owned()));
-        }
+        self.folders.insert(plugin, static_manifests);
         if kubeconfig.is_empty() {
             return Ok(Credentials::default());
         }
         Credentials::read(Path::new(kubeconfig.as_str())).map_err(failed)
+    }
+
+    /// The folders of static manifests. `gate` says whether there may be any, `is_on` whether a plugin runs: a folder that nobody
+    /// enforces must not look as if it were enforced.
+    pub(crate) fn manifests(
+        &self,
+        gate: bool,
+        is_on: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(Set, PathBuf)>, ConfigError> {
+        let mut folders = Vec::new();
+        for (plugin, set) in WITH_MANIFESTS {
+            let Some(folder) = self.folders.get(plugin).filter(|folder| !folder.is_empty()) else { continue };
+            check_folder(folder, gate).map_err(|error| refused(plugin, &error.to_string()))?;
+            if !is_on(plugin) {
+                let why = "staticManifestsDir is set, but the plugin is disabled, so nothing would enforce what is in it; enable the plugin or leave the folder out";
+                return Err(refused(plugin, why));
+            }
+            folders.push((set, PathBuf::from(folder.as_str())));
+        }
+        Ok(folders)
     }
 
     /// What is left when every plugin has taken its own was meant for nobody, or for one that cannot do what it says.
@@ -93,6 +131,25 @@ impl PluginConfigurations {
             tracing::warn!(plugin = %name, "the admission configuration names a plugin that is not enabled or takes none");
         }
         Ok(())
+    }
+}
+
+/// Whether a folder of static manifests can be one.
+fn check_folder(folder: &Str, gate: bool) -> Result<(), FieldError> {
+    let at = FieldPath::root().field("staticManifestsDir");
+    let invalid = |why: &str| Err(FieldError::invalid(&at, folder.clone(), why));
+    if !gate {
+        let why =
+            "staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate to be enabled";
+        return Err(FieldError::forbidden(&at, why));
+    }
+    if !folder.starts_with('/') {
+        return invalid("must be an absolute file path");
+    }
+    match std::fs::metadata(folder.as_str()) {
+        Err(error) => invalid(&format!("unable to read: stat {folder}: {}", go_words(&error))),
+        Ok(found) if !found.is_dir() => invalid("must be a directory"),
+        Ok(_) => Ok(()),
     }
 }
 
