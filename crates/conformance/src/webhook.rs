@@ -85,7 +85,7 @@ type Behaviour = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
 
 /// A running webhook.
 pub struct WebhookServer {
-    /// The port, on 127.0.0.1.
+    /// The port, on every address of this machine.
     pub port: u16,
     /// The bundle of authorities that vouch for it, in base64 as a configuration holds it.
     pub ca_bundle: String,
@@ -100,7 +100,8 @@ impl WebhookServer {
         behaviour: impl Fn(&Call) -> Reply + Send + Sync + 'static,
     ) -> Result<Self> {
         let (config, ca_pem) = identity(proof).map_err(|e| Problem::at("a certificate", e))?;
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|e| Problem::at("a port", e))?;
+        // Endpoints of services are never on the loopback, so this listens on every address.
+        let listener = TcpListener::bind("0.0.0.0:0").await.map_err(|e| Problem::at("a port", e))?;
         let port = listener.local_addr().map_err(|e| Problem::at("a port", e))?.port();
         let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
         let (heard, behaviour) = (Arc::clone(&calls), Arc::new(behaviour) as Behaviour);
