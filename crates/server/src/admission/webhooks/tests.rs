@@ -26,7 +26,7 @@ fn time_limits_are_whole_seconds_rounded_up() {
     assert_eq!(go_seconds(Duration::from_secs(10)), "10s");
     assert_eq!(go_seconds(Duration::from_millis(9001)), "10s");
     assert_eq!(go_seconds(Duration::from_millis(1)), "1s");
-    assert_eq!(go_seconds(Duration::from_secs(60)), "1m0s");
+    assert_eq!(go_seconds(Duration::from_mins(1)), "1m0s");
 }
 
 #[test]
