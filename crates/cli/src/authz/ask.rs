@@ -47,7 +47,7 @@ pub(super) struct Args {
     #[arg(long, default_value = "")]
     field_selector: String,
     /// Roles, bindings and what else authorizers know: a file, or a folder of files; may be repeated.
-    #[arg(short, long = "filename", value_name = "PATH")]
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
     manifests: Vec<PathBuf>,
     /// Leave out the roles and bindings that every cluster begins with.
     #[arg(long)]

@@ -16,7 +16,7 @@ impl Folder {
         let folder = Folder(tempfile::tempdir().unwrap());
         folder.write(
             "kubeconfig",
-            "{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: c, cluster: {server: 'https://hook.example/authz'}}], contexts: [{name: x, context: {cluster: c}}]}",
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: c, cluster: {server: 'https://hook.example/authz'}}]\ncontexts: [{name: x, context: {cluster: c}}]\n",
         );
         folder.write(
             "authz.yaml",
@@ -143,7 +143,7 @@ fn everything_that_is_wrong_is_said_with_its_place() {
 #[test]
 fn a_kubeconfig_that_cannot_be_used_is_refused_and_can_be_left_out() {
     let folder = Folder::new();
-    folder.write("kubeconfig", "{apiVersion: v1, kind: Config, current-context: nope}");
+    folder.write("kubeconfig", "apiVersion: v1\nkind: Config\ncurrent-context: nope\n");
     assert!(
         folder.refused().contains("context was not found for specified context: nope"),
         "{}",
@@ -249,7 +249,7 @@ fn masters_paths_and_errors_in_conditions() {
                !('admins' in request.groups): true
                is skipped [TIME]
             2. rbac (RBAC)
-               allows: RBAC: allowed by ClusterRoleBinding "system:public-info-viewer" of ClusterRole "system:public-info-viewer" to Group "system:authenticated" [TIME]
+               allows: RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group "system:authenticated" [TIME]
             yes"#]],
     );
 }
