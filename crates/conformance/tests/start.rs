@@ -195,7 +195,6 @@ async fn flags_that_protect_and_are_not_implemented_are_refused() {
         "--oidc-issuer-url=https://x",
         "--authentication-token-webhook-config-file=/x",
         "--audit-webhook-config-file=/x",
-        "--audit-log-path=/x",
         "--egress-selector-config-file=/x",
         "--requestheader-client-ca-file=/x",
         "--enable-bootstrap-token-auth",
