@@ -171,6 +171,7 @@ impl FieldError {
             text.push_str(": ");
             match value {
                 Value::String(s) => text.push_str(&quote(s)),
+                Value::Float(number) => text.push_str(&float(*number)),
                 other => text.push_str(&write::to_string(other)),
             }
         }
@@ -202,6 +203,24 @@ pub fn aggregate<T: fmt::Display>(errors: impl IntoIterator<Item = T>) -> String
     match distinct.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
+    }
+}
+
+/// A float in Go's `%v` form.
+pub fn float(number: f64) -> String {
+    if number == 0.0 || (1e-4..1e6).contains(&number.abs()) {
+        return format!("{number}");
+    }
+    let text = format!("{number:e}");
+    match text.split_once('e') {
+        Some((mantissa, exponent)) => {
+            let (sign, digits) = match exponent.strip_prefix('-') {
+                Some(digits) => ('-', digits),
+                None => ('+', exponent),
+            };
+            format!("{mantissa}e{sign}{digits:0>2}")
+        }
+        None => text,
     }
 }
 

@@ -263,17 +263,28 @@ impl Status {
 
     /// 422: fields are wrong. An error that was found twice is told once.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
-        let mut causes: Vec<Cause> = Vec::with_capacity(errors.len());
-        for error in errors {
-            let cause = Cause {
-                reason: Str::new_static(error.kind.cause()),
-                message: error.body(),
-                field: error.field.clone(),
-            };
-            if !causes.contains(&cause) {
-                causes.push(cause);
+        let mut status = Self::invalid_with_repeats(kind, name, errors);
+        if let Some(details) = &mut status.0.details {
+            let mut distinct: Vec<Cause> = Vec::with_capacity(details.causes.len());
+            for cause in details.causes.drain(..) {
+                if !distinct.contains(&cause) {
+                    distinct.push(cause);
+                }
             }
+            details.causes = distinct;
         }
+        status
+    }
+
+    /// As [`Status::invalid`], with a cause for each error even where two are the same: Kubernetes judges the metadata of a
+    /// custom resource twice, and says so.
+    pub fn invalid_with_repeats(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
+        let causes = errors.iter().map(|error| Cause {
+            reason: Str::new_static(error.kind.cause()),
+            message: error.body(),
+            field: error.field.clone(),
+        });
+        let causes = causes.collect();
         let message = if errors.is_empty() {
             format!("{kind} {} is invalid", quote(name))
         } else {

@@ -514,6 +514,15 @@ impl Checked {
         self.tree.type_of(id)
     }
 
+    /// Whether a variable is mentioned anywhere.
+    pub fn mentions(&self, variable: &str) -> bool {
+        let mut found = false;
+        self.tree.ast.expr.walk(&mut |expr| {
+            found |= matches!(&expr.kind, crate::syntax::ast::ExprKind::Ident(name) if name == variable);
+        });
+        found
+    }
+
     /// What it may cost.
     pub fn estimate(&self, hints: &dyn SizeHints) -> Range {
         with_room(may_be_deep(self.text()), || estimate::estimate(&self.tree, &self.env, hints))

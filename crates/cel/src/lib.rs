@@ -40,6 +40,11 @@ pub use env::{Checked, Env, Parsed, Program, TypeProvider, Version};
 pub use eval::{Activation, Error, ErrorKind, Evaluation, Outcome};
 pub use lib::authz;
 pub use report::{nearest, report};
+
+/// Regular expressions in Go's syntax, for those who match the same patterns outside of expressions.
+pub mod pattern {
+    pub use crate::lib::pattern::Pattern;
+}
 pub use syntax::source::{Issue, Issues, Location, Source};
 pub use types::Type;
 pub use val::{Entries, LazyFields, List, Map, Object, Tag, Text, Timestamp, Val};

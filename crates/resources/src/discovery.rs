@@ -45,6 +45,8 @@ pub struct Entry<'a> {
     pub subresources: Vec<SubEntry<'a>>,
     /// The hash of where it is stored.
     pub storage_hash: Option<String>,
+    /// Whether it is a custom resource: the aggregated form names the group and version of those.
+    pub custom: bool,
 }
 
 /// A subresource, as discovery lists it.
@@ -84,6 +86,7 @@ impl Entry<'static> {
                 })
                 .collect(),
             storage_hash: storage_hash(row),
+            custom: false,
         }
     }
 }
@@ -301,7 +304,8 @@ fn aggregated_resource(entry: &Entry<'_>) -> Value {
     };
     let mut resource = Map::new();
     resource.insert("resource", entry.plural);
-    resource.insert("responseKind", response_kind(None, entry.kind));
+    let own = entry.custom.then_some((entry.group, entry.version));
+    resource.insert("responseKind", response_kind(own, entry.kind));
     resource.insert("scope", if entry.namespaced { "Namespaced" } else { "Cluster" });
     resource.insert("singularResource", entry.singular);
     resource.insert("verbs", verbs(entry.verbs));
@@ -311,7 +315,7 @@ fn aggregated_resource(entry: &Entry<'_>) -> Value {
         let list = entry.subresources.iter().map(|sub| {
             Value::map([
                 ("subresource", Value::from(sub.name)),
-                ("responseKind", response_kind(sub.group_version, sub.kind)),
+                ("responseKind", response_kind(sub.group_version.or(own), sub.kind)),
                 ("verbs", verbs(sub.verbs)),
             ])
         });

@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod convert;
+pub mod custom;
 pub mod defaults;
 pub mod scale;
 pub mod strategy;

@@ -1,19 +1,24 @@
-//! The catalog: what is served under which path, made of the resource table and `--runtime-config`.
+//! The catalog: what is served under which path, made of the resource table, `--runtime-config` and the stored definitions.
+//!
+//! The table's kinds are there from the start and never change. Those of custom resources are beside them, in a part that is
+//! swapped as a whole when a definition changes ([`crate::definitions`]): a request takes the kind it is about once and keeps it.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use api::selector::Facts;
+use api::selector::{Facts, FactsRef, Selection};
 use api::{FieldErrors, GroupResource, GroupVersionKind, Status, meta};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
+use resources::custom::{self, Found};
 use resources::schema::Schema;
-use resources::table::{self, Field, Fields, Resource, Served, Storage, Subresource};
+use resources::table::{self, Field, Fields, Resource, Served, Storage, Subresource, Verb, verbs};
 use resources::validation::{self, Context, Rules};
 use resources::{convert, print, scale, strategy};
 use storage::{Entry, Record};
 use value::{Str, Value};
 
-use crate::call::Answer;
 use crate::decode::Draft;
 use crate::encode;
 
@@ -82,8 +87,6 @@ impl Facet {
 /// One kind in one version.
 #[derive(Debug)]
 pub struct Kind {
-    /// The row of the table.
-    pub row: &'static Resource,
     /// The kind in the version of the request.
     pub gvk: GroupVersionKind,
     /// The kind in the version it is stored in.
@@ -92,13 +95,42 @@ pub struct Kind {
     pub resource: GroupResource,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
-    /// The schema of the version of the request.
-    pub schema: &'static Schema,
-    /// Where the version of the request has another shape than the stored one: there, and back.
-    conversion: Option<(Convert, Convert)>,
+    /// What can be done with it.
+    pub verbs: &'static [Verb],
+    nature: Nature,
     prefix: String,
     head: Vec<u8>,
     stored_head: Vec<u8>,
+}
+
+/// Where a kind comes from.
+#[derive(Debug)]
+enum Nature {
+    /// A row of the table.
+    BuiltIn(BuiltIn),
+    /// A stored definition.
+    Custom(Custom),
+}
+
+#[derive(Debug)]
+struct BuiltIn {
+    row: &'static Resource,
+    schema: &'static Schema,
+    /// Where the version of the request has another shape than the stored one: there, and back.
+    conversion: Option<(Convert, Convert)>,
+}
+
+/// What is known of a custom kind.
+#[derive(Debug)]
+pub struct Custom {
+    /// The definition.
+    pub definition: Arc<custom::Definition>,
+    /// The version of the request.
+    pub version: Arc<custom::Version>,
+    /// The version that objects are stored in.
+    pub stored: Arc<custom::Version>,
+    /// What was written after this revision was written by the schema as it is: its bytes are what a reader is shown.
+    pub fresh_after: u64,
 }
 
 /// Everything that is served.
@@ -106,6 +138,66 @@ pub struct Kind {
 pub struct Catalog {
     kinds: HashMap<(Str, Str, Str), Arc<Kind>>,
     served: Served,
+    custom: ArcSwap<CustomKinds>,
+}
+
+/// The kinds of the stored definitions.
+#[derive(Clone, Debug, Default)]
+pub struct CustomKinds {
+    kinds: HashMap<(Str, Str, Str), Arc<Kind>>,
+    /// Every stored definition by its name, served or not.
+    definitions: BTreeMap<Str, Arc<custom::Definition>>,
+}
+
+impl CustomKinds {
+    /// Serves a definition instead of what was served under its name. One that is not established serves nothing.
+    pub fn set(&mut self, definition: Arc<custom::Definition>, fresh_after: u64) {
+        self.remove(&definition.name);
+        if let Some(stored) = definition.stored().filter(|_| definition.established) {
+            for version in definition.versions.iter().filter(|version| version.served || version.storage) {
+                let kind = Kind::custom(&definition, version, stored, fresh_after);
+                let key = (definition.group.clone(), version.name.clone(), definition.names.plural.clone());
+                self.kinds.insert(key, Arc::new(kind));
+            }
+        }
+        self.definitions.insert(definition.name.clone(), definition);
+    }
+
+    /// Serves nothing of a definition any more.
+    pub fn remove(&mut self, name: &str) {
+        let Some(former) = self.definitions.remove(name) else { return };
+        for version in &former.versions {
+            self.kinds.remove(&(former.group.clone(), version.name.clone(), former.names.plural.clone()));
+        }
+    }
+
+    /// The definitions that are served, by name.
+    pub fn definitions(&self) -> impl Iterator<Item = &Arc<custom::Definition>> {
+        self.definitions.values().filter(|definition| definition.established)
+    }
+
+    /// The definitions of a group, served or not.
+    pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<custom::Definition>> {
+        self.definitions.values().filter(move |definition| definition.group == group)
+    }
+
+    /// The kind of a definition in the version that is stored, whether or not that is served.
+    pub fn storage_kind(&self, name: &str) -> Option<Arc<Kind>> {
+        let definition = self.definitions.get(name)?;
+        let stored = definition.stored()?;
+        let key = (definition.group.clone(), stored.name.clone(), definition.names.plural.clone());
+        self.kinds.get(&key).cloned()
+    }
+
+    /// Since which revision objects of a definition are stored as its schema wants them.
+    pub fn fresh_after(&self, name: &str) -> Option<u64> {
+        self.storage_kind(name)?.as_custom().map(|custom| custom.fresh_after)
+    }
+
+    /// The definition called `name`, served or not.
+    pub fn definition(&self, name: &str) -> Option<&Arc<custom::Definition>> {
+        self.definitions.get(name)
+    }
 }
 
 impl Catalog {
@@ -118,37 +210,91 @@ impl Catalog {
                 kinds.insert((row.group.into(), version.into(), row.plural.into()), Arc::new(kind));
             }
         }
-        Catalog { kinds, served }
+        Catalog { kinds, served, custom: ArcSwap::default() }
     }
 
     /// The kind under a path.
-    pub fn find(&self, group: &Str, version: &Str, plural: &Str) -> Option<&Arc<Kind>> {
-        self.kinds.get(&(group.clone(), version.clone(), plural.clone()))
+    pub fn find(&self, group: &Str, version: &Str, plural: &Str) -> Option<Arc<Kind>> {
+        let key = (group.clone(), version.clone(), plural.clone());
+        if let Some(kind) = self.kinds.get(&key) {
+            return Some(Arc::clone(kind));
+        }
+        self.custom.load().kinds.get(&key).filter(|kind| kind.is_served()).cloned()
+    }
+
+    /// A custom kind in the version that is stored, whether or not that is served.
+    pub fn find_stored(&self, group: &Str, version: &Str, plural: &Str) -> Option<Arc<Kind>> {
+        self.custom.load().kinds.get(&(group.clone(), version.clone(), plural.clone())).cloned()
     }
 
     /// The kind that an `apiVersion` and `kind` name.
-    pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Kind>> {
-        let row = table::find_kind(group, version, kind)?;
-        self.find(&row.group.into(), &version.into(), &row.plural.into())
+    pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Kind>> {
+        if let Some(row) = table::find_kind(group, version, kind) {
+            return self.find(&row.group.into(), &version.into(), &row.plural.into());
+        }
+        let custom = self.custom.load();
+        let mut of_group = custom.definitions().filter(|definition| definition.group == group);
+        let definition = of_group.find(|definition| definition.names.kind == kind)?;
+        self.find(&definition.group, &version.into(), &definition.names.plural)
     }
 
     /// Every version, of any group, in which the objects of a kind are served.
-    pub fn equivalents<'a>(&'a self, kind: &'a Kind) -> impl Iterator<Item = &'a Arc<Kind>> {
+    pub fn equivalents(&self, kind: &Kind) -> Vec<Arc<Kind>> {
+        if let Some(custom) = kind.as_custom() {
+            let definition = &custom.definition;
+            let served = definition.versions.iter().filter(|version| version.served);
+            return served
+                .filter_map(|v| self.find(&definition.group, &v.name, &definition.names.plural))
+                .collect();
+        }
         table::all()
             .flat_map(|row| self.served.versions(row).map(move |version| (row, version)))
             .filter_map(|(row, version)| self.find(&row.group.into(), &version.into(), &row.plural.into()))
             .filter(|other| other.prefix == kind.prefix)
+            .collect()
     }
 
-    /// Each stored kind once, in the version the group prefers, in the order of the table.
-    pub fn stored_kinds(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        table::all().filter(|row| matches!(row.storage, Storage::Own(_))).filter_map(|row| {
+    /// Each stored kind once, in the version the group prefers: those of the table in its order, then the custom ones.
+    pub fn stored_kinds(&self) -> Vec<Arc<Kind>> {
+        let own = table::all().filter(|row| matches!(row.storage, Storage::Own(_))).filter_map(|row| {
             let version = self.served.versions(row).next()?;
             self.find(&row.group.into(), &version.into(), &row.plural.into())
-        })
+        });
+        let custom = self.custom.load();
+        let custom = custom.definitions().filter_map(|definition| self.preferred(definition));
+        own.chain(custom).collect()
     }
 
-    /// Which versions are served.
+    /// A definition's kind in the served version that clients prefer.
+    fn preferred(&self, definition: &custom::Definition) -> Option<Arc<Kind>> {
+        let served = definition.versions.iter().filter(|version| version.served);
+        let best = served.min_by(|a, b| resources::discovery::compare_versions(&a.name, &b.name))?;
+        self.find(&definition.group, &best.name, &definition.names.plural)
+    }
+
+    /// The custom kind whose objects are kept under a group and plural name, in the version that clients prefer.
+    pub fn custom_resource(&self, group: &str, plural: &str) -> Option<Arc<Kind>> {
+        let custom = self.custom.load();
+        let definition = custom.definition(&format!("{plural}.{group}")).filter(|found| found.established)?;
+        self.preferred(definition)
+    }
+
+    /// The custom kinds as they are now.
+    pub fn custom(&self) -> Arc<CustomKinds> {
+        self.custom.load_full()
+    }
+
+    /// Changes what is served of custom kinds.
+    pub fn set_custom(&self, custom: CustomKinds) {
+        self.custom.store(Arc::new(custom));
+    }
+
+    /// Whether some custom kind is served in a group.
+    pub fn has_custom_group(&self, group: &str) -> bool {
+        self.custom.load().definitions().any(|definition| definition.group == group)
+    }
+
+    /// Which versions of the table are served.
     pub fn served(&self) -> &Served {
         &self.served
     }
@@ -170,17 +316,106 @@ impl Kind {
         let stored = GroupVersionKind::new(stored_group, stored_version, row.kind);
         let directory = if stored_group.is_empty() { "core" } else { stored_group };
         Some(Kind {
-            schema: row.schema(version)?,
-            conversion: conversion(&gvk),
+            nature: Nature::BuiltIn(BuiltIn {
+                row,
+                schema: row.schema(version)?,
+                conversion: conversion(&gvk),
+            }),
             resource: GroupResource::new(row.group, row.plural),
             namespaced: row.is_namespaced(),
+            verbs: row.verbs,
             prefix: format!("/registry/{directory}/{}/", row.plural),
             head: encode::head(&gvk.api_version(), row.kind),
             stored_head: encode::head(&stored.api_version(), row.kind),
-            row,
             gvk,
             stored,
         })
+    }
+
+    fn custom(
+        definition: &Arc<custom::Definition>,
+        version: &Arc<custom::Version>,
+        stored: &Arc<custom::Version>,
+        fresh_after: u64,
+    ) -> Self {
+        let group = &definition.group;
+        let names = &definition.names;
+        let gvk = GroupVersionKind::new(group.clone(), version.name.clone(), names.kind.clone());
+        let stored_gvk = GroupVersionKind::new(group.clone(), stored.name.clone(), names.kind.clone());
+        Kind {
+            resource: GroupResource::new(group.clone(), names.plural.clone()),
+            namespaced: definition.namespaced,
+            verbs: verbs::ALL,
+            prefix: format!("/registry/{group}/{}/", names.plural),
+            head: encode::sorted_head(&gvk.api_version(), &names.kind),
+            stored_head: encode::sorted_head(&stored_gvk.api_version(), &names.kind),
+            nature: Nature::Custom(Custom {
+                definition: Arc::clone(definition),
+                version: Arc::clone(version),
+                stored: Arc::clone(stored),
+                fresh_after,
+            }),
+            gvk,
+            stored: stored_gvk,
+        }
+    }
+
+    /// The kind in whose shape an object is worked on, from decoding to storing: the stored one, and for custom kinds that of
+    /// the request, whose schema judges it.
+    pub fn working(&self) -> &GroupVersionKind {
+        match &self.nature {
+            Nature::BuiltIn(_) => &self.stored,
+            Nature::Custom(_) => &self.gvk,
+        }
+    }
+
+    /// The row of the table, unless it is a custom kind.
+    pub fn row(&self) -> Option<&'static Resource> {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => Some(built_in.row),
+            Nature::Custom(_) => None,
+        }
+    }
+
+    /// What is known of a custom kind.
+    pub fn as_custom(&self) -> Option<&Custom> {
+        match &self.nature {
+            Nature::BuiltIn(_) => None,
+            Nature::Custom(custom) => Some(custom),
+        }
+    }
+
+    /// Whether the version is served, and not only stored.
+    fn is_served(&self) -> bool {
+        self.as_custom().is_none_or(|custom| custom.version.served)
+    }
+
+    /// The schema of the version of the request.
+    pub fn schema(&self) -> &Schema {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => built_in.schema,
+            Nature::Custom(custom) => custom.version.compiled().schema(),
+        }
+    }
+
+    /// The warning that use of the version brings.
+    pub fn deprecation(&self) -> Option<&str> {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => {
+                built_in.row.version(&self.gvk.version).and_then(|version| version.deprecation)
+            }
+            Nature::Custom(custom) => custom.version.deprecation.as_deref(),
+        }
+    }
+
+    /// Whether requests are answered and forgotten.
+    pub fn is_virtual(&self) -> bool {
+        self.row().is_some_and(|row| row.storage == Storage::Nowhere)
+    }
+
+    /// Whether the answer to a completed deletion is the object, not a `Status`.
+    pub fn returns_deleted(&self) -> bool {
+        self.row().is_some_and(|row| row.returns_deleted)
     }
 
     /// Where an object is kept.
@@ -211,7 +446,10 @@ impl Kind {
     pub fn etcd_key(&self, key: &str) -> String {
         format!(
             "/registry/{}/{}",
-            self.row.plural,
+            match &self.nature {
+                Nature::BuiltIn(built_in) => built_in.row.plural.to_owned(),
+                Nature::Custom(_) => format!("{}/{}", self.resource.group, self.resource.resource),
+            },
             key.strip_prefix(self.prefix.as_str()).unwrap_or_default()
         )
     }
@@ -225,18 +463,43 @@ impl Kind {
     }
 
     /// `PodList`.
-    pub fn list_kind(&self) -> String {
-        format!("{}List", self.gvk.kind)
+    pub fn list_kind(&self) -> Cow<'_, str> {
+        match &self.nature {
+            Nature::BuiltIn(_) => Cow::Owned(format!("{}List", self.gvk.kind)),
+            Nature::Custom(custom) => Cow::Borrowed(&custom.definition.names.list_kind),
+        }
     }
 
     /// The subresource called `name`.
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
-        self.row.subresource(name)
+        const STATUS: Subresource = Subresource::status("");
+        const SCALE: Subresource = Subresource::scale();
+        match (&self.nature, name) {
+            (Nature::BuiltIn(built_in), _) => built_in.row.subresource(name),
+            (Nature::Custom(custom), "status") => custom.version.status.then_some(&STATUS),
+            (Nature::Custom(custom), "scale") => custom.version.scale.as_ref().map(|_| &SCALE),
+            (Nature::Custom(_), _) => None,
+        }
     }
 
-    /// Whether the version of the request has another shape than the stored one.
+    /// Whether the bytes of some entries are not what the version of the request shows.
     pub fn needs_conversion(&self) -> bool {
-        self.conversion.is_some()
+        match &self.nature {
+            Nature::BuiltIn(built_in) => built_in.conversion.is_some(),
+            Nature::Custom(_) => true,
+        }
+    }
+
+    /// Whether the bytes of this entry are not what the version of the request shows.
+    pub fn must_convert(&self, entry: &Entry) -> bool {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => built_in.conversion.is_some(),
+            Nature::Custom(custom) => {
+                entry.revision <= custom.fresh_after
+                    || !self.is_stored_version()
+                    || !entry.body.starts_with(&self.stored_head)
+            }
+        }
     }
 
     /// Whether the version of the request is the stored one.
@@ -244,8 +507,14 @@ impl Kind {
         self.gvk == self.stored
     }
 
-    /// Brings an object of the request's version into the stored shape, with defaults.
+    /// Brings an object of the request's version into the shape in which it is worked on, with defaults: the stored shape, and
+    /// for custom kinds that of the request.
     pub fn to_stored(&self, object: Value) -> Value {
+        if let Nature::Custom(custom) = &self.nature {
+            let mut object = object;
+            custom.version.compiled().default(&mut object);
+            return object;
+        }
         let mut object = self.to_stored_shape(object);
         resources::defaults::apply(&self.stored.group_kind(), &mut object);
         object
@@ -253,7 +522,8 @@ impl Kind {
 
     /// The same, without defaults.
     pub fn to_stored_shape(&self, object: Value) -> Value {
-        let mut object = match &self.conversion {
+        let Nature::BuiltIn(built_in) = &self.nature else { return object };
+        let mut object = match &built_in.conversion {
             Some((to_stored, _)) => to_stored(&object),
             None => object,
         };
@@ -261,18 +531,21 @@ impl Kind {
         object
     }
 
-    /// Brings a stored object into the shape of the request's version.
+    /// Brings an object from the shape in which it is worked on into that of the request's version.
     pub fn from_stored(&self, object: Value) -> Value {
         let mut object = self.from_stored_shape(object);
-        if self.conversion.is_some() {
-            resources::decode::fill(&mut object, self.schema);
+        if let Nature::BuiltIn(built_in) = &self.nature
+            && built_in.conversion.is_some()
+        {
+            resources::decode::fill(&mut object, built_in.schema);
         }
         object
     }
 
     /// The same of an object that has not been stored yet.
     pub fn from_stored_shape(&self, object: Value) -> Value {
-        let mut object = match &self.conversion {
+        let Nature::BuiltIn(built_in) = &self.nature else { return object };
+        let mut object = match &built_in.conversion {
             Some((_, from_stored)) => from_stored(&object),
             None => object,
         };
@@ -314,14 +587,14 @@ impl Kind {
         let fields = self.field_values(object);
         let facts =
             Facts::encode(meta::labels(object), fields.iter().map(|(label, value)| (*label, value.as_ref())));
-        encode::record(&self.stored.api_version(), &self.stored.kind, object, facts)
+        encode::record(&self.stored_head, object, facts)
     }
 
     fn fields(&self) -> &'static [Field] {
         const METADATA: &[Field] = &[Field::NAME, Field::NAMESPACE];
-        match self.row.fields {
-            Fields::Metadata => METADATA,
-            Fields::These(fields) => fields,
+        match self.row().map(|row| &row.fields) {
+            None | Some(Fields::Metadata) => METADATA,
+            Some(Fields::These(fields)) => fields,
         }
     }
 
@@ -329,14 +602,51 @@ impl Kind {
         self.fields().iter().map(|field| (field.label, field_value(field, object))).collect()
     }
 
+    /// Whether an entry is selected.
+    pub fn selects(&self, selection: &Selection, entry: &Entry) -> bool {
+        if selection.is_everything() {
+            return true;
+        }
+        let facts = FactsRef::new(&entry.facts);
+        let own = self.as_custom().filter(|custom| !custom.version.selectable.is_empty());
+        let Some(custom) = own.filter(|_| selection.fields.requirements().iter().any(is_below_metadata))
+        else {
+            return selection.matches(facts);
+        };
+        // Which fields can be selected is up to the definition and may change, so they are read from the object.
+        let Ok(object) = encode::tree(entry) else { return false };
+        let compiled = custom.version.compiled();
+        selection.labels.matches(&facts)
+            && selection.fields.requirements().iter().all(|requirement| {
+                let value = match compiled.selectable(&requirement.field, &object) {
+                    Some(value) => value,
+                    None => facts.field(&requirement.field).to_owned(),
+                };
+                (value == requirement.value.as_str()) == requirement.equals
+            })
+    }
+
     /// Kubernetes' refusal of a field that selectors do not know.
     pub fn check_field(&self, label: &str) -> Result<(), Status> {
-        self.row.field(&self.gvk.version, label).map(|_| ()).map_err(Status::bad_request)
+        let custom = match &self.nature {
+            Nature::BuiltIn(built_in) => {
+                return built_in.row.field(&self.gvk.version, label).map(|_| ()).map_err(Status::bad_request);
+            }
+            Nature::Custom(custom) => custom,
+        };
+        let known = match label {
+            "metadata.name" => true,
+            "metadata.namespace" => self.namespaced,
+            label => custom.version.selectable.iter().any(|known| known == label),
+        };
+        if known { Ok(()) } else { Err(Status::bad_request(format!("field label not supported: {label}"))) }
     }
 
     /// Whether a PUT of a name that does not exist creates it.
     pub fn creates_on_update(&self, facet: Facet) -> bool {
-        facet == Facet::Whole && strategy::allow_create_on_update(&self.stored.group_kind())
+        facet == Facet::Whole
+            && self.row().is_some()
+            && strategy::allow_create_on_update(&self.stored.group_kind())
     }
 
     /// The kind that admission is told.
@@ -348,17 +658,23 @@ impl Kind {
     }
 
     /// The schema of what a facet takes.
-    pub fn facet_schema(&self, facet: Facet) -> &'static Schema {
+    pub fn facet_schema(&self, facet: Facet) -> &Schema {
         match facet {
-            Facet::Scale => resources::schema::of("autoscaling", "v1", "Scale").unwrap_or(self.schema),
-            _ => self.schema,
+            Facet::Scale => {
+                resources::schema::of("autoscaling", "v1", "Scale").unwrap_or_else(|| self.schema())
+            }
+            _ => self.schema(),
         }
     }
 
     /// A stored object as a facet shows it, in the version of the request.
     pub fn view(&self, facet: Facet, object: &Value) -> Result<Value, Status> {
-        match facet {
-            Facet::Scale => Ok(scale::from_object(self.scaled()?, object)),
+        match (facet, &self.nature) {
+            (Facet::Scale, Nature::Custom(custom)) => {
+                let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
+                custom::scale::from_object(paths, object).map(|(scale, _)| scale).map_err(Status::plain)
+            }
+            (Facet::Scale, Nature::BuiltIn(_)) => Ok(scale::from_object(self.scaled()?, object)),
             _ => Ok(self.from_stored(object.clone())),
         }
     }
@@ -369,35 +685,105 @@ impl Kind {
 
     /// The object that a change through a facet asks for.
     pub fn through(&self, facet: Facet, draft: Draft, old: &Value) -> Result<Draft, Status> {
-        match facet {
-            Facet::Scale => scale::apply(self.scaled()?, old, draft.object()).map(Draft::again),
+        match (facet, &self.nature) {
+            (Facet::Scale, Nature::Custom(custom)) => {
+                let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
+                custom::scale::apply(paths, old, draft.object()).map(Draft::again)
+            }
+            (Facet::Scale, Nature::BuiltIn(_)) => {
+                scale::apply(self.scaled()?, old, draft.object()).map(Draft::again)
+            }
             _ => Ok(draft),
         }
     }
 
     /// The rules of the kind: those of the group in the path, where they are stricter than the stored kind's (events).
     pub fn rules(&self) -> Option<&'static Rules> {
+        self.row()?;
         validation::rules(&self.gvk.group_kind()).or_else(|| validation::rules(&self.stored.group_kind()))
     }
 
-    /// The rules for a change through a facet.
-    pub fn validate_update(&self, facet: Facet, new: &Value, old: &Value, context: &Context) -> FieldErrors {
-        let Some(rules) = self.rules() else { return FieldErrors::new() };
-        match facet {
-            Facet::Whole | Facet::Scale => (rules.update)(new, old, context),
-            Facet::Finalize => validation::core::namespace_finalize(new, old, context),
-            Facet::Status => (rules.update_status)(new, old, context),
-            Facet::Approval => validation::certificates::approval(new, old, context),
-            Facet::EphemeralContainers => validation::pod::update_ephemeral_containers(new, old, context),
-            Facet::Resize => validation::pod::update_resize(new, old, context),
+    /// Makes an object a new one: what a create does to it before anybody judges it.
+    pub fn prepare_create(&self, object: &mut Value, context: &strategy::Context) {
+        match &self.nature {
+            Nature::BuiltIn(_) => strategy::prepare_create(&self.stored.group_kind(), object, context),
+            Nature::Custom(custom) => custom.version.compiled().prepare_create(object),
         }
     }
 
-    /// The answer for an entry through a facet.
-    pub fn answer(&self, facet: Facet, code: u16, entry: Arc<Entry>) -> Result<Answer, Status> {
-        match facet {
-            Facet::Scale => Ok(Answer::Object(code, self.view(facet, &encode::tree(&entry)?)?)),
-            _ => Ok(Answer::Entry(code, entry)),
+    /// Makes an object the successor of `old` through a facet.
+    pub fn prepare_update(&self, facet: Facet, new: &mut Value, old: &Value, context: &strategy::Context) {
+        let kind = self.stored.group_kind();
+        match (&self.nature, facet) {
+            (Nature::Custom(custom), Facet::Status) => custom.version.compiled().prepare_status(new, old),
+            (Nature::Custom(custom), _) => custom.version.compiled().prepare_update(new, old),
+            (_, Facet::Whole | Facet::Scale) => strategy::prepare_update(&kind, new, old, context),
+            (_, Facet::Status) => strategy::prepare_update_status(&kind, new, old, context),
+            (_, Facet::Finalize) => strategy::prepare_namespace_finalize(new, old),
+            (_, Facet::Approval) => strategy::prepare_approval(new, old, context),
+            (_, Facet::EphemeralContainers) => strategy::prepare_ephemeral_containers(new, old),
+            (_, Facet::Resize) => strategy::prepare_resize(new, old),
+        }
+    }
+
+    /// What is wrong with a new object, and what a client is told about one that is right.
+    pub fn validate_create(&self, object: &Value, context: &Context) -> Found {
+        if let Nature::Custom(custom) = &self.nature {
+            return custom.version.compiled().validate_create(object);
+        }
+        let errors = match self.rules() {
+            Some(rules) => (rules.create)(object, context),
+            None => FieldErrors::new(),
+        };
+        Found { errors, warnings: validation::warnings(&self.stored.group_kind(), object, None) }
+    }
+
+    /// What is wrong with a change through a facet, and what a client is told about one that is right.
+    pub fn validate_update(&self, facet: Facet, new: &Value, old: &Value, context: &Context) -> Found {
+        if let Nature::Custom(custom) = &self.nature {
+            let compiled = custom.version.compiled();
+            return match facet {
+                Facet::Status => compiled.validate_status(new, old),
+                _ => compiled.validate_update(new, old),
+            };
+        }
+        let errors = match self.rules() {
+            None => FieldErrors::new(),
+            Some(rules) => match facet {
+                Facet::Whole | Facet::Scale => (rules.update)(new, old, context),
+                Facet::Finalize => validation::core::namespace_finalize(new, old, context),
+                Facet::Status => (rules.update_status)(new, old, context),
+                Facet::Approval => validation::certificates::approval(new, old, context),
+                Facet::EphemeralContainers => validation::pod::update_ephemeral_containers(new, old, context),
+                Facet::Resize => validation::pod::update_resize(new, old, context),
+            },
+        };
+        Found { errors, warnings: validation::warnings(&self.stored.group_kind(), new, Some(old)) }
+    }
+
+    /// Whether an update without a revision replaces whatever is there.
+    pub fn allows_unconditional_update(&self) -> bool {
+        self.row().is_some() && strategy::allow_unconditional_update(&self.stored.group_kind())
+    }
+
+    /// Drops the fields that are only written out, so that what was sent and what is stored compare.
+    pub fn normalise(&self, object: &mut Value) {
+        if self.row().is_some() {
+            resources::decode::normalise(object, self.stored_schema());
+        }
+    }
+
+    /// The same of an object in the version of the request.
+    pub fn fill_shown(&self, object: &mut Value) {
+        if let Nature::BuiltIn(built_in) = &self.nature {
+            resources::decode::fill(object, built_in.schema);
+        }
+    }
+
+    /// Adds the fields that are written out even when they are empty.
+    pub fn fill(&self, object: &mut Value) {
+        if self.row().is_some() {
+            resources::decode::fill(object, self.stored_schema());
         }
     }
 
@@ -411,20 +797,32 @@ impl Kind {
 
     /// An object with nothing but metadata, as bookmarks carry it: what Go writes even when it is empty is there.
     pub fn empty_with(&self, mut object: Value) -> Value {
-        resources::decode::fill(&mut object, self.schema);
+        if let Nature::BuiltIn(built_in) = &self.nature {
+            resources::decode::fill(&mut object, built_in.schema);
+        }
         object
     }
 
     /// The schema of the stored version.
-    pub fn stored_schema(&self) -> &'static Schema {
-        resources::schema::of(&self.stored.group, &self.stored.version, &self.stored.kind)
-            .unwrap_or(self.schema)
+    pub fn stored_schema(&self) -> &Schema {
+        match &self.nature {
+            Nature::BuiltIn(_) => {
+                resources::schema::of(&self.stored.group, &self.stored.version, &self.stored.kind)
+                    .unwrap_or_else(|| self.schema())
+            }
+            Nature::Custom(custom) => custom.stored.compiled().schema(),
+        }
     }
 
     /// How the kind is printed.
     pub fn table(&self) -> &'static print::TableDef {
         print::table(&self.gvk.group, &self.gvk.kind)
     }
+}
+
+/// Whether a requirement is about anything but name and namespace.
+fn is_below_metadata(requirement: &api::selector::FieldRequirement) -> bool {
+    !matches!(requirement.field.as_str(), "metadata.name" | "metadata.namespace")
 }
 
 /// The text that a field selector compares.

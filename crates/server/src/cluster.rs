@@ -39,14 +39,15 @@ impl Cluster for State {
     }
 
     fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
-        self.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| served(kind))
+        self.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| served(&kind))
     }
 
     fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
         let asked = self.catalog.find(&resource.group, &version.into(), &resource.resource);
         let Some(asked) = asked else { return Vec::new() };
-        let others = self.catalog.equivalents(asked).filter(|other| other.gvk != asked.gvk);
-        std::iter::once(served(asked)).chain(others.map(|other| served(other))).collect()
+        let others = self.catalog.equivalents(&asked);
+        let others = others.iter().filter(|other| other.gvk != asked.gvk).map(|other| served(other));
+        std::iter::once(served(&asked)).chain(others).collect()
     }
 
     fn convert<'a>(
@@ -54,10 +55,17 @@ impl Cluster for State {
         object: &'a Value,
         kind: &'a GroupVersionKind,
     ) -> Later<'a, Result<Value, String>> {
-        let converted = match self.catalog.find_kind(&kind.group, &kind.version, &kind.kind) {
+        let target = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
+        if let Some(target) = target.as_ref().filter(|target| target.as_custom().is_some()) {
+            let target = Arc::clone(target);
+            return Box::pin(async move {
+                target.convert(self, object.clone()).await.map_err(|status| status.message().to_owned())
+            });
+        }
+        let converted = match target {
             Some(target) if meta::gvk(object) == target.stored => {
                 let mut shown = target.from_stored(object.clone());
-                resources::decode::fill(&mut shown, target.schema);
+                resources::decode::fill(&mut shown, target.schema());
                 Ok(shown)
             }
             // What is posted to a subresource has one version.
@@ -80,8 +88,20 @@ impl Cluster for State {
         strict: bool,
     ) -> Later<'a, Result<Value, String>> {
         let target = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
-        let schema = match target {
-            Some(target) => Some(target.schema),
+        if let Some(custom) = target.as_ref().and_then(|target| target.as_custom()) {
+            let compiled = custom.version.compiled();
+            let adopted = compiled.coerce(&mut object, strict).and_then(|unknown| {
+                if !unknown.is_empty() {
+                    let unknown = resources::decode::strict_errors(&unknown, &[]);
+                    return Err(format!("strict decoding error: {}", unknown.join(", ")));
+                }
+                compiled.default(&mut object);
+                Ok(object)
+            });
+            return Box::pin(std::future::ready(adopted));
+        }
+        let schema = match &target {
+            Some(target) => Some(target.schema()),
             None => resources::schema::of(&kind.group, &kind.version, &kind.kind),
         };
         let adopted = match schema {
@@ -105,6 +125,10 @@ impl Cluster for State {
     }
 
     fn schema(&self, kind: &GroupVersionKind) -> Option<Link> {
+        let served = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
+        if let Some(custom) = served.as_ref().and_then(|served| served.as_custom()) {
+            return Some(Link::Shared(Arc::clone(custom.version.compiled().schema())));
+        }
         resources::schema::of(&kind.group, &kind.version, &kind.kind).map(Link::Node)
     }
 

@@ -49,7 +49,7 @@ fn aggregate(role: &Value, roles: &[&Value]) -> Option<Vec<Value>> {
     Some(rules.iter().map(authz::rbac::Rule::to_value).collect())
 }
 
-/// The kinds that are stored and served.
+/// The kinds of the table that are stored and served; custom ones are looked up when they are needed.
 struct Kinds {
     all: Vec<Arc<Kind>>,
     /// By where their objects are kept.
@@ -59,7 +59,7 @@ struct Kinds {
 impl Kinds {
     fn of(catalog: &Catalog) -> Self {
         let mut kinds = Kinds { all: Vec::new(), by_prefix: HashMap::new() };
-        for served in catalog.stored_kinds() {
+        for served in catalog.stored_kinds().iter().filter(|served| served.row().is_some()) {
             let kind = Arc::new(kind(served));
             kinds.by_prefix.insert(served.scope(""), Arc::clone(&kind));
             kinds.all.push(kind);
@@ -68,17 +68,23 @@ impl Kinds {
     }
 
     /// Which object a key names: `/registry/<group>/<resource>/[<namespace>/]<name>`.
-    fn place(&self, key: &str) -> Option<Place> {
+    fn place(&self, catalog: &Catalog, key: &str) -> Option<Place> {
         let end = key.match_indices('/').nth(3)?.0;
         let (prefix, rest) = key.split_at_checked(end + 1)?;
-        let kind = self.by_prefix.get(prefix)?;
+        let kind = match self.by_prefix.get(prefix) {
+            Some(kind) => Arc::clone(kind),
+            None => {
+                let (group, plural) = prefix.strip_prefix(EVERYTHING)?.strip_suffix('/')?.split_once('/')?;
+                Arc::new(kind(&*catalog.custom_resource(group, plural)?))
+            }
+        };
         let (namespace, name) = if kind.namespaced { rest.split_once('/')? } else { ("", rest) };
         Some(kind.place(namespace, name))
     }
 }
 
 fn kind(served: &catalog::Kind) -> Kind {
-    let has = |verb| served.row.verbs.contains(&verb);
+    let has = |verb| served.verbs.contains(&verb);
     Kind {
         group: served.gvk.group.clone(),
         version: served.gvk.version.clone(),
@@ -98,7 +104,7 @@ struct InProcess {
 }
 
 impl InProcess {
-    fn served(&self, kind: &Kind) -> Option<&Arc<catalog::Kind>> {
+    fn served(&self, kind: &Kind) -> Option<Arc<catalog::Kind>> {
         self.state.catalog.find(&kind.group, &kind.version, &kind.plural)
     }
 
@@ -123,11 +129,14 @@ impl InProcess {
 impl View for InProcess {
     fn kind(&self, api_version: &str, name: &str) -> Option<Arc<Kind>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        self.state.catalog.find_kind(group, version, name).map(|served| Arc::new(kind(served)))
+        self.state.catalog.find_kind(group, version, name).map(|served| Arc::new(kind(&served)))
     }
 
     fn kinds(&self) -> Vec<Arc<Kind>> {
-        self.kinds.all.clone()
+        let served = self.state.catalog.stored_kinds();
+        let custom =
+            served.iter().filter(|served| served.row().is_none()).map(|served| Arc::new(kind(served)));
+        self.kinds.all.iter().cloned().chain(custom).collect()
     }
 
     fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
@@ -193,12 +202,12 @@ impl StoreWatch {
                 skim::metadata(entry).ok()
             }
         };
-        Some(Change { place: self.kinds.place(&entry.key)?, object: object?, deleted })
+        Some(Change { place: self.kinds.place(&self.state.catalog, &entry.key)?, object: object?, deleted })
     }
 
     fn decode(&self, entry: &Entry) -> Option<Value> {
         let object = encode::tree(entry).ok()?;
-        let kind = self.kinds.place(&entry.key)?.kind;
+        let kind = self.kinds.place(&self.state.catalog, &entry.key)?.kind;
         let served = self.state.catalog.find(&kind.group, &kind.version, &kind.plural)?;
         Some(served.from_stored(object))
     }

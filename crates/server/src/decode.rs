@@ -1,15 +1,17 @@
 //! The decode stage: from a body to a [`Draft`], an object of the target's kind in its stored shape.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use api::field::quote;
 use api::{Details, GroupVersion, GroupVersionKind, Reason, Status, meta};
 use bytes::Bytes;
+use resources::custom::Compiled;
 use resources::patch::{Patched, undecodable};
 use value::{Value, json, yaml};
 
 use crate::call::Call;
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{Custom, Facet, Kind};
 use crate::negotiate::{self, BodyMedia};
 use crate::options::FieldValidation;
 
@@ -106,7 +108,7 @@ pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -
         BodyMedia::Json => unrecognized(format!("couldn't get version/kind; {e}")),
         BodyMedia::Yaml | BodyMedia::Protobuf => unrecognized(e),
     })?;
-    if tree.value.is_null() {
+    if tree.value.is_null() && kind.row().is_some() {
         tree.value = Value::Map(value::Map::new());
     }
     if !matches!(tree.value, Value::Map(_)) {
@@ -116,7 +118,67 @@ pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -
         );
         return Err(unrecognized(why));
     }
+    if kind.as_custom().is_some() && tree.value.str_at(&["kind"]).unwrap_or_default().is_empty() {
+        let body = String::from_utf8_lossy(&body);
+        return Err(unrecognized(format!("Object 'Kind' is missing in '{body}'")));
+    }
     from_tree(call, kind, tree, validation)
+}
+
+/// The schema of the version that an object says it is of; of a version that does not exist nothing is known.
+fn custom_schema(custom: &Custom, sent: &GroupVersionKind) -> Arc<Compiled> {
+    match custom.definition.version(&sent.version) {
+        Some(version) => Arc::clone(version.compiled()),
+        None => Arc::new(Compiled::of_nothing()),
+    }
+}
+
+/// Turns a tree into an object of a custom kind: types its metadata, drops unknown fields, fills in defaults. Of another kind it
+/// is taken as it is; validation refuses it.
+fn from_custom_tree(
+    call: &mut Call,
+    kind: &Kind,
+    custom: &Custom,
+    tree: Tree,
+    validation: FieldValidation,
+) -> Result<Draft, Status> {
+    let Tree { value: mut object, duplicates, strict_yaml } = tree;
+    let sent = meta::gvk(&object);
+    let refused = |why: String| {
+        Status::bad_request(format!(
+            "{} in version {} cannot be handled as a {}: {why}",
+            sent.kind,
+            quote(&sent.version),
+            kind.gvk.kind
+        ))
+    };
+    let of_this_kind = sent.group == kind.gvk.group && sent.kind == kind.gvk.kind;
+    let compiled = of_this_kind.then(|| custom_schema(custom, &sent));
+    let mut strict: Vec<String> = strict_yaml.into_iter().collect();
+    strict.extend(resources::decode::strict_errors(&[], &duplicates));
+    if let Some(compiled) = compiled {
+        let unknown = compiled.coerce(&mut object, validation != FieldValidation::Ignore).map_err(refused)?;
+        strict.extend(resources::decode::strict_errors(&unknown, &[]));
+    }
+    if !strict.is_empty() {
+        match validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => strict.into_iter().for_each(|error| call.warn(error)),
+            FieldValidation::Strict => {
+                return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
+            }
+        }
+    }
+    let group_version = sent.group_version();
+    if group_version != kind.gvk.group_version() {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({group_version}) does not match the expected API version ({})",
+            kind.gvk.group_version()
+        )));
+    }
+    let object = kind.to_stored(object);
+    call.record().request_object(&object);
+    Ok(Draft { object })
 }
 
 /// Reads the body of an update through `scale`.
@@ -136,6 +198,9 @@ pub fn from_tree(
     tree: Tree,
     validation: FieldValidation,
 ) -> Result<Draft, Status> {
+    if let Some(custom) = kind.as_custom() {
+        return from_custom_tree(call, kind, custom, tree, validation);
+    }
     let Tree { value: mut object, duplicates, strict_yaml } = tree;
     let sent = meta::gvk(&object);
     let version = match object.str_at(&["apiVersion"]) {
@@ -181,9 +246,9 @@ pub fn from_tree(
             kind.gvk.kind
         ))
     };
-    let duplicates = resources::decode::met_duplicates(kind.schema, duplicates);
+    let duplicates = resources::decode::met_duplicates(kind.schema(), duplicates);
     resources::apply::mark_reset(&mut object);
-    let outcome = resources::decode::normalise(&mut object, kind.schema);
+    let outcome = resources::decode::normalise(&mut object, kind.schema());
     if let Some(error) = outcome.type_error {
         return Err(refused(error));
     }
@@ -203,7 +268,7 @@ pub fn from_tree(
     let object = kind.to_stored(object);
     if call.record().wants_request() {
         let mut sent = kind.from_stored(object.clone());
-        resources::decode::fill(&mut sent, kind.schema);
+        resources::decode::fill(&mut sent, kind.schema());
         call.record().request_object(&sent);
     } else {
         call.record().request_object(&object);
@@ -222,10 +287,11 @@ pub fn patched(
     let Patched { mut object, strict, quoted } = patched;
     let expected = kind.admission_kind(facet);
     let sent = meta::gvk(&object);
-    if sent.kind != expected.kind {
+    let custom = kind.as_custom().filter(|_| facet != Facet::Scale);
+    if sent.kind != expected.kind && custom.is_none() {
         return Err(Status::failure(422, Reason::Invalid, "").with_details(Details::default()));
     }
-    if sent != expected {
+    if sent != expected && custom.is_none() {
         return Err(Status::bad_request(format!(
             "the API version in the data ({}) does not match the expected API version ({})",
             sent.group_version(),
@@ -233,12 +299,22 @@ pub fn patched(
         )));
     }
     resources::apply::mark_reset(&mut object);
-    let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));
-    if let Some(error) = outcome.type_error {
-        return Err(undecodable(&quoted, &error));
-    }
+    let unknown = match custom {
+        // What became another kind is judged by validation.
+        Some(_) if sent.kind != expected.kind || sent.group != expected.group => Vec::new(),
+        Some(custom) => custom_schema(custom, &sent)
+            .coerce(&mut object, validation != FieldValidation::Ignore)
+            .map_err(|error| undecodable(&quoted, &error))?,
+        None => {
+            let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));
+            if let Some(error) = outcome.type_error {
+                return Err(undecodable(&quoted, &error));
+            }
+            outcome.unknown
+        }
+    };
     let mut complaints = strict;
-    complaints.extend(resources::decode::strict_errors(&outcome.unknown, &[]));
+    complaints.extend(resources::decode::strict_errors(&unknown, &[]));
     if !complaints.is_empty() {
         match validation {
             FieldValidation::Ignore => {}
@@ -278,6 +354,10 @@ pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
 
 /// Turns what a configuration was merged into back into a draft.
 pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) -> Result<Draft, Status> {
+    if let Some(custom) = kind.as_custom().filter(|_| facet != Facet::Scale) {
+        custom.version.compiled().coerce(&mut object, false).map_err(Status::plain)?;
+        return Ok(Draft { object: kind.to_stored(object) });
+    }
     let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));
     if let Some(error) = outcome.type_error {
         let GroupVersionKind { group, version, kind } = kind.admission_kind(facet);

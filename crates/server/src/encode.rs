@@ -19,9 +19,21 @@ pub fn head(api_version: &str, kind: &str) -> Vec<u8> {
     out
 }
 
-/// The record of an object of this kind. Its `metadata.resourceVersion`, if any, is left to the store.
-pub fn record(api_version: &str, kind: &str, object: &Value, facts: Vec<u8>) -> Record {
-    let mut out = head(api_version, kind);
+/// What the body of a custom resource begins with: Kubernetes writes those with sorted keys.
+pub fn sorted_head(api_version: &str, kind: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    out.extend_from_slice(b"{\"apiVersion\":");
+    write::string(&mut out, api_version);
+    out.extend_from_slice(b",\"kind\":");
+    write::string(&mut out, kind);
+    out.push(b',');
+    out
+}
+
+/// The record of an object whose kind has this head. Its `metadata.resourceVersion`, if any, is left to the store.
+pub fn record(head: &[u8], object: &Value, facts: Vec<u8>) -> Record {
+    let mut out = Vec::with_capacity(512);
+    out.extend_from_slice(head);
     let mut revision_at = 0;
     let mut first = true;
     for (key, item) in object.as_map().into_iter().flat_map(value::Map::iter) {
@@ -158,12 +170,12 @@ pub fn indent(compact: &[u8]) -> Vec<u8> {
 mod tests {
     use value::json;
 
-    use super::{indent, record};
+    use super::{head, indent, record};
 
     #[test]
     fn kind_and_version_come_first_and_the_revision_has_its_place() {
         let object = json::parse(br#"{"apiVersion":"v1","data":{"a":"b"},"kind":"ConfigMap","metadata":{"uid":"u","name":"n","resourceVersion":"7"}}"#).unwrap();
-        let record = record("v1", "ConfigMap", &object, Vec::new());
+        let record = record(&head("v1", "ConfigMap"), &object, Vec::new());
         let body = std::str::from_utf8(&record.body).unwrap();
         assert_eq!(
             body,

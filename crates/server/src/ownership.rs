@@ -3,8 +3,11 @@
 //! Every write of an object passes here before admission sees it: an update is tracked, an applied configuration is merged. What
 //! is compared is the object as the version of the request shows it, with all the fields that are always written.
 
+use std::sync::LazyLock;
+
 use api::{GroupVersion, Status, meta};
 use resources::apply::{self, Door, Element, Managers, Refusal, Replicas, Reset, Versions};
+use resources::custom::Conversion;
 use resources::schema::Schema;
 use resources::strategy;
 use value::Value;
@@ -26,14 +29,35 @@ static NOTHING: Reset = Reset::Nothing;
 
 impl Versions for Kind {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
-        self.in_version(&GroupVersion::parse(api_version).ok()?).map(|other| other.schema)
+        let version = GroupVersion::parse(api_version).ok()?;
+        if let Some(custom) = self.as_custom() {
+            let of_group = version.group == self.gvk.group;
+            let version = custom.definition.version(&version.version).filter(|_| of_group)?;
+            return Some(version.compiled().schema());
+        }
+        self.in_version(&version).and_then(|other| other.row()?.schema(&version.version))
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+        if let Some(custom) = self.as_custom() {
+            if object.str_at(&["apiVersion"]) == Some(api_version) {
+                return Some(object.clone());
+            }
+            // Whom a webhook's versions belong to cannot be asked here: only the version of the request is compared.
+            let version = GroupVersion::parse(api_version).ok().filter(|v| v.group == self.gvk.group)?;
+            let version = custom.definition.version(&version.version)?;
+            if custom.definition.conversion != Conversion::None {
+                return None;
+            }
+            let mut object = object.clone();
+            object.set_at(&["apiVersion"], api_version);
+            version.compiled().prune(&mut object);
+            return Some(object);
+        }
         let from = self.in_version(&GroupVersion::parse(object.str_at(&["apiVersion"])?).ok()?)?;
         let to = self.in_version(&GroupVersion::parse(api_version).ok()?)?;
         let mut object = to.from_stored_shape(from.to_stored_shape(object.clone()));
-        resources::decode::fill(&mut object, to.schema);
+        resources::decode::fill(&mut object, to.schema());
         Some(object)
     }
 }
@@ -54,6 +78,14 @@ impl Versions for ScaleVersions {
 impl Replicas for Kind {
     fn path(&self, api_version: &str) -> Option<Option<Vec<Element>>> {
         let version = GroupVersion::parse(api_version).ok()?;
+        if let Some(custom) = self.as_custom() {
+            let found =
+                custom.definition.version(&version.version).filter(|_| version.group == self.gvk.group)?;
+            return Some(found.scale.as_ref().map(|paths| {
+                let steps = paths.spec_replicas.strip_prefix('.').unwrap_or(&paths.spec_replicas).split('.');
+                steps.map(|step| Element::Field(step.into())).collect()
+            }));
+        }
         let known = version == self.stored.group_version()
             // Versions that are no longer served may still be named in managed fields.
             || version.group == "apps" && matches!(version.version.as_str(), "v1beta1" | "v1beta2");
@@ -67,7 +99,7 @@ pub fn track(kind: &Kind, facet: Facet, old: Option<&Value>, object: &mut Value,
     let door = door(kind, facet, &api_version, now);
     let mut new = kind.from_stored_shape(object.clone());
     strategy::show(&kind.stored.group_kind(), &mut new);
-    resources::decode::fill(&mut new, kind.schema);
+    kind.fill_shown(&mut new);
     let converted = match old {
         Some(_) if kind.is_stored_version() => None,
         Some(old) => Some(kind.from_stored(old.clone())),
@@ -80,11 +112,23 @@ pub fn track(kind: &Kind, facet: Facet, old: Option<&Value>, object: &mut Value,
 fn door<'a>(kind: &'a Kind, facet: Facet, api_version: &'a str, now: i64) -> Door<'a> {
     Door {
         api_version,
-        schema: kind.schema,
+        schema: kind.schema(),
         subresource: facet.subresource(),
-        reset: strategy::reset_fields(&kind.stored.group_kind(), facet.subresource()),
+        reset: reset(kind, facet),
         versions: kind,
         now,
+    }
+}
+
+/// What a facet does not take from a client.
+fn reset(kind: &Kind, facet: Facet) -> &'static Reset {
+    static STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["status"]));
+    static ALL_BUT_STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["metadata", "spec"]));
+    match (kind.as_custom(), facet) {
+        (None, _) => strategy::reset_fields(&kind.stored.group_kind(), facet.subresource()),
+        (Some(_), Facet::Status) => &ALL_BUT_STATUS,
+        (Some(custom), Facet::Whole) if custom.version.status => &STATUS,
+        (Some(_), _) => &NOTHING,
     }
 }
 

@@ -266,25 +266,40 @@ async fn finish(
         call.warn(warning);
     }
     if !call.info.is_resource {
-        if !handlers::documents::is_path(&call.info.path) {
+        if !handlers::documents::is_path(state, &call.info.path) {
             return Outcome::unknown(respond::page_not_found());
         }
         let result = handlers::documents::handle(state, &mut call).await;
         let known = result.is_ok();
         return Outcome { known, ..Outcome::unknown(respond::finish(&mut call, None, result)) };
     }
-    if resources::table::group(&call.info.group).is_none() {
+    let mut found = state.catalog.find(&call.info.group, &call.info.version, &call.info.resource);
+    if found.is_none() && *call.caller().via() == Via::Internal {
+        // Objects of a version that is not served must go with their definition, too.
+        found = state.catalog.find_stored(&call.info.group, &call.info.version, &call.info.resource);
+    }
+    let is_custom = found.as_ref().is_some_and(|kind| kind.row().is_none());
+    if found.is_none() && resources::table::group(&call.info.group).is_none() {
         return Outcome::unknown(respond::page_not_found());
     }
-    let found = state.catalog.find(&call.info.group, &call.info.version, &call.info.resource);
-    let deprecation = found.and_then(|kind| kind.row.version(&call.info.version)).and_then(|v| v.deprecation);
-    if let Some(deprecation) = deprecation {
+    let routed = match found {
+        None => Err(Some(Status::no_such_resource())),
+        Some(kind) if is_custom => route_custom(&call, kind),
+        Some(kind) => {
+            if let Some(deprecation) = kind.deprecation() {
+                call.warn(deprecation);
+            }
+            route(&call, kind).map_err(Some)
+        }
+    };
+    let target = match routed {
+        Ok(target) => target,
+        Err(None) => return Outcome::unknown(respond::page_not_found()),
+        Err(Some(status)) => return Outcome::unknown(respond::finish(&mut call, None, Err(status))),
+    };
+    if let Some(deprecation) = target.kind.deprecation().filter(|_| is_custom) {
         call.warn(deprecation);
     }
-    let target = match route(state, &call) {
-        Ok(target) => target,
-        Err(status) => return Outcome::unknown(respond::finish(&mut call, None, Err(status))),
-    };
     let kind = Arc::clone(&target.kind);
     let result = dispatch(state, &mut call, target).await;
     if let Ok(Answer::Entry(_, entry)) = &result
@@ -294,9 +309,10 @@ async fn finish(
         match kind.stored.group.as_str() {
             "rbac.authorization.k8s.io" => state.authorizer_reached(entry.revision).await,
             follow::GROUP => {
-                state.policies.reached(kind.row.plural, entry.revision).await;
-                state.webhooks.reached(kind.row.plural, entry.revision).await;
+                state.policies.reached(&kind.resource.resource, entry.revision).await;
+                state.webhooks.reached(&kind.resource.resource, entry.revision).await;
             }
+            "apiextensions.k8s.io" => state.definitions.reached(entry.revision).await,
             _ => {}
         }
     }
@@ -468,12 +484,8 @@ struct Target {
 
 /// Finds what a path names. What is not a path of Kubernetes' own router is not one here: a path that is understood in another
 /// way than it was authorized would be a way in.
-fn route(state: &State, call: &Call) -> Result<Target, Status> {
+fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
     let info = &call.info;
-    let kind = state
-        .catalog
-        .find(&info.group, &info.version, &info.resource)
-        .ok_or_else(Status::no_such_resource)?;
     let named = info.path_name().is_some();
     if info.in_namespace && !kind.namespaced {
         return Err(Status::no_such_resource());
@@ -503,7 +515,7 @@ fn route(state: &State, call: &Call) -> Result<Target, Status> {
         return Err(Status::method_not_allowed());
     }
     let verbs = if info.subresource.is_empty() {
-        kind.row.verbs
+        kind.verbs
     } else {
         let subresource = kind.subresource(&info.subresource).ok_or_else(Status::no_such_resource)?;
         if info.parts.len() > 3 && subresource.name != "proxy" {
@@ -517,7 +529,42 @@ fn route(state: &State, call: &Call) -> Result<Target, Status> {
     if !verbs.contains(&verb) {
         return Err(Status::method_not_allowed());
     }
-    Ok(Target { kind: Arc::clone(kind), verb })
+    Ok(Target { kind, verb })
+}
+
+/// As [`route`], for a custom resource: another router, which leaves what it does not know to nobody (`Err(None)`).
+fn route_custom(call: &Call, kind: Arc<Kind>) -> Result<Target, Option<Status>> {
+    let info = &call.info;
+    let across = matches!(info.verb.as_str(), "list" | "watch");
+    if info.in_namespace && !kind.namespaced
+        || !info.in_namespace && kind.namespaced && (!across || info.path_name().is_some())
+    {
+        return Err(None);
+    }
+    let unsupported = || Some(Status::method_not_supported(&kind.resource, &info.verb));
+    let whole = info.subresource.is_empty();
+    if !whole && kind.subresource(&info.subresource).is_none() {
+        return Err(Some(Status::not_found(&kind.resource, &info.name)));
+    }
+    let verb = match info.verb.as_str() {
+        "get" => Verb::Get,
+        "update" => Verb::Update,
+        "patch" => Verb::Patch,
+        "list" if whole => Verb::List,
+        "watch" if whole => Verb::Watch,
+        "create" if whole => Verb::Create,
+        "delete" if whole => Verb::Delete,
+        "deletecollection" if whole => Verb::DeleteCollection,
+        _ => return Err(unsupported()),
+    };
+    let named = info.path_name().is_some();
+    if matches!(verb, Verb::Update | Verb::Patch) && !named {
+        return Err(Some(Status::bad_request("name must be provided")));
+    }
+    if matches!(verb, Verb::Get | Verb::Delete) && !named || info.method == Method::HEAD {
+        return Err(unsupported());
+    }
+    Ok(Target { kind, verb })
 }
 
 /// Runs the handler of a verb.
@@ -529,14 +576,12 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
     {
         return handlers::connect::handle(state, call, kind, subresource).await;
     }
-    if matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token")
-        || kind.row.storage == resources::table::Storage::Nowhere
-    {
+    if matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token") || kind.is_virtual() {
         return handlers::reviews::handle(state, call, kind).await;
     }
     let Some(facet) = Facet::of(&call.info.subresource) else { return Err(Status::no_such_resource()) };
     match verb {
-        Verb::Get => handlers::get::handle(state, call, kind, facet),
+        Verb::Get => handlers::get::handle(state, call, kind, facet).await,
         Verb::List => handlers::list::handle(state, call, kind).await,
         Verb::Watch => handlers::watch::handle(state, call, Arc::clone(kind)),
         Verb::Create => handlers::create::handle(state, call, kind).await,

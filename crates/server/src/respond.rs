@@ -121,7 +121,7 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
         Answer::Entry(code, entry) => {
             let accepted = negotiate::accept(&call.headers, &call.query, true)?;
             let kind = kind.ok_or_else(|| Status::internal("an entry without a kind"))?;
-            if accepted.form == Form::Object && accepted.media == Media::Json && !kind.needs_conversion() {
+            if accepted.form == Form::Object && accepted.media == Media::Json && !kind.must_convert(&entry) {
                 let bytes = kind.bytes(&entry);
                 let body =
                     if accepted.pretty { Body::from(encode::indent(&bytes)) } else { Body::from(bytes) };

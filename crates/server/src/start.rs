@@ -188,12 +188,16 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         None => (None, None),
     };
     let audit = Audit::open(audit, metrics.registry())?;
+    let catalog = Catalog::new(served.clone());
+    let (definitions, follower) = crate::definitions::load(&store, &catalog).map_err(ConfigError::other)?;
     let state = Arc::new(State {
         health: Health::new(store.clone()),
         store,
-        openapi: OpenApi::new(served.clone(), "1.37")
+        openapi: OpenApi::new(served, "1.37")
             .with_issuer(tokens.as_ref().is_some_and(|t| t.configuration.is_some())),
-        catalog: Catalog::new(served),
+        catalog,
+        conversions: crate::conversion::Targets::default(),
+        definitions,
         authenticator: ArcSwap::from_pointee(Authenticator {
             front_proxy,
             client_certificates: trust.clients.is_some(),
@@ -233,6 +237,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     bootstrap::run(&state, address.port(), advertise).await?;
     let trust_changed = Arc::new(Notify::new());
     published::publish(&state, Arc::clone(&trust_changed), stopped.clone()).await?;
+    crate::definitions::start(&state, follower);
     state.health.set_bootstrapped();
 
     let tls_config = Arc::new(ArcSwap::from_pointee(tls_config));

@@ -70,6 +70,10 @@ pub struct State {
     pub request_timeout: std::time::Duration,
     /// `host:port` as clients outside are told it.
     pub advertised: String,
+    /// The webhooks that convert custom resources.
+    pub conversions: crate::conversion::Targets,
+    /// How far the custom part of [`State::catalog`] has come.
+    pub(crate) definitions: crate::definitions::Definitions,
     /// How far [`State::rbac`] has come.
     pub(crate) roles: Followed,
     /// How far the policies in force have come.
@@ -128,7 +132,7 @@ impl State {
         let attributes = Attributes {
             path: info.path.as_str().into(),
             version: info.version.clone(),
-            ..Attributes::resource("create", info.group.clone(), kind.row.plural)
+            ..Attributes::resource("create", info.group.clone(), kind.resource.resource.clone())
                 .in_namespace(info.namespace.clone())
                 .named(info.name.clone())
         };

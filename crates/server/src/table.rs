@@ -1,6 +1,7 @@
 //! Objects as rows of a `Table`, or as `PartialObjectMetadata`.
 
 use api::Status;
+use resources::custom::columns::Columns;
 use resources::print;
 use value::{Map, Value};
 
@@ -54,6 +55,21 @@ pub fn table(
     options: TableOptions,
     now: i64,
 ) -> Value {
+    if let Some(custom) = kind.as_custom() {
+        let is_scale = objects.first().is_some_and(|o| o.str_at(&["apiVersion"]) == Some("autoscaling/v1"));
+        let scale;
+        let columns = if is_scale {
+            scale = Columns::of_scale();
+            &scale
+        } else {
+            custom.version.compiled().columns()
+        };
+        let rows = objects
+            .iter()
+            .map(|object| row(object, columns.cells(object, now), Vec::new(), version, options));
+        let rows = rows.collect();
+        return document(options.headers.then(|| columns.headers()), version, rows, metadata);
+    }
     // What is shown through `scale` is another kind than the path's.
     let shown = objects.first().map(api::meta::gvk).filter(|gvk| !gvk.kind.is_empty());
     let definition = match &shown {
@@ -65,43 +81,41 @@ pub fn table(
         .into_iter()
         .filter_map(|printed| {
             let object = objects.get(printed.index)?;
-            let mut row = Map::new();
-            row.insert("cells", Value::List(printed.cells));
             let conditions = print::row_conditions(&kind.gvk.group, &kind.gvk.kind, object);
-            if !conditions.is_empty() {
-                row.insert("conditions", Value::List(conditions));
-            }
-            match options.include {
-                Include::None => {
-                    row.insert("object", Value::Null);
-                }
-                Include::Metadata => {
-                    row.insert("object", partial(object, version));
-                }
-                Include::Object => {
-                    row.insert("object", object.clone());
-                }
-            }
-            Some(Value::Map(row))
+            Some(row(object, printed.cells, conditions, version, options))
         })
         .collect();
-    document(definition, version, rows, metadata, options)
+    let headers = definition.columns().iter().map(|column| column.to_value()).collect();
+    document(options.headers.then_some(headers), version, rows, metadata)
 }
 
-fn document(
-    definition: &print::TableDef,
+fn row(
+    object: &Value,
+    cells: Vec<Value>,
+    conditions: Vec<Value>,
     version: &str,
-    rows: Vec<Value>,
-    metadata: Value,
     options: TableOptions,
 ) -> Value {
-    let columns = if options.headers { definition.columns() } else { &[] };
-    let columns = columns.iter().map(|column| column.to_value()).collect();
+    let mut row = Map::new();
+    row.insert("cells", Value::List(cells));
+    if !conditions.is_empty() {
+        row.insert("conditions", Value::List(conditions));
+    }
+    let shown = match options.include {
+        Include::None => Value::Null,
+        Include::Metadata => partial(object, version),
+        Include::Object => object.clone(),
+    };
+    row.insert("object", shown);
+    Value::Map(row)
+}
+
+fn document(headers: Option<Vec<Value>>, version: &str, rows: Vec<Value>, metadata: Value) -> Value {
     Value::map([
         ("kind", Value::from("Table")),
         ("apiVersion", Value::from(format!("meta.k8s.io/{version}"))),
         ("metadata", metadata),
-        ("columnDefinitions", if options.headers { Value::List(columns) } else { Value::Null }),
+        ("columnDefinitions", headers.map_or(Value::Null, Value::List)),
         ("rows", Value::List(rows)),
     ])
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use admission::{Attributes, Notes, Operation, Seen};
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
+use resources::custom::Found;
 use resources::{strategy, validation};
 use storage::{Change, CommitError, Entry, Expect, Record, Write};
 use value::{Path, Str, Value};
@@ -118,7 +119,7 @@ impl Subject<'_> {
     fn stored_admission_kind(&self) -> api::GroupVersionKind {
         match self.facet {
             Facet::Scale => self.kind.admission_kind(self.facet),
-            _ => self.kind.stored.clone(),
+            _ => self.kind.working().clone(),
         }
     }
 
@@ -224,21 +225,18 @@ impl Subject<'_> {
             meta::set(&mut object, "name", format!("{base}{}", crate::random::suffix()));
         }
         let held = self.allocate(&mut object, None)?;
-        strategy::prepare_create(&kind, &mut object, &self.state.strategy_context(call));
+        self.kind.prepare_create(&mut object, &self.state.strategy_context(call));
         let context = self.state.validation_context(call.now);
-        let mut errors = match self.kind.rules() {
-            Some(rules) => (rules.create)(&object, &context),
-            None => FieldErrors::new(),
-        };
+        let Found { mut errors, warnings } = self.kind.validate_create(&object, &context);
         if errors.is_empty() {
             errors = validation::meta::create(&object, self.kind.namespaced, validation::meta::path_segment);
         }
         let name = meta::name(&object).to_owned();
-        refuse_invalid(self, &name, &errors)?;
+        refuse_invalid(self, &object, &name, &errors)?;
         if !meta::resource_version(&object).is_empty() {
             return Err(Status::plain("resourceVersion should not be set on objects to be created"));
         }
-        for warning in validation::warnings(&kind, &object, None) {
+        for warning in warnings {
             call.warn(warning);
         }
         strategy::canonicalize(&kind, &mut object);
@@ -260,21 +258,14 @@ impl Subject<'_> {
         // Strategies and rules compare what was sent with what is stored, so both must be without the fields that are only
         // written out.
         let mut before = old_object.clone();
-        resources::decode::normalise(&mut before, self.kind.stored_schema());
+        self.kind.normalise(&mut before);
         let before = &before;
-        resources::decode::normalise(&mut object, self.kind.stored_schema());
+        self.kind.normalise(&mut object);
         self.check_revision(&mut object, old, &name)?;
         let held = self.allocate(&mut object, Some(old_object))?;
         copy_meta(&mut object, old_object, "generation");
         let context = self.state.strategy_context(call);
-        match self.facet {
-            Facet::Whole | Facet::Scale => strategy::prepare_update(&kind, &mut object, before, &context),
-            Facet::Status => strategy::prepare_update_status(&kind, &mut object, before, &context),
-            Facet::Finalize => strategy::prepare_namespace_finalize(&mut object, before),
-            Facet::Approval => strategy::prepare_approval(&mut object, before, &context),
-            Facet::EphemeralContainers => strategy::prepare_ephemeral_containers(&mut object, before),
-            Facet::Resize => strategy::prepare_resize(&mut object, before),
-        }
+        self.kind.prepare_update(self.facet, &mut object, before, &context);
         if meta::uid(&object).is_empty() {
             copy_meta(&mut object, old_object, "uid");
         }
@@ -287,9 +278,10 @@ impl Subject<'_> {
         }
         let context = self.state.validation_context(call.now);
         let mut errors = validation::meta::update_any(&object, before, self.kind.namespaced);
-        errors.extend(self.kind.validate_update(self.facet, &object, before, &context));
-        refuse_invalid(self, &name, &errors)?;
-        for warning in validation::warnings(&kind, &object, Some(before)) {
+        let found = self.kind.validate_update(self.facet, &object, before, &context);
+        errors.extend(found.errors);
+        refuse_invalid(self, &object, &name, &errors)?;
+        for warning in found.warnings {
             call.warn(warning);
         }
         strategy::canonicalize(&kind, &mut object);
@@ -315,7 +307,7 @@ impl Subject<'_> {
             })?,
         };
         if sent_revision == 0 {
-            if !strategy::allow_unconditional_update(&self.kind.stored.group_kind()) {
+            if !self.kind.allows_unconditional_update() {
                 let kind = api::GroupKind::new(
                     self.kind.resource.group.clone(),
                     self.kind.resource.resource.clone(),
@@ -345,13 +337,13 @@ impl Subject<'_> {
         old: Option<&Arc<Entry>>,
     ) -> Result<Stored, StoreError> {
         let Admitted { mut object, expect, held } = admitted;
-        resources::decode::fill(&mut object, self.kind.stored_schema());
+        self.kind.fill(&mut object);
         let name = meta::name(&object).to_owned();
-        let mut record = self.kind.record(&object);
+        let mut record = self.record(&object).await?;
         if record.size() > self.state.store.max_record() && matches!(self.writer, Writer::Updates(_)) {
             // Who owns what may be forgotten rather than refuse an object that fits without it.
             ownership::forget(&mut object);
-            record = self.kind.record(&object);
+            record = self.record(&object).await?;
         }
         if let Some(old) = old
             && old.record() == record
@@ -372,6 +364,12 @@ impl Subject<'_> {
         })
         .await
         .map(Stored::Entry)
+    }
+
+    /// What is stored for an object as it was worked on.
+    async fn record(&self, object: &Value) -> Result<Record, StoreError> {
+        let stored = self.kind.to_storage(self.state, object).await.map_err(StoreError::Refused)?;
+        Ok(self.kind.record(&stored))
     }
 
     /// Gives a service the addresses and ports it asks for.
@@ -417,7 +415,7 @@ impl Subject<'_> {
         if self.dry_run {
             return Ok(Stored::Dry(object.clone()));
         }
-        let record: Record = self.kind.record(object);
+        let record = self.record(object).await?;
         let expect = Expect::Revision(old.revision);
         self.commit(old.key.to_string(), expect, Change::Put(record), name, || {}).await.map(Stored::Entry)
     }
@@ -469,11 +467,20 @@ fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> S
 /// More than anybody reads; an answer must not grow with what is wrong.
 const MAX_ERRORS: usize = 500;
 
-fn refuse_invalid(subject: &Subject<'_>, name: &str, errors: &FieldErrors) -> Result<(), Status> {
+fn refuse_invalid(
+    subject: &Subject<'_>,
+    object: &Value,
+    name: &str,
+    errors: &FieldErrors,
+) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
     let shown = errors.get(..MAX_ERRORS.min(errors.len())).unwrap_or_default();
+    if subject.kind.row().is_none() {
+        // What a custom resource says it is may be what is wrong with it.
+        return Err(Status::invalid_with_repeats(&meta::gvk(object).group_kind(), name, shown));
+    }
     Err(Status::invalid(&subject.kind.stored.group_kind(), name, shown))
 }
 

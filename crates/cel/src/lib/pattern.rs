@@ -10,7 +10,7 @@ mod translate;
 
 /// A compiled pattern.
 #[derive(Clone)]
-pub(crate) struct Pattern(regex::Regex);
+pub struct Pattern(regex::Regex);
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,7 +34,13 @@ pub(crate) fn compile(text: &str) -> Result<Pattern, String> {
 }
 
 impl Pattern {
-    pub(crate) fn is_match(&self, text: &str) -> bool {
+    /// Compiles a pattern; the error is in Go's words.
+    pub fn compile(text: &str) -> Result<Self, String> {
+        compile(text)
+    }
+
+    /// Whether it matches somewhere in a text.
+    pub fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 

@@ -98,6 +98,11 @@ impl Schema {
         }
     }
 
+    /// How few bytes a value takes at least: how often it can occur in a request is bounded by it.
+    pub fn min_serialized(&self) -> u64 {
+        self.min_serialized
+    }
+
     /// The schema of the object type with a name, here or below.
     fn find(&self, wanted: &str) -> Option<&Schema> {
         match &self.kind {

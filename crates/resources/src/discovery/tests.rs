@@ -19,6 +19,7 @@ fn custom<'a>(group: &'a str, version: &'a str, plural: &'a str) -> Entry<'a> {
         verbs: verbs::ALL,
         subresources: Vec::new(),
         storage_hash: Some(hash(group, version, "Thing")),
+        custom: true,
     }
 }
 

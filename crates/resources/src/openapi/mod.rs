@@ -5,6 +5,7 @@
 //! asked for and kept; a server that is never asked pays nothing.
 
 mod components;
+mod custom;
 mod operations;
 mod protobuf;
 #[cfg(test)]
@@ -14,11 +15,12 @@ mod v3;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha512};
 use value::{Value, write};
 
+use crate::custom::Definition;
 use crate::table::{GROUPS, Served};
 
 /// The media type of version 2 in protobuf.
@@ -29,18 +31,23 @@ pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0
 pub struct Document {
     /// The body.
     pub body: Vec<u8>,
-    /// SHA-512 of the body in upper-case hex: the `hash` of the index, and the ETag.
+    /// SHA-512 in upper-case hex: the `hash` of the index, and the ETag.
     pub hash: String,
 }
 
 impl Document {
     fn new(body: Vec<u8>) -> Self {
-        let mut hash = String::with_capacity(128);
-        for byte in Sha512::digest(&body) {
-            let _ = write!(hash, "{byte:02X}");
-        }
+        let hash = hash(&body);
         Document { body, hash }
     }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let mut hash = String::with_capacity(128);
+    for byte in Sha512::digest(bytes) {
+        let _ = write!(hash, "{byte:02X}");
+    }
+    hash
 }
 
 /// The documents of one server.
@@ -48,13 +55,20 @@ impl Document {
 pub struct OpenApi {
     served: Served,
     version: String,
-    index: OnceLock<Arc<Document>>,
-    v3: Mutex<BTreeMap<String, Arc<Document>>>,
-    v2_json: OnceLock<Arc<Document>>,
-    v2_protobuf: OnceLock<Arc<Document>>,
+    /// Documents about the table alone, which never change.
+    own: Mutex<BTreeMap<String, Arc<Document>>>,
+    /// Documents in which custom resources are; dropped when those change.
+    custom: Mutex<BTreeMap<String, Arc<Document>>>,
     /// Whether there is an issuer of tokens whose keys are published.
     issuer: bool,
 }
+
+/// The served definitions.
+type Custom<'a> = &'a [Arc<Definition>];
+
+const INDEX: &str = "index";
+const V2_JSON: &str = "v2";
+const V2_BINARY: &str = "v2 protobuf";
 
 impl OpenApi {
     /// The documents of a server that serves these versions and calls itself `version` (`1.37`). Nothing is made yet.
@@ -62,12 +76,32 @@ impl OpenApi {
         OpenApi {
             served,
             version: version.into(),
-            index: OnceLock::new(),
-            v3: Mutex::default(),
-            v2_json: OnceLock::new(),
-            v2_protobuf: OnceLock::new(),
+            own: Mutex::default(),
+            custom: Mutex::default(),
             issuer: false,
         }
+    }
+
+    /// Forgets the documents in which custom resources are: they changed.
+    pub fn forget_custom(&self) {
+        self.custom.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// A document, made if it is not there.
+    fn keep(
+        &self,
+        name: &str,
+        is_custom: bool,
+        make: impl FnOnce() -> Option<Document>,
+    ) -> Option<Arc<Document>> {
+        let kept = if is_custom { &self.custom } else { &self.own };
+        if let Some(document) = kept.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return Some(Arc::clone(document));
+        }
+        // Made without the lock: others may want other documents meanwhile.
+        let document = Arc::new(make()?);
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(kept.entry(name.to_owned()).or_insert(document)))
     }
 
     /// These documents, with the two about an issuer of tokens if there is one.
@@ -77,55 +111,59 @@ impl OpenApi {
     }
 
     /// `/openapi/v3`: the paths of all documents with their hashes.
-    pub fn v3_index(&self) -> Arc<Document> {
+    pub fn v3_index(&self, custom: Custom<'_>) -> Arc<Document> {
         let make = || {
-            let paths = self.v3_paths().into_iter().map(|path| {
-                // The hash is the content's, so every document is made here; only those asked for are kept.
-                let hash = match self.kept(&path) {
-                    Some(document) => document.hash.clone(),
-                    None => self.make_v3(&path).map(|document| document.hash).unwrap_or_default(),
+            let paths = self.v3_paths(custom).into_iter().map(|path| {
+                // The hash is the content's, so every document of the table is made here. Those of custom resources are known
+                // by the state of their definitions: there may be thousands, and few are asked for.
+                let hash = if let Some((group, version)) = Self::custom_version(&path, custom) {
+                    Some(hash(custom::stamp(custom, group, version).as_bytes()))
+                } else {
+                    let kept = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
+                    match kept {
+                        Some(document) => Some(document.hash.clone()),
+                        None => self.make_v3(&path, custom).map(|document| document.hash),
+                    }
                 };
-                let url = format!("/openapi/v3/{path}?hash={hash}");
+                let url = format!("/openapi/v3/{path}?hash={}", hash.unwrap_or_default());
                 (path, Value::map([("serverRelativeURL", url)]))
             });
-            Arc::new(Document::new(write::to_vec(&Value::map([("paths", Value::map(paths))]))))
+            Some(Document::new(write::to_vec(&Value::map([("paths", Value::map(paths))]))))
         };
-        Arc::clone(self.index.get_or_init(make))
+        self.keep(INDEX, true, make).unwrap_or_else(|| Arc::new(Document::new(Vec::new())))
     }
 
     /// `/openapi/v3/PATH`, where the path is one of the index's: `api/v1`, `apis/apps/v1`.
-    pub fn v3(&self, path: &str) -> Option<Arc<Document>> {
-        if let Some(document) = self.kept(path) {
-            return Some(document);
-        }
-        let document = Arc::new(self.make_v3(path)?);
-        let mut kept = self.v3.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(Arc::clone(kept.entry(path.to_owned()).or_insert(document)))
+    pub fn v3(&self, path: &str, custom: Custom<'_>) -> Option<Arc<Document>> {
+        let is_custom = Self::custom_version(path, custom).is_some();
+        self.keep(path, is_custom, || self.make_v3(path, custom))
     }
 
     /// `/openapi/v2` as JSON.
-    pub fn v2_json(&self) -> Arc<Document> {
-        let make = || {
-            Arc::new(Document::new(write::to_vec(&v2::document(&self.served, &self.version, self.issuer))))
-        };
-        Arc::clone(self.v2_json.get_or_init(make))
+    pub fn v2_json(&self, custom: Custom<'_>) -> Arc<Document> {
+        let document = || v2::document(&self.served, &self.version, self.issuer, custom);
+        let make = || Document::new(write::to_vec(&document()));
+        self.keep(V2_JSON, true, || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 
     /// `/openapi/v2` in protobuf.
-    pub fn v2_protobuf(&self) -> Arc<Document> {
+    pub fn v2_protobuf(&self, custom: Custom<'_>) -> Arc<Document> {
         let make = || {
-            let document = v2::document(&self.served, &self.version, self.issuer);
-            Arc::new(Document::new(protobuf::document(&document)))
+            let document = v2::document(&self.served, &self.version, self.issuer, custom);
+            Document::new(protobuf::document(&document))
         };
-        Arc::clone(self.v2_protobuf.get_or_init(make))
+        self.keep(V2_BINARY, true, || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 
-    fn kept(&self, path: &str) -> Option<Arc<Document>> {
-        self.v3.lock().unwrap_or_else(PoisonError::into_inner).get(path).map(Arc::clone)
+    /// The group and version of the document at a path, if custom resources are in it.
+    fn custom_version<'p>(path: &'p str, custom: Custom<'_>) -> Option<(&'p str, &'p str)> {
+        let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
+        let mut versions = custom::served(custom, Some(group));
+        versions.any(|(_, found)| found.name == version).then_some((group, version))
     }
 
     /// The paths of the version 3 documents.
-    fn v3_paths(&self) -> Vec<String> {
+    fn v3_paths(&self, custom: Custom<'_>) -> Vec<String> {
         let mut paths = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
         if self.issuer {
             paths.extend(operations::ISSUER.iter().map(|path| (*path).to_owned()));
@@ -143,20 +181,41 @@ impl OpenApi {
                 });
             }
         }
+        for (definition, version) in custom::served(custom, None) {
+            let path = format!("apis/{}/{}", definition.group, version.name);
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
         paths
     }
 
-    fn make_v3(&self, path: &str) -> Option<Document> {
-        if !self.v3_paths().iter().any(|known| known == path) {
+    fn make_v3(&self, path: &str, custom: Custom<'_>) -> Option<Document> {
+        if !self.v3_paths(custom).iter().any(|known| known == path) {
             return None;
         }
-        let items = operations::of_document(path)?;
         let parts: Vec<&str> = path.split('/').collect();
         let group_version = match *parts.as_slice() {
             ["api", version] => Some(("", version)),
             ["apis", group, version] => Some((group, version)),
             _ => None,
         };
-        Some(Document::new(write::to_vec(&v3::document(&items, group_version, &self.version))))
+        let mut items = operations::of_document(path).unwrap_or_default();
+        let mut schemas = Vec::new();
+        let own = Self::custom_version(path, custom);
+        if let Some((group, version)) = own {
+            items.extend(custom::items(custom, group, version));
+            schemas = custom::schemas(custom, group_version, components::Dialect::V3);
+        }
+        if items.is_empty() {
+            return None;
+        }
+        let body = write::to_vec(&v3::document(&items, group_version, &self.version, schemas));
+        Some(match own {
+            None => Document::new(body),
+            Some((group, version)) => {
+                Document { body, hash: hash(custom::stamp(custom, group, version).as_bytes()) }
+            }
+        })
     }
 }

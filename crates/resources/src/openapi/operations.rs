@@ -188,7 +188,7 @@ fn of_version(group: &str, version: &str) -> Option<Vec<PathItem>> {
     let id = format!("get{}APIResources", at.prefix());
     let mut items = vec![plain(&format!("{}/", at.root), &id, &at.tag(), "meta.v1.APIResourceList")];
     for row in found.resources.iter().filter(|row| row.version(version).is_some()) {
-        at.resource(row, &mut items);
+        at.row(row, &mut items);
     }
     items.sort_by(|a, b| a.path.cmp(&b.path));
     Some(items)
@@ -233,6 +233,42 @@ fn capitalised(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
+/// A resource as its URLs show it.
+pub(super) struct Shape<'a> {
+    pub(super) kind: &'a str,
+    pub(super) plural: &'a str,
+    pub(super) namespaced: bool,
+    pub(super) verbs: &'a [Verb],
+    pub(super) returns_deleted: bool,
+    /// The definitions of an object and of a list.
+    pub(super) object: String,
+    pub(super) list: String,
+}
+
+/// A subresource as its URL shows it.
+pub(super) struct SubShape<'a> {
+    pub(super) name: &'a str,
+    /// Group, version and kind.
+    pub(super) kind: (&'a str, &'a str, &'a str),
+    pub(super) object: String,
+    pub(super) verbs: &'a [Verb],
+}
+
+/// Adds the URLs of a resource that is not in the table.
+pub(super) fn add(
+    group: &str,
+    version: &str,
+    shape: &Shape<'_>,
+    subresources: &[SubShape<'_>],
+    items: &mut Vec<PathItem>,
+) {
+    let at = Place { group, version, root: format!("/apis/{group}/{version}") };
+    let path = at.resource(shape, items);
+    for sub in subresources {
+        at.subresource(shape, sub, &path, items);
+    }
+}
+
 /// A group's version and where it is.
 struct Place<'a> {
     group: &'a str,
@@ -256,6 +292,38 @@ impl Place<'_> {
         schema::of(group, version, kind).map(|schema| schema.name.to_string()).unwrap_or_default()
     }
 
+    /// A row of the table.
+    fn row(&self, row: &Resource, items: &mut Vec<PathItem>) {
+        let shape = Shape {
+            kind: row.kind,
+            plural: row.plural,
+            namespaced: row.is_namespaced(),
+            verbs: row.verbs,
+            returns_deleted: row.returns_deleted,
+            object: self.definition(None, row.kind),
+            list: self.definition(None, &format!("{}List", row.kind)),
+        };
+        let path = self.resource(&shape, items);
+        for sub in row.subresources {
+            let (group, version) = sub.group_version.unwrap_or((self.group, self.version));
+            if sub.connect {
+                let scope = if shape.namespaced { "Namespaced" } else { "" };
+                let subject = format!("{scope}{}{}", row.kind, capitalised(sub.name));
+                let kind = (group.to_owned(), version.to_owned(), sub.kind.to_owned());
+                let path = format!("{path}/{}", sub.name);
+                self.connect(shape.namespaced, sub, &subject, &path, Some(&kind), items);
+                continue;
+            }
+            let sub = SubShape {
+                name: sub.name,
+                kind: (group, version, sub.kind),
+                object: self.definition(sub.group_version, sub.kind),
+                verbs: sub.verbs,
+            };
+            self.subresource(&shape, &sub, &path, items);
+        }
+    }
+
     fn operation(&self, method: &'static str, verb: &str, subject: &str) -> Operation {
         Operation {
             method,
@@ -270,13 +338,12 @@ impl Place<'_> {
         }
     }
 
-    fn resource(&self, row: &Resource, items: &mut Vec<PathItem>) {
-        let namespaced = row.is_namespaced();
+    fn resource(&self, row: &Shape<'_>, items: &mut Vec<PathItem>) -> String {
+        let namespaced = row.namespaced;
         let scope = if namespaced { "Namespaced" } else { "" };
         let subject = format!("{scope}{}", row.kind);
         let kind = Some((self.group.to_owned(), self.version.to_owned(), row.kind.to_owned()));
-        let object = self.definition(None, row.kind);
-        let list = self.definition(None, &format!("{}List", row.kind));
+        let (object, list) = (&row.object, &row.list);
         let (collection, watched) = if namespaced {
             let below = format!("namespaces/{{namespace}}/{}", row.plural);
             (format!("{}/{below}", self.root), format!("{}/watch/{below}", self.root))
@@ -293,15 +360,15 @@ impl Place<'_> {
                 Verb::List => many.push(Operation {
                     action: Some("list"),
                     parameters: joined(LIST, place),
-                    responses: vec![("200", Answer::Object(list.clone()))],
+                    responses: vec![("200", Answer::Object(list.to_owned()))],
                     produces: LISTS,
                     ..self.operation("get", "list", &subject)
                 }),
                 Verb::Create => many.push(Operation {
                     action: Some("post"),
                     parameters: joined(WRITE, place),
-                    body: Some(Body::Object(object.clone())),
-                    responses: created(&object),
+                    body: Some(Body::Object(object.to_owned())),
+                    responses: created(object),
                     ..self.operation("post", "create", &subject)
                 }),
                 Verb::DeleteCollection => many.push(Operation {
@@ -311,11 +378,11 @@ impl Place<'_> {
                     responses: vec![("200", Answer::Object("meta.v1.Status".to_owned()))],
                     ..self.operation("delete", "delete", &format!("Collection{subject}"))
                 }),
-                Verb::Get => single.push(self.read(&subject, &object, one)),
-                Verb::Update => single.push(self.replace(&subject, &object, one)),
-                Verb::Patch => single.push(self.patch(&subject, &object, one)),
+                Verb::Get => single.push(self.read(&subject, object, one)),
+                Verb::Update => single.push(self.replace(&subject, object, one)),
+                Verb::Patch => single.push(self.patch(&subject, object, one)),
                 Verb::Delete => {
-                    let answer = if row.returns_deleted { &object } else { "meta.v1.Status" };
+                    let answer = if row.returns_deleted { object } else { "meta.v1.Status" };
                     single.push(Operation {
                         action: Some("delete"),
                         parameters: joined(DELETE, one),
@@ -347,11 +414,11 @@ impl Place<'_> {
                 }
             }
         }
-        if namespaced && row.allows(Verb::List) {
+        if namespaced && row.verbs.contains(&Verb::List) {
             let everywhere = Operation {
                 action: Some("list"),
                 parameters: joined(LIST, &[PRETTY]),
-                responses: vec![("200", Answer::Object(list.clone()))],
+                responses: vec![("200", Answer::Object(list.to_owned()))],
                 produces: LISTS,
                 ..self.operation("get", "list", &format!("{}ForAllNamespaces", row.kind))
             };
@@ -363,22 +430,18 @@ impl Place<'_> {
                 items.push(finish(path, operations, kind.as_ref()));
             }
         }
-        for sub in row.subresources {
-            self.subresource(row, sub, &path, items);
-        }
+        path
     }
 
-    fn subresource(&self, row: &Resource, sub: &Subresource, path: &str, items: &mut Vec<PathItem>) {
-        let namespaced = row.is_namespaced();
+    /// A subresource of the object at `path`.
+    fn subresource(&self, row: &Shape<'_>, sub: &SubShape<'_>, path: &str, items: &mut Vec<PathItem>) {
+        let namespaced = row.namespaced;
         let scope = if namespaced { "Namespaced" } else { "" };
         let subject = format!("{scope}{}{}", row.kind, capitalised(sub.name));
-        let (group, version) = sub.group_version.unwrap_or((self.group, self.version));
-        let kind = Some((group.to_owned(), version.to_owned(), sub.kind.to_owned()));
+        let (group, version, kind) = sub.kind;
+        let kind = Some((group.to_owned(), version.to_owned(), kind.to_owned()));
         let path = format!("{path}/{}", sub.name);
-        if sub.connect {
-            return self.connect(namespaced, sub, &subject, &path, kind.as_ref(), items);
-        }
-        let object = self.definition(sub.group_version, sub.kind);
+        let object = sub.object.clone();
         let one: &[Parameter] = if namespaced { &[NAME, NAMESPACE, PRETTY] } else { &[NAME, PRETTY] };
         let mut operations = Vec::new();
         for verb in sub.verbs {

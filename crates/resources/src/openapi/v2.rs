@@ -1,15 +1,23 @@
 //! URLs and operations → the Swagger 2.0 document of everything.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use value::{Map, Value};
 
 use super::components::{self, Dialect};
+use super::custom;
 use super::operations::{self, Answer, Body, Operation, PATCHES, Parameter, PathItem};
+use crate::custom::Definition;
 use crate::table::{GROUPS, Served};
 
 /// The document of everything that is served.
-pub(super) fn document(served: &Served, version: &str, issuer: bool) -> Value {
+pub(super) fn document(
+    served: &Served,
+    version: &str,
+    issuer: bool,
+    definitions: &[Arc<Definition>],
+) -> Value {
     let mut documents = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
     if issuer {
         documents.extend(operations::ISSUER.iter().map(|path| (*path).to_owned()));
@@ -30,9 +38,25 @@ pub(super) fn document(served: &Served, version: &str, issuer: bool) -> Value {
         let rendered = path_item(&item, &mut roots);
         paths.insert(item.path, rendered);
     }
+    let mut versions: BTreeSet<(&str, &str)> = BTreeSet::new();
+    versions.extend(custom::served(definitions, None).map(|(d, v)| (d.group.as_str(), v.name.as_str())));
+    for (group, version) in versions {
+        for item in custom::items(definitions, group, version) {
+            let rendered = path_item(&item, &mut roots);
+            paths.insert(item.path, rendered);
+        }
+    }
+    let own = custom::schemas(definitions, None, Dialect::V2);
+    if !own.is_empty() {
+        roots.insert("meta.v1.ObjectMeta".to_owned());
+        roots.insert("meta.v1.ListMeta".to_owned());
+    }
     let everywhere: Vec<(&str, &str)> =
         GROUPS.iter().flat_map(|group| group.versions.iter().map(|version| (group.name, *version))).collect();
-    let definitions = components::definitions(roots, &everywhere, Dialect::V2);
+    let mut definitions = components::definitions(roots, &everywhere, Dialect::V2);
+    for (name, schema) in own {
+        definitions.set_at(&[&name], schema);
+    }
     Value::map([
         ("swagger", Value::from("2.0")),
         ("info", Value::map([("title", "Kubernetes"), ("version", version)])),

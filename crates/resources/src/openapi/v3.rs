@@ -8,14 +8,29 @@ use super::components::{self, Dialect};
 use super::operations::{Answer, Body, Operation, PATCHES, Parameter, PathItem};
 
 /// The document of these URLs, all of one group and version (none for the documents about groups).
-pub(super) fn document(items: &[PathItem], group_version: Option<(&str, &str)>, version: &str) -> Value {
+pub(super) fn document(
+    items: &[PathItem],
+    group_version: Option<(&str, &str)>,
+    version: &str,
+    custom: Vec<(String, Value)>,
+) -> Value {
     let mut roots = BTreeSet::new();
     let paths: Vec<(String, Value)> =
         items.iter().map(|item| (item.path.clone(), path_item(item, &mut roots))).collect();
     let mut everywhere = vec![("", "v1")];
     everywhere.extend(group_version.filter(|group_version| *group_version != ("", "v1")));
+    if !custom.is_empty() {
+        roots.insert("meta.v1.ObjectMeta".to_owned());
+        roots.insert("meta.v1.ListMeta".to_owned());
+    }
     // Pages that are no objects need no schemas.
-    let schemas = (!roots.is_empty()).then(|| components::definitions(roots, &everywhere, Dialect::V3));
+    let schemas = (!roots.is_empty()).then(|| {
+        let mut schemas = components::definitions(roots, &everywhere, Dialect::V3);
+        for (name, schema) in custom {
+            schemas.set_at(&[&name], schema);
+        }
+        schemas
+    });
     let schemas = schemas.map(|schemas| ("schemas", schemas));
     Value::map([
         ("openapi", Value::from("3.0.0")),

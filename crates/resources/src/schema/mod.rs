@@ -90,6 +90,8 @@ pub struct Object {
     pub properties: Box<[Property]>,
     /// Whether server-side apply takes it as one value (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
+    /// Whether there may be other fields, kept as they came (`x-kubernetes-preserve-unknown-fields`); only in custom resources.
+    pub open: bool,
     /// The group and version in which this is a kind, as `apps/v1` or `v1`; `*` for the kinds that are in all of them; empty for
     /// what is not a kind.
     pub group_version: &'static str,
@@ -303,6 +305,10 @@ fn go_name(name: &str) -> String {
 
 /// A type's full name in OpenAPI, from its short one.
 pub fn definition_name(name: &str) -> String {
+    // Definitions of custom resources are known by their full names.
+    if let Some(own) = name.strip_prefix('=') {
+        return own.to_owned();
+    }
     let family = match name.split('.').next().unwrap_or_default() {
         "meta" => "io.k8s.apimachinery.pkg.apis",
         "api" | "runtime" | "util" | "version" => "io.k8s.apimachinery.pkg",

@@ -72,6 +72,9 @@ fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
         ("", "Service") => service(new, &mut warnings),
         ("", "ServiceAccount") => service_account(new, old, &mut warnings),
         ("admissionregistration.k8s.io", kind) => admission(kind, new, &mut warnings),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            warnings.extend(crate::validation::definition::warnings(new, old));
+        }
         ("apps", "DaemonSet") => {
             let template = |set: &Value| set.at(&["spec", "template"]).cloned();
             if old.is_none_or(|old| !same(template(old).as_ref(), template(new).as_ref())) {

@@ -29,6 +29,11 @@ impl<'a> At<'a> {
     /// The object itself.
     pub const ROOT: At<'static> = At { parent: None, step: Step::Root };
 
+    /// Whether this is the object itself.
+    pub const fn is_root(&self) -> bool {
+        self.parent.is_none() && matches!(self.step, Step::Root)
+    }
+
     /// A place named by a path from the root: `At::new("spec.template")`.
     pub const fn new(path: &'a str) -> Self {
         At { parent: None, step: Step::Field(path) }

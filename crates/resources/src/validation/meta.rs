@@ -150,6 +150,17 @@ pub(crate) fn labels(holder: Option<&Value>, field: &str, at: &At<'_>, errors: &
     }
 }
 
+/// Labels or annotations that a conversion gave an object.
+pub fn converted(field: &str, entries: &value::Map) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let holder = Value::map([(field, Value::Map(entries.clone()))]);
+    match field {
+        "labels" => labels(Some(&holder), "labels", &METADATA, &mut errors),
+        _ => annotations(Some(&holder), &METADATA, &mut errors),
+    }
+    errors
+}
+
 /// The key of a label.
 pub(crate) fn label_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     errors.invalid_each(at, name, names::is_qualified_name(name));

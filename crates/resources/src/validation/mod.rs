@@ -15,6 +15,7 @@ pub mod certificates;
 mod cluster;
 pub mod core;
 mod cron;
+pub(crate) mod definition;
 mod endpoint_slice;
 mod event;
 pub mod fields;
@@ -115,7 +116,7 @@ const TABLE: &[(&str, &str, Rules)] = &[
         "ValidatingWebhookConfiguration",
         admissionregistration::VALIDATING_WEBHOOKS,
     ),
-    ("apiextensions.k8s.io", "CustomResourceDefinition", apiextensions::DEFINITION),
+    ("apiextensions.k8s.io", "CustomResourceDefinition", definition::DEFINITION),
     ("apiregistration.k8s.io", "APIService", apiextensions::API_SERVICE),
     ("apps", "ControllerRevision", apps::CONTROLLER_REVISION),
     ("apps", "DaemonSet", apps::DAEMON_SET),

@@ -31,6 +31,10 @@ pub async fn create(
     options: &WriteOptions,
     writer: Writer<'_>,
 ) -> Result<Answer, Status> {
+    if kind.as_custom().is_some_and(|custom| custom.definition.terminating) {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Status::forbidden(&kind.resource, meta::name(draft.object()), why));
+    }
     let options_value = options.to_value("CreateOptions");
     let subject = Subject {
         state,
@@ -52,7 +56,7 @@ pub async fn create(
     for attempt in 1.. {
         let name = admitted.name().to_owned();
         match subject.store(call, admitted, None).await {
-            Ok(Stored::Entry(entry)) => return Ok(Answer::Entry(201, entry)),
+            Ok(Stored::Entry(entry)) => return kind.answer(state, Facet::Whole, 201, entry).await,
             Ok(Stored::Dry(object)) => return Ok(Answer::Object(201, kind.from_stored(object))),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => match &original {

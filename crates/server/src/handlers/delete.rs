@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::time::Timestamp;
 use api::{Details, GroupResource, GroupVersionKind, Status, meta};
+use resources::custom::names;
 use resources::strategy::{self, Propagation};
 use storage::Entry;
 use value::Value;
@@ -37,7 +38,7 @@ pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, 
     let (deleted, answer) = delete(state, call, kind, &name, &name, &options).await?;
     let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
     Ok(match answer {
-        Answer::Entry(_, entry) => Answer::Entry(code, entry),
+        Answer::Entry(_, entry) => return kind.answer(state, Facet::Whole, code, entry).await,
         Answer::Object(_, object) => Answer::Object(code, object),
         raw => raw,
     })
@@ -61,7 +62,7 @@ pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<A
             _ => {}
         }
     }
-    list::answer(state, call, kind, &page)
+    list::answer(state, call, kind, &page).await
 }
 
 async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
@@ -120,7 +121,7 @@ pub async fn delete(
     };
     for _ in 0..ATTEMPTS {
         let Some(entry) = state.store.get(&key) else { return Err(Status::not_found(&kind.resource, name)) };
-        let old = encode::tree(&entry)?;
+        let old = kind.load(state, &entry).await?;
         check_preconditions(kind, name, &old, options)?;
         let step = match next_step(kind, &old, options, call.now) {
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
@@ -165,7 +166,7 @@ fn is_gone(state: &State, key: &str, old: &Value) -> bool {
 }
 
 fn gone(kind: &Kind, name: &str, old: &Value, last: Arc<Entry>) -> Answer {
-    if kind.row.returns_deleted {
+    if kind.returns_deleted() {
         return Answer::Entry(200, last);
     }
     let status = Status::success(Details {
@@ -227,6 +228,12 @@ enum Step {
 fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Step {
     if kind.stored.group.is_empty() && kind.stored.kind == "Namespace" {
         return namespace_step(old, options, now);
+    }
+    if kind.stored.kind == "CustomResourceDefinition"
+        && kind.stored.group == "apiextensions.k8s.io"
+        && !meta::is_deleting(old)
+    {
+        return definition_step(old, now);
     }
     let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s.min(MAX_GRACE) });
     let deleting = meta::is_deleting(old);
@@ -309,6 +316,26 @@ fn namespace_step(old: &Value, options: &DeleteOptions, now: i64) -> Step {
         return Step::Pending;
     }
     Step::Gone
+}
+
+/// A definition stays until its objects are gone: see [`crate::definitions`].
+fn definition_step(old: &Value, now: i64) -> Step {
+    let mut marked = old.clone();
+    meta::set(&mut marked, "deletionTimestamp", stamp(now));
+    let mut finalizers: Vec<Value> = meta::finalizers(old).map(Value::from).collect();
+    if !meta::finalizers(old).any(|finalizer| finalizer == names::CLEANUP) {
+        finalizers.push(names::CLEANUP.into());
+    }
+    meta::set(&mut marked, "finalizers", Value::List(finalizers));
+    let mut status = marked.get("status").cloned().unwrap_or_default();
+    let pending = (
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    );
+    names::set(&mut status, "Terminating", pending, &stamp(now));
+    marked.set_at(&["status"], status);
+    Step::Marked(marked)
 }
 
 /// When the object is to go, in seconds since the epoch.

@@ -6,12 +6,15 @@ use api::Status;
 use authn::tokens;
 use http::HeaderMap;
 use http::header::IF_NONE_MATCH;
-use resources::discovery;
+use resources::custom::Definition;
+use resources::discovery::{self, SubEntry};
 use resources::openapi::{Document, V2_PROTOBUF};
-use value::Value;
+use resources::table::{Verb, verbs};
+use value::{Str, Value};
 
 use crate::body::Body;
 use crate::call::{Answer, Call};
+use crate::catalog::CustomKinds;
 use crate::negotiate;
 use crate::state::State;
 
@@ -32,11 +35,19 @@ const PATHS: &[&str] = &[
 ];
 
 /// Whether something is at a path that names no resource.
-pub fn is_path(path: &str) -> bool {
+pub fn is_path(state: &State, path: &str) -> bool {
     let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
     match segments.as_slice() {
-        ["apis", group] | ["apis", group, _] => {
+        ["apis", group] => {
             resources::table::group(group).is_some_and(|g| !g.name.is_empty())
+                || state.catalog.has_custom_group(group)
+        }
+        ["apis", group, version] => {
+            resources::table::group(group).is_some_and(|g| !g.name.is_empty())
+                || state.catalog.custom().definitions().any(|definition| {
+                    definition.group == *group
+                        && definition.versions.iter().any(|v| v.served && v.name == *version)
+                })
         }
         ["healthz" | "livez" | "readyz", check @ ..] => crate::health::is_check(&check.join("/")),
         []
@@ -60,6 +71,8 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         return Err(Status::method_not_allowed());
     }
     let served = state.catalog.served();
+    let definitions = state.catalog.custom();
+    let custom = || custom_entries(&definitions);
     let not_found = Status::no_such_resource;
     let text = |(code, text): (u16, String)| Answer::Raw(code, "text/plain; charset=utf-8", Body::from(text));
     match segments.as_slice() {
@@ -69,16 +82,16 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             None => Ok(Answer::Object(200, discovery::core_versions(&state.advertised))),
         },
         ["apis"] => match aggregated(&call.headers) {
-            Some(_) => Ok(aggregated_answer(&discovery::aggregated_groups(served, &[]))),
-            None => Ok(Answer::Object(200, discovery::groups(served, &[]))),
+            Some(_) => Ok(aggregated_answer(&discovery::aggregated_groups(served, &custom()))),
+            None => Ok(Answer::Object(200, discovery::groups(served, &custom()))),
         },
         ["api", version] => discovery::resources(served, &[], "", version)
             .map(|d| Answer::Object(200, d))
             .ok_or_else(not_found),
         ["apis", group] => {
-            discovery::group(served, &[], group).map(|d| Answer::Object(200, d)).ok_or_else(not_found)
+            discovery::group(served, &custom(), group).map(|d| Answer::Object(200, d)).ok_or_else(not_found)
         }
-        ["apis", group, version] => discovery::resources(served, &[], group, version)
+        ["apis", group, version] => discovery::resources(served, &custom(), group, version)
             .map(|d| Answer::Object(200, d))
             .ok_or_else(not_found),
         [".well-known", "openid-configuration"] => {
@@ -98,6 +111,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             let objects: Vec<(String, usize)> = state
                 .catalog
                 .stored_kinds()
+                .iter()
                 .map(|kind| (kind.resource.to_string(), state.store.count(&kind.scope(""))))
                 .collect();
             let page = state.metrics.page(state.seats.taken(), &objects);
@@ -108,20 +122,26 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             ))
         }
         ["openapi", "v3"] => {
-            document(state, call, "text/plain; charset=utf-8", |state| Some(state.openapi.v3_index())).await
+            document(state, call, "text/plain; charset=utf-8", |state, custom| {
+                Some(state.openapi.v3_index(custom))
+            })
+            .await
         }
         ["openapi", "v3", rest @ ..] => {
             let path = rest.join("/");
-            document(state, call, "application/json", move |state| state.openapi.v3(&path)).await
+            document(state, call, "application/json", move |state, custom| state.openapi.v3(&path, custom))
+                .await
         }
         ["openapi", "v2"] => {
             let protobuf = negotiate::clauses(&call.headers)
                 .first()
                 .is_some_and(|clause| clause.subtype.starts_with("com.github.proto-openapi.spec.v2"));
             if protobuf {
-                document(state, call, V2_PROTOBUF, |state| Some(state.openapi.v2_protobuf())).await
+                document(state, call, V2_PROTOBUF, |state, custom| Some(state.openapi.v2_protobuf(custom)))
+                    .await
             } else {
-                document(state, call, "application/json", |state| Some(state.openapi.v2_json())).await
+                document(state, call, "application/json", |state, custom| Some(state.openapi.v2_json(custom)))
+                    .await
             }
         }
         _ => Err(not_found()),
@@ -141,6 +161,67 @@ fn published(
     Ok(Answer::Public(200, content_type, tokens::discovery::MAX_AGE, Body::from(page)))
 }
 
+/// What discovery lists of the served definitions.
+fn custom_entries(custom: &CustomKinds) -> Vec<discovery::Entry<'_>> {
+    let definitions = custom.definitions();
+    definitions
+        .flat_map(|definition| {
+            let stored = definition.stored().filter(|stored| stored.served);
+            let hash = stored.map(|s| discovery::hash(&definition.group, &s.name, &definition.names.kind));
+            let served = definition.versions.iter().filter(|version| version.served);
+            served.map(move |version| (definition, version, hash.clone()))
+        })
+        .map(|(definition, version, storage_hash)| {
+            let names = &definition.names;
+            let mut subresources = Vec::new();
+            if version.status {
+                subresources.push(SubEntry {
+                    name: "status",
+                    kind: &names.kind,
+                    group_version: None,
+                    verbs: verbs::GET_PATCH_UPDATE,
+                });
+            }
+            if version.scale.is_some() {
+                subresources.push(SubEntry {
+                    name: "scale",
+                    kind: "Scale",
+                    group_version: Some(("autoscaling", "v1")),
+                    verbs: verbs::GET_PATCH_UPDATE,
+                });
+            }
+            discovery::Entry {
+                group: &definition.group,
+                version: &version.name,
+                kind: &names.kind,
+                plural: &names.plural,
+                singular: &names.singular,
+                short_names: names.short_names.iter().map(Str::as_str).collect(),
+                categories: names.categories.iter().map(Str::as_str).collect(),
+                namespaced: definition.namespaced,
+                verbs: if definition.terminating { TERMINATING } else { CUSTOM },
+                subresources,
+                storage_hash,
+                custom: true,
+            }
+        })
+        .collect()
+}
+
+/// The verbs of a custom resource, in the order Kubernetes lists them.
+const CUSTOM: &[Verb] = &[
+    Verb::Delete,
+    Verb::DeleteCollection,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Create,
+    Verb::Update,
+    Verb::Watch,
+];
+/// What is left of them while the definition goes.
+const TERMINATING: &[Verb] = &[Verb::Delete, Verb::DeleteCollection, Verb::Get, Verb::List, Verb::Watch];
+
 fn paths(state: &State) -> Vec<String> {
     let mut paths: Vec<String> = PATHS.iter().map(|p| (*p).to_owned()).collect();
     for group in resources::table::GROUPS.iter().filter(|g| !g.name.is_empty()) {
@@ -151,7 +232,13 @@ fn paths(state: &State) -> Vec<String> {
             paths.extend(versions.iter().map(|v| format!("/apis/{}/{v}", group.name)));
         }
     }
+    for definition in state.catalog.custom().definitions() {
+        paths.push(format!("/apis/{}", definition.group));
+        let served = definition.versions.iter().filter(|version| version.served);
+        paths.extend(served.map(|version| format!("/apis/{}/{}", definition.group, version.name)));
+    }
     paths.sort();
+    paths.dedup();
     paths
 }
 
@@ -182,10 +269,14 @@ async fn document(
     state: &Arc<State>,
     call: &Call,
     content_type: &'static str,
-    make: impl FnOnce(&State) -> Option<Arc<Document>> + Send + 'static,
+    make: impl FnOnce(&State, &[Arc<Definition>]) -> Option<Arc<Document>> + Send + 'static,
 ) -> Result<Answer, Status> {
     let maker = Arc::clone(state);
-    let document = tokio::task::spawn_blocking(move || make(&maker))
+    let work = move || {
+        let custom: Vec<Arc<Definition>> = maker.catalog.custom().definitions().cloned().collect();
+        make(&maker, &custom)
+    };
+    let document = tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| Status::internal("the document could not be made"))?;
     let Some(document) = document else { return Ok(Answer::Raw(404, "", Body::empty())) };

@@ -7,7 +7,7 @@ use crate::catalog::{Facet, Kind};
 use crate::state::State;
 
 /// Answers with the object as it is now.
-pub fn handle(state: &State, call: &Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
+pub async fn handle(state: &State, call: &Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
     if let Some(wanted) = crate::options::revision(call.query.get("resourceVersion").unwrap_or_default())
         .map_err(Status::plain)?
         && wanted > state.store.revision()
@@ -18,5 +18,5 @@ pub fn handle(state: &State, call: &Call, kind: &Kind, facet: Facet) -> Result<A
         .store
         .get(&kind.key(&call.info.namespace, &call.info.name))
         .ok_or_else(|| Status::not_found(&kind.resource, &call.info.name))?;
-    kind.answer(facet, 200, entry)
+    kind.answer(state, facet, 200, entry).await
 }

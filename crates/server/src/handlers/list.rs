@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::selector::{FactsRef, FieldSelector, Selection, Selector};
+use api::selector::{FieldSelector, Selection, Selector};
 use api::{Cause, Details, Reason, Status};
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -40,11 +40,6 @@ pub fn selection(call: &Call, kind: &Kind) -> Result<Selection, Status> {
     Ok(Selection { labels, fields })
 }
 
-/// Whether an entry is selected.
-pub fn selects(selection: &Selection, entry: &Entry) -> bool {
-    selection.is_everything() || selection.matches(FactsRef::new(&entry.facts))
-}
-
 /// The entries a request asked for.
 #[derive(Debug)]
 pub struct Page {
@@ -61,7 +56,7 @@ pub struct Page {
 /// GET of a collection.
 pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let page = select(state, call, kind, true).await?;
-    answer(state, call, kind, &page)
+    answer(state, call, kind, &page).await
 }
 
 /// Reads the entries that the request's options and selectors ask for.
@@ -95,7 +90,7 @@ pub async fn select(state: &State, call: &Call, kind: &Kind, paged: bool) -> Res
                 more = matched.last().map(|last: &Arc<Entry>| last.key.to_string());
                 break;
             }
-            if selects(&selection, entry) {
+            if kind.selects(&selection, entry) {
                 matched.push(Arc::clone(entry));
             }
         }
@@ -225,13 +220,13 @@ fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
 }
 
 /// The answer in the form the client wants.
-pub fn answer(state: &State, call: &Call, kind: &Kind, page: &Page) -> Result<Answer, Status> {
+pub async fn answer(state: &State, call: &Call, kind: &Kind, page: &Page) -> Result<Answer, Status> {
     let accepted = negotiate::accept(&call.headers, &call.query, true)?;
-    let plain = accepted.form == Form::Object && !kind.needs_conversion();
+    let plain = accepted.form == Form::Object && !page.entries.iter().any(|entry| kind.must_convert(entry));
     if plain && accepted.media == Media::Json && !accepted.pretty {
         return Ok(Answer::Raw(200, "application/json", Body::from(spliced(kind, page))));
     }
-    let metadata = list_metadata(page);
+    let metadata = list_metadata(kind, page);
     let value = match accepted.form {
         Form::Object if plain => {
             let bytes = spliced(kind, page);
@@ -241,12 +236,12 @@ pub fn answer(state: &State, call: &Call, kind: &Kind, page: &Page) -> Result<An
             json::parse(&bytes).map_err(Status::internal)?
         }
         Form::Object => {
-            let mut items = Vec::with_capacity(page.entries.len());
-            for entry in &page.entries {
-                let mut item = kind.from_stored(encode::tree(entry)?);
-                item.remove_at(&["kind"]);
-                item.remove_at(&["apiVersion"]);
-                items.push(item);
+            let mut items = kind.show_all(state, &page.entries).await?;
+            if kind.row().is_some() {
+                for item in &mut items {
+                    item.remove_at(&["kind"]);
+                    item.remove_at(&["apiVersion"]);
+                }
             }
             list_object(&kind.list_kind(), &kind.gvk.api_version(), metadata, items)
         }
@@ -262,10 +257,16 @@ pub fn answer(state: &State, call: &Call, kind: &Kind, page: &Page) -> Result<An
             ));
         }
         Form::Metadata(version, Wanted::Many) => {
-            let mut items = Vec::with_capacity(page.entries.len());
-            for entry in &page.entries {
-                items.push(table::partial(&encode::tree(entry)?, version));
-            }
+            let mut metadata = metadata;
+            drop_empty_continue(&mut metadata);
+            let items: Vec<Value> = match kind.row() {
+                // The metadata of a built-in kind is the same in all of its versions.
+                Some(_) => {
+                    page.entries.iter().map(|entry| encode::tree(entry)).collect::<Result<_, Status>>()?
+                }
+                None => kind.show_all(state, &page.entries).await?,
+            };
+            let items: Vec<Value> = items.iter().map(|item| table::partial(item, version)).collect();
             let items = if items.is_empty() { Value::Null } else { Value::List(items) };
             let mut list = list_object(
                 "PartialObjectMetadataList",
@@ -278,14 +279,20 @@ pub fn answer(state: &State, call: &Call, kind: &Kind, page: &Page) -> Result<An
         }
         Form::Table(version) => {
             let options = table::TableOptions::parse(&call.query)?;
-            let mut rows = Vec::with_capacity(page.entries.len());
-            for entry in &page.entries {
-                rows.push(kind.from_stored(encode::tree(entry)?));
-            }
+            let mut metadata = metadata;
+            drop_empty_continue(&mut metadata);
+            let rows = kind.show_all(state, &page.entries).await?;
             table::table(kind, version, &rows, metadata, options, state.now())
         }
     };
     Ok(Answer::Object(200, value))
+}
+
+/// Lists of other kinds leave it out.
+fn drop_empty_continue(metadata: &mut Value) {
+    if metadata.str_at(&["continue"]) == Some("") {
+        metadata.remove_at(&["continue"]);
+    }
 }
 
 fn list_object(kind: &str, api_version: &str, metadata: Value, items: Vec<Value>) -> Value {
@@ -297,8 +304,12 @@ fn list_object(kind: &str, api_version: &str, metadata: Value, items: Vec<Value>
     ])
 }
 
-fn list_metadata(page: &Page) -> Value {
+fn list_metadata(kind: &Kind, page: &Page) -> Value {
     let mut metadata = Value::map([("resourceVersion", page.revision.to_string())]);
+    if kind.row().is_none() && page.next.is_empty() {
+        // A list without a type writes it even when it is empty.
+        metadata.set_at(&["continue"], "");
+    }
     if !page.next.is_empty() {
         metadata.set_at(&["continue"], page.next.as_str());
         if let Some(remaining) = page.remaining {
@@ -312,9 +323,27 @@ fn list_metadata(page: &Page) -> Value {
 fn spliced(kind: &Kind, page: &Page) -> Vec<u8> {
     let size: usize = page.entries.iter().map(|entry| entry.body.len() + 1).sum();
     let mut out = Vec::with_capacity(size + 256);
+    if kind.row().is_none() {
+        // A custom resource is written with sorted keys, and its items say what they are.
+        out.extend_from_slice(b"{\"apiVersion\":");
+        write::string(&mut out, &kind.gvk.api_version());
+        out.extend_from_slice(b",\"items\":[");
+        for (i, entry) in page.entries.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(encode::tail(entry, 0));
+        }
+        out.extend_from_slice(b"],\"kind\":");
+        write::string(&mut out, &kind.list_kind());
+        out.extend_from_slice(b",\"metadata\":");
+        write::write(&mut out, &list_metadata(kind, page));
+        out.extend_from_slice(b"}\n");
+        return out;
+    }
     out.extend_from_slice(&encode::head(&kind.gvk.api_version(), &kind.list_kind()));
     out.extend_from_slice(b"\"metadata\":");
-    write::write(&mut out, &list_metadata(page));
+    write::write(&mut out, &list_metadata(kind, page));
     out.extend_from_slice(b",\"items\":[");
     for (i, entry) in page.entries.iter().enumerate() {
         out.extend_from_slice(if i == 0 { b"{" } else { b",{" });

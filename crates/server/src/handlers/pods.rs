@@ -34,7 +34,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
     if meta::name(&binding) != pod {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
-    let subresource = if kind.row.kind == "Pod" { "binding" } else { "" };
+    let subresource = if kind.gvk.kind == "Pod" { "binding" } else { "" };
     let options_value = options.to_value("CreateOptions");
     let post = Posted {
         state,
@@ -200,7 +200,6 @@ async fn spend_budget(state: &Arc<State>, call: &Call, pod: &Value, dry_run: boo
     let budgets = state
         .catalog
         .find(&"policy".into(), &"v1".into(), &"poddisruptionbudgets".into())
-        .cloned()
         .ok_or_else(Status::no_such_resource)?;
     let options = Value::Null;
     let subject = Subject {
@@ -303,7 +302,7 @@ pub async fn posted(
 }
 
 fn pods(state: &State) -> Result<Arc<Kind>, Status> {
-    state.catalog.find(&"".into(), &"v1".into(), &"pods".into()).cloned().ok_or_else(Status::no_such_resource)
+    state.catalog.find(&"".into(), &"v1".into(), &"pods".into()).ok_or_else(Status::no_such_resource)
 }
 
 fn success() -> Value {

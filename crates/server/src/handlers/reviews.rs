@@ -18,7 +18,7 @@ use crate::write::Posted;
 
 /// Answers a request for one of these kinds.
 pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
-    match (kind.row.kind, call.info.subresource.as_str()) {
+    match (kind.gvk.kind.as_str(), call.info.subresource.as_str()) {
         ("Pod", "binding") | ("Binding", "") => pods::bind(state, call, kind).await,
         ("Pod", "eviction") => pods::evict(state, call, kind).await,
         ("SubjectAccessReview", _) => access_review(state, call, kind, Asker::Anybody).await,

@@ -12,7 +12,6 @@ use super::create::{self, place};
 use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::decode::{self, Draft};
-use crate::encode;
 use crate::negotiate;
 use crate::options::{FieldValidation, WriteOptions};
 use crate::ownership::{self, Writer};
@@ -24,6 +23,8 @@ const ATTEMPTS: usize = 16;
 
 /// The patch types that are served.
 const PATCH_TYPES: &[&str] = &[JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH];
+/// Those of custom resources: a strategic merge needs the tags of built-in types.
+const CUSTOM_PATCH_TYPES: &[&str] = &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH];
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
@@ -55,8 +56,12 @@ pub async fn put(state: &State, call: &mut Call, kind: &Kind, facet: Facet) -> R
 /// PATCH.
 pub async fn patch(state: &State, call: &mut Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
     let sent = negotiate::content_type(&call.headers);
-    let Some(patch_type) = PATCH_TYPES.iter().find(|t| **t == sent) else {
-        return Err(Status::no_such_media_type());
+    let served = if kind.row().is_some() { PATCH_TYPES } else { CUSTOM_PATCH_TYPES };
+    let Some(patch_type) = served.iter().find(|t| **t == sent) else {
+        return Err(match kind.row() {
+            Some(_) => Status::no_such_media_type(),
+            None => Status::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH]),
+        });
     };
     let body = call.read_body().await?;
     if *patch_type == APPLY_PATCH {
@@ -107,7 +112,7 @@ async fn change(
                 _ => Err(Status::not_found(&kind.resource, &name)),
             };
         };
-        let old_object = encode::tree(&old)?;
+        let old_object = kind.load(state, &old).await?;
         check_uid(kind, &old, &old_object, &source)?;
         let new = match &source {
             Source::Object(object) => Draft::again(object.clone()),
@@ -134,7 +139,7 @@ async fn change(
             subject.store(call, admitted, Some(&old)).await
         };
         match stored {
-            Ok(Stored::Entry(entry)) => return kind.answer(facet, 200, entry),
+            Ok(Stored::Entry(entry)) => return kind.answer(state, facet, 200, entry).await,
             Ok(Stored::Dry(object)) => return Ok(Answer::Object(200, kind.answer_object(facet, object)?)),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) if conditional || named_revision => break,

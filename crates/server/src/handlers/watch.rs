@@ -14,11 +14,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use value::{Value, write};
 
-use super::list::{selection, selects, too_large};
+use super::list::{selection, too_large};
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
-use crate::encode;
 use crate::negotiate::{self, Form, Media};
 use crate::options::ListOptions;
 use crate::state::State;
@@ -37,6 +36,7 @@ const MIN_SECONDS: u64 = 1800;
 
 /// What a watch sends, decided once.
 struct Sender {
+    state: Arc<State>,
     kind: Arc<Kind>,
     selection: Selection,
     form: Form,
@@ -69,6 +69,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
     let begin = begin(state, &options, &scope)?;
     let (channel, receiver) = mpsc::channel(CHUNKS);
     let sender = Sender {
+        state: Arc::clone(state),
         kind,
         selection,
         form: accepted.form,
@@ -141,8 +142,8 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
         Begin::Entries(entries, watch) => {
             let revision = watch.progress();
             for entry in entries {
-                if selects(&sender.selection, &entry) {
-                    sender.entry("ADDED", &entry);
+                if sender.kind.selects(&sender.selection, &entry) {
+                    sender.entry("ADDED", &entry).await;
                 }
                 if sender.is_full() && !sender.flush().await {
                     return;
@@ -159,9 +160,18 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
     };
     let mut bookmark_at = Instant::now() + BOOKMARK_EVERY;
     let mut said = 0;
+    let mut definitions = sender.state.definitions.changes();
+    let is_custom = sender.kind.as_custom().is_some();
     loop {
         let next = tokio::select! {
             next = watch.next() => Some(next),
+            // What is watched may no longer be what it was: the client asks again and finds out.
+            changed = definitions.changed(), if is_custom => {
+                if changed.is_err() || sender.is_outdated() {
+                    return;
+                }
+                continue;
+            }
             () = tokio::time::sleep_until(deadline) => None,
             () = sender.channel.closed() => return,
             () = tokio::time::sleep_until(bookmark_at), if options.bookmarks => {
@@ -191,7 +201,7 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
         // What has piled up goes out together.
         while let Some(current) = event.take() {
             said = current.revision;
-            sender.event(&current);
+            sender.event(&current).await;
             if sender.is_full() {
                 break;
             }
@@ -210,6 +220,16 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
 }
 
 impl Sender {
+    /// Whether the definition of a custom kind has changed or gone.
+    fn is_outdated(&self) -> bool {
+        let kind = &self.kind;
+        let now = self.state.catalog.find(&kind.gvk.group, &kind.gvk.version, &kind.resource.resource);
+        let now = now.as_ref().and_then(|now| now.as_custom());
+        kind.as_custom().zip(now).is_none_or(|(was, now)| {
+            was.definition.uid != now.definition.uid || was.definition.generation != now.definition.generation
+        })
+    }
+
     fn is_full(&self) -> bool {
         self.out.len() >= CHUNK_BYTES
     }
@@ -231,9 +251,9 @@ impl Sender {
         }
     }
 
-    fn event(&mut self, event: &Event) {
-        let was = event.previous.as_deref().is_some_and(|entry| selects(&self.selection, entry));
-        let is = event.kind != EventKind::Deleted && selects(&self.selection, &event.entry);
+    async fn event(&mut self, event: &Event) {
+        let was = event.previous.as_deref().is_some_and(|entry| self.kind.selects(&self.selection, entry));
+        let is = event.kind != EventKind::Deleted && self.kind.selects(&self.selection, &event.entry);
         let (word, unfiltered) = match (was, is) {
             (false, false) => return,
             (false, true) => ("ADDED", event.kind == EventKind::Created),
@@ -244,11 +264,11 @@ impl Sender {
             // It stopped matching: the client is told with the last state that did, at the revision of the change.
             if let Some(previous) = &event.previous {
                 let last = previous.at_revision(event.revision);
-                self.entry(word, &last);
+                self.entry(word, &last).await;
             }
             return;
         }
-        if unfiltered && self.form == Form::Object && !self.kind.needs_conversion() {
+        if unfiltered && self.form == Form::Object && !self.kind.must_convert(&event.entry) {
             let encoded = event.encoded.get_or_init(|| {
                 let mut out = Vec::with_capacity(event.entry.body.len() + 32);
                 frame(&mut out, word, trimmed(&event.entry));
@@ -261,13 +281,13 @@ impl Sender {
                 return;
             }
         }
-        self.entry(word, &event.entry);
+        self.entry(word, &event.entry).await;
     }
 
-    fn entry(&mut self, word: &str, entry: &Entry) {
+    async fn entry(&mut self, word: &str, entry: &Entry) {
         self.counter.inc();
         let mut out = Vec::with_capacity(entry.body.len() + 32);
-        if self.form == Form::Object && !self.kind.needs_conversion() {
+        if self.form == Form::Object && !self.kind.must_convert(entry) {
             if self.kind.is_stored_version() {
                 frame(&mut out, word, trimmed(entry));
             } else {
@@ -277,7 +297,7 @@ impl Sender {
             self.out.extend_from_slice(&out);
             return;
         }
-        let object = match encode::tree(entry) {
+        let object = match self.kind.load(&self.state, entry).await {
             Ok(object) => self.kind.from_stored(object),
             Err(status) => return self.error(&status),
         };

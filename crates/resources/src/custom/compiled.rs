@@ -1,0 +1,184 @@
+//! A version's schema, ready for use.
+
+use std::sync::{Arc, OnceLock};
+
+use api::{FieldErrors, GroupVersionKind};
+use value::{Str, Value};
+
+use super::columns::Columns;
+use super::json_path::JsonPath;
+use super::node::Node;
+use super::prune::Trail;
+use super::rules::Rules;
+use super::{defaults, facts, metadata, prune};
+use crate::schema::Schema;
+use crate::validation::fields::{At, Read};
+
+/// Everything that is made of a version's schema. The parts that not every request needs are made when they are.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
+pub struct Compiled {
+    pub(super) gvk: GroupVersionKind,
+    pub(super) namespaced: bool,
+    pub(super) node: Node,
+    /// Nothing is pruned and nothing defaulted.
+    preserve: bool,
+    has_embedded: bool,
+    has_defaults: bool,
+    pub(super) has_status: bool,
+    pub(super) scale: Option<super::ScalePaths>,
+    columns: Columns,
+    selectable: Vec<(Str, Option<JsonPath>)>,
+    schema: Value,
+    rules: OnceLock<Option<Rules>>,
+    facts: OnceLock<Arc<Schema>>,
+}
+
+/// What validation found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// What is wrong.
+    pub errors: FieldErrors,
+    /// What a client is told besides.
+    pub warnings: Vec<String>,
+}
+
+impl Compiled {
+    /// Of a version of a definition's spec.
+    pub(super) fn new(
+        version: Option<&Value>,
+        preserve: bool,
+        group: &Str,
+        name: &Str,
+        kind: &Str,
+        namespaced: bool,
+    ) -> Self {
+        let schema = version.part("schema").part("openAPIV3Schema").cloned().unwrap_or_default();
+        let mut node = Node::read(&schema);
+        if !preserve {
+            super::validate_defaults::prune_defaults(&mut node);
+        }
+        let subresources = version.part("subresources");
+        let selectable = version.items("selectableFields").iter().map(|field| {
+            let path = field.text("jsonPath");
+            (path.strip_prefix('.').unwrap_or(path).into(), JsonPath::parse(path))
+        });
+        Compiled {
+            gvk: GroupVersionKind::new(group.clone(), name.clone(), kind.clone()),
+            namespaced,
+            has_embedded: metadata::has_embedded(&node),
+            has_defaults: node.has_defaults(),
+            has_status: subresources.part("status").is_some(),
+            scale: subresources.part("scale").map(|scale| super::ScalePaths {
+                spec_replicas: scale.text("specReplicasPath").into(),
+                status_replicas: scale.text("statusReplicasPath").into(),
+                label_selector: scale.text_if_set("labelSelectorPath").map(Str::from),
+            }),
+            columns: Columns::read(version.items("additionalPrinterColumns")),
+            selectable: selectable.collect(),
+            preserve,
+            // Rules are compiled with the types that the schema declares; nothing else reads it again.
+            schema: if node.has_rules() { schema } else { Value::Null },
+            node,
+            rules: OnceLock::new(),
+            facts: OnceLock::new(),
+        }
+    }
+
+    /// Of a version that does not exist: every field is unknown.
+    pub fn of_nothing() -> Self {
+        let nothing = Str::default();
+        Compiled::new(None, false, &nothing, &nothing, &nothing, false)
+    }
+
+    /// The printer columns.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// The facts that patches and apply walk.
+    pub fn schema(&self) -> &Arc<Schema> {
+        self.facts.get_or_init(|| Arc::new(facts::resource(&self.node)))
+    }
+
+    /// The rules, compiled when they are first needed; `None` where there are none.
+    pub(super) fn rules(&self) -> Option<&Rules> {
+        self.rules.get_or_init(|| Rules::compile(&self.node, &self.schema)).as_ref()
+    }
+
+    /// The text of a selectable field; empty where the object has none.
+    pub fn selectable(&self, label: &str, object: &Value) -> Option<String> {
+        let (_, path) = self.selectable.iter().find(|(name, _)| name == label)?;
+        let value = path.as_ref().and_then(|path| path.first(object));
+        Some(match value {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.to_string(),
+            Some(other) => value::write::to_string(other),
+        })
+    }
+
+    /// Brings an object as a client sent it into the form of the schema: types its metadata, drops what is unknown and nulls
+    /// that mean nothing. Answers the paths of what is unknown, in the order Kubernetes names them.
+    pub fn coerce(&self, object: &mut Value, strict: bool) -> Result<Vec<String>, String> {
+        let mut unknown = Vec::new();
+        for field in ["kind", "apiVersion"] {
+            if let Some(value) = object.get(field)
+                && !matches!(value, Value::String(_))
+            {
+                return Err(format!(
+                    ".{field} accessor error: {} is of the type {}, expected string",
+                    value::write::to_string(value),
+                    value.json_type()
+                ));
+            }
+        }
+        if let Value::Map(map) = object {
+            let read = metadata::type_metadata(map, "");
+            if let Some(error) = read.error {
+                return Err(error);
+            }
+            unknown.extend(read.unknown);
+        }
+        if !self.preserve {
+            let mut trail = Trail::new(strict);
+            prune::resource(object, &self.node, &mut trail);
+            unknown.extend(trail.into_unknown());
+            prune::nulls(object, Some(&self.node));
+        }
+        if self.has_embedded {
+            let mut embedded = Vec::new();
+            metadata::coerce(object, &self.node, &At::ROOT, &mut embedded)
+                .map_err(|error| error.to_string())?;
+            embedded.sort();
+            unknown.extend(embedded);
+        }
+        if !strict {
+            unknown.clear();
+        }
+        Ok(unknown)
+    }
+
+    /// Fills in the defaults.
+    pub fn default(&self, object: &mut Value) {
+        if self.has_defaults && !self.preserve {
+            defaults::apply(object, &self.node);
+        }
+    }
+
+    /// Drops what the schema does not know from an object that was converted.
+    pub fn prune(&self, object: &mut Value) {
+        if !self.preserve {
+            prune::resource(object, &self.node, &mut Trail::new(false));
+            prune::nulls(object, Some(&self.node));
+        }
+    }
+
+    /// Brings an object that was stored into the form of the schema as it is now, with its defaults.
+    pub fn refresh(&self, object: &mut Value) {
+        self.prune(object);
+        self.default(object);
+        if object.int_at(&["metadata", "generation"]).unwrap_or(0) == 0 {
+            api::meta::set(object, "generation", 1);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The facts of a stored definition that routing, discovery and names need.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use value::{Str, Value};
+
+use super::compiled::Compiled;
+use crate::discovery::compare_versions;
+use crate::validation::fields::Read;
+
+/// Where the whole definition is when a schema has to be compiled.
+pub trait Source: Send + Sync + fmt::Debug {
+    /// The definition, decoded anew.
+    fn load(&self) -> Option<Value>;
+}
+
+/// What a definition says, without its schemas.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
+pub struct Definition {
+    /// `plural.group`.
+    pub name: Str,
+    /// The uid of the definition.
+    pub uid: Str,
+    /// The API group.
+    pub group: Str,
+    /// The names that have been accepted.
+    pub names: Names,
+    /// How often the spec changed.
+    pub generation: i64,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// Every version, in the order of the definition.
+    pub versions: Vec<Arc<Version>>,
+    /// How versions become each other.
+    pub conversion: Conversion,
+    /// `spec.preserveUnknownFields`: nothing is pruned.
+    pub preserve_unknown_fields: bool,
+    /// Whether it is served.
+    pub established: bool,
+    /// Whether its names have been accepted.
+    pub names_accepted: bool,
+    /// Whether it is on its way out: nothing can be created.
+    pub terminating: bool,
+}
+
+/// The names of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// `crontabs`.
+    pub plural: Str,
+    /// `crontab`.
+    pub singular: Str,
+    /// `CronTab`.
+    pub kind: Str,
+    /// `CronTabList`.
+    pub list_kind: Str,
+    /// What kubectl also accepts.
+    pub short_names: Vec<Str>,
+    /// The sets it belongs to.
+    pub categories: Vec<Str>,
+}
+
+/// How the versions of a kind become each other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Conversion {
+    /// Only `apiVersion` changes.
+    None,
+    /// A webhook is asked; this is `spec.conversion.webhook`.
+    Webhook(Value),
+}
+
+/// A version of a kind.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
+pub struct Version {
+    /// `v1`.
+    pub name: Str,
+    /// Whether it is served.
+    pub served: bool,
+    /// Whether objects are stored in it.
+    pub storage: bool,
+    /// The warning that use of it brings.
+    pub deprecation: Option<String>,
+    /// Whether it has a `status` subresource.
+    pub status: bool,
+    /// Where its `scale` subresource finds the replicas.
+    pub scale: Option<ScalePaths>,
+    /// The fields that selectors know besides name and namespace, without the dot in front.
+    pub selectable: Vec<Str>,
+    position: usize,
+    preserve_unknown_fields: bool,
+    group: Str,
+    kind: Str,
+    namespaced: bool,
+    source: Arc<dyn Source>,
+    compiled: OnceLock<Arc<Compiled>>,
+}
+
+/// The paths of a `scale` subresource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// The wanted number of replicas.
+    pub spec_replicas: Str,
+    /// The current one.
+    pub status_replicas: Str,
+    /// The selector of what is counted.
+    pub label_selector: Option<Str>,
+}
+
+impl Names {
+    /// From `spec.names` or `status.acceptedNames`.
+    pub fn read(names: Option<&Value>) -> Self {
+        Names {
+            plural: names.text("plural").into(),
+            singular: names.text("singular").into(),
+            kind: names.text("kind").into(),
+            list_kind: names.text("listKind").into(),
+            short_names: names.texts("shortNames").map(Str::from).collect(),
+            categories: names.texts("categories").map(Str::from).collect(),
+        }
+    }
+}
+
+/// Whether a condition of a definition is `True`.
+pub(super) fn is_true(definition: &Value, condition: &str) -> bool {
+    let mut conditions = definition.list_at(&["status", "conditions"]).iter();
+    conditions.any(|found| found.text("type") == condition && found.text("status") == "True")
+}
+
+impl Definition {
+    /// Reads a stored definition. `source` brings the whole of it back when a schema is needed.
+    pub fn read(definition: &Value, source: &Arc<dyn Source>) -> Self {
+        let spec = definition.part("spec");
+        let group: Str = spec.text("group").into();
+        let names = Names::read(definition.part("status").part("acceptedNames"));
+        let namespaced = spec.text("scope") == "Namespaced";
+        let preserve_unknown_fields = spec.flag("preserveUnknownFields");
+        let conversion = match spec.part("conversion").text("strategy") {
+            "Webhook" => {
+                Conversion::Webhook(spec.part("conversion").part("webhook").cloned().unwrap_or_default())
+            }
+            _ => Conversion::None,
+        };
+        let listed = spec.items("versions");
+        let versions = listed
+            .iter()
+            .enumerate()
+            .map(|(position, version)| {
+                let subresources = version.part("subresources");
+                let scale = subresources.part("scale").map(|scale| ScalePaths {
+                    spec_replicas: scale.text("specReplicasPath").into(),
+                    status_replicas: scale.text("statusReplicasPath").into(),
+                    label_selector: scale.text_if_set("labelSelectorPath").map(Str::from),
+                });
+                Arc::new(Version {
+                    name: version.text("name").into(),
+                    served: version.flag("served"),
+                    storage: version.flag("storage"),
+                    deprecation: deprecation(version, listed, &group, spec.part("names").text("kind")),
+                    status: subresources.part("status").is_some(),
+                    scale,
+                    selectable: version
+                        .items("selectableFields")
+                        .iter()
+                        .map(|field| {
+                            let path = field.text("jsonPath");
+                            path.strip_prefix('.').unwrap_or(path).into()
+                        })
+                        .collect(),
+                    position,
+                    preserve_unknown_fields,
+                    group: group.clone(),
+                    kind: names.kind.clone(),
+                    namespaced,
+                    source: Arc::clone(source),
+                    compiled: OnceLock::new(),
+                })
+            })
+            .collect();
+        Definition {
+            name: api::meta::name(definition).into(),
+            uid: api::meta::uid(definition).into(),
+            generation: definition.part("metadata").number("generation"),
+            names,
+            namespaced,
+            versions,
+            conversion,
+            preserve_unknown_fields,
+            established: is_true(definition, "Established"),
+            names_accepted: is_true(definition, "NamesAccepted"),
+            terminating: api::meta::is_deleting(definition) || is_true(definition, "Terminating"),
+            group,
+        }
+    }
+
+    /// The version that objects are stored in.
+    pub fn stored(&self) -> Option<&Arc<Version>> {
+        self.versions.iter().find(|version| version.storage)
+    }
+
+    /// The version called `name`.
+    pub fn version(&self, name: &str) -> Option<&Arc<Version>> {
+        self.versions.iter().find(|version| version.name == name)
+    }
+
+    /// Takes over the schemas that were compiled for a former reading of the definition, where its spec did not change.
+    pub fn reuse(&self, former: &Definition) {
+        for version in &self.versions {
+            if let Some(compiled) = former.version(&version.name).and_then(|version| version.compiled.get()) {
+                let _ = version.compiled.set(Arc::clone(compiled));
+            }
+        }
+    }
+}
+
+impl Version {
+    /// The schema, compiled when it is first needed.
+    pub fn compiled(&self) -> &Arc<Compiled> {
+        self.compiled.get_or_init(|| {
+            let definition = self.source.load();
+            let versions = definition.as_ref().part("spec").items("versions");
+            let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
+            Arc::new(Compiled::new(
+                version,
+                self.preserve_unknown_fields,
+                &self.group,
+                &self.name,
+                &self.kind,
+                self.namespaced,
+            ))
+        })
+    }
+
+    /// The schema as it is in the definition, read anew; null where there is none.
+    pub fn openapi(&self) -> Value {
+        let definition = self.source.load();
+        let versions = definition.as_ref().part("spec").items("versions");
+        let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
+        version.part("schema").part("openAPIV3Schema").cloned().unwrap_or_default()
+    }
+
+    /// Whether the schema has been compiled.
+    pub fn is_compiled(&self) -> bool {
+        self.compiled.get().is_some()
+    }
+}
+
+/// The warning for a deprecated version: its own, or one that names the best version that is not.
+fn deprecation(version: &Value, versions: &[Value], group: &str, kind: &str) -> Option<String> {
+    if !version.flag("deprecated") {
+        return None;
+    }
+    if let Some(warning) = version.text_if_set("deprecationWarning") {
+        return Some(warning.to_owned());
+    }
+    let name = version.text("name");
+    let mut better: Vec<&str> = versions
+        .iter()
+        .filter(|other| other.flag("served") && !other.flag("deprecated"))
+        .map(|other| other.text("name"))
+        .filter(|other| compare_versions(other, name).is_lt())
+        .collect();
+    better.sort_by(|a, b| compare_versions(a, b));
+    let warning = format!("{group}/{name} {kind} is deprecated");
+    Some(match better.first() {
+        Some(best) => format!("{warning}; use {group}/{best} {kind}"),
+        None => warning,
+    })
+}

@@ -1,0 +1,36 @@
+//! Custom resources: what a `CustomResourceDefinition` says of the kind it defines, and what follows from it for its objects.
+//!
+//! A stored definition is read twice. [`Definition::read`] takes the few facts that routing, discovery and names need, when the
+//! definition changes; the schema of a version is compiled ([`Compiled`]) when its first object is written or read, so that
+//! thousands of definitions nobody uses cost nothing but their bytes. A schema becomes one tree of [`Node`]s; pruning,
+//! defaulting, validation, rules and the facts of [`crate::schema`] all walk that tree.
+
+pub mod columns;
+mod compiled;
+mod correlate;
+mod defaults;
+mod definition;
+mod facts;
+mod formats;
+pub mod json_path;
+mod lists;
+mod metadata;
+pub mod names;
+mod node;
+mod prune;
+pub mod rules;
+pub mod scale;
+mod strategy;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod validate_defaults;
+
+pub use compiled::{Compiled, Found};
+pub use definition::{Conversion, Definition, Names, ScalePaths, Source, Version};
+pub use formats::unrecognized as unrecognized_format;
+pub use node::{Additional, Node, Rule};
+pub use validate::defaults_are_valid;
+
+pub(crate) use metadata::{default_errors as metadata_errors, resource_errors as embedded_errors};
+pub(crate) use prune::without_unknown;

@@ -1,0 +1,159 @@
+//! Unknown fields: dropped, and named where somebody asks.
+//!
+//! What a schema does not specify is pruned, unless `x-kubernetes-preserve-unknown-fields` says otherwise; below that, what is
+//! specified is pruned again. The metadata of a resource, embedded or not, is judged by [`super::metadata`].
+
+use value::{Map, Value};
+
+use super::node::Node;
+
+const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// The way to a field, kept only while unknown fields are recorded.
+#[derive(Debug, Default)]
+pub(super) struct Trail {
+    path: String,
+    unknown: Option<Vec<String>>,
+}
+
+impl Trail {
+    /// Records unknown fields if `record` says so.
+    pub(super) fn new(record: bool) -> Self {
+        Trail { path: String::new(), unknown: record.then(Vec::new) }
+    }
+
+    /// The paths of the unknown fields, sorted.
+    pub(super) fn into_unknown(self) -> Vec<String> {
+        let mut unknown = self.unknown.unwrap_or_default();
+        unknown.sort();
+        unknown
+    }
+
+    fn record(&mut self, key: &str) {
+        if self.unknown.is_some() {
+            let path = join(&self.path, key);
+            if let Some(unknown) = &mut self.unknown {
+                unknown.push(path);
+            }
+        }
+    }
+
+    fn below_key(&mut self, key: &str, then: impl FnOnce(&mut Self)) {
+        self.below(|path| if path.is_empty() { key.to_owned() } else { format!(".{key}") }, then);
+    }
+
+    fn below_index(&mut self, index: usize, then: impl FnOnce(&mut Self)) {
+        self.below(|_| format!("[{index}]"), then);
+    }
+
+    fn below(&mut self, step: impl FnOnce(&str) -> String, then: impl FnOnce(&mut Self)) {
+        if self.unknown.is_none() {
+            return then(self);
+        }
+        let length = self.path.len();
+        let step = step(&self.path);
+        self.path.push_str(&step);
+        then(self);
+        self.path.truncate(length);
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Prunes a whole resource: its `apiVersion`, `kind` and `metadata` stay.
+pub(super) fn resource(object: &mut Value, node: &Node, trail: &mut Trail) {
+    if let Value::Map(map) = object {
+        fields(map, node, true, node.preserve, trail);
+    }
+}
+
+/// Prunes a value by its schema; without one, everything inside goes.
+pub(super) fn prune(value: &mut Value, node: Option<&Node>, trail: &mut Trail) {
+    match (value, node) {
+        (Value::Map(map), None) => {
+            for key in map.keys() {
+                trail.record(key);
+            }
+            *map = Map::new();
+        }
+        (Value::Map(map), Some(node)) => fields(map, node, node.embedded, node.preserve, trail),
+        (Value::List(items), node) => {
+            let preserve = node.is_some_and(|node| node.preserve);
+            let below = node.and_then(|node| node.items.as_deref());
+            for (index, item) in items.iter_mut().enumerate() {
+                trail.below_index(index, |trail| match (preserve, below) {
+                    (false, below) => prune(item, below, trail),
+                    (true, None) => {}
+                    (true, Some(below)) => keep(item, below, trail),
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What is kept whole, but for what is specified inside.
+fn keep(value: &mut Value, node: &Node, trail: &mut Trail) {
+    match value {
+        Value::Map(map) => fields(map, node, node.embedded, true, trail),
+        Value::List(items) => {
+            let Some(below) = node.items.as_deref() else { return };
+            for (index, item) in items.iter_mut().enumerate() {
+                trail.below_index(index, |trail| keep(item, below, trail));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fields(map: &mut Map, node: &Node, embedded: bool, preserve: bool, trail: &mut Trail) {
+    map.retain(|key, value| {
+        if embedded && META.contains(&key.as_str()) {
+            return true;
+        }
+        if let Some(property) = node.property(key) {
+            trail.below_key(key, |trail| prune(value, Some(property), trail));
+        } else if let Some(additional) = &node.additional {
+            trail.below_key(key, |trail| prune(value, additional.node.as_deref(), trail));
+        } else if !preserve {
+            if !META.contains(&key.as_str()) || !trail.path.is_empty() {
+                trail.record(key);
+            }
+            return false;
+        }
+        true
+    });
+}
+
+/// Drops nulls that are not values of their schema and that no default replaces.
+pub(super) fn nulls(value: &mut Value, node: Option<&Node>) {
+    match value {
+        Value::Map(map) => map.retain(|key, value| {
+            let below = node.and_then(|node| match node.property(key) {
+                Some(property) => Some(property),
+                None => node.values(),
+            });
+            if value.is_null() && below.is_some_and(|node| !node.nullable && node.default.is_none()) {
+                return false;
+            }
+            nulls(value, below);
+            true
+        }),
+        Value::List(items) => {
+            let below = node.and_then(|node| node.items.as_deref());
+            for item in items {
+                nulls(item, below);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A value without what its schema does not know.
+pub(crate) fn without_unknown(value: &Value, node: &Node) -> Value {
+    let mut pruned = value.clone();
+    prune(&mut pruned, Some(node), &mut Trail::new(false));
+    pruned
+}

@@ -1,0 +1,594 @@
+//! Values against the checks of their schema, in the words of the library that Kubernetes validates with.
+//!
+//! A valid value is walked without an allocation. What is wrong is said once; what was wrong before and did not change
+//! ([`Pair`]) is not said at all.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use api::FieldErrors;
+use api::field::{FieldError, FieldErrorKind, float as go_text, quote};
+use value::{Value, write};
+
+use super::correlate::Pair;
+use super::formats;
+use super::node::{Checks, Node};
+
+/// Nobody reads more, and an answer must not grow with what is wrong.
+const MAX_PROBLEMS: usize = 1000;
+
+/// Where a value is, from the root of what is validated.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Root,
+    Field(&'a Place<'a>, &'a str),
+    Index(&'a Place<'a>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Root => Ok(()),
+            Place::Field(Place::Root, name) => f.write_str(name),
+            Place::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// Something wrong.
+struct Problem {
+    /// The field, where the problem is about one.
+    field: Option<String>,
+    kind: FieldErrorKind,
+    value: Option<Value>,
+    detail: String,
+    /// What makes two problems the same.
+    message: String,
+}
+
+/// What came of validating a value; alternatives are compared by how much of them matched.
+#[derive(Default)]
+struct Verdict {
+    problems: Vec<Problem>,
+    matched: u64,
+}
+
+impl Verdict {
+    fn is_valid(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn merge(&mut self, other: Verdict) {
+        self.matched += other.matched;
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.extend(other.problems);
+        }
+    }
+
+    fn wrong(&mut self, place: &Place<'_>, kind: FieldErrorKind, value: impl Into<Value>, message: String) {
+        let problem = Problem {
+            field: Some(place.to_string()),
+            kind,
+            value: Some(value.into()),
+            detail: message.clone(),
+            message,
+        };
+        self.problems.push(problem);
+    }
+
+    fn invalid(&mut self, place: &Place<'_>, value: impl Into<Value>, words: &str) {
+        self.wrong(place, FieldErrorKind::Invalid, value, format!("{place} in body {words}"));
+    }
+
+    /// A problem of the object as a whole.
+    fn whole(&mut self, message: String) {
+        self.problems.push(Problem {
+            field: None,
+            kind: FieldErrorKind::Invalid,
+            value: Some("".into()),
+            detail: message.clone(),
+            message,
+        });
+    }
+
+    fn wrong_type(&mut self, place: &Place<'_>, wanted: &str, found: &str) {
+        let message = format!("{place} in body must be of type {wanted}: {}", quote(found));
+        self.wrong(place, FieldErrorKind::TypeInvalid, found, message);
+    }
+}
+
+/// What is wrong with a new value; errors are about fields below `base`.
+pub(super) fn create(value: &Value, node: &Node, base: &str, errors: &mut FieldErrors) {
+    report(validate(value, node, &Place::Root, None), base, errors);
+}
+
+/// What is wrong with a changed value that was not wrong before.
+pub(super) fn update(pair: &Pair<'_>, node: &Node, base: &str, errors: &mut FieldErrors) {
+    report(ratcheted(pair.new, node, &Place::Root, Some(pair)), base, errors);
+}
+
+/// Whether a value fulfils its schema; for the defaults of a definition.
+pub fn defaults_are_valid(value: &Value, node: &Node, base: &str, errors: &mut FieldErrors) {
+    create(value, node, base, errors);
+}
+
+fn report(verdict: Verdict, base: &str, errors: &mut FieldErrors) {
+    let mut said: HashSet<String> = HashSet::new();
+    for Problem { field, kind, value, detail, message } in verdict.problems {
+        if !said.insert(message) {
+            continue;
+        }
+        let field = match field {
+            Some(field) if !field.is_empty() => {
+                if base.is_empty() {
+                    field
+                } else {
+                    format!("{base}.{field}")
+                }
+            }
+            _ => base.to_owned(),
+        };
+        errors.push(FieldError { kind, field, bad_value: value, detail });
+    }
+}
+
+/// As [`validate`], but for what was wrong before.
+fn ratcheted(value: &Value, node: &Node, place: &Place<'_>, pair: Option<&Pair<'_>>) -> Verdict {
+    let mut verdict = validate(value, node, place, pair);
+    if !verdict.is_valid() && pair.is_some_and(Pair::is_unchanged) {
+        verdict.problems.clear();
+    }
+    verdict
+}
+
+fn validate(value: &Value, node: &Node, place: &Place<'_>, pair: Option<&Pair<'_>>) -> Verdict {
+    let mut verdict = Verdict::default();
+    let checks = node.checks.as_deref();
+    let format = checks.map_or("", |checks| checks.format.as_str());
+    if value.is_null() {
+        if has_type(node) && !node.nullable {
+            verdict.wrong_type(place, &type_names(node), "null");
+        } else {
+            verdict.matched += 1;
+        }
+        enumerated(value, checks, place, &mut verdict);
+        return verdict;
+    }
+    if has_type(node) || !format.is_empty() {
+        check_type(value, node, format, place, &mut verdict);
+        verdict.matched += 1;
+    }
+    if let Some(checks) = checks {
+        alternatives(value, checks, place, pair, &mut verdict);
+    }
+    // Every schema is looked at for alternatives, if only to find none.
+    verdict.matched += if checks.is_some() { 1 } else { 2 };
+    match value {
+        Value::String(text) => {
+            if let Some(checks) = checks {
+                string(text, checks, place, &mut verdict);
+            }
+            verdict.matched += 1;
+            if formats::is_of_strings(format) {
+                if !formats::is_valid(format, text) {
+                    verdict.wrong_type(place, format, text);
+                }
+                verdict.matched += 1;
+            }
+        }
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
+            number(value, node, checks, place, &mut verdict);
+            verdict.matched += 2;
+        }
+        Value::List(items) => {
+            list(items, node, checks, place, pair, &mut verdict);
+            verdict.matched += 2;
+        }
+        _ => {}
+    }
+    enumerated(value, checks, place, &mut verdict);
+    verdict.matched += 1;
+    if let Value::Map(_) = value {
+        object(value, node, checks, place, pair, &mut verdict);
+        verdict.matched += 1;
+    }
+    verdict.matched += 1;
+    verdict
+}
+
+fn has_type(node: &Node) -> bool {
+    node.int_or_string || !node.kind.is_empty()
+}
+
+fn type_names(node: &Node) -> String {
+    if node.int_or_string { "integer,string".to_owned() } else { node.kind.to_string() }
+}
+
+fn takes(node: &Node, kind: &str) -> bool {
+    if node.int_or_string { matches!(kind, "integer" | "string") } else { node.kind == kind }
+}
+
+/// Whether a number has no fraction and is in the range that JSON's readers agree on.
+fn is_integral(number: f64) -> bool {
+    const LARGEST: f64 = 9_007_199_254_740_991.0;
+    number.fract() == 0.0 && number.abs() <= LARGEST
+}
+
+fn check_type(value: &Value, node: &Node, format: &str, place: &Place<'_>, verdict: &mut Verdict) {
+    let (kind, own_format) = match value {
+        Value::Bool(_) => ("boolean", ""),
+        Value::String(_) => ("string", ""),
+        Value::Int(_) | Value::UInt(_) => ("integer", "int64"),
+        Value::Float(_) => ("number", "float64"),
+        Value::List(_) => ("array", ""),
+        Value::Map(_) | Value::Null => ("object", ""),
+    };
+    let float_as_integer = matches!(value, Value::Float(f) if is_integral(*f)) && takes(node, "integer");
+    let fits = takes(node, kind) || float_as_integer || (kind == "integer" && takes(node, "number"));
+    let texty = matches!(kind, "string" | "array");
+    if !texty && !format.is_empty() && !fits && own_format != format {
+        return verdict.wrong_type(place, format, own_format);
+    }
+    let numeric = takes(node, "number") || takes(node, "integer");
+    if !numeric && !format.is_empty() && texty {
+        verdict.matched += 1;
+        return;
+    }
+    if fits {
+        verdict.matched += 1;
+    } else {
+        verdict.wrong_type(place, &type_names(node), kind);
+    }
+}
+
+fn alternatives(
+    value: &Value,
+    checks: &Checks,
+    place: &Place<'_>,
+    pair: Option<&Pair<'_>>,
+    verdict: &mut Verdict,
+) {
+    let path = || quote(&place.to_string());
+    if !checks.any_of.is_empty() {
+        let mut best: Option<Verdict> = None;
+        let mut passed = None;
+        for node in &checks.any_of {
+            let result = validate(value, node, place, pair);
+            if result.is_valid() {
+                passed = Some(result);
+                break;
+            }
+            if best.as_ref().is_none_or(|best| result.matched > best.matched) {
+                best = Some(result);
+            }
+        }
+        match (passed, best) {
+            (Some(passed), _) => verdict.merge(passed),
+            (None, best) => {
+                verdict.whole(format!("{} must validate at least one schema (anyOf)", path()));
+                verdict.merge(best.unwrap_or_default());
+            }
+        }
+    }
+    if !checks.one_of.is_empty() {
+        let mut best: Option<Verdict> = None;
+        let mut first = None;
+        let mut passed = 0;
+        for node in &checks.one_of {
+            let result = validate(value, node, place, pair);
+            if result.is_valid() {
+                passed += 1;
+                best = None;
+                first = first.or(Some(result));
+            } else if passed == 0 && best.as_ref().is_none_or(|best| result.matched > best.matched) {
+                best = Some(result);
+            }
+        }
+        if passed == 1 {
+            verdict.merge(first.unwrap_or_default());
+        } else {
+            let found = if passed == 0 {
+                "Found none valid".to_owned()
+            } else {
+                format!("Found {passed} valid alternatives")
+            };
+            verdict.whole(format!("{} must validate one and only one schema (oneOf). {found}", path()));
+            verdict.merge(best.unwrap_or_default());
+        }
+    }
+    if !checks.all_of.is_empty() {
+        let mut passed = 0;
+        for node in &checks.all_of {
+            let result = validate(value, node, place, pair);
+            passed += usize::from(result.is_valid());
+            verdict.merge(result);
+        }
+        if passed != checks.all_of.len() {
+            let none = if passed == 0 { ". None validated" } else { "" };
+            verdict.whole(format!("{} must validate all the schemas (allOf){none}", path()));
+        }
+    }
+    if let Some(not) = &checks.not
+        && validate(value, not, place, pair).is_valid()
+    {
+        verdict.whole(format!("{} must not validate the schema (not)", path()));
+    }
+    verdict.matched += 1;
+}
+
+/// A text: the first of these that is wrong.
+fn string(text: &str, checks: &Checks, place: &Place<'_>, verdict: &mut Verdict) {
+    let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+    if let Some(max) = checks.max_length.filter(|max| length() > *max) {
+        let error = FieldError::too_long(&value::Path::root(), usize::try_from(max).unwrap_or(0));
+        verdict.problems.push(Problem {
+            field: Some(place.to_string()),
+            kind: FieldErrorKind::TooLong,
+            value: None,
+            detail: error.detail,
+            message: format!("{place} in body should be at most {max} chars long"),
+        });
+        return;
+    }
+    if let Some(min) = checks.min_length.filter(|min| length() < *min) {
+        return verdict.invalid(place, text, &format!("should be at least {min} chars long"));
+    }
+    if let Some(pattern) = &checks.pattern {
+        match pattern.get() {
+            Ok(compiled) if compiled.is_match(text) => {}
+            Ok(_) => verdict.invalid(place, text, &format!("should match '{}'", pattern.text)),
+            Err(error) => {
+                let words = format!("should match '{}, but pattern is invalid: {error}'", pattern.text);
+                verdict.invalid(place, text, &words);
+            }
+        }
+    }
+}
+
+/// Why a number is not of the type and format that a schema says, if so.
+fn out_of_range(number: &Value, node: &Node, what: &str, place: &Place<'_>) -> Option<String> {
+    if node.int_or_string || node.kind != "integer" {
+        let narrow = node.kind == "number"
+            && node.checks.as_ref().is_some_and(|checks| checks.format == "float")
+            && matches!(number, Value::Float(f) if f.abs() > f64::from(f32::MAX));
+        return narrow.then(|| format!("{what} value must be of type number with format float in {place}"));
+    }
+    let format = node.checks.as_ref().map_or("", |checks| checks.format.as_str());
+    let whole = match number {
+        Value::Int(number) => Some(*number),
+        Value::UInt(number) => i64::try_from(*number).ok(),
+        #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
+        Value::Float(f) if f.fract() == 0.0 && f.abs() < 9.2e18 => Some(*f as i64),
+        _ => None,
+    };
+    let fits = whole.is_some_and(|number| format != "int32" || i32::try_from(number).is_ok());
+    if fits {
+        return None;
+    }
+    Some(if format.is_empty() {
+        format!("{what} value must be of type integer (default format) in {place}")
+    } else {
+        format!("{what} value must be of type integer with format {format} in {place}")
+    })
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "Go converts between these types in the same way"
+)]
+fn number(value: &Value, node: &Node, checks: Option<&Checks>, place: &Place<'_>, verdict: &mut Verdict) {
+    if let Some(error) = out_of_range(value, node, "Checked", place) {
+        verdict.whole(error);
+    }
+    let Some(checks) = checks else { return };
+    let float = match value {
+        Value::Int(number) => *number as f64,
+        Value::UInt(number) => *number as f64,
+        Value::Float(number) => *number,
+        _ => return,
+    };
+    let whole = value.as_int();
+    let bound = |limit: f64, what: &str, verdict: &mut Verdict| {
+        let error = out_of_range(&Value::Float(limit), node, what, place);
+        let usable = error.is_none();
+        if let Some(error) = error {
+            verdict.whole(error);
+        }
+        usable
+    };
+    if let Some(factor) = checks.multiple_of {
+        let native = bound(factor, "MultipleOf", verdict);
+        let positive = format!("factor MultipleOf declared for {place} must be positive: ");
+        match whole.filter(|_| native) {
+            Some(number) => {
+                let factor = factor as i64;
+                if factor <= 0 {
+                    verdict.wrong(place, FieldErrorKind::Invalid, factor, format!("{positive}{factor}"));
+                } else if number % factor != 0 {
+                    verdict.invalid(place, number, &format!("should be a multiple of {factor}"));
+                }
+            }
+            None if factor <= 0.0 => {
+                verdict.wrong(
+                    place,
+                    FieldErrorKind::Invalid,
+                    factor,
+                    format!("{positive}{}", go_text(factor)),
+                );
+            }
+            None => {
+                let times = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
+                if !is_integral(times) {
+                    verdict.invalid(place, float, &format!("should be a multiple of {}", go_text(factor)));
+                }
+            }
+        }
+    }
+    if let Some(min) = checks.minimum {
+        let native = bound(min, "Minimum boundary", verdict);
+        let exclusive = checks.exclusive_minimum;
+        let words = if exclusive { "should be greater than" } else { "should be greater than or equal to" };
+        match whole.filter(|_| native) {
+            Some(number) if number < min as i64 || (exclusive && number == min as i64) => {
+                verdict.invalid(place, number, &format!("{words} {}", min as i64));
+            }
+            None if float < min || (exclusive && float <= min) => {
+                verdict.invalid(place, float, &format!("{words} {}", go_text(min)));
+            }
+            _ => {}
+        }
+    }
+    if let Some(max) = checks.maximum {
+        let native = bound(max, "Maximum boundary", verdict);
+        let exclusive = checks.exclusive_maximum;
+        let words = if exclusive { "should be less than" } else { "should be less than or equal to" };
+        match whole.filter(|_| native) {
+            Some(number) if number > max as i64 || (exclusive && number == max as i64) => {
+                verdict.invalid(place, number, &format!("{words} {}", max as i64));
+            }
+            None if float > max || (exclusive && float >= max) => {
+                verdict.invalid(place, float, &format!("{words} {}", go_text(max)));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+fn too_many(place: &Place<'_>, actual: usize, max: i64, things: &str, verdict: &mut Verdict) {
+    let error = FieldError::too_many(&value::Path::root(), actual, usize::try_from(max).unwrap_or(0));
+    verdict.problems.push(Problem {
+        field: Some(place.to_string()),
+        kind: FieldErrorKind::TooMany,
+        value: error.bad_value,
+        detail: error.detail,
+        message: format!("{place} in body should have at most {max} {things}"),
+    });
+}
+
+fn list(
+    items: &[Value],
+    node: &Node,
+    checks: Option<&Checks>,
+    place: &Place<'_>,
+    pair: Option<&Pair<'_>>,
+    verdict: &mut Verdict,
+) {
+    if let Some(below) = node.items.as_deref() {
+        for (index, item) in items.iter().enumerate() {
+            let pair = pair.and_then(|pair| pair.index(index));
+            verdict.merge(ratcheted(item, below, &Place::Index(place, index), pair.as_ref()));
+        }
+    }
+    let Some(checks) = checks else { return };
+    let size = count(items.len());
+    if let Some(min) = checks.min_items.filter(|min| size < *min) {
+        verdict.invalid(place, size, &format!("should have at least {min} items"));
+    }
+    if let Some(max) = checks.max_items.filter(|max| size > *max) {
+        too_many(place, items.len(), max, "items", verdict);
+    }
+    if checks.unique_items {
+        let mut seen = HashSet::with_capacity(items.len());
+        if !items.iter().all(|item| seen.insert(write::to_vec(item))) {
+            verdict.invalid(place, "", "shouldn't contain duplicates");
+        }
+    }
+}
+
+fn object(
+    value: &Value,
+    node: &Node,
+    checks: Option<&Checks>,
+    place: &Place<'_>,
+    pair: Option<&Pair<'_>>,
+    verdict: &mut Verdict,
+) {
+    let Value::Map(map) = value else { return };
+    if let Some(checks) = checks {
+        let size = count(map.len());
+        if let Some(min) = checks.min_properties.filter(|min| size < *min) {
+            verdict.invalid(place, size, &format!("should have at least {min} properties"));
+        }
+        if let Some(max) = checks.max_properties.filter(|max| size > *max) {
+            too_many(place, map.len(), max, "properties", verdict);
+        }
+    }
+    match &node.additional {
+        Some(additional) if !additional.allows => {
+            for key in map.keys().filter(|key| node.property(key).is_none()) {
+                let message = format!("{place}.{key} in body is a forbidden property");
+                verdict.wrong(place, FieldErrorKind::Invalid, key.clone(), message);
+            }
+        }
+        Some(additional) => {
+            if let Some(values) = additional.node.as_deref() {
+                for (key, value) in map.iter().filter(|(key, _)| node.property(key).is_none()) {
+                    let pair = pair.and_then(|pair| pair.key(key));
+                    verdict.merge(ratcheted(value, values, &Place::Field(place, key), pair.as_ref()));
+                }
+            }
+        }
+        None => {}
+    }
+    let is_root = matches!(place, Place::Root);
+    let mut known = node.properties.iter().peekable();
+    for (key, value) in map.iter() {
+        while known.next_if(|(name, _)| name < key).is_some() {}
+        let Some((_, property)) = known.next_if(|(name, _)| name == key) else { continue };
+        let fixed = is_root && matches!(key.as_str(), "kind" | "apiVersion");
+        let pair = pair.filter(|_| !fixed).and_then(|pair| pair.key(key));
+        verdict.merge(ratcheted(value, property, &Place::Field(place, key), pair.as_ref()));
+    }
+    for name in node.required.iter().filter(|name| !map.contains_key(name)) {
+        let field = Place::Field(place, name).to_string();
+        verdict.problems.push(Problem {
+            message: format!("{place}.{name} in body is required"),
+            field: Some(field),
+            kind: FieldErrorKind::Required,
+            value: None,
+            detail: String::new(),
+        });
+    }
+}
+
+fn enumerated(value: &Value, checks: Option<&Checks>, place: &Place<'_>, verdict: &mut Verdict) {
+    let Some(checks) = checks.filter(|checks| !checks.enumeration.is_empty()) else { return };
+    if checks.enumeration.iter().any(|allowed| is_same(value, allowed)) {
+        return;
+    }
+    let words: Vec<String> = checks
+        .enumeration
+        .iter()
+        .map(|allowed| match allowed {
+            Value::String(text) => text.to_string(),
+            other => write::to_string(other),
+        })
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let error = FieldError::not_supported(&value::Path::root(), value.clone(), &words);
+    verdict.problems.push(Problem {
+        field: Some(place.to_string()),
+        kind: FieldErrorKind::NotSupported,
+        value: error.bad_value,
+        message: format!("{place} in body should be one of {}", error.detail),
+        detail: error.detail,
+    });
+}
+
+/// Equal, or a number that becomes equal in the type of the other.
+#[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "Go converts and compares so")]
+fn is_same(value: &Value, allowed: &Value) -> bool {
+    match (value, allowed) {
+        (Value::Int(value), Value::Float(allowed)) => *value as f64 == *allowed,
+        (Value::Float(value), Value::Int(allowed)) => value.trunc() == *allowed as f64,
+        // Go's null has no type, and equals nothing here.
+        (Value::Null, _) | (_, Value::Null) => false,
+        _ => value == allowed,
+    }
+}

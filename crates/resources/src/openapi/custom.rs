@@ -1,0 +1,229 @@
+//! What the documents say of custom resources: the schemas of their definitions, and the URLs they are at.
+
+use std::sync::Arc;
+
+use value::{Map, Value};
+
+use super::components::{self, Dialect};
+use super::operations::{self, PathItem, Shape, SubShape};
+use crate::custom::{Definition, Version};
+use crate::table::{Verb, verbs};
+use crate::validation::fields::Read;
+
+/// What can be done with a custom resource, in the order in which its URLs list it.
+const VERBS: &[Verb] =
+    &[Verb::List, Verb::Create, Verb::DeleteCollection, Verb::Get, Verb::Update, Verb::Delete, Verb::Patch];
+
+/// `stable.example.com` → `com.example.stable`.
+fn reversed(group: &str) -> String {
+    let mut parts: Vec<&str> = group.split('.').collect();
+    parts.reverse();
+    parts.join(".")
+}
+
+/// The name of a kind's definition, marked as one that is not in the table.
+fn name(definition: &Definition, version: &Version, kind: &str) -> String {
+    format!("={}.{}.{kind}", reversed(&definition.group), version.name)
+}
+
+/// The served versions of the kinds in a group, or in all groups.
+pub(super) fn served<'a>(
+    custom: &'a [Arc<Definition>],
+    group: Option<&'a str>,
+) -> impl Iterator<Item = (&'a Definition, &'a Arc<Version>)> {
+    custom
+        .iter()
+        .filter(move |definition| group.is_none_or(|group| definition.group == group))
+        .flat_map(|definition| definition.versions.iter().map(move |version| (&**definition, version)))
+        .filter(|(_, version)| version.served)
+}
+
+/// The URLs of the custom resources of a group's version.
+pub(super) fn items(custom: &[Arc<Definition>], group: &str, version: &str) -> Vec<PathItem> {
+    let mut items = Vec::new();
+    for (definition, version) in served(custom, Some(group)).filter(|(_, found)| found.name == version) {
+        let names = &definition.names;
+        let object = name(definition, version, &names.kind);
+        let mut subresources = Vec::new();
+        if version.status {
+            subresources.push(SubShape {
+                name: "status",
+                kind: (&definition.group, &version.name, &names.kind),
+                object: object.clone(),
+                verbs: verbs::GET_PATCH_UPDATE,
+            });
+        }
+        if version.scale.is_some() {
+            subresources.push(SubShape {
+                name: "scale",
+                kind: ("autoscaling", "v1", "Scale"),
+                object: "autoscaling.v1.Scale".to_owned(),
+                verbs: verbs::GET_PATCH_UPDATE,
+            });
+        }
+        let shape = Shape {
+            kind: &names.kind,
+            plural: &names.plural,
+            namespaced: definition.namespaced,
+            verbs: VERBS,
+            returns_deleted: false,
+            list: name(definition, version, &names.list_kind),
+            object,
+        };
+        operations::add(group, &version.name, &shape, &subresources, &mut items);
+    }
+    items.sort_by(|a, b| a.path.cmp(&b.path));
+    items
+}
+
+/// The schemas of the custom resources of a group's version (or of all), by name.
+pub(super) fn schemas(
+    custom: &[Arc<Definition>],
+    group_version: Option<(&str, &str)>,
+    dialect: Dialect,
+) -> Vec<(String, Value)> {
+    let mut schemas = Vec::new();
+    for (definition, version) in served(custom, group_version.map(|(group, _)| group)) {
+        if group_version.is_some_and(|(_, wanted)| version.name != wanted) {
+            continue;
+        }
+        let names = &definition.names;
+        let object_name = name(definition, version, &names.kind);
+        let list_name = name(definition, version, &names.list_kind);
+        let kind = |kind: &str| {
+            let kind =
+                [("group", definition.group.as_str()), ("version", version.name.as_str()), ("kind", kind)];
+            Value::list([Value::map(kind)])
+        };
+        let mut object = whole(&version.openapi(), definition.preserve_unknown_fields, dialect);
+        object.insert("x-kubernetes-group-version-kind", kind(&names.kind));
+        let mut list = Map::new();
+        list.insert("type", "object");
+        list.insert("description", format!("{} is a list of {}", names.list_kind, names.kind).as_str());
+        list.insert("required", Value::list(["items"]));
+        let text = || Value::map([("type", "string")]);
+        let items = Value::map([
+            ("type", Value::from("array")),
+            ("items", components::reference(&object_name, dialect)),
+        ]);
+        list.insert(
+            "properties",
+            Value::map([
+                ("apiVersion", text()),
+                ("items", items),
+                ("kind", text()),
+                ("metadata", metadata("meta.v1.ListMeta", dialect)),
+            ]),
+        );
+        list.insert("x-kubernetes-group-version-kind", kind(&names.list_kind));
+        if !version.selectable.is_empty() {
+            let fields =
+                version.selectable.iter().map(|path| Value::map([("fieldPath", Value::from(path.clone()))]));
+            let fields = Value::list(fields);
+            object.insert("x-kubernetes-selectable-fields", fields.clone());
+            list.insert("x-kubernetes-selectable-fields", fields);
+        }
+        for (name, schema) in [(object_name, object), (list_name, list)] {
+            let full = crate::schema::definition_name(&name);
+            schemas.push((full, Value::Map(schema)));
+        }
+    }
+    schemas
+}
+
+fn metadata(name: &str, dialect: Dialect) -> Value {
+    let reference = components::reference(name, dialect);
+    match dialect {
+        Dialect::V2 => reference,
+        Dialect::V3 => Value::map([("allOf", Value::list([reference]))]),
+    }
+}
+
+/// The schema of a whole resource: with the fields every resource has.
+fn whole(schema: &Value, preserve: bool, dialect: Dialect) -> Map {
+    let hidden = schema.is_null()
+        || dialect == Dialect::V2 && (preserve || schema.flag("x-kubernetes-preserve-unknown-fields"));
+    if hidden {
+        let mut map = Map::new();
+        map.insert("type", "object");
+        if !schema.is_null() || preserve {
+            map.insert("x-kubernetes-preserve-unknown-fields", true);
+        }
+        return map;
+    }
+    let mut map = part(schema, dialect);
+    let mut properties = map.get("properties").and_then(Value::as_map).cloned().unwrap_or_default();
+    let text = || Value::map([("type", "string")]);
+    properties.insert("apiVersion", text());
+    properties.insert("kind", text());
+    properties.insert("metadata", metadata("meta.v1.ObjectMeta", dialect));
+    map.insert("properties", Value::Map(properties));
+    map
+}
+
+/// A schema in a dialect. Version 2 has no alternatives, no nulls and no defaults, and kubectl cannot look into what has no type.
+fn part(schema: &Value, dialect: Dialect) -> Map {
+    let Some(map) = schema.as_map() else { return Map::new() };
+    let mut out = map.clone();
+    let preserve = schema.flag("x-kubernetes-preserve-unknown-fields");
+    if dialect == Dialect::V2 {
+        let nullable = schema.flag("nullable");
+        for field in ["allOf", "anyOf", "oneOf", "not", "default", "nullable"] {
+            out.remove(field);
+        }
+        if nullable || preserve {
+            out.remove("items");
+            out.remove("properties");
+        }
+        let untyped = nullable
+            || schema.text("type") == "array" && out.get("items").is_none()
+            || schema.text("type") == "object" && preserve;
+        if untyped {
+            out.remove("type");
+        }
+        let may_be_null = |name: &str| schema.part("properties").part(name).flag("nullable");
+        let required: Vec<&str> = schema.texts("required").filter(|name| !may_be_null(name)).collect();
+        let none = required.is_empty() || schema.part("additionalProperties").flag("nullable");
+        if none {
+            out.remove("required");
+        } else {
+            out.insert("required", Value::list(required));
+        }
+    }
+    for field in ["items", "additionalProperties", "not"] {
+        if let Some(inner @ Value::Map(_)) = out.get(field).cloned() {
+            out.insert(field, Value::Map(part(&inner, dialect)));
+        }
+    }
+    if let Some(Value::Map(properties)) = out.get("properties").cloned() {
+        let properties =
+            properties.iter().map(|(name, inner)| (name.clone(), Value::Map(part(inner, dialect))));
+        out.insert("properties", Value::map(properties));
+    }
+    if schema.flag("x-kubernetes-embedded-resource") && !(dialect == Dialect::V2 && preserve) {
+        let mut properties = out.get("properties").and_then(Value::as_map).cloned().unwrap_or_default();
+        let text = || Value::map([("type", "string")]);
+        properties.insert("apiVersion", text());
+        properties.insert("kind", text());
+        properties.insert("metadata", metadata("meta.v1.ObjectMeta", dialect));
+        out.insert("properties", Value::Map(properties));
+        let mut required: Vec<&str> = schema.texts("required").collect();
+        for name in ["kind", "apiVersion"] {
+            if !required.contains(&name) {
+                required.push(name);
+            }
+        }
+        out.insert("required", Value::list(required));
+    }
+    out
+}
+
+/// What tells one state of a group's version from another, without a look at its schemas.
+pub(super) fn stamp(custom: &[Arc<Definition>], group: &str, version: &str) -> String {
+    let of_version = served(custom, Some(group)).filter(|(_, found)| found.name == version);
+    let parts = of_version.map(|(definition, _)| {
+        let Definition { name, uid, generation, names, terminating, .. } = definition;
+        format!("{name} {uid} {generation} {names:?} {terminating}")
+    });
+    parts.collect::<Vec<_>>().join("\n")
+}

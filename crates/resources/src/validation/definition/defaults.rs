@@ -1,0 +1,120 @@
+//! The defaults in a schema: they fulfil the schema they stand in.
+
+use api::FieldErrors;
+use api::field::aggregate;
+use value::{Map, Value};
+
+use super::super::fields::{At, Read};
+use super::schema::bad_default;
+use crate::custom::{Node, embedded_errors, rules, without_unknown};
+
+/// What the rules in all defaults of a schema may cost together.
+const BUDGET: i64 = 10_000_000;
+
+/// What is wrong with the defaults of a whole resource's schema.
+pub(super) fn check(schema: &Value, at: &At<'_>, pruned: bool) -> FieldErrors {
+    let mut walk = Walk { errors: FieldErrors::new(), budget: BUDGET, pruned };
+    walk.schema(schema, at, true, &[], false);
+    walk.errors
+}
+
+struct Walk {
+    errors: FieldErrors,
+    budget: i64,
+    pruned: bool,
+}
+
+impl Walk {
+    /// `around` is the way from the resource that the schema is in: names, and `None` for items.
+    fn schema(
+        &mut self,
+        schema: &Value,
+        at: &At<'_>,
+        resource: bool,
+        around: &[Option<&str>],
+        inside_metadata: bool,
+    ) {
+        let is_resource = resource || schema.flag("x-kubernetes-embedded-resource");
+        let (around, inside_metadata) =
+            if is_resource { (&[][..], false) } else { (around, inside_metadata) };
+        if let Some(default) = schema.part("default") {
+            self.default(schema, default, at, is_resource, around, inside_metadata);
+        }
+        if self.budget < 0 {
+            return;
+        }
+        if let Some(items) = schema.part("items") {
+            let way: Vec<Option<&str>> = around.iter().copied().chain([None]).collect();
+            self.schema(items, &at.field("items"), false, &way, inside_metadata);
+        }
+        let properties = at.field("properties");
+        for (name, property) in schema.entries("properties") {
+            if self.budget < 0 {
+                return;
+            }
+            let meta = is_resource && matches!(name, "metadata" | "apiVersion" | "kind");
+            let way: Vec<Option<&str>> = around.iter().copied().chain([Some(name)]).collect();
+            self.schema(property, &properties.key(name), false, &way, inside_metadata || meta);
+        }
+    }
+
+    fn default(
+        &mut self,
+        schema: &Value,
+        default: &Value,
+        at: &At<'_>,
+        is_resource: bool,
+        around: &[Option<&str>],
+        inside_metadata: bool,
+    ) {
+        let place = at.field("default");
+        let node = Node::read(schema);
+        if inside_metadata {
+            let object = wrap(default.clone(), around);
+            if let Some(wrong) = embedded_errors(&object) {
+                let detail = format!("must result in valid metadata: {wrong}");
+                return bad_default(&place, default, detail, &mut self.errors);
+            }
+        } else {
+            if self.pruned && without_unknown(default, &node) != *default {
+                bad_default(&place, default, "must not have unknown fields".to_owned(), &mut self.errors);
+            }
+            let found = crate::custom::metadata_errors(default, &node, &place);
+            if !found.is_empty() {
+                self.errors.extend(found);
+                return;
+            }
+        }
+        let mut found = FieldErrors::new();
+        crate::custom::defaults_are_valid(default, &node, &place.to_string(), &mut found);
+        if found.is_empty() {
+            let (errors, left) =
+                rules::check_default(&node, schema, is_resource, default, &place, self.budget);
+            found = errors;
+            self.budget = left;
+        }
+        self.errors.append(&mut found);
+    }
+}
+
+/// A resource that has a value at the end of a way.
+fn wrap(value: Value, around: &[Option<&str>]) -> Value {
+    let mut object = around.iter().rev().fold(value, |inner, step| match step {
+        None => Value::List(vec![inner]),
+        Some(name) => Value::map([(*name, inner)]),
+    });
+    if !matches!(object, Value::Map(_)) {
+        object = Value::Map(Map::new());
+    }
+    for (field, text) in [("kind", "Validation"), ("apiVersion", "validation/v1")] {
+        if object.get(field).is_none() {
+            object.set_at(&[field], text);
+        }
+    }
+    object
+}
+
+/// Several errors as one text.
+pub(super) fn joined(errors: &FieldErrors) -> String {
+    aggregate(errors)
+}

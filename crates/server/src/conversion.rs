@@ -1,0 +1,255 @@
+//! Conversion of custom resources by a webhook: one `ConversionReview` for all objects that need it.
+//!
+//! The webhook changes what an object is, never which object it is: its name, namespace and uid must stay, and of its metadata
+//! only labels and annotations are taken from the answer.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use api::field::quote;
+use api::{Status, meta};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use resources::custom::Definition;
+use value::{Map, Str, Value, json, write};
+
+use crate::outbound::{Endpoint, Request, Target, Trust};
+use crate::state::State;
+
+/// How long a conversion may take, as Kubernetes' client waits by default.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest answer: as many bytes as a page of objects may have.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// The webhooks that have been called, by definition, each with the configuration it was made of.
+#[derive(Default)]
+pub struct Targets {
+    known: Mutex<HashMap<Str, (Value, Target)>>,
+}
+
+impl Targets {
+    /// Forgets the webhook of a definition.
+    pub fn forget(&self, definition: &str) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(definition);
+    }
+
+    fn get(&self, definition: &Definition, config: &Value) -> Option<Target> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&definition.name).filter(|(made_of, _)| made_of == config).map(|(_, target)| target.clone())
+    }
+
+    fn keep(&self, definition: &Definition, config: Value, target: &Target) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(definition.name.clone(), (config, target.clone()));
+    }
+}
+
+/// Asks the webhook of a definition to bring objects into a version. `webhook` is `spec.conversion.webhook`.
+pub async fn call(
+    state: &State,
+    definition: &Definition,
+    webhook: &Value,
+    objects: &[Value],
+    version: &str,
+) -> Result<Vec<Value>, Status> {
+    let first = objects.first().map(meta::gvk).unwrap_or_default();
+    let about = format!("{}, Kind={}", first.group_version(), first.kind);
+    let failed = |why: String| Status::internal(format!("conversion webhook for {about} failed: {why}"));
+    let target = target(state, definition, webhook).map_err(failed)?;
+    let reviews = webhook.list_at(&["conversionReviewVersions"]).iter().filter_map(Value::as_str);
+    let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
+        return Err(Status::internal("no supported conversion review versions"));
+    };
+    let uid = crate::random::uid();
+    let api_version = format!("apiextensions.k8s.io/{review}");
+    let request = Value::map([
+        ("uid", Value::from(uid.as_str())),
+        ("desiredAPIVersion", Value::from(version)),
+        ("objects", Value::List(objects.to_vec())),
+    ]);
+    let body = Value::map([
+        ("kind", Value::from("ConversionReview")),
+        ("apiVersion", Value::from(api_version.as_str())),
+        ("request", request),
+    ]);
+    let request = Request { max_answer: MAX_ANSWER, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
+    let answer = target.send(request).await.map_err(|failure| failed(failure.message))?;
+    if !(200..300).contains(&answer.status) {
+        return Err(failed(refusal(answer.status, &answer.body)));
+    }
+    let answer = json::parse(&answer.body).map_err(|error| failed(error.to_string()))?;
+    let converted = converted(&answer, review, &api_version, &uid).map_err(failed)?;
+    if converted.len() != objects.len() {
+        return Err(Status::internal(format!(
+            "conversion webhook for {about} returned {} objects, expected {}",
+            converted.len(),
+            objects.len()
+        )));
+    }
+    let mut results = Vec::with_capacity(objects.len());
+    for (original, converted) in objects.iter().zip(converted) {
+        let result = restore(original, converted, version).map_err(|why| {
+            Status::internal(format!("conversion webhook for {about} returned invalid {why}"))
+        })?;
+        results.push(result);
+    }
+    Ok(results)
+}
+
+/// The objects of an answer, if it is one to this request.
+fn converted<'a>(
+    answer: &'a Value,
+    review: &str,
+    api_version: &str,
+    uid: &str,
+) -> Result<&'a [Value], String> {
+    if review == "v1" {
+        let found = (
+            answer.str_at(&["apiVersion"]).unwrap_or_default(),
+            answer.str_at(&["kind"]).unwrap_or_default(),
+        );
+        if found != (api_version, "ConversionReview") {
+            return Err(format!(
+                "expected webhook response of {api_version}, Kind=ConversionReview, got {}, Kind={}",
+                found.0, found.1
+            ));
+        }
+    }
+    let Some(response) = answer.get("response").filter(|response| !response.is_null()) else {
+        return Err("no response provided".to_owned());
+    };
+    let answered = response.str_at(&["uid"]).unwrap_or_default();
+    if review == "v1" && answered != uid {
+        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(answered)));
+    }
+    let status = response.str_at(&["result", "status"]).unwrap_or_default();
+    if status != "Success" {
+        return Err(match response.str_at(&["result", "message"]) {
+            Some(message) if !message.is_empty() => message.to_owned(),
+            _ => format!("response.result.status was '{status}', not 'Success'"),
+        });
+    }
+    Ok(response.list_at(&["convertedObjects"]))
+}
+
+/// The converted object with the metadata of the original, but for labels and annotations.
+fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, String> {
+    let (was, is) = (meta::gvk(original), meta::gvk(converted));
+    let received = is.group_version().to_string();
+    if received != version {
+        return Err(format!(
+            "object at index 0: invalid groupVersion (expected {version}, received {received})"
+        ));
+    }
+    if was.kind != is.kind {
+        return Err(format!("object at index 0: invalid kind (expected {}, received {})", was.kind, is.kind));
+    }
+    let same = [
+        ("name", meta::name(original), meta::name(converted)),
+        ("namespace", meta::namespace(original), meta::namespace(converted)),
+        ("UID", meta::uid(original), meta::uid(converted)),
+    ];
+    for (what, was, is) in same {
+        if was != is {
+            return Err(format!("object: must have the same {what}: {was} != {is}"));
+        }
+    }
+    let metadata = match converted.get("metadata") {
+        None => return Err("metadata: missing metadata in converted object".to_owned()),
+        Some(Value::Map(metadata)) => metadata,
+        Some(_) => return Err("metadata: invalid metadata in converted object".to_owned()),
+    };
+    let mut kept: Map = original.get("metadata").and_then(Value::as_map).cloned().unwrap_or_default();
+    for field in ["labels", "annotations"] {
+        match metadata.get(field) {
+            None | Some(Value::Null) => drop(kept.remove(field)),
+            Some(Value::Map(entries)) => {
+                if let Some((key, _)) = entries.iter().find(|(_, value)| !matches!(value, Value::String(_))) {
+                    return Err(format!(
+                        "metadata: metadata.{field}[{key}] must be a string in converted object"
+                    ));
+                }
+                if kept.get(field).and_then(Value::as_map) != Some(entries) {
+                    let errors = resources::validation::meta::converted(field, entries);
+                    if !errors.is_empty() {
+                        return Err(format!("metadata: {}", api::field::aggregate(errors)));
+                    }
+                }
+                kept.insert(field, Value::Map(entries.clone()));
+            }
+            Some(_) => return Err(format!("metadata: invalid metadata.{field} in converted object")),
+        }
+    }
+    let mut result = converted.clone();
+    result.set_at(&["metadata"], Value::Map(kept));
+    Ok(result)
+}
+
+/// What a refusal says: the message of a `Status`, or Kubernetes' words for a code.
+fn refusal(code: u16, body: &[u8]) -> String {
+    let message = json::parse(body).ok().and_then(|body| body.str_at(&["message"]).map(str::to_owned));
+    match message.filter(|message| !message.is_empty()) {
+        Some(message) => message,
+        None if code == 404 => "the server could not find the requested resource".to_owned(),
+        None => format!(
+            "an error on the server (\"unknown\") has prevented the request from succeeding (code {code})"
+        ),
+    }
+}
+
+/// The webhook of a definition, made once for a configuration.
+fn target(state: &State, definition: &Definition, webhook: &Value) -> Result<Target, String> {
+    let config = webhook.get("clientConfig").cloned().unwrap_or_default();
+    let trust = match config.str_at(&["caBundle"]).map(|text| STANDARD.decode(text)) {
+        Some(Ok(pem)) if !pem.trim_ascii().is_empty() => Trust::Authorities(pem),
+        Some(Err(error)) => return Err(error.to_string()),
+        _ => Trust::System,
+    };
+    let (url, dial) = match config.str_at(&["url"]) {
+        Some(url) => (url.to_owned(), None),
+        None => {
+            let text = |field| config.str_at(&["service", field]).unwrap_or_default();
+            let port = config.int_at(&["service", "port"]).unwrap_or(443);
+            let host = format!("{}.{}.svc", text("name"), text("namespace"));
+            let path = text("path").trim_start_matches('/');
+            let dial = service_address(state, text("namespace"), text("name"), port)?;
+            (format!("https://{host}:{port}/{path}"), Some(dial))
+        }
+    };
+    // The address of a service may change while its configuration does not.
+    let key = Value::map([("config", config), ("dial", Value::from(dial.clone().unwrap_or_default()))]);
+    if let Some(target) = state.conversions.get(definition, &key) {
+        return Ok(target);
+    }
+    let url = url.parse().map_err(|error| format!("{}: {error}", quote(&url)))?;
+    let endpoint = Endpoint { dial, trust, ..Endpoint::new(url) };
+    let target = Target::new(endpoint).map_err(|error| error.to_string())?;
+    state.conversions.keep(definition, key, &target);
+    Ok(target)
+}
+
+/// Where a service is reached from outside of the cluster network: its cluster IP, or the name it stands for.
+fn service_address(state: &State, namespace: &str, name: &str, port: i64) -> Result<String, String> {
+    let missing = || format!("service {} not found", quote(name));
+    let entry =
+        state.store.get(&format!("/registry/core/services/{namespace}/{name}")).ok_or_else(missing)?;
+    let service = crate::encode::tree(&entry).map_err(|status| status.message().to_owned())?;
+    let spec = |field| service.str_at(&["spec", field]).unwrap_or_default();
+    let host = match spec("type") {
+        "ExternalName" => spec("externalName"),
+        _ => spec("clusterIP"),
+    };
+    let listed = service.list_at(&["spec", "ports"]).iter().any(|p| p.int_at(&["port"]) == Some(port));
+    if spec("type") != "ExternalName" && !listed {
+        return Err(format!("no service port {port} found for service {}", quote(name)));
+    }
+    if host.is_empty() || host == "None" {
+        return Err(format!("no endpoints available for service {}", quote(name)));
+    }
+    Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+}
+
+#[cfg(test)]
+#[path = "conversion/tests.rs"]
+mod tests;

@@ -1,0 +1,63 @@
+use value::{Value, json};
+
+use super::{converted, restore};
+
+fn parse(text: &str) -> Value {
+    json::parse(text.as_bytes()).unwrap()
+}
+
+const V1: &str = "apiextensions.k8s.io/v1";
+
+#[test]
+fn an_answer_is_taken_only_if_it_is_one_to_the_request() {
+    let answer = |text: &str| converted(&parse(text), "v1", V1, "u").map(<[Value]>::len);
+    let good = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[{},{}]}}"#;
+    assert_eq!(answer(good), Ok(2));
+    for (text, expected) in [
+        (
+            good.replace("ConversionReview", "Other"),
+            "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1, Kind=Other",
+        ),
+        (good.replace("\"response\"", "\"x\""), "no response provided"),
+        (good.replace("\"u\"", "\"w\""), "expected response.uid=\"u\", got \"w\""),
+        (good.replace("Success", "Failure"), "response.result.status was 'Failure', not 'Success'"),
+        (good.replace("\"Success\"", "\"Failure\",\"message\":\"no way\""), "no way"),
+    ] {
+        assert_eq!(answer(&text), Err(expected.to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn a_conversion_changes_what_an_object_is_and_never_which_one() {
+    let original = parse(
+        r#"{"apiVersion":"example.com/v1","kind":"T","metadata":{"name":"n","uid":"u","generation":3,"labels":{"a":"b"}},"spec":{"x":1}}"#,
+    );
+    let result = parse(
+        r#"{"apiVersion":"example.com/v2","kind":"T","metadata":{"name":"n","uid":"u","generation":9,"labels":{"c":"d"}},"spec":{"y":1}}"#,
+    );
+    let restored = restore(&original, &result, "example.com/v2").unwrap();
+    assert_eq!(restored.int_at(&["metadata", "generation"]), Some(3));
+    assert_eq!(restored.str_at(&["metadata", "labels", "c"]), Some("d"));
+    assert_eq!(restored.at(&["metadata", "labels", "a"]), None);
+    for (path, value, expected) in [
+        (&["metadata", "name"][..], "other", "object: must have the same name: n != other"),
+        (&["metadata", "uid"], "other", "object: must have the same UID: u != other"),
+        (&["kind"], "Other", "object at index 0: invalid kind (expected T, received Other)"),
+        (
+            &["apiVersion"],
+            "example.com/v3",
+            "object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)",
+        ),
+    ] {
+        let mut wrong = result.clone();
+        wrong.set_at(path, value);
+        assert_eq!(restore(&original, &wrong, "example.com/v2").unwrap_err(), expected);
+    }
+    let mut bad = result;
+    bad.set_at(&["metadata", "labels", "bad key"], "x");
+    assert!(
+        restore(&original, &bad, "example.com/v2")
+            .unwrap_err()
+            .starts_with("metadata: metadata.labels: Invalid value")
+    );
+}

@@ -1,0 +1,421 @@
+//! Stored definitions: what is served of them, what their status says, and what remains to be done when one goes.
+//!
+//! One task follows the definitions in the store and keeps the catalog's custom part at what is stored. A second one writes
+//! their status, through the pipeline like everybody else: which names they get, that they are served, and, when one is deleted,
+//! the deletion of its objects. INVARIANT: a definition is in the catalog before its status says `Established`, so a client that
+//! has seen that may use it at once.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::field::aggregate;
+use api::{Status, meta};
+use authn::InternalIdentity;
+use resources::custom::names::{self, CLEANUP, Taken};
+use resources::custom::{Definition, Source};
+use storage::{Entry, Kind as Change, Store, WatchError};
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, error, warn};
+use value::{Str, Value};
+
+use crate::catalog::Catalog;
+use crate::client::Client;
+use crate::encode;
+use crate::state::State;
+
+/// Where definitions are kept.
+const SCOPE: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// How often the deletion of a definition looks whether its objects are gone.
+const POLL: Duration = Duration::from_millis(250);
+/// How long before it says in the status that they are not.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a status that could not be written waits.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How far the catalog has come.
+#[derive(Clone, Debug)]
+pub(crate) struct Definitions {
+    revision: watch::Receiver<u64>,
+}
+
+impl Definitions {
+    /// Tells of every change.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.revision.clone()
+    }
+
+    /// Waits until the catalog has seen what was written at `revision`.
+    pub(crate) async fn reached(&self, revision: u64) {
+        let _ = self.revision.clone().wait_for(|reached| *reached >= revision).await;
+    }
+}
+
+/// The bytes of a stored definition, decoded again when a schema is compiled. They are shared with the store.
+#[derive(Debug)]
+struct Stored(Arc<Entry>);
+
+impl Source for Stored {
+    fn load(&self) -> Option<Value> {
+        encode::tree(&self.0).ok()
+    }
+}
+
+/// What follows the definitions: the catalog, and what was heard last.
+pub(crate) struct Follower {
+    store: Store,
+    /// The spec of each definition as it was compiled, by key: schemas are kept while it does not change.
+    seen: BTreeMap<Arc<str>, Arc<Entry>>,
+    events: storage::Watch,
+    sender: watch::Sender<u64>,
+}
+
+/// Reads the stored definitions into the catalog.
+pub(crate) fn load(store: &Store, catalog: &Catalog) -> Result<(Definitions, Follower), Status> {
+    let (page, events) = store.list_and_watch(SCOPE);
+    let mut custom = (*catalog.custom()).clone();
+    let mut seen = BTreeMap::new();
+    for entry in &page.entries {
+        custom.set(Arc::new(read(entry)?), page.revision);
+        seen.insert(Arc::clone(&entry.key), Arc::clone(entry));
+    }
+    catalog.set_custom(custom);
+    let (sender, revision) = watch::channel(page.revision);
+    Ok((Definitions { revision }, Follower { store: store.clone(), seen, events, sender }))
+}
+
+fn read(entry: &Arc<Entry>) -> Result<Definition, Status> {
+    let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
+    Ok(Definition::read(&encode::tree(entry)?, &source))
+}
+
+impl Follower {
+    /// Takes a definition over into the catalog.
+    fn put(&mut self, state: &State, entry: &Arc<Entry>) -> Result<(), Status> {
+        let definition = read(entry)?;
+        let mut custom = (*state.catalog.custom()).clone();
+        let former = self.seen.insert(Arc::clone(&entry.key), Arc::clone(entry));
+        let mut fresh_after = state.store.revision();
+        if let (Some(former), Some(before)) = (former, custom.definition(&definition.name))
+            && before.uid == definition.uid
+            && encode::tree(&former)?.get("spec") == encode::tree(entry)?.get("spec")
+        {
+            definition.reuse(before);
+            // The schema is the same, so what was fresh still is.
+            fresh_after = custom.fresh_after(&definition.name).unwrap_or(fresh_after);
+        }
+        custom.set(Arc::new(definition), fresh_after);
+        state.catalog.set_custom(custom);
+        state.openapi.forget_custom();
+        Ok(())
+    }
+
+    fn remove(&mut self, state: &State, key: &str) {
+        self.seen.remove(key);
+        let name = key.rsplit('/').next().unwrap_or_default();
+        let mut custom = (*state.catalog.custom()).clone();
+        custom.remove(name);
+        state.catalog.set_custom(custom);
+        state.conversions.forget(name);
+        state.openapi.forget_custom();
+    }
+
+    /// Follows until the store closes; names of definitions that changed go to `changed`.
+    async fn run(mut self, state: Arc<State>, changed: mpsc::UnboundedSender<Str>) {
+        let name_of = |key: &str| Str::from(key.rsplit('/').next().unwrap_or_default());
+        // What is established, and not on its way out, needs nothing: most definitions, at most starts.
+        let custom = state.catalog.custom();
+        for name in self.seen.keys().map(|key| name_of(key)) {
+            let settled = custom
+                .definition(&name)
+                .is_some_and(|found| found.established && found.names_accepted && !found.terminating);
+            if !settled {
+                let _ = changed.send(name);
+            }
+        }
+        loop {
+            let heard = match self.events.next().await {
+                Ok(event) => {
+                    let key = Arc::clone(&event.entry.key);
+                    let outcome = if event.kind == Change::Deleted {
+                        self.remove(&state, &key);
+                        Ok(())
+                    } else {
+                        self.put(&state, &event.entry)
+                    };
+                    let _ = changed.send(name_of(&key));
+                    outcome.map(|()| event.revision)
+                }
+                Err(WatchError::Closed) => return,
+                Err(problem) => {
+                    warn!(error = %problem, "the follower of definitions fell behind and reads everything again");
+                    let (page, events) = self.store.list_and_watch(SCOPE);
+                    self.events = events;
+                    let gone: Vec<Arc<str>> = self
+                        .seen
+                        .keys()
+                        .filter(|key| !page.entries.iter().any(|entry| entry.key == **key))
+                        .cloned()
+                        .collect();
+                    for key in &gone {
+                        self.remove(&state, key);
+                    }
+                    let mut outcome = Ok(page.revision);
+                    for entry in &page.entries {
+                        if let Err(status) = self.put(&state, entry) {
+                            outcome = Err(status);
+                        }
+                        let _ = changed.send(name_of(&entry.key));
+                    }
+                    outcome
+                }
+            };
+            match heard {
+                Ok(revision) => {
+                    let _ = self.sender.send(revision);
+                }
+                Err(status) => {
+                    // Going on would mean to judge objects by schemas that no longer hold.
+                    error!(error = %status, "a stored definition cannot be read");
+                    std::process::abort();
+                }
+            }
+        }
+    }
+}
+
+/// Starts both tasks.
+pub(crate) fn start(state: &Arc<State>, follower: Follower) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    tokio::spawn(follower.run(Arc::clone(state), sender.clone()));
+    let keeper = Arc::new(Keeper {
+        client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
+        state: Arc::clone(state),
+        emptying: Mutex::default(),
+        again: sender,
+    });
+    tokio::spawn(keeper.run(receiver));
+}
+
+/// Keeps the status of definitions.
+struct Keeper {
+    state: Arc<State>,
+    client: Client,
+    /// The definitions whose objects are being deleted.
+    emptying: Mutex<HashSet<Str>>,
+    again: mpsc::UnboundedSender<Str>,
+}
+
+impl Keeper {
+    async fn run(self: Arc<Self>, mut changed: mpsc::UnboundedReceiver<Str>) {
+        let mut stop = self.state.stopping();
+        loop {
+            let name = tokio::select! {
+                name = changed.recv() => name,
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            let Some(name) = name else { return };
+            if let Err(status) = self.sync(&name).await {
+                debug!(definition = %name, error = %status, "the status of a definition could not be written yet");
+                if !matches!(status.code(), 404 | 409) {
+                    let (again, name) = (self.again.clone(), name.clone());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(AGAIN).await;
+                        let _ = again.send(name);
+                    });
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> String {
+        api::time::Timestamp::from_seconds(self.state.now()).time()
+    }
+
+    /// Brings the status of a definition to what it should be.
+    async fn sync(self: &Arc<Self>, name: &Str) -> Result<(), Status> {
+        let Some(entry) = self.state.store.get(&format!("{SCOPE}{name}")) else {
+            self.others_of_its_group(name);
+            return Ok(());
+        };
+        let mut definition = encode::tree(&entry)?;
+        if meta::is_deleting(&definition) && meta::finalizers(&definition).any(|found| found == CLEANUP) {
+            let fresh = self.emptying.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
+            if fresh {
+                let (keeper, name) = (Arc::clone(self), name.clone());
+                tokio::spawn(async move {
+                    if let Err(status) = keeper.empty(&name).await {
+                        warn!(definition = %name, error = %status, "the objects of a definition could not be deleted yet");
+                    }
+                    keeper.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+                    // Whatever is left is tried again, as long as the definition is there.
+                    if keeper.state.store.get(&format!("{SCOPE}{name}")).is_some() {
+                        tokio::time::sleep(AGAIN).await;
+                        let _ = keeper.again.send(name);
+                    }
+                });
+            }
+            return Ok(());
+        }
+        let Some(status) = names::status(&definition, || self.taken(&definition), &self.now()) else {
+            return Ok(());
+        };
+        let names_changed = definition.at(&["status", "acceptedNames"]) != status.get("acceptedNames");
+        definition.set_at(&["status"], status);
+        // Served first, then said.
+        self.serve(&definition, &entry);
+        self.client.update(&format!("{PATH}/{name}/status"), &definition).await?;
+        if names_changed {
+            self.others_of_its_group(name);
+        }
+        Ok(())
+    }
+
+    fn serve(&self, definition: &Value, entry: &Arc<Entry>) {
+        let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
+        let read = Definition::read(definition, &source);
+        let mut custom = (*self.state.catalog.custom()).clone();
+        if let Some(before) = custom.definition(&read.name) {
+            read.reuse(before);
+        }
+        let fresh_after = custom.fresh_after(&read.name).unwrap_or_else(|| self.state.store.revision());
+        custom.set(Arc::new(read), fresh_after);
+        self.state.catalog.set_custom(custom);
+    }
+
+    /// The names of the other definitions of a group.
+    fn taken(&self, definition: &Value) -> Taken {
+        let mut taken = Taken::default();
+        let group = definition.str_at(&["spec", "group"]).unwrap_or_default();
+        let custom = self.state.catalog.custom();
+        for other in custom.of_group(group).filter(|other| other.name != meta::name(definition)) {
+            taken.add(&other.names);
+        }
+        taken
+    }
+
+    /// Names that became free may be what another definition waits for.
+    fn others_of_its_group(&self, name: &str) {
+        let Some((_, group)) = name.split_once('.') else { return };
+        let custom = self.state.catalog.custom();
+        for other in custom.of_group(group).filter(|other| other.name != name && !other.names_accepted) {
+            let _ = self.again.send(other.name.clone());
+        }
+    }
+
+    /// Deletes the objects of a definition, then lets it go.
+    async fn empty(&self, name: &Str) -> Result<(), Status> {
+        let progress = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
+        let Some(definition) = self.say(name, progress, false).await? else { return Ok(()) };
+        let established = definition
+            .list_at(&["status", "conditions"])
+            .iter()
+            .any(|c| c.str_at(&["type"]) == Some("Established") && c.str_at(&["status"]) == Some("True"));
+        let text = |path: &[&str]| definition.str_at(path).unwrap_or_default().to_owned();
+        let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));
+        let condition = if resources::table::group(&group)
+            .is_some_and(|group| group.resources.iter().any(|row| row.plural == plural))
+        {
+            ("False", "OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
+        } else if established {
+            self.delete_objects(name, &group, &plural).await?;
+            ("False", "InstanceDeletionCompleted", "removed all instances")
+        } else {
+            ("False", "NeverEstablished", "resource was never established")
+        };
+        self.say(name, condition, true).await.map(drop)
+    }
+
+    /// Writes the `Terminating` condition, and takes the finalizer off at the end.
+    async fn say(
+        &self,
+        name: &Str,
+        condition: (&str, &str, &str),
+        done: bool,
+    ) -> Result<Option<Value>, Status> {
+        loop {
+            let Some(entry) = self.state.store.get(&format!("{SCOPE}{name}")) else { return Ok(None) };
+            let mut definition = encode::tree(&entry)?;
+            let mut status = definition.get("status").cloned().unwrap_or_default();
+            names::set(&mut status, "Terminating", condition, &self.now());
+            definition.set_at(&["status"], status);
+            if done {
+                let kept: Vec<Value> = meta::finalizers(&definition)
+                    .filter(|found| *found != CLEANUP)
+                    .map(Value::from)
+                    .collect();
+                meta::set(&mut definition, "finalizers", Value::List(kept));
+            }
+            match self.client.update(&format!("{PATH}/{name}/status"), &definition).await {
+                Ok(updated) => return Ok(Some(updated)),
+                Err(status) if status.code() == 409 => {}
+                Err(status) if status.code() == 404 => return Ok(None),
+                Err(status) => return Err(status),
+            }
+        }
+    }
+
+    async fn delete_objects(&self, name: &Str, group: &str, plural: &str) -> Result<(), Status> {
+        let custom = self.state.catalog.custom();
+        let Some(kind) = custom.storage_kind(name) else {
+            let why = format!(
+                "could not list instances: unable to find a custom resource client for {plural}.{group}"
+            );
+            self.say(name, ("True", "InstanceDeletionFailed", &why), false).await?;
+            return Err(Status::internal(why));
+        };
+        let scope = kind.scope("");
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let mut asked = HashSet::new();
+        loop {
+            let left = self.state.store.snapshot(&scope);
+            if left.entries.is_empty() {
+                return Ok(());
+            }
+            let mut problems = Vec::new();
+            for entry in &left.entries {
+                let namespace = kind.namespace_of(&entry.key).to_owned();
+                if !asked.insert((entry.key.clone(), entry.revision)) {
+                    continue;
+                }
+                let object = entry.key.rsplit('/').next().unwrap_or_default();
+                if let Err(status) = self.delete_one(&kind, &namespace, object).await {
+                    problems.push(status.message().to_owned());
+                }
+            }
+            if !problems.is_empty() {
+                let why = format!("could not issue all deletes: {}", aggregate(problems));
+                self.say(name, ("True", "InstanceDeletionFailed", &why), false).await?;
+                return Err(Status::internal(why));
+            }
+            if tokio::time::Instant::now() > deadline {
+                let why =
+                    "could not confirm zero CustomResources remaining: timed out waiting for the condition";
+                self.say(name, ("True", "InstanceDeletionCheck", why), false).await?;
+                return Err(Status::internal(why));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Deletes one object, in the version it is stored in, whether or not that is served.
+    async fn delete_one(
+        &self,
+        kind: &crate::catalog::Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), Status> {
+        let (api_version, plural) = (kind.gvk.api_version(), &kind.resource.resource);
+        let path = if kind.namespaced {
+            format!("/apis/{api_version}/namespaces/{namespace}/{plural}/{name}")
+        } else {
+            format!("/apis/{api_version}/{plural}/{name}")
+        };
+        let options = Value::map([("kind", "DeleteOptions"), ("apiVersion", "v1")]);
+        match self.client.delete(&path, &options).await {
+            Err(status) if status.code() != 404 => Err(status),
+            _ => Ok(()),
+        }
+    }
+}

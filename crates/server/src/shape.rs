@@ -1,0 +1,143 @@
+//! Stored entries to objects in the version of a request, and back to what is stored.
+//!
+//! Built-in kinds are worked on in the shape they are stored in. A custom resource is worked on in the version of the request:
+//! on its way out of the store it is brought into the form of the schema as it is now, with its defaults, and converted; on its
+//! way in it is converted to the version that is stored.
+
+use std::sync::Arc;
+
+use api::{GroupVersion, Status, meta};
+use resources::custom::Conversion;
+use storage::Entry;
+use value::Value;
+
+use crate::call::Answer;
+use crate::catalog::{Custom, Facet, Kind};
+use crate::conversion;
+use crate::encode;
+use crate::state::State;
+
+impl Kind {
+    /// The object of an entry, in the shape in which it is worked on.
+    pub async fn load(&self, state: &State, entry: &Entry) -> Result<Value, Status> {
+        let object = encode::tree(entry)?;
+        match self.as_custom() {
+            Some(custom) if self.must_convert(entry) => {
+                let mut objects = self.current(state, custom, vec![object]).await?;
+                objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
+            }
+            _ => Ok(object),
+        }
+    }
+
+    /// The objects of entries in the version of the request; what has to be converted is converted together.
+    pub async fn show_all(&self, state: &State, entries: &[Arc<Entry>]) -> Result<Vec<Value>, Status> {
+        let objects: Vec<Value> =
+            entries.iter().map(|entry| encode::tree(entry)).collect::<Result<_, Status>>()?;
+        match self.as_custom() {
+            None => Ok(objects.into_iter().map(|object| self.from_stored(object)).collect()),
+            Some(custom) if entries.iter().any(|entry| self.must_convert(entry)) => {
+                self.current(state, custom, objects).await
+            }
+            Some(_) => Ok(objects),
+        }
+    }
+
+    /// Brings stored objects into the form that the definition gives them now, in the version of the request.
+    async fn current(
+        &self,
+        state: &State,
+        custom: &Custom,
+        mut objects: Vec<Value>,
+    ) -> Result<Vec<Value>, Status> {
+        for object in &mut objects {
+            let version = meta::gvk(object).version;
+            // A version that the definition no longer has was not stored any more when it went.
+            let stored = custom.definition.version(&version).unwrap_or(&custom.stored);
+            stored.compiled().refresh(object);
+        }
+        convert(state, custom, objects, &self.gvk.group_version()).await
+    }
+
+    /// An object of a custom kind in this version, from any other of its versions.
+    pub async fn convert(&self, state: &State, object: Value) -> Result<Value, Status> {
+        let Some(custom) = self.as_custom() else { return Ok(self.from_stored(object)) };
+        let mut objects = convert(state, custom, vec![object], &self.gvk.group_version()).await?;
+        objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
+    }
+
+    /// What is stored for an object as it was worked on.
+    pub async fn to_storage(&self, state: &State, object: &Value) -> Result<Value, Status> {
+        let Some(custom) = self.as_custom().filter(|_| !self.is_stored_version()) else {
+            return Ok(object.clone());
+        };
+        let mut objects = convert(state, custom, vec![object.clone()], &self.stored.group_version()).await?;
+        let mut object = objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))?;
+        // A reader is shown the defaults of the stored version, too; with them the bytes can be shown as they are.
+        custom.stored.compiled().default(&mut object);
+        Ok(object)
+    }
+
+    /// The answer for an entry through a facet.
+    pub async fn answer(
+        &self,
+        state: &State,
+        facet: Facet,
+        code: u16,
+        entry: Arc<Entry>,
+    ) -> Result<Answer, Status> {
+        match (facet, self.as_custom()) {
+            (Facet::Scale, Some(custom)) => {
+                let object = self.load(state, &entry).await?;
+                let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
+                Ok(Answer::Object(code, resources::custom::scale::get(paths, &object)?))
+            }
+            (Facet::Scale, None) => Ok(Answer::Object(code, self.view(facet, &encode::tree(&entry)?)?)),
+            (_, Some(_)) if self.must_convert(&entry) => {
+                Ok(Answer::Object(code, self.load(state, &entry).await?))
+            }
+            _ => Ok(Answer::Entry(code, entry)),
+        }
+    }
+}
+
+/// Converts objects of a custom kind, each from the version it says.
+async fn convert(
+    state: &State,
+    custom: &Custom,
+    mut objects: Vec<Value>,
+    wanted: &GroupVersion,
+) -> Result<Vec<Value>, Status> {
+    let version = wanted.to_string();
+    let is_there = |object: &Value| object.str_at(&["apiVersion"]) == Some(version.as_str());
+    if objects.iter().all(is_there) {
+        return Ok(objects);
+    }
+    let target = custom.definition.version(&wanted.version).unwrap_or(&custom.stored);
+    match &custom.definition.conversion {
+        Conversion::None => {
+            for object in &mut objects {
+                object.set_at(&["apiVersion"], version.as_str());
+            }
+        }
+        Conversion::Webhook(webhook) => {
+            let (places, strangers): (Vec<usize>, Vec<Value>) = objects
+                .iter()
+                .enumerate()
+                .filter(|(_, object)| !is_there(object))
+                .map(|(i, o)| (i, o.clone()))
+                .unzip();
+            let converted =
+                conversion::call(state, &custom.definition, webhook, &strangers, &version).await?;
+            for (place, object) in places.into_iter().zip(converted) {
+                if let Some(slot) = objects.get_mut(place) {
+                    *slot = object;
+                }
+            }
+        }
+    }
+    for object in &mut objects {
+        target.compiled().prune(object);
+    }
+    Ok(objects)
+}
