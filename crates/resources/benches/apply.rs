@@ -44,7 +44,7 @@ spec:
 const OTHERS: [(&str, &str); 4] = [
     (
         "mesh",
-        "{metadata: {annotations: {mesh.example.com/injected: 'true'}}, spec: {containers: [{name: proxy, env: [{name: MESH, value: on}]}]}}",
+        "{metadata: {annotations: {mesh.example.com/injected: 'true'}}, spec: {containers: [{name: proxy, env: [{name: MESH, value: 'on'}]}]}}",
     ),
     (
         "security",
@@ -100,7 +100,13 @@ fn benches(c: &mut Criterion) {
     let own = config(POD);
     let mut live = empty.clone();
     for (manager, text) in std::iter::once(("app", POD)).chain(OTHERS) {
-        let Ok(Applied { object }) = door.apply(&live, &empty, &config(text), manager, false) else { return };
+        let object = match door.apply(&live, &empty, &config(text), manager, false) {
+            Ok(Applied { object }) => object,
+            Err(refusal) => {
+                eprintln!("{manager} is refused: {}", refusal.into_status().message());
+                std::process::exit(1);
+            }
+        };
         live = stored(object, schema);
     }
     let mut changed = own.clone();
