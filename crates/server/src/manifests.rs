@@ -220,7 +220,9 @@ impl InForce {
             let Some(why) = hints.next().await else { return };
             let (apply, metrics) = (Arc::clone(&apply), Arc::clone(&metrics));
             let looked = tokio::task::spawn_blocking(move || {
-                kept.iter_mut().for_each(|kept| kept.look(why, &apply, &metrics));
+                for folder in &mut kept {
+                    folder.look(why, &apply, &metrics);
+                }
                 kept
             });
             match looked.await {
