@@ -114,6 +114,7 @@ fn hash(checked: &Checked) -> &str {
 
 /// `::error file=F,line=L,col=C::message`, with what has a meaning there escaped.
 fn github(out: &mut impl std::io::Write, checked: &Checked) {
+    use std::fmt::Write as _;
     let escape = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     let property = |text: &str| escape(text).replace(':', "%3A").replace(',', "%2C");
     for problem in &checked.problems {
@@ -123,7 +124,7 @@ fn github(out: &mut impl std::io::Write, checked: &Checked) {
             format!(" file={}", property(&problem.file))
         };
         if let Some(position) = problem.position {
-            place.push_str(&format!(",line={},col={}", position.line, position.column));
+            let _ = write!(place, ",line={},col={}", position.line, position.column);
         }
         let help = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
         let _ = writeln!(out, "::error{place}::{}", escape(&format!("{}{help}", problem.message)));

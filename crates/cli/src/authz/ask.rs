@@ -123,7 +123,7 @@ impl Question<'_> {
         } else {
             for (i, authorizer) in self.configuration.authorizers.iter().enumerate() {
                 writeln!(out, "{}. {} ({})", i + 1, authorizer.name, authorizer.kind.as_str())?;
-                let asks = self.conditions(authorizer, user, attributes, out)?;
+                let asks = conditions(authorizer, user, attributes, out)?;
                 if asks && self.assumption(&authorizer.name).is_none() {
                     writeln!(out, "   would be asked; its answer is not known here")?;
                     open.get_or_insert(authorizer.name.clone());
@@ -155,25 +155,24 @@ impl Question<'_> {
     fn assumption(&self, name: &str) -> Option<Assumed> {
         self.assumed.iter().find(|(known, _)| known == name).map(|(_, assumed)| *assumed)
     }
+}
 
-    /// Shows the conditions of a webhook with their values, and whether it is asked.
-    fn conditions(
-        &self,
-        authorizer: &ConfiguredAuthorizer,
-        user: &User,
-        attributes: &Attributes,
-        out: &mut dyn Write,
-    ) -> Result<bool> {
-        let Some(webhook) = &authorizer.webhook else { return Ok(false) };
-        for (expression, value) in webhook.conditions.values(user, attributes) {
-            let shown = match value {
-                Ok(value) => value.to_string(),
-                Err(error) => format!("error: {error}"),
-            };
-            writeln!(out, "   {}: {shown}", expression.trim())?;
-        }
-        Ok(webhook.conditions.evaluate(user, attributes) == Match::Yes)
+/// Shows the conditions of a webhook with their values, and whether it is asked.
+fn conditions(
+    authorizer: &ConfiguredAuthorizer,
+    user: &User,
+    attributes: &Attributes,
+    out: &mut dyn Write,
+) -> Result<bool> {
+    let Some(webhook) = &authorizer.webhook else { return Ok(false) };
+    for (expression, value) in webhook.conditions.values(user, attributes) {
+        let shown = match value {
+            Ok(value) => value.to_string(),
+            Err(error) => format!("error: {error}"),
+        };
+        writeln!(out, "   {}: {shown}", expression.trim())?;
     }
+    Ok(webhook.conditions.evaluate(user, attributes) == Match::Yes)
 }
 
 fn show(

@@ -218,14 +218,14 @@ fn a_webhook_is_not_asked_but_its_answer_can_be_assumed() {
     let failing = [&["--assume", "system=fail"], words.as_slice()].concat();
     let code = folder.can_i(
         &failing,
-        &expect![[r#"
+        &expect![[r"
             1. system (Webhook)
                has(request.resourceAttributes): true
                request.resourceAttributes.namespace == 'kube-system': true
                !('admins' in request.groups): true
                denies (error: assumed to fail) [TIME]
             no
-            the server would answer 500: assumed to fail"#]],
+            the server would answer 500: assumed to fail"]],
     );
     assert_eq!(code, ExitCode::FAILURE);
 }
