@@ -73,6 +73,18 @@ impl Attributes<'_> {
         Status::forbidden(&self.resource, &self.name, why)
     }
 
+    /// 403 in the words of an admission plugin that has the object before it: one that has no name yet is known by the
+    /// beginning of the name that it will have.
+    pub fn refuse(&self, object: Option<&Value>, why: impl std::fmt::Display) -> Status {
+        if !self.name.is_empty() {
+            return self.forbidden(why);
+        }
+        let field =
+            |field| object.map(|object| api::meta::text(object, field)).filter(|text| !text.is_empty());
+        let name = field("name").or_else(|| field("generateName")).unwrap_or("Unknown");
+        Status::forbidden(&self.resource, name, why)
+    }
+
     /// 403 with a cause.
     pub fn forbidden_because(&self, why: impl std::fmt::Display, cause: Cause) -> Status {
         let details = Details {

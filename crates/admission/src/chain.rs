@@ -7,8 +7,19 @@ use api::Status;
 use value::Value;
 
 use crate::handles::handles;
-use crate::plugins::NamespaceLifecycle;
-use crate::{Attributes, Cluster, Meter, Notes, Pass, Phase, Plugin, Reinvocation, Seen, Stage, Unmetered};
+use crate::plugins::{
+    AlwaysAdmit, AlwaysDeny, AlwaysPullImages, CertificateApproval, CertificateSigning,
+    CertificateSubjectRestriction, ClusterTrustBundleAttest, DefaultIngressClass, DefaultStorageClass,
+    DefaultTolerationSeconds, DenyServiceExternalIPs, ExtendedResourceToleration,
+    LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists, NamespaceLifecycle,
+    NodeDeclaredFeatureValidator, NodeRestriction, OwnerReferencesPermissionEnforcement,
+    PersistentVolumeClaimResize, PodGroupProtection, PodNodeSelector, PodResizeValidator, PodSecurity,
+    PodTolerationRestriction, PodTopologyLabels, Priority, RuntimeClass, ServiceAccount, Settings,
+    StorageObjectInUseProtection, TaintNodesByCondition,
+};
+use crate::{
+    Attributes, Cluster, Meter, Notes, Operation, Pass, Phase, Plugin, Reinvocation, Seen, Stage, Unmetered,
+};
 
 /// A plugin's name, as the flags spell it.
 pub type PluginName = &'static str;
@@ -26,6 +37,8 @@ pub struct Stages {
     pub validating_webhooks: Option<Arc<dyn Stage>>,
     /// `ResourceQuota`.
     pub quota: Option<Arc<dyn Stage>>,
+    /// What flags and the configuration file say to the built-in plugins.
+    pub settings: Settings,
 }
 
 /// A link of the chain.
@@ -41,10 +54,37 @@ struct Row {
     make: fn(&Stages) -> Option<Link>,
 }
 
-/// A plugin that is on unless a flag says otherwise.
-macro_rules! on {
-    ($name:ident) => {
-        Row { name: stringify!($name), on: true, make: |_| Some(Link::Plugin(Box::new($name))) }
+/// A built-in plugin that decides at once, made with the settings if it has any.
+macro_rules! plugin {
+    ($name:ident, $on:expr) => {
+        plugin!($name, $on, |_| $name)
+    };
+    ($name:ident, $on:expr, $make:expr) => {
+        Row {
+            name: stringify!($name),
+            on: $on,
+            make: |stages| {
+                let make: fn(&Settings) -> $name = $make;
+                Some(Link::Plugin(Box::new(make(&stages.settings))))
+            },
+        }
+    };
+}
+
+/// A built-in plugin that may have to wait.
+macro_rules! waiting {
+    ($name:ident, $on:expr) => {
+        waiting!($name, $on, |_| $name)
+    };
+    ($name:ident, $on:expr, $make:expr) => {
+        Row {
+            name: stringify!($name),
+            on: $on,
+            make: |stages| {
+                let make: fn(&Settings) -> $name = $make;
+                Some(Link::Stage(Arc::new(make(&stages.settings))))
+            },
+        }
     };
 }
 
@@ -55,51 +95,59 @@ macro_rules! stage {
     };
 }
 
+/// On and off, unless a flag says otherwise.
+const ON: bool = true;
+const OFF: bool = false;
+
 /// Every plugin, in the order in which they run.
 const PLUGINS: &[Row] = &[
-    on!(NamespaceLifecycle),
+    plugin!(AlwaysAdmit, OFF),
+    plugin!(NamespaceLifecycle, ON),
+    plugin!(NamespaceExists, OFF),
+    plugin!(LimitPodHardAntiAffinityTopology, OFF),
+    plugin!(LimitRanger, ON),
+    waiting!(ServiceAccount, ON, |settings| ServiceAccount { suffix: settings.suffix }),
+    waiting!(NodeRestriction, OFF),
+    plugin!(TaintNodesByCondition, ON),
+    plugin!(AlwaysPullImages, OFF),
+    plugin!(PodSecurity, ON, |settings| PodSecurity {
+        configuration: settings.pod_security.clone(),
+        counter: settings.pod_security_counter.clone(),
+    }),
+    plugin!(PodNodeSelector, OFF, |_| PodNodeSelector::default()),
+    plugin!(Priority, ON),
+    plugin!(DefaultTolerationSeconds, ON, |settings| DefaultTolerationSeconds {
+        not_ready: settings.not_ready_toleration_seconds,
+        unreachable: settings.unreachable_toleration_seconds,
+    }),
+    plugin!(PodTolerationRestriction, OFF, |_| PodTolerationRestriction::default()),
+    plugin!(ExtendedResourceToleration, OFF),
+    plugin!(DefaultStorageClass, ON),
+    plugin!(StorageObjectInUseProtection, ON),
+    plugin!(PodGroupProtection, ON),
+    waiting!(OwnerReferencesPermissionEnforcement, OFF),
+    plugin!(PersistentVolumeClaimResize, ON),
+    plugin!(RuntimeClass, ON),
+    waiting!(CertificateApproval, ON),
+    waiting!(CertificateSigning, ON),
+    waiting!(ClusterTrustBundleAttest, ON),
+    plugin!(CertificateSubjectRestriction, ON),
+    plugin!(DefaultIngressClass, ON),
+    plugin!(DenyServiceExternalIPs, OFF),
+    plugin!(PodTopologyLabels, ON),
+    plugin!(NodeDeclaredFeatureValidator, ON),
+    plugin!(PodResizeValidator, ON),
     stage!("MutatingAdmissionPolicy", mutating_policies),
     stage!("MutatingAdmissionWebhook", mutating_webhooks),
     stage!("ValidatingAdmissionPolicy", validating_policies),
     stage!("ValidatingAdmissionWebhook", validating_webhooks),
     stage!("ResourceQuota", quota),
+    plugin!(AlwaysDeny, OFF),
 ];
 
 /// Kubernetes' plugins that this chain does not have yet. Naming one in a flag is an error that says so, because leaving a
 /// check out silently would be the wrong answer.
-const NOT_YET: &[&str] = &[
-    "AlwaysAdmit",
-    "AlwaysDeny",
-    "AlwaysPullImages",
-    "CertificateApproval",
-    "CertificateSigning",
-    "CertificateSubjectRestriction",
-    "ClusterTrustBundleAttest",
-    "DefaultIngressClass",
-    "DefaultStorageClass",
-    "DefaultTolerationSeconds",
-    "DenyServiceExternalIPs",
-    "EventRateLimit",
-    "ExtendedResourceToleration",
-    "ImagePolicyWebhook",
-    "LimitPodHardAntiAffinityTopology",
-    "LimitRanger",
-    "NamespaceAutoProvision",
-    "NamespaceExists",
-    "NodeDeclaredFeatureValidator",
-    "NodeRestriction",
-    "OwnerReferencesPermissionEnforcement",
-    "PersistentVolumeClaimResize",
-    "PodNodeSelector",
-    "PodSecurity",
-    "PodTolerationRestriction",
-    "PodTopologyLabels",
-    "Priority",
-    "RuntimeClass",
-    "ServiceAccount",
-    "StorageObjectInUseProtection",
-    "TaintNodesByCondition",
-];
+const NOT_YET: &[&str] = &["EventRateLimit", "ImagePolicyWebhook", "NamespaceAutoProvision"];
 
 /// Why a chain cannot be built from the flags.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,9 +163,44 @@ pub enum ChainError {
     Both(String),
 }
 
+/// A link in its place, with the phases and operations in which it is counted.
+struct Placed {
+    name: PluginName,
+    link: Link,
+    counted: u8,
+}
+
+impl Placed {
+    fn new(name: PluginName, link: Link) -> Self {
+        let mut counted = 0;
+        for phase in [Phase::Mutating, Phase::Validating] {
+            for operation in [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect] {
+                if handles(name, phase, operation) {
+                    counted |= bit(phase, operation);
+                }
+            }
+        }
+        Placed { name, link, counted }
+    }
+
+    fn is_counted(&self, phase: Phase, operation: Operation) -> bool {
+        self.counted & bit(phase, operation) != 0
+    }
+}
+
+fn bit(phase: Phase, operation: Operation) -> u8 {
+    let place = match operation {
+        Operation::Create => 0,
+        Operation::Update => 1,
+        Operation::Delete => 2,
+        Operation::Connect => 3,
+    };
+    1 << (place + if phase == Phase::Mutating { 0 } else { 4 })
+}
+
 /// The plugins that are on, in order.
 pub struct Chain {
-    links: Vec<(PluginName, Link)>,
+    links: Vec<Placed>,
     meter: Arc<dyn Meter>,
 }
 
@@ -143,7 +226,7 @@ impl Chain {
                 let named = |list: &[String]| list.iter().any(|n| n == row.name);
                 (row.on || named(enable)) && !named(disable)
             })
-            .filter_map(|row| Some((row.name, (row.make)(stages)?)))
+            .filter_map(|row| Some(Placed::new(row.name, (row.make)(stages)?)))
             .collect();
         Ok(Chain { links, meter: Arc::new(Unmetered) })
     }
@@ -156,7 +239,7 @@ impl Chain {
 
     /// The names of the plugins that are on, in order.
     pub fn plugins(&self) -> impl Iterator<Item = PluginName> {
-        self.links.iter().map(|(name, _)| *name)
+        self.links.iter().map(|placed| placed.name)
     }
 
     /// The mutating phase: each link in order, the first refusal ends it; once more where one of them asked for it. `object`
@@ -183,9 +266,9 @@ impl Chain {
     ) -> Result<(), Status> {
         let mut passes = Reinvocation::default();
         loop {
-            for (name, link) in &self.links {
-                let begun = self.meter.now();
-                let outcome = match (link, object.as_deref_mut()) {
+            for placed in &self.links {
+                let begun = self.begin(placed, Phase::Mutating, attributes);
+                let outcome = match (&placed.link, object.as_deref_mut()) {
                     (Link::Plugin(plugin), Some(object)) => plugin.mutate(attributes, object, cluster, notes),
                     (Link::Plugin(_), None) => Ok(()),
                     (Link::Stage(stage), object) => {
@@ -193,7 +276,7 @@ impl Chain {
                         stage.mutate(&mut pass, object).await
                     }
                 };
-                self.passed(name, Phase::Mutating, attributes, &outcome, begun);
+                self.passed(placed, Phase::Mutating, attributes, &outcome, begun);
                 outcome?;
             }
             if !passes.begin_second() {
@@ -224,29 +307,34 @@ impl Chain {
         notes: &mut Notes,
     ) -> Result<(), Status> {
         let seen = Seen::new(object);
-        for (name, link) in &self.links {
-            let begun = self.meter.now();
-            let outcome = match link {
+        for placed in &self.links {
+            let begun = self.begin(placed, Phase::Validating, attributes);
+            let outcome = match &placed.link {
                 Link::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes),
                 Link::Stage(stage) => stage.validate(attributes, &seen, cluster, notes).await,
             };
-            self.passed(name, Phase::Validating, attributes, &outcome, begun);
+            self.passed(placed, Phase::Validating, attributes, &outcome, begun);
             outcome?;
         }
         Ok(())
     }
 
+    /// When a link that is counted begins.
+    fn begin(&self, placed: &Placed, phase: Phase, attributes: &Attributes<'_>) -> Option<Duration> {
+        placed.is_counted(phase, attributes.operation).then(|| self.meter.now())
+    }
+
     fn passed(
         &self,
-        name: &str,
+        placed: &Placed,
         phase: Phase,
         attributes: &Attributes<'_>,
         outcome: &Result<(), Status>,
-        begun: Duration,
+        begun: Option<Duration>,
     ) {
-        if handles(name, phase, attributes.operation) {
+        if let Some(begun) = begun {
             let took = self.meter.now().saturating_sub(begun);
-            self.meter.plugin(name, phase, attributes.operation, outcome.is_err(), took);
+            self.meter.plugin(placed.name, phase, attributes.operation, outcome.is_err(), took);
         }
     }
 

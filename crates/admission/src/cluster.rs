@@ -31,6 +31,17 @@ pub trait Cluster: Send + Sync {
     /// Every object of a resource, sorted by namespace and name; an empty namespace is all of them.
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>>;
 
+    /// As [`Cluster::object`], but waits a moment for one that somebody is about to make.
+    fn appears<'a>(
+        &'a self,
+        group: &'a str,
+        resource: &'a str,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Later<'a, Option<Arc<Value>>> {
+        Box::pin(std::future::ready(self.object(group, resource, namespace, name)))
+    }
+
     /// The resource that serves a kind.
     fn served(&self, kind: &GroupVersionKind) -> Option<Served>;
 

@@ -23,7 +23,7 @@ pub use attributes::{Attributes, Operation, Seen};
 pub use chain::{Chain, ChainError, PluginName, Stages};
 pub use cluster::{Cluster, Later, Served};
 pub use meter::{CheckError, Conditions, Meter, Phase, Rejection, Unmetered};
-pub use notes::{Annotation, Level, Notes};
+pub use notes::{Annotation, Held, Level, Notes};
 pub use plugin::{Pass, Plugin, Stage};
 pub use reinvocation::{Reinvocation, Rounds};
 

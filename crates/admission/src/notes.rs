@@ -29,7 +29,12 @@ pub struct Notes {
     pub warnings: Vec<String>,
     /// Audit annotations, in order; of two with one key the first counts.
     pub annotations: Vec<Annotation>,
+    /// What must last until the request is answered.
+    pub held: Vec<Held>,
 }
+
+/// Something that its maker wants to see dropped when a request ends.
+pub type Held = Box<dyn std::any::Any + Send + Sync>;
 
 impl Notes {
     /// Warns the client.
@@ -47,9 +52,15 @@ impl Notes {
         self.annotations.push(Annotation { key: key.into(), value: value.into(), level });
     }
 
+    /// Keeps something until the request is answered.
+    pub fn hold(&mut self, held: Held) {
+        self.held.push(held);
+    }
+
     /// Adds what another part of the chain had to say.
     pub fn extend(&mut self, other: Notes) {
         self.warnings.extend(other.warnings);
         self.annotations.extend(other.annotations);
+        self.held.extend(other.held);
     }
 }

@@ -64,6 +64,18 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// The chain with one plugin.
+fn only(plugin: &str) -> Chain {
+    let none = Stages::default();
+    let others: Vec<String> = Chain::new(&[], &[], &none)
+        .unwrap()
+        .plugins()
+        .filter(|name| *name != plugin)
+        .map(str::to_owned)
+        .collect();
+    Chain::new(&[], &others, &none).unwrap()
+}
+
 fn decide(
     operation: Operation,
     kind: &str,
@@ -89,7 +101,7 @@ fn decide(
         now: 0,
         deadline: None,
     };
-    let chain = Chain::new(&[], &[], &Stages::default()).unwrap();
+    let chain = only("NamespaceLifecycle");
     let (mut notes, mut object) = (Notes::default(), Value::Null);
     at_once(chain.mutate(&attributes, Some(&mut object), &Two, &mut notes))
         .map_err(|s| format!("{} {s}", s.code()))?;
@@ -129,13 +141,96 @@ fn the_systems_namespaces_cannot_be_deleted() {
 fn flags_choose_the_plugins() {
     let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
     let none = Stages::default();
-    let chain = Chain::new(&[], &names(&["NamespaceLifecycle", "ServiceAccount"]), &none).unwrap();
-    assert_eq!(chain.plugins().count(), 0);
+    let all = Chain::new(&[], &[], &none).unwrap().plugins().count();
+    let chain = Chain::new(&names(&["AlwaysPullImages"]), &names(&["ServiceAccount"]), &none).unwrap();
+    assert_eq!(chain.plugins().count(), all);
+    assert!(chain.plugins().all(|name| name != "ServiceAccount"));
     assert_eq!(Chain::new(&names(&["Nope"]), &[], &none).unwrap_err(), ChainError::Unknown("Nope".into()));
     assert_eq!(
-        Chain::new(&names(&["LimitRanger"]), &[], &none).unwrap_err(),
-        ChainError::NotYet("LimitRanger".into())
+        Chain::new(&names(&["ImagePolicyWebhook"]), &[], &none).unwrap_err(),
+        ChainError::NotYet("ImagePolicyWebhook".into())
     );
     let both = names(&["NamespaceLifecycle"]);
     assert_eq!(Chain::new(&both, &both, &none).unwrap_err(), ChainError::Both("NamespaceLifecycle".into()));
+}
+
+/// Kubernetes 1.37's list, without what is not there yet and without the stages that the server keeps.
+#[test]
+fn the_default_plugins_are_those_of_kubernetes_in_its_order() {
+    let none = Stages::default();
+    let chain = Chain::new(&[], &[], &none).unwrap();
+    let names: Vec<&str> = chain.plugins().collect();
+    assert_eq!(
+        names,
+        [
+            "NamespaceLifecycle",
+            "LimitRanger",
+            "ServiceAccount",
+            "TaintNodesByCondition",
+            "PodSecurity",
+            "Priority",
+            "DefaultTolerationSeconds",
+            "DefaultStorageClass",
+            "StorageObjectInUseProtection",
+            "PodGroupProtection",
+            "PersistentVolumeClaimResize",
+            "RuntimeClass",
+            "CertificateApproval",
+            "CertificateSigning",
+            "ClusterTrustBundleAttest",
+            "CertificateSubjectRestriction",
+            "DefaultIngressClass",
+            "PodTopologyLabels",
+            "NodeDeclaredFeatureValidator",
+            "PodResizeValidator",
+        ]
+    );
+}
+
+/// A cluster with these objects.
+pub(crate) struct Listed(pub(crate) Vec<Value>);
+
+impl Cluster for Listed {
+    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.list(group, resource, namespace).into_iter().find(|object| api::meta::name(object) == name)
+    }
+
+    fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
+        let is = |object: &&Value| {
+            let kind = api::meta::gvk(object);
+            kind.group == group
+                && format!("{}s", kind.kind.to_lowercase()) == resource
+                && (namespace.is_empty() || api::meta::namespace(object) == namespace)
+        };
+        self.0.iter().filter(is).cloned().map(Arc::new).collect()
+    }
+
+    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
+        Two.served(kind)
+    }
+
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
+        Two.equivalents(resource, version)
+    }
+
+    fn convert<'a>(&'a self, object: &'a Value, _: &'a GroupVersionKind) -> Later<'a, Result<Value, String>> {
+        Box::pin(std::future::ready(Ok(object.clone())))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        object: Value,
+        _: &'a GroupVersionKind,
+        _: bool,
+    ) -> Later<'a, Result<Value, String>> {
+        Box::pin(std::future::ready(Ok(object)))
+    }
+
+    fn schema(&self, kind: &GroupVersionKind) -> Option<resources::schema::Link> {
+        Two.schema(kind)
+    }
+
+    fn authorize<'a>(&'a self, _: &'a User, _: &'a authz::Attributes) -> Later<'a, authz::Answer> {
+        Box::pin(std::future::ready(authz::Answer::no_opinion("")))
+    }
 }

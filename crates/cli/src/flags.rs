@@ -144,8 +144,6 @@ pub(crate) const KNOWN: &[Known] = &[
     switch(ignored("permit-address-sharing", "the address is bound once")),
     switch(ignored("permit-port-sharing", "the port is bound once")),
     switch(ignored("contention-profiling", "there is no profiling page")),
-    ignored("default-not-ready-toleration-seconds", "default tolerations are not added yet"),
-    ignored("default-unreachable-toleration-seconds", "default tolerations are not added yet"),
     ignored("allow-metric-labels", "metrics are not filtered"),
     ignored("allow-metric-labels-manifest", "metrics are not filtered"),
     ignored("disabled-metrics", "metrics are not filtered"),

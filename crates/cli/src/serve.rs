@@ -126,6 +126,26 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Admission")]
     admission_control_config_file: Option<PathBuf>,
 
+    /// How long pods tolerate a node that is not ready, unless they say so themselves.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 300,
+        allow_negative_numbers = true,
+        help_heading = "Admission"
+    )]
+    default_not_ready_toleration_seconds: i64,
+
+    /// How long pods tolerate a node that is not reachable, unless they say so themselves.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 300,
+        allow_negative_numbers = true,
+        help_heading = "Admission"
+    )]
+    default_unreachable_toleration_seconds: i64,
+
     /// API versions to switch on or off: GROUP/VERSION=true, api/beta=true, …
     #[arg(long, value_delimiter = ',', help_heading = "API")]
     runtime_config: Vec<String>,
@@ -270,6 +290,8 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.disable_admission.clone_from(&args.disable_admission_plugins);
     config.admission_configuration =
         args.admission_control_config_file.clone().filter(|path| !path.as_os_str().is_empty());
+    config.plugins.not_ready_toleration_seconds = args.default_not_ready_toleration_seconds;
+    config.plugins.unreachable_toleration_seconds = args.default_unreachable_toleration_seconds;
     config.served =
         Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
     config.service_ranges = ranges;

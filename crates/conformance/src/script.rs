@@ -21,11 +21,25 @@ pub struct Script {
     pub name: String,
     /// What it is about, for readers.
     pub about: String,
+    /// Which admission plugins it is for.
+    #[serde(default)]
+    pub admission: Admission,
     /// The steps are run once for each of these, with the variables it sets.
     #[serde(default, rename = "for")]
     pub each: Vec<BTreeMap<String, Value>>,
     /// The steps, in order.
     pub steps: Vec<Step>,
+}
+
+/// The admission plugins of the server that a script is for.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Admission {
+    /// The life of namespaces alone.
+    #[default]
+    Bare,
+    /// Those that are on by default.
+    Default,
 }
 
 /// One request and what of its answer matters.

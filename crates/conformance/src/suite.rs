@@ -10,9 +10,37 @@ use tokio::task::JoinSet;
 use crate::client::{Client, Credentials, Trust};
 use crate::compare::differences;
 use crate::replay::replay;
-use crate::script::{self, Observed, Script};
+use crate::script::{self, Admission, Observed, Script};
 use crate::server::{ADMIN_TOKEN, Server};
 use crate::{Problem, Result};
+
+/// Every plugin that is on by default but NamespaceLifecycle: scripts about anything else are recorded without them.
+const BARE: &[&str] = &[
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "DefaultTolerationSeconds",
+    "LimitRanger",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "NodeDeclaredFeatureValidator",
+    "PersistentVolumeClaimResize",
+    "PodGroupProtection",
+    "PodResizeValidator",
+    "PodSecurity",
+    "PodTopologyLabels",
+    "Priority",
+    "ResourceQuota",
+    "RuntimeClass",
+    "ServiceAccount",
+    "StorageObjectInUseProtection",
+    "TaintNodesByCondition",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+];
 
 /// How a run went.
 #[derive(Debug, Default)]
@@ -35,12 +63,14 @@ pub fn reference() -> Result<Option<Client>> {
 /// Replays the scripts whose name contains `PORTCULLIS_SCRIPT` (all without it) against the built binary, and compares with the
 /// reference if there is one, else with what was recorded.
 pub async fn run() -> Result<Score> {
-    let server = Server::serve(&[]).await?;
-    let client = server.client()?;
     let reference = reference()?;
+    let scripts = chosen(reference.is_some())?;
+    let bare = format!("--disable-admission-plugins={}", BARE.join(","));
+    let (bare, full) = (Server::serve(&[&bare]).await?, Server::serve(&[]).await?);
     let mut runs = JoinSet::new();
-    for script in chosen()? {
-        let (client, reference) = (client.clone(), reference.clone());
+    for script in scripts {
+        let server = if script.admission == Admission::Default { &full } else { &bare };
+        let (client, reference) = (server.client()?, reference.clone());
         runs.spawn(async move {
             let expected = match reference {
                 Some(reference) => replay(&own_connection(&reference), &script, &unique()).await?,
@@ -74,7 +104,7 @@ pub async fn run() -> Result<Score> {
 pub async fn record() -> Result<usize> {
     let reference = reference()?.ok_or_else(|| Problem::new("REFERENCE_URL is not set"))?;
     let mut steps = 0;
-    for script in chosen()? {
+    for script in chosen(true)? {
         let observed = replay(&own_connection(&reference), &script, &unique()).await?;
         script.record(&observed)?;
         println!("{}: {} steps", script.name, observed.len());
@@ -83,9 +113,15 @@ pub async fn record() -> Result<usize> {
     Ok(steps)
 }
 
-fn chosen() -> Result<Vec<Script>> {
+/// The scripts by name. A reference has either the default admission plugins (`REFERENCE_ADMISSION=default`) or the life of
+/// namespaces alone, and answers only the scripts that are for it.
+fn chosen(for_reference: bool) -> Result<Vec<Script>> {
     let wanted = env::var("PORTCULLIS_SCRIPT").unwrap_or_default();
-    Ok(script::all()?.into_iter().filter(|script| script.name.contains(&wanted)).collect())
+    let default = env::var("REFERENCE_ADMISSION").is_ok_and(|plugins| plugins == "default");
+    let admission = if default { Admission::Default } else { Admission::Bare };
+    let fits =
+        |script: &Script| script.name.contains(&wanted) && (!for_reference || script.admission == admission);
+    Ok(script::all()?.into_iter().filter(fits).collect())
 }
 
 /// A client that shares no connection with others, so that scripts do not wait for each other.

@@ -15,6 +15,7 @@ mod aggregation;
 mod garbage;
 mod namespaces;
 mod pods;
+mod quotas;
 mod root_ca;
 mod service_accounts;
 
@@ -29,6 +30,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 pub use crate::api::{Api, Change, Event, Kind, Patch, Place, View, Watch, What};
 pub use aggregation::Aggregate;
+pub use quotas::{Counting, Recount};
 
 /// What the controllers are told.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// How the rules of an aggregated cluster role are made.
     pub aggregate: Aggregate,
+    /// How what is used of a quota is counted; without it nobody counts.
+    pub recount: Option<Recount>,
     /// How long a node may be missing before its pods are taken for lost.
     pub node_quarantine: Duration,
 }
@@ -44,7 +48,7 @@ pub struct Options {
 impl Options {
     /// As Kubernetes has it.
     pub fn new(root_ca: Option<String>, aggregate: Aggregate) -> Self {
-        Options { root_ca, aggregate, node_quarantine: Duration::from_secs(40) }
+        Options { root_ca, aggregate, recount: None, node_quarantine: Duration::from_secs(40) }
     }
 }
 
@@ -55,11 +59,14 @@ pub fn start<A: Api>(
     options: Options,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    let Options { root_ca, aggregate, node_quarantine } = options;
+    let Options { root_ca, aggregate, recount, node_quarantine } = options;
     let api = |name| Arc::new(api(name));
     let mut all = JoinSet::new();
     if let Some(pem) = root_ca {
         all.spawn(root_ca::run(api(root_ca::NAME), pem, stop.clone()));
+    }
+    if let Some(recount) = recount {
+        all.spawn(quotas::run(api(quotas::NAME), recount, stop.clone()));
     }
     all.spawn(service_accounts::run(api(service_accounts::NAME), stop.clone()));
     all.spawn(aggregation::run(api(aggregation::NAME), aggregate, stop.clone()));

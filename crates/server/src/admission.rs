@@ -3,6 +3,8 @@
 pub(crate) mod configuration;
 pub(crate) mod follow;
 pub(crate) mod meter;
+pub(crate) mod pod_security;
+pub(crate) mod quota;
 pub(crate) mod registered;
 pub(crate) mod status;
 mod summary;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use admission::{Annotation, Level, Notes};
+use admission::{Annotation, Held, Level, Notes};
 use api::Status;
 use authn::{Caller, User};
 use authz::Permit;
@@ -41,6 +41,8 @@ pub struct Call {
     body: Unread,
     warnings: Vec<String>,
     record: Record,
+    /// What admission wants to see dropped when this ends.
+    held: Vec<Held>,
 }
 
 /// A body that nobody has read yet.
@@ -65,7 +67,19 @@ impl Call {
         record: Record,
     ) -> Self {
         let caller = permit.caller().clone();
-        Call { info, query, headers, now, deadline: None, permit, caller, body, warnings: Vec::new(), record }
+        Call {
+            info,
+            query,
+            headers,
+            now,
+            deadline: None,
+            permit,
+            caller,
+            body,
+            warnings: Vec::new(),
+            record,
+            held: Vec::new(),
+        }
     }
 
     /// Adds an annotation to the audit event. The first value of a key stays; another one is logged and dropped.
@@ -111,6 +125,7 @@ impl Call {
             };
             self.record.annotate_from(level, &key, value);
         }
+        self.held.extend(notes.held);
     }
 
     /// The warnings so far.

@@ -1,16 +1,60 @@
 //! The cluster as admission sees it: objects from the working set, kinds from the catalog.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use admission::{Cluster, Later, Served};
 use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
 use resources::schema::Link;
+use storage::Entry;
+use tokio::time::Instant;
 use value::Value;
 
 use crate::catalog::Kind;
 use crate::encode;
 use crate::state::State;
+
+/// How long an object is waited for that a controller is about to make, and how often it is looked for.
+const APPEARS_WITHIN: Duration = Duration::from_millis(1500);
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// Objects that admission asked for, kept parsed while they are what is stored: every request asks for the same few namespaces,
+/// service accounts, classes and limits.
+#[derive(Default)]
+pub(crate) struct Parsed {
+    kept: RwLock<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    objects: HashMap<Arc<str>, (u64, Arc<Value>)>,
+    bytes: usize,
+}
+
+impl Parsed {
+    /// How much is kept, as stored. When there is more, all of it goes.
+    const MAX_BYTES: usize = 32 * 1024 * 1024;
+
+    fn get(&self, entry: &Entry) -> Option<Arc<Value>> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((revision, object)) = kept.objects.get(&entry.key)
+            && *revision == entry.revision
+        {
+            return Some(Arc::clone(object));
+        }
+        drop(kept);
+        let object = Arc::new(encode::tree(entry).ok()?);
+        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        if kept.bytes > Self::MAX_BYTES {
+            *kept = Kept::default();
+        }
+        kept.bytes += entry.body.len();
+        kept.objects.insert(Arc::clone(&entry.key), (entry.revision, Arc::clone(&object)));
+        Some(object)
+    }
+}
 
 /// Where the objects of a resource are kept.
 fn scope(group: &str, resource: &str, namespace: &str) -> String {
@@ -30,12 +74,40 @@ impl Cluster for State {
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let key = format!("{}{name}", scope(group, resource, namespace));
         let entry = self.store.get(&key)?;
-        encode::tree(&entry).ok().map(Arc::new)
+        self.parsed.get(&entry)
     }
 
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
         let snapshot = self.store.snapshot(&scope(group, resource, namespace));
-        snapshot.entries.iter().filter_map(|entry| encode::tree(entry).ok()).map(Arc::new).collect()
+        // What there is much of is not worth keeping.
+        if matches!((group, resource), ("", "pods" | "events" | "secrets")) {
+            return snapshot
+                .entries
+                .iter()
+                .filter_map(|entry| encode::tree(entry).ok())
+                .map(Arc::new)
+                .collect();
+        }
+        snapshot.entries.iter().filter_map(|entry| self.parsed.get(entry)).collect()
+    }
+
+    fn appears<'a>(
+        &'a self,
+        group: &'a str,
+        resource: &'a str,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Later<'a, Option<Arc<Value>>> {
+        Box::pin(async move {
+            let deadline = Instant::now() + APPEARS_WITHIN;
+            loop {
+                let found = self.object(group, resource, namespace, name);
+                if found.is_some() || Instant::now() >= deadline || *self.stop.borrow() {
+                    return found;
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        })
     }
 
     fn served(&self, kind: &GroupVersionKind) -> Option<Served> {

@@ -115,6 +115,8 @@ pub struct Config {
     pub manifests: Vec<(Set, PathBuf)>,
     /// `--admission-control-config-file`.
     pub admission_configuration: Option<PathBuf>,
+    /// What the built-in admission plugins are told.
+    pub plugins: admission::plugins::Settings,
     /// `--runtime-config`.
     pub served: Served,
     /// `--service-cluster-ip-range`.
@@ -157,6 +159,7 @@ impl Config {
             static_manifests: true,
             manifests: Vec::new(),
             admission_configuration: None,
+            plugins: admission::plugins::Settings::default(),
             served: Served::default(),
             service_ranges: vec![DEFAULT_SERVICE_RANGE],
             max_in_flight: 400,

@@ -10,7 +10,7 @@ use api::Status;
 use api::selector::FactsRef;
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
-use controllers::{Api, Change, Event, Kind, Options, Patch, Place, View, Watch, What};
+use controllers::{Api, Change, Event, Kind, Options, Patch, Place, Recount, View, Watch, What};
 use http::Method;
 use resources::table::Verb;
 use storage::{Entry, Kind as EventKind, WatchError};
@@ -27,7 +27,14 @@ const EVERYTHING: &str = "/registry/";
 
 /// Starts the controllers; the handle ends when the server stops and they have finished what was under way.
 pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>) -> JoinHandle<()> {
-    start_with(state, Options::new(root_ca, aggregate))
+    let quotas = Arc::clone(&state.quotas);
+    let recount = Recount(Arc::new(move |namespace: Str, name: Str| {
+        let quotas = Arc::clone(&quotas);
+        Box::pin(async move { quotas.recount(&namespace, &name).await })
+    }));
+    // What nobody enforces nobody counts.
+    let recount = state.admission.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
+    start_with(state, Options { recount, ..Options::new(root_ca, aggregate) })
 }
 
 fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {

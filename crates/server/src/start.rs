@@ -25,6 +25,8 @@ use crate::addresses::Addresses;
 use crate::admission::configuration::PluginConfigurations;
 use crate::admission::follow::Followers;
 use crate::admission::meter::AdmissionMeter;
+use crate::admission::pod_security::PodSecurityCounters;
+use crate::admission::quota::Quotas;
 use crate::admission::registered::RegisteredWebhooks;
 use crate::admission::status;
 use crate::audit::Audit;
@@ -106,6 +108,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         static_manifests,
         manifests,
         admission_configuration,
+        plugins,
         served,
         service_ranges,
         max_in_flight,
@@ -136,12 +139,23 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);
     let validating = Arc::new(Validating::new(Arc::clone(&meter)));
     let mutating = Arc::new(Mutating::new(Arc::clone(&meter)));
+    let mut configurations = PluginConfigurations::read(admission_configuration.as_deref())?;
+    let pod_security = PodSecurityCounters::new(metrics.registry()).map_err(ConfigError::other)?;
+    let settings = admission::plugins::Settings {
+        suffix: crate::random::suffix,
+        pod_security_counter: Some(Arc::new(pod_security)),
+        pod_security: configurations.pod_security()?,
+        ..plugins
+    };
+    let quotas = Arc::new(Quotas::default());
+    let quota: Arc<dyn admission::Stage> = Arc::<Quotas>::clone(&quotas);
     let mut stages = Stages {
         validating_policies: Some(Arc::clone(&validating) as _),
         mutating_policies: Some(Arc::clone(&mutating) as _),
+        quota: Some(quota),
+        settings,
         ..Stages::default()
     };
-    let mut configurations = PluginConfigurations::read(admission_configuration.as_deref())?;
     let webhook_credentials = configurations.webhook_credentials()?;
     let mut folders = manifests;
     let disabled = |plugin: &str| disable_admission.iter().any(|name| name == plugin);
@@ -213,6 +227,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         authorization_metrics,
         rbac: Arc::clone(&index),
         admission,
+        parsed: crate::cluster::Parsed::default(),
+        quotas,
         seats: Seats::new(max_in_flight, max_mutating_in_flight),
         metrics,
         audit,
@@ -227,6 +243,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         webhooks,
         stop: stopped.clone(),
     });
+    state.quotas.attach(&state);
     for entry in &state.store.snapshot("/registry/core/services/").entries {
         if let Ok(service) = encode::tree(entry) {
             state.addresses.load(&service);

@@ -15,11 +15,13 @@ use tokio::sync::watch;
 
 use crate::addresses::Addresses;
 use crate::admission::follow::Followers;
+use crate::admission::quota::Quotas;
 use crate::admission::registered::RegisteredWebhooks;
 use crate::audit::Audit;
 use crate::authorization::AuthorizationMetrics;
 use crate::call::Call;
 use crate::catalog::{Catalog, Kind};
+use crate::cluster::Parsed;
 use crate::follow::Followed;
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -50,6 +52,10 @@ pub struct State {
     pub rbac: Arc<rbac::Index>,
     /// What may be stored.
     pub admission: AdmissionChain,
+    /// Charges and counts quotas.
+    pub(crate) quotas: Arc<Quotas>,
+    /// What admission asked for, parsed.
+    pub(crate) parsed: Parsed,
     /// The in-flight limits.
     pub seats: Seats,
     /// The counters.

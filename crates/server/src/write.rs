@@ -291,7 +291,7 @@ impl Subject<'_> {
                 (self.kind.view(Facet::Scale, &object)?, self.kind.view(Facet::Scale, old_object)?);
             self.run_validating(call, Operation::Update, &name, Some(&new), Some(&old)).await?;
         } else {
-            self.run_validating(call, Operation::Update, &name, Some(&object), Some(old_object)).await?;
+            self.run_validating(call, Operation::Update, &name, Some(&object), Some(before)).await?;
         }
         Ok(Admitted { object, expect: Expect::Revision(old.revision), held })
     }

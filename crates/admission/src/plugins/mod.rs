@@ -1,5 +1,71 @@
-//! The built-in plugins, one file each. [`crate::Chain`] says which are on and in which order they run.
+//! The built-in plugins, one file each (or one per family). [`crate::Chain`] says which are on and in which order they run.
 
+mod certificates;
+mod default_class;
+mod default_toleration_seconds;
+mod limit_ranger;
 mod namespace_lifecycle;
+mod node_fit;
+mod node_restriction;
+mod owner_references;
+mod persistent_volume_claim_resize;
+mod plain;
+mod pod_placement;
+mod pod_resources;
+mod pod_secrets;
+pub mod pod_security;
+mod priority;
+mod protection;
+pub mod resource_quota;
+mod runtime_class;
+mod service_account;
+mod settings;
+mod taint_nodes_by_condition;
+mod tolerations;
 
+pub use certificates::{
+    CertificateApproval, CertificateSigning, CertificateSubjectRestriction, ClusterTrustBundleAttest,
+};
+pub use default_class::{DefaultIngressClass, DefaultStorageClass};
+pub use default_toleration_seconds::DefaultTolerationSeconds;
+pub use limit_ranger::LimitRanger;
 pub use namespace_lifecycle::NamespaceLifecycle;
+pub use node_fit::{NodeDeclaredFeatureValidator, PodResizeValidator, PodTopologyLabels};
+pub use node_restriction::NodeRestriction;
+pub use owner_references::OwnerReferencesPermissionEnforcement;
+pub use persistent_volume_claim_resize::PersistentVolumeClaimResize;
+pub use plain::{
+    AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, ExtendedResourceToleration,
+    LimitPodHardAntiAffinityTopology, NamespaceExists,
+};
+pub use pod_placement::{PodNodeSelector, PodTolerationRestriction};
+pub use pod_security::PodSecurity;
+pub use priority::Priority;
+pub use protection::{PodGroupProtection, StorageObjectInUseProtection};
+pub use runtime_class::RuntimeClass;
+pub use service_account::ServiceAccount;
+pub use settings::Settings;
+pub use taint_nodes_by_condition::TaintNodesByCondition;
+
+use value::Value;
+
+/// Appends to the list below nested maps, which is made if there is none.
+fn append(object: &mut Value, keys: &[&str], item: Value) {
+    if let Some(list) = object.at_mut(keys).and_then(Value::as_list_mut) {
+        list.push(item);
+    } else {
+        object.set_at(keys, vec![item]);
+    }
+}
+
+/// Whether two objects differ in nothing but what the garbage collector changes.
+fn only_garbage_collection(new: &Value, old: &Value) -> bool {
+    let bare = |object: &Value| {
+        let mut object = object.clone();
+        for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
+            object.remove_at(&["metadata", field]);
+        }
+        object
+    };
+    bare(new) == bare(old)
+}

@@ -4,6 +4,7 @@
 //! cannot do is left out with a line that says so. With `PORTCULLIS_KUBECONFIG` the suite runs against that server instead.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod admitting;
 mod applying;
 mod asking;
 mod changing;

@@ -140,12 +140,34 @@ fn decoded(text: &str) -> String {
 }
 
 fn parse_request(text: &str) -> Result<(), String> {
+    signing_request_organizations(text).map(|_| ())
+}
+
+/// The organizations in the subject of a certificate signing request, which comes as PEM in base64.
+pub fn signing_request_organizations(text: &str) -> Result<Vec<String>, String> {
+    // A name in an encoding that is not text is still a name; it must not hide what it says.
+    with_request(text, |request| {
+        let names = request.certification_request_info.subject.iter_organization();
+        names.map(|name| String::from_utf8_lossy(name.attr_value().data).into_owned()).collect()
+    })
+}
+
+/// The common name in the subject of such a request; of several the last, as Go reads them.
+pub fn signing_request_common_name(text: &str) -> Result<String, String> {
+    with_request(text, |request| {
+        let names = request.certification_request_info.subject.iter_common_name();
+        let last = names.last().map(|name| String::from_utf8_lossy(name.attr_value().data).into_owned());
+        last.unwrap_or_default()
+    })
+}
+
+fn with_request<T>(text: &str, see: impl FnOnce(&X509CertificationRequest<'_>) -> T) -> Result<T, String> {
     match pem_blocks(&decoded(text)).first() {
         Some(block) if block.label == "CERTIFICATE REQUEST" => {
-            match X509CertificationRequest::from_der(&block.bytes) {
-                Ok(_) => Ok(()),
-                Err(_) => Err("asn1: structure error: invalid certificate request".to_owned()),
-            }
+            let Ok((_, request)) = X509CertificationRequest::from_der(&block.bytes) else {
+                return Err("asn1: structure error: invalid certificate request".to_owned());
+            };
+            Ok(see(&request))
         }
         _ => Err("PEM block type must be CERTIFICATE REQUEST".to_owned()),
     }

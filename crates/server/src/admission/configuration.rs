@@ -7,6 +7,7 @@ use ::admission::configuration::{
     AdmissionConfiguration, ConfigurationPlace, WebhookAdmission, static_manifests,
 };
 use ::admission::manifests::Set;
+use ::admission::plugins::pod_security;
 use api::FieldError;
 use value::{Path as FieldPath, Str};
 
@@ -15,8 +16,8 @@ use crate::admission::webhooks::Credentials;
 use crate::config::ConfigError;
 use crate::files::{go_words, read as read_file};
 
-/// Plugins that are on by default and can be configured. Nothing that is said to one of them may be left unheard.
-const CONFIGURABLE: [&str; 2] = ["PodSecurity", "ResourceQuota"];
+/// Plugins that can be configured, but not yet here. Nothing that is said to one of them may be left unheard.
+const CONFIGURABLE: [&str; 3] = ["PodNodeSelector", "PodTolerationRestriction", "ResourceQuota"];
 
 /// The plugins that take folders of static manifests.
 const WITH_MANIFESTS: [(&str, Set); 4] = [
@@ -80,6 +81,16 @@ impl PluginConfigurations {
     /// The configuration of a plugin, which is then taken care of.
     pub(crate) fn take(&mut self, plugin: &str) -> Option<Vec<u8>> {
         self.by_name.remove(plugin)
+    }
+
+    /// The defaults and exemptions of pod security.
+    pub(crate) fn pod_security(&mut self) -> Result<pod_security::Configuration, ConfigError> {
+        const PLUGIN: &str = "PodSecurity";
+        let Some(bytes) = self.take(PLUGIN).filter(|bytes| !bytes.is_empty()) else {
+            return Ok(pod_security::Configuration::default());
+        };
+        let document = value::yaml::document(&bytes).map_err(|error| refused(PLUGIN, &error.to_string()))?;
+        pod_security::Configuration::parse(&document.value).map_err(|why| refused(PLUGIN, &why))
     }
 
     /// As whom webhooks are asked.

@@ -5,6 +5,7 @@ pub mod connect;
 pub mod create;
 pub mod delete;
 pub mod documents;
+pub mod evict;
 pub mod get;
 pub mod list;
 pub mod pods;

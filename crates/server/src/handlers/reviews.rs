@@ -7,7 +7,7 @@ use api::{Status, meta};
 use authz::review;
 use value::{Map, Value};
 
-use super::{pods, tokens};
+use super::{evict, pods, tokens};
 use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::decode;
@@ -20,7 +20,7 @@ use crate::write::Posted;
 pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     match (kind.gvk.kind.as_str(), call.info.subresource.as_str()) {
         ("Pod", "binding") | ("Binding", "") => pods::bind(state, call, kind).await,
-        ("Pod", "eviction") => pods::evict(state, call, kind).await,
+        ("Pod", "eviction") => evict::evict(state, call, kind).await,
         ("SubjectAccessReview", _) => access_review(state, call, kind, Asker::Anybody).await,
         ("LocalSubjectAccessReview", _) => access_review(state, call, kind, Asker::InNamespace).await,
         ("SelfSubjectAccessReview", _) => access_review(state, call, kind, Asker::Caller).await,

@@ -1,0 +1,55 @@
+//! DefaultTolerationSeconds: pods tolerate a node that is not ready or not reachable for a while, unless they say how long.
+
+use api::Status;
+use value::Value;
+
+use super::taint_nodes_by_condition::NOT_READY;
+use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// See the module.
+#[derive(Debug)]
+pub struct DefaultTolerationSeconds {
+    /// `--default-not-ready-toleration-seconds`.
+    pub not_ready: i64,
+    /// `--default-unreachable-toleration-seconds`.
+    pub unreachable: i64,
+}
+
+impl Plugin for DefaultTolerationSeconds {
+    fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        _: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
+        if !writes || !attributes.is_resource("", "pods") {
+            return Ok(());
+        }
+        let [tolerates_not_ready, tolerates_unreachable] = [NOT_READY, UNREACHABLE].map(|taint| {
+            object.list_at(&["spec", "tolerations"]).iter().any(|toleration| {
+                let text = |field| toleration.str_at(&[field]).unwrap_or_default();
+                (text("key") == taint || text("key").is_empty())
+                    && (text("effect") == "NoExecute" || text("effect").is_empty())
+            })
+        });
+        for (tolerated, key, seconds) in [
+            (tolerates_not_ready, NOT_READY, self.not_ready),
+            (tolerates_unreachable, UNREACHABLE, self.unreachable),
+        ] {
+            if !tolerated {
+                let toleration = Value::map([
+                    ("effect", Value::from("NoExecute")),
+                    ("key", Value::from(key)),
+                    ("operator", Value::from("Exists")),
+                    ("tolerationSeconds", Value::from(seconds)),
+                ]);
+                super::append(object, &["spec", "tolerations"], toleration);
+            }
+        }
+        Ok(())
+    }
+}

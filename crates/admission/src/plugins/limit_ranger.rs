@@ -1,0 +1,271 @@
+//! LimitRanger: the limit ranges of a namespace give containers their defaults and bound what pods and claims ask for.
+
+use api::Status;
+use api::quantity::Quantity;
+use value::{Str, Value};
+
+use super::pod_resources::{self, Amounts, amounts};
+use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+
+/// Where a pod is told what was set for it.
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+/// Above this, amounts are compared as whole numbers.
+const MAX_MILLI: i64 = i64::MAX / 1000;
+
+/// See the module.
+#[derive(Debug)]
+pub struct LimitRanger;
+
+impl LimitRanger {
+    /// Containers of a pod cannot change but through `resize`, so updates of pods themselves are none of its business.
+    fn is_about(attributes: &Attributes<'_>) -> bool {
+        if !attributes.resource.group.is_empty() {
+            return false;
+        }
+        match (attributes.resource.resource.as_str(), attributes.subresource.as_str(), attributes.operation) {
+            ("pods", "", Operation::Create)
+            | ("pods", "resize", Operation::Update)
+            | ("persistentvolumeclaims", "", Operation::Create | Operation::Update) => {
+                !attributes.old_object.stored().is_some_and(api::meta::is_deleting)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Plugin for LimitRanger {
+    fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        cluster: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        if !Self::is_about(attributes) || attributes.resource.resource != "pods" {
+            return Ok(());
+        }
+        for range in cluster.list("", "limitranges", &attributes.namespace) {
+            fill_in(object, &range);
+        }
+        Ok(())
+    }
+
+    fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        cluster: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        let Some(object) = object else { return Ok(()) };
+        if !Self::is_about(attributes) {
+            return Ok(());
+        }
+        for range in cluster.list("", "limitranges", &attributes.namespace) {
+            let mut errors = Vec::new();
+            for limit in range.list_at(&["spec", "limits"]) {
+                let limit = Limit::of(limit);
+                if attributes.resource.resource == "pods" {
+                    limit.check_pod(object, &mut errors);
+                } else {
+                    limit.check_claim(object, &mut errors);
+                }
+            }
+            if !errors.is_empty() {
+                return Err(attributes.refuse(Some(object), api::field::aggregate(errors)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives containers the defaults of a limit range, and notes on the pod which.
+fn fill_in(pod: &mut Value, range: &Value) {
+    let mut requests: Vec<(Str, Value)> = Vec::new();
+    let mut limits: Vec<(Str, Value)> = Vec::new();
+    for limit in range.list_at(&["spec", "limits"]) {
+        if limit.str_at(&["type"]) == Some("Container") {
+            for (into, field) in [(&mut requests, "defaultRequest"), (&mut limits, "default")] {
+                let map = limit.get(field).and_then(Value::as_map);
+                for (name, amount) in map.into_iter().flat_map(value::Map::iter) {
+                    into.retain(|(known, _)| known != name);
+                    into.push((name.clone(), amount.clone()));
+                }
+            }
+        }
+    }
+    if requests.is_empty() && limits.is_empty() {
+        return;
+    }
+    let mut said = Vec::new();
+    for (field, words) in [("containers", "container"), ("initContainers", "init container")] {
+        let Some(containers) = pod.at_mut(&["spec", field]).and_then(Value::as_list_mut) else { continue };
+        for container in containers {
+            let name = container.str_at(&["name"]).unwrap_or_default().to_owned();
+            for (side, what, defaults) in [("requests", "request", &requests), ("limits", "limit", &limits)] {
+                let mut set: Vec<&str> = Vec::new();
+                for (resource, amount) in defaults {
+                    if container.at(&["resources", side, resource.as_str()]).is_none() {
+                        container.set_at(&["resources", side, resource.as_str()], amount.clone());
+                        set.push(resource);
+                    }
+                }
+                if !set.is_empty() {
+                    set.sort_unstable();
+                    said.push(format!("{} {what} for {words} {name}", set.join(", ")));
+                }
+            }
+        }
+    }
+    if !said.is_empty() {
+        let text = format!("LimitRanger plugin set: {}", said.join("; "));
+        pod.set_at(&["metadata", "annotations", ANNOTATION], text);
+    }
+}
+
+/// One entry of a limit range.
+struct Limit<'a> {
+    about: &'a str,
+    min: Amounts,
+    max: Amounts,
+    ratio: Amounts,
+}
+
+impl<'a> Limit<'a> {
+    fn of(limit: &'a Value) -> Self {
+        Limit {
+            about: limit.str_at(&["type"]).unwrap_or_default(),
+            min: amounts(limit.get("min")),
+            max: amounts(limit.get("max")),
+            ratio: amounts(limit.get("maxLimitRequestRatio")),
+        }
+    }
+
+    fn check_pod(&self, pod: &Value, errors: &mut Vec<String>) {
+        match self.about {
+            "Container" => {
+                let regular = pod.list_at(&["spec", "containers"]);
+                for container in regular.iter().chain(pod.list_at(&["spec", "initContainers"])) {
+                    let requests = amounts(container.at(&["resources", "requests"]));
+                    let limits = amounts(container.at(&["resources", "limits"]));
+                    self.check(&requests, &limits, errors);
+                }
+            }
+            "Pod" => {
+                let [requests, limits] = ["requests", "limits"].map(|side| {
+                    let mut total = pod_resources::of_containers(pod, side);
+                    let may = |name: &str| matches!(name, "cpu" | "memory");
+                    pod_resources::of_pod_itself(pod, side, &mut total, may);
+                    total
+                });
+                self.check(&requests, &limits, errors);
+            }
+            _ => {}
+        }
+    }
+
+    fn check(&self, requests: &Amounts, limits: &Amounts, errors: &mut Vec<String>) {
+        let about = self.about;
+        for (name, bound) in &self.min {
+            errors.extend(below(about, name, bound, requests.get(name), limits.get(name)));
+        }
+        for (name, bound) in &self.max {
+            errors.extend(above(about, name, bound, requests.get(name), limits.get(name)));
+        }
+        for (name, bound) in &self.ratio {
+            errors.extend(too_steep(about, name, bound, requests.get(name), limits.get(name)));
+        }
+    }
+
+    fn check_claim(&self, claim: &Value, errors: &mut Vec<String>) {
+        if self.about != "PersistentVolumeClaim" {
+            return;
+        }
+        let requests = amounts(claim.at(&["spec", "resources", "requests"]));
+        for (name, bound) in &self.min {
+            errors.extend(below(self.about, name, bound, requests.get(name), None));
+        }
+        for (name, bound) in &self.max {
+            errors.extend(above_request(self.about, name, bound, requests.get(name)));
+        }
+    }
+}
+
+/// A request, a limit and a bound in one unit: thousandths if all of them fit.
+fn comparable(request: Option<&Quantity>, limit: Option<&Quantity>, bound: &Quantity) -> (i64, i64, i64) {
+    let whole = |amount: Option<&Quantity>| amount.map_or(0, Quantity::value);
+    let milli = |amount: Option<&Quantity>| amount.map_or(0, Quantity::milli_value);
+    let three = (whole(request), whole(limit), bound.value());
+    if three.0 <= MAX_MILLI && three.1 <= MAX_MILLI && three.2 <= MAX_MILLI {
+        return (milli(request), milli(limit), bound.milli_value());
+    }
+    three
+}
+
+fn below(
+    about: &str,
+    name: &str,
+    bound: &Quantity,
+    request: Option<&Quantity>,
+    limit: Option<&Quantity>,
+) -> Option<String> {
+    let (requested, limited, bounded) = comparable(request, limit, bound);
+    let Some(request) = request else {
+        return Some(format!("minimum {name} usage per {about} is {bound}.  No request is specified"));
+    };
+    if requested < bounded {
+        return Some(format!("minimum {name} usage per {about} is {bound}, but request is {request}"));
+    }
+    let limit = limit.filter(|_| limited < bounded)?;
+    Some(format!("minimum {name} usage per {about} is {bound}, but limit is {limit}"))
+}
+
+fn above_request(about: &str, name: &str, bound: &Quantity, request: Option<&Quantity>) -> Option<String> {
+    let (requested, _, bounded) = comparable(request, None, bound);
+    let Some(request) = request else {
+        return Some(format!("maximum {name} usage per {about} is {bound}.  No request is specified"));
+    };
+    (requested > bounded)
+        .then(|| format!("maximum {name} usage per {about} is {bound}, but request is {request}"))
+}
+
+fn above(
+    about: &str,
+    name: &str,
+    bound: &Quantity,
+    request: Option<&Quantity>,
+    limit: Option<&Quantity>,
+) -> Option<String> {
+    let (requested, limited, bounded) = comparable(request, limit, bound);
+    let Some(limit) = limit else {
+        return Some(format!("maximum {name} usage per {about} is {bound}.  No limit is specified"));
+    };
+    if limited > bounded {
+        return Some(format!("maximum {name} usage per {about} is {bound}, but limit is {limit}"));
+    }
+    let request = request.filter(|_| requested > bounded)?;
+    Some(format!("maximum {name} usage per {about} is {bound}, but request is {request}"))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "Kubernetes compares these ratios as floats")]
+fn too_steep(
+    about: &str,
+    name: &str,
+    bound: &Quantity,
+    request: Option<&Quantity>,
+    limit: Option<&Quantity>,
+) -> Option<String> {
+    let (requested, limited, _) = comparable(request, limit, bound);
+    let begin = format!("{name} max limit to request ratio per {about} is {bound}, but");
+    if request.is_none() || requested == 0 {
+        return Some(format!("{begin} no request is specified or request is 0"));
+    }
+    if limit.is_none() || limited == 0 {
+        return Some(format!("{begin} no limit is specified or limit is 0"));
+    }
+    let ratio = limited as f64 / requested as f64;
+    let whole = bound.value();
+    let over =
+        if whole <= MAX_MILLI { ratio * 1000.0 > bound.milli_value() as f64 } else { ratio > whole as f64 };
+    over.then(|| format!("{begin} provided ratio is {ratio:.6}"))
+}

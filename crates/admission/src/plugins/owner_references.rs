@@ -1,0 +1,116 @@
+//! OwnerReferencesPermissionEnforcement: whoever gives an object an owner may delete the object, and whoever makes the owner wait for it
+//! may set the owner's finalizers.
+
+use api::{GroupVersion, Status, meta};
+use value::Value;
+
+use crate::{Attributes, Cluster, Later, Notes, Operation, Seen, Stage};
+
+/// See the module. Off unless a flag names it.
+#[derive(Debug)]
+pub struct OwnerReferencesPermissionEnforcement;
+
+impl Stage for OwnerReferencesPermissionEnforcement {
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'_>,
+        object: &'a Seen<'_>,
+        cluster: &'a dyn Cluster,
+        _: &'a mut Notes,
+    ) -> Later<'a, Result<(), Status>> {
+        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
+        // The kubelet writes the status of pods, whatever their owners.
+        let exempt = attributes.resource.resource == "pods"
+            && attributes.resource.group.is_empty()
+            && attributes.subresource == "status";
+        let owners = |object: &Value| object.list_at(&["metadata", "ownerReferences"]).to_vec();
+        match object.stored() {
+            Some(new)
+                if writes
+                    && !exempt
+                    && owners(new) != attributes.old_object.stored().map(owners).unwrap_or_default() =>
+            {
+                Box::pin(check(attributes, new, cluster))
+            }
+            _ => Box::pin(std::future::ready(Ok(()))),
+        }
+    }
+}
+
+async fn check(attributes: &Attributes<'_>, new: &Value, cluster: &dyn Cluster) -> Result<(), Status> {
+    let resource = &attributes.resource;
+    let ask = async |question: authz::Attributes| {
+        let answer = cluster.authorize(attributes.user, &question).await;
+        if answer.decision == authz::Decision::Allow {
+            return Ok(());
+        }
+        // As Go prints a reason and an error that may be nil.
+        let error = answer.error.unwrap_or_else(|| "<nil>".to_owned());
+        Err(format!("{}, {error}", answer.reason))
+    };
+    // Whoever creates an object could have left it.
+    if attributes.operation != Operation::Create {
+        let question = authz::Attributes {
+            version: attributes.version.clone(),
+            namespace: attributes.namespace.clone(),
+            name: attributes.name.clone(),
+            subresource: attributes.subresource.clone(),
+            ..authz::Attributes::resource("delete", resource.group.clone(), resource.resource.clone())
+        };
+        if let Err(why) = ask(question).await {
+            let why = format!("cannot set an ownerRef on a resource you can't delete: {why}");
+            return Err(attributes.refuse(Some(new), why));
+        }
+    }
+    let before: Vec<meta::OwnerReference> =
+        attributes.old_object.stored().map(|old| meta::owner_references(old).collect()).unwrap_or_default();
+    let was_blocking = |owner: &meta::OwnerReference| {
+        before.iter().any(|old| old.uid == owner.uid && old.block_owner_deletion)
+    };
+    let blocking: Vec<meta::OwnerReference> = meta::owner_references(new)
+        .filter(|owner| owner.block_owner_deletion && !was_blocking(owner))
+        .collect();
+    if blocking.is_empty() {
+        return Ok(());
+    }
+    let anything = authz::Attributes {
+        subresource: "finalizers".into(),
+        name: "*".into(),
+        ..authz::Attributes::resource("update", "*", "*")
+    };
+    if ask(anything).await.is_ok() {
+        return Ok(());
+    }
+    for owner in blocking {
+        let served = GroupVersion::parse(&owner.api_version)
+            .map(|version| version.kind(owner.kind.clone()))
+            .and_then(|kind| {
+                cluster.served(&kind).ok_or_else(|| {
+                    format!("no matches for kind \"{}\" in version \"{}\"", owner.kind, owner.api_version)
+                })
+            });
+        let served = served.map_err(|why| {
+            let meta::OwnerReference { api_version, kind, .. } = &owner;
+            attributes.refuse(
+                Some(new),
+                format!(
+                    "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} Kind {kind}: {why}"
+                ),
+            )
+        })?;
+        let question = authz::Attributes {
+            version: served.kind.version.clone(),
+            namespace: if served.namespaced { attributes.namespace.clone() } else { value::Str::default() },
+            name: owner.name.clone(),
+            subresource: "finalizers".into(),
+            ..authz::Attributes::resource("update", served.resource.group, served.resource.resource)
+        };
+        if let Err(why) = ask(question).await {
+            let why = format!(
+                "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: {why}"
+            );
+            return Err(attributes.refuse(Some(new), why));
+        }
+    }
+    Ok(())
+}

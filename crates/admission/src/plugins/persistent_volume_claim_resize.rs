@@ -1,0 +1,60 @@
+//! PersistentVolumeClaimResize: a claim grows only if it is bound and its storage class allows that.
+
+use api::Status;
+use api::quantity::Quantity;
+use value::Value;
+
+use super::default_class::CLAIM_CLASS;
+use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+
+/// See the module.
+#[derive(Debug)]
+pub struct PersistentVolumeClaimResize;
+
+impl Plugin for PersistentVolumeClaimResize {
+    fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        cluster: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        let update = attributes.operation == Operation::Update;
+        if !update || !attributes.is_resource("", "persistentvolumeclaims") {
+            return Ok(());
+        }
+        let (Some(new), Some(old)) = (object, attributes.old_object.stored()) else { return Ok(()) };
+        if size(new) <= size(old) {
+            return Ok(());
+        }
+        if old.str_at(&["status", "phase"]) != Some("Bound") {
+            return Err(attributes.refuse(object, "Only bound persistent volume claims can be expanded"));
+        }
+        let expandable = !class(new).is_empty()
+            && class(new) == class(old)
+            && cluster
+                .object("storage.k8s.io", "storageclasses", "", class(new))
+                .is_some_and(|class| class.bool_at(&["allowVolumeExpansion"]) == Some(true));
+        if !expandable {
+            return Err(attributes.refuse(
+                object,
+                "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn size(claim: &Value) -> Quantity {
+    claim
+        .str_at(&["spec", "resources", "requests", "storage"])
+        .and_then(|text| Quantity::parse(text).ok())
+        .unwrap_or(Quantity::ZERO)
+}
+
+fn class(claim: &Value) -> &str {
+    claim
+        .str_at(&["metadata", "annotations", CLAIM_CLASS])
+        .or_else(|| claim.str_at(&["spec", "storageClassName"]))
+        .unwrap_or_default()
+}

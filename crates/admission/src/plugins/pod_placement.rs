@@ -1,0 +1,201 @@
+//! PodNodeSelector and PodTolerationRestriction: a namespace says on which nodes its pods may run. Off unless a flag names them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::{GroupResource, Status, meta};
+use value::{Value, json};
+
+use super::resource_quota::is_best_effort;
+use super::tolerations;
+use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+
+const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
+const DEFAULT_TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
+const ALLOWED_TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+const CLUSTER_DEFAULT: &str = "clusterDefaultNodeSelector";
+const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
+
+/// Pods get the node selector of their namespace.
+#[derive(Debug, Default)]
+pub struct PodNodeSelector {
+    /// `podNodeSelectorPluginConfig`: the default of the cluster, and what each namespace may choose from.
+    pub selectors: BTreeMap<String, String>,
+}
+
+/// Pods get the tolerations of their namespace, and have no others than it allows.
+#[derive(Debug, Default)]
+pub struct PodTolerationRestriction {
+    /// `default`: of namespaces that have none.
+    pub default: Vec<Value>,
+    /// `whitelist`: of namespaces that have none.
+    pub allowed: Vec<Value>,
+}
+
+fn namespace(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> Result<Arc<Value>, Status> {
+    let name = attributes.namespace.as_str();
+    let found = cluster.object("", "namespaces", "", name);
+    found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))
+}
+
+/// `a=b,c=d`.
+fn labels(selector: &str) -> Result<BTreeMap<String, String>, Status> {
+    let parts = selector.split(',').filter(|_| !selector.is_empty());
+    parts
+        .map(|part| {
+            let invalid = || Status::plain(format!("invalid selector: {selector}"));
+            let (key, value) = part.split_once('=').filter(|(_, v)| !v.contains('=')).ok_or_else(invalid)?;
+            let (key, value) = (key.trim(), value.trim());
+            let wrong = api::names::is_qualified_name(key)
+                .into_iter()
+                .chain(api::names::is_valid_label_value(value))
+                .next();
+            match wrong {
+                Some(why) => Err(Status::plain(why)),
+                None => Ok((key.to_owned(), value.to_owned())),
+            }
+        })
+        .collect()
+}
+
+impl PodNodeSelector {
+    fn of(&self, namespace: &Value) -> Result<BTreeMap<String, String>, Status> {
+        match namespace.str_at(&["metadata", "annotations", SELECTOR]) {
+            Some(selector) => labels(selector),
+            None => labels(self.selectors.get(CLUSTER_DEFAULT).map_or("", String::as_str)),
+        }
+    }
+
+    fn check(&self, attributes: &Attributes<'_>, pod: &Value, cluster: &dyn Cluster) -> Result<(), Status> {
+        let own = self.of(&*namespace(attributes, cluster)?)?;
+        let refuse = |why: &str| Err(Status::forbidden(&attributes.resource, meta::name(pod), why));
+        let chosen = |key: &str| pod.str_at(&["spec", "nodeSelector", key]);
+        if own.iter().any(|(key, value)| chosen(key).is_some_and(|chosen| chosen != value)) {
+            return refuse("pod node label selector conflicts with its namespace node label selector");
+        }
+        let allowed = labels(self.selectors.get(attributes.namespace.as_str()).map_or("", String::as_str))?;
+        let all = pod.at(&["spec", "nodeSelector"]).and_then(Value::as_map);
+        let mut all = all.into_iter().flat_map(value::Map::iter);
+        let within = allowed.is_empty()
+            || all.all(|(key, value)| allowed.get(key.as_str()).map(String::as_str) == value.as_str());
+        if !within {
+            return refuse("pod node label selector labels conflict with its namespace whitelist");
+        }
+        Ok(())
+    }
+}
+
+impl Plugin for PodNodeSelector {
+    fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        pod: &mut Value,
+        cluster: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        if attributes.operation != Operation::Create || !attributes.is_resource("", "pods") {
+            return Ok(());
+        }
+        self.check(attributes, pod, cluster)?;
+        for (key, value) in self.of(&*namespace(attributes, cluster)?)? {
+            pod.set_at(&["spec", "nodeSelector", &key], value);
+        }
+        self.check(attributes, pod, cluster)
+    }
+
+    fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        pod: Option<&Value>,
+        cluster: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        let about = attributes.operation == Operation::Create && attributes.is_resource("", "pods");
+        match pod.filter(|_| about) {
+            Some(pod) => self.check(attributes, pod, cluster),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The tolerations that an annotation lists; `None` without the annotation.
+fn listed(namespace: &Value, key: &str) -> Result<Option<Vec<Value>>, Status> {
+    match namespace.str_at(&["metadata", "annotations", key]) {
+        None => Ok(None),
+        Some("") => Ok(Some(Vec::new())),
+        Some(text) => match json::parse(text.as_bytes()) {
+            Ok(Value::List(list)) => Ok(Some(list)),
+            Ok(_) => Err(Status::plain(format!("the annotation {key} is not a list of tolerations"))),
+            Err(error) => Err(Status::plain(error.to_string())),
+        },
+    }
+}
+
+impl PodTolerationRestriction {
+    fn is_about(attributes: &Attributes<'_>) -> bool {
+        matches!(attributes.operation, Operation::Create | Operation::Update)
+            && attributes.is_resource("", "pods")
+    }
+
+    fn check(&self, attributes: &Attributes<'_>, pod: &Value, cluster: &dyn Cluster) -> Result<(), Status> {
+        let own = pod.list_at(&["spec", "tolerations"]);
+        if own.is_empty() {
+            return Ok(());
+        }
+        let (allowed, scope) = match listed(&*namespace(attributes, cluster)?, ALLOWED_TOLERATIONS)? {
+            Some(allowed) => (allowed, "namespace"),
+            None => (self.allowed.clone(), "cluster"),
+        };
+        if tolerations::all_allowed(own, &allowed) {
+            return Ok(());
+        }
+        // Kubernetes makes no status of this.
+        Err(Status::plain(format!(
+            "pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} whitelist"
+        )))
+    }
+}
+
+impl Plugin for PodTolerationRestriction {
+    fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        pod: &mut Value,
+        cluster: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        if !Self::is_about(attributes) {
+            return Ok(());
+        }
+        let mut more = Vec::new();
+        if attributes.operation == Operation::Create {
+            let own = listed(&*namespace(attributes, cluster)?, DEFAULT_TOLERATIONS)?;
+            more = own.unwrap_or_else(|| self.default.clone());
+        }
+        if !is_best_effort(pod) {
+            more.push(Value::map([
+                ("effect", "NoSchedule"),
+                ("key", MEMORY_PRESSURE),
+                ("operator", "Exists"),
+            ]));
+        }
+        if !more.is_empty() {
+            let merged = tolerations::merge(pod.list_at(&["spec", "tolerations"]), &more);
+            pod.set_at(&["spec", "tolerations"], merged);
+        }
+        self.check(attributes, pod, cluster)
+    }
+
+    fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        pod: Option<&Value>,
+        cluster: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        match pod.filter(|_| Self::is_about(attributes)) {
+            Some(pod) => self.check(attributes, pod, cluster),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! PodSecurity: the pod security standards, as the labels of a namespace ask for them.
+
+mod checks;
+mod configuration;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::{FieldError, Status, meta};
+use value::{Str, Value};
+
+use self::checks::{Pod, in_detail, in_short, violations};
+pub use self::configuration::Configuration;
+use self::policy::PREFIX;
+pub use self::policy::{Level, Policy, Standard, Version};
+use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+
+/// The version of the server, after which a version is in the future.
+const THIS: u32 = 37;
+/// How many pods of a namespace are checked when its policy changes.
+const MAX_PODS: usize = 3000;
+/// Subresources of pods that change nothing that is checked.
+const IGNORED: &[&str] = &["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
+
+/// Counts decisions.
+pub trait Counter: Send + Sync {
+    /// `pod_security_evaluations_total`: decision, level, version, mode, operation, resource, subresource.
+    fn evaluation(&self, labels: [&str; 7]);
+    /// `pod_security_exemptions_total`: operation, resource, subresource.
+    fn exemption(&self, labels: [&str; 3]);
+    /// `pod_security_errors_total`: fatal, operation, resource, subresource.
+    fn error(&self, labels: [&str; 4]);
+}
+
+/// See the module.
+pub struct PodSecurity {
+    /// The configuration.
+    pub configuration: Configuration,
+    /// Who counts.
+    pub counter: Option<Arc<dyn Counter>>,
+}
+
+/// What somebody asks for, in the words of the metrics.
+struct Labels<'a> {
+    operation: &'static str,
+    resource: &'static str,
+    subresource: &'a str,
+}
+
+impl<'a> Labels<'a> {
+    fn of(attributes: &'a Attributes<'_>) -> Self {
+        Labels {
+            operation: if attributes.operation == Operation::Create { "create" } else { "update" },
+            resource: if attributes.resource.resource == "pods" { "pod" } else { "controller" },
+            subresource: &attributes.subresource,
+        }
+    }
+}
+
+impl Plugin for PodSecurity {
+    fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        cluster: &dyn Cluster,
+        notes: &mut Notes,
+    ) -> Result<(), Status> {
+        let Some(object) = object else { return Ok(()) };
+        if !matches!(attributes.operation, Operation::Create | Operation::Update) {
+            return Ok(());
+        }
+        let resource = (attributes.resource.group.as_str(), attributes.resource.resource.as_str());
+        let template: &[&str] = match resource {
+            ("", "namespaces") => return self.check_namespace(attributes, object, cluster, notes),
+            ("", "pods") => return self.check_pod(attributes, object, cluster, notes),
+            ("", "podtemplates") => &["template"],
+            ("", "replicationcontrollers")
+            | ("apps", "replicasets" | "deployments" | "statefulsets" | "daemonsets")
+            | ("batch", "jobs") => &["spec", "template"],
+            ("batch", "cronjobs") => &["spec", "jobTemplate", "spec", "template"],
+            _ => return Ok(()),
+        };
+        if attributes.subresource.is_empty() {
+            self.check_template(attributes, object.at(template), cluster, notes);
+        }
+        Ok(())
+    }
+}
+
+impl PodSecurity {
+    fn check_namespace(
+        &self,
+        attributes: &Attributes<'_>,
+        namespace: &Value,
+        cluster: &dyn Cluster,
+        notes: &mut Notes,
+    ) -> Result<(), Status> {
+        if !attributes.subresource.is_empty() {
+            return Ok(());
+        }
+        let (policy, errors) = Policy::of(namespace, &self.configuration.defaults);
+        let invalid = |errors: &[FieldError]| {
+            Err(Status::invalid(&attributes.kind.group_kind(), &attributes.name, errors))
+        };
+        let exempt = exempts(&self.configuration.namespaces, &attributes.namespace);
+        if attributes.operation == Operation::Create {
+            if !errors.is_empty() {
+                return invalid(&errors);
+            }
+            if exempt {
+                self.warn_of_exemption(namespace, &policy, notes);
+            }
+            return Ok(());
+        }
+        let Some(old) = attributes.old_object.stored() else { return Ok(()) };
+        let (before, old_errors) = Policy::of(old, &self.configuration.defaults);
+        if !errors.is_empty() && errors != old_errors {
+            return invalid(&errors);
+        }
+        let (new, old) = (policy.enforce, before.enforce);
+        let relaxed = new.version == old.version && new.level <= old.level;
+        if new == old || new.level == Level::Privileged || relaxed {
+            return Ok(());
+        }
+        if exempt {
+            self.warn_of_exemption(namespace, &policy, notes);
+            return Ok(());
+        }
+        let name = meta::name(namespace);
+        for warning in self.check_existing(name, new, cluster) {
+            notes.warn(warning);
+        }
+        Ok(())
+    }
+
+    /// What the labels of an exempt namespace ask for is not done; whoever wrote them should know.
+    fn warn_of_exemption(&self, namespace: &Value, policy: &Policy, notes: &mut Notes) {
+        if policy.is_privileged() || policy.is_equivalent(&self.configuration.defaults) {
+            return;
+        }
+        let modes = [("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn)];
+        let set: Vec<String> = modes
+            .into_iter()
+            .filter(|(name, standard)| {
+                let has = |suffix: &str| {
+                    namespace.at(&["metadata", "labels", &format!("{PREFIX}{name}{suffix}")]).is_some()
+                };
+                standard.level != Level::Privileged && (has("") || has("-version"))
+            })
+            .map(|(name, standard)| format!("{name}={standard}"))
+            .collect();
+        let name = api::field::quote(meta::name(namespace));
+        notes.warn(format!(
+            "namespace {name} is exempt from Pod Security, and the policy ({}) will be ignored",
+            set.join(", ")
+        ));
+    }
+
+    /// Which of the pods that are there would not be let in again.
+    fn check_existing(&self, namespace: &str, enforce: Standard, cluster: &dyn Cluster) -> Vec<String> {
+        let (mut first, mut alike) = (Vec::new(), Vec::new());
+        let mut controllers: Vec<Str> = Vec::new();
+        for pod in cluster.list("", "pods", namespace) {
+            if exempts(&self.configuration.runtime_classes, runtime_class(&pod)) {
+                continue;
+            }
+            // Pods of one controller are alike: one of each comes first.
+            let controller =
+                meta::owner_references(&pod).find(|owner| owner.controller).map(|owner| owner.uid);
+            match controller {
+                Some(uid) if controllers.contains(&uid) => alike.push(pod),
+                controller => {
+                    controllers.extend(controller);
+                    first.push(pod);
+                }
+            }
+        }
+        first.append(&mut alike);
+        let total = first.len();
+        first.truncate(MAX_PODS);
+        let mut order: Vec<String> = Vec::new();
+        let mut counts: HashMap<String, (String, usize)> = HashMap::new();
+        for pod in &first {
+            let found = violations(enforce, Pod { object: pod });
+            if found.is_empty() {
+                continue;
+            }
+            let (short, name) = (in_short(&found), meta::name(pod));
+            let (least, count) = counts.entry(short.clone()).or_insert_with(|| {
+                order.push(short);
+                (name.to_owned(), 0)
+            });
+            if name < least.as_str() {
+                name.clone_into(least);
+            }
+            *count += 1;
+        }
+        let mut warnings = Vec::new();
+        if first.len() < total {
+            let checked = first.len();
+            warnings.push(format!(
+                "new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
+            ));
+        }
+        if !order.is_empty() {
+            let namespace = api::field::quote(namespace);
+            warnings.push(format!(
+                "existing pods in namespace {namespace} violate the new PodSecurity enforce level \"{enforce}\""
+            ));
+        }
+        let mut of_pods: Vec<String> = order
+            .into_iter()
+            .map(|short| match counts.get(&short) {
+                Some((name, 1)) => format!("{name}: {short}"),
+                Some((name, 2)) => format!("{name} (and 1 other pod): {short}"),
+                Some((name, count)) => format!("{name} (and {} other pods): {short}", count - 1),
+                None => short,
+            })
+            .collect();
+        of_pods.sort();
+        warnings.append(&mut of_pods);
+        warnings
+    }
+
+    fn check_pod(
+        &self,
+        attributes: &Attributes<'_>,
+        pod: &Value,
+        cluster: &dyn Cluster,
+        notes: &mut Notes,
+    ) -> Result<(), Status> {
+        if IGNORED.contains(&attributes.subresource.as_str()) || self.exempts_request(attributes, notes) {
+            return Ok(());
+        }
+        let Some(namespace) = cluster.object("", "namespaces", "", &attributes.namespace) else {
+            let name = api::field::quote(&attributes.namespace);
+            let status = Status::internal(format!("failed to lookup namespace {name}"));
+            let why = format!("{}: namespaces {name} not found", status.message());
+            notes.annotate(format!("{PREFIX}error"), why);
+            self.count_error(attributes, true);
+            return Err(status);
+        };
+        let (policy, errors) = Policy::of(&namespace, &self.configuration.defaults);
+        if errors.is_empty() && policy.is_privileged() {
+            self.count(attributes, "allow", policy.enforce, "enforce");
+            notes.annotate(format!("{PREFIX}enforce-policy"), Standard::PRIVILEGED.to_string());
+            return Ok(());
+        }
+        if attributes.operation == Operation::Update
+            && let Some(old) = attributes.old_object.stored()
+            && !is_significant(pod, old)
+        {
+            return Ok(());
+        }
+        self.evaluate(attributes, &policy, &errors, pod, true, notes)
+    }
+
+    /// What makes pods is never refused, only told about.
+    fn check_template(
+        &self,
+        attributes: &Attributes<'_>,
+        template: Option<&Value>,
+        cluster: &dyn Cluster,
+        notes: &mut Notes,
+    ) {
+        if self.exempts_request(attributes, notes) {
+            return;
+        }
+        let Some(namespace) = cluster.object("", "namespaces", "", &attributes.namespace) else {
+            let name = api::field::quote(&attributes.namespace);
+            let why = format!("failed to lookup namespace {name}: namespaces {name} not found");
+            notes.annotate(format!("{PREFIX}error"), why);
+            self.count_error(attributes, true);
+            return;
+        };
+        let (policy, errors) = Policy::of(&namespace, &self.configuration.defaults);
+        let silent = policy.warn.level == Level::Privileged && policy.audit.level == Level::Privileged;
+        if errors.is_empty() && silent {
+            return;
+        }
+        if let Some(template) = template {
+            // Nothing is enforced, so nothing is refused.
+            self.evaluate(attributes, &policy, &errors, template, false, notes).ok();
+        }
+    }
+
+    fn evaluate(
+        &self,
+        attributes: &Attributes<'_>,
+        policy: &Policy,
+        errors: &[FieldError],
+        object: &Value,
+        enforce: bool,
+        notes: &mut Notes,
+    ) -> Result<(), Status> {
+        if exempts(&self.configuration.runtime_classes, runtime_class(object)) {
+            self.exempt(attributes, "runtimeClass", notes);
+            return Ok(());
+        }
+        if !errors.is_empty() {
+            let why = format!("Failed to parse policy: {}", api::field::aggregate(errors));
+            notes.annotate(format!("{PREFIX}error"), why);
+            self.count_error(attributes, false);
+        }
+        let pod = Pod { object };
+        let mut refused = Ok(());
+        // Modes that ask for the same are evaluated once.
+        let mut known: Vec<(Standard, String)> = Vec::new();
+        let mut detail = |standard: Standard| match known.iter().find(|(other, _)| *other == standard) {
+            Some((_, detail)) => detail.clone(),
+            None => {
+                let detail = in_detail(&violations(standard, pod));
+                known.push((standard, detail.clone()));
+                detail
+            }
+        };
+        if enforce {
+            notes.annotate(format!("{PREFIX}enforce-policy"), policy.enforce.to_string());
+            let found = detail(policy.enforce);
+            let decision = if found.is_empty() { "allow" } else { "deny" };
+            self.count(attributes, decision, policy.enforce, "enforce");
+            if !found.is_empty() {
+                let why = format!("violates PodSecurity \"{}\": {found}", policy.enforce);
+                refused = Err(attributes.forbidden(why));
+            }
+        }
+        let found = detail(policy.audit);
+        if !found.is_empty() {
+            let text = format!("would violate PodSecurity \"{}\": {found}", policy.audit);
+            notes.annotate(format!("{PREFIX}audit-violations"), text);
+            self.count(attributes, "deny", policy.audit, "audit");
+        }
+        refused?;
+        let found = detail(policy.warn);
+        if !found.is_empty() {
+            notes.warn(format!("would violate PodSecurity \"{}\": {found}", policy.warn));
+            self.count(attributes, "deny", policy.warn, "warn");
+        }
+        Ok(())
+    }
+
+    fn exempts_request(&self, attributes: &Attributes<'_>, notes: &mut Notes) -> bool {
+        let reason = if exempts(&self.configuration.namespaces, &attributes.namespace) {
+            "namespace"
+        } else if exempts(&self.configuration.usernames, &attributes.user.name) {
+            "user"
+        } else {
+            return false;
+        };
+        self.exempt(attributes, reason, notes);
+        true
+    }
+
+    fn exempt(&self, attributes: &Attributes<'_>, reason: &str, notes: &mut Notes) {
+        notes.annotate(format!("{PREFIX}exempt"), reason);
+        if let Some(counter) = &self.counter {
+            let labels = Labels::of(attributes);
+            counter.exemption([labels.operation, labels.resource, labels.subresource]);
+        }
+    }
+
+    fn count(&self, attributes: &Attributes<'_>, decision: &str, standard: Standard, mode: &str) {
+        let Some(counter) = &self.counter else { return };
+        let version = match standard.version {
+            _ if standard.level == Level::Privileged => Version::Latest.to_string(),
+            Version::Minor(minor) if minor > THIS => "future".to_owned(),
+            version => version.to_string(),
+        };
+        let labels = Labels::of(attributes);
+        counter.evaluation([
+            decision,
+            standard.level.as_str(),
+            &version,
+            mode,
+            labels.operation,
+            labels.resource,
+            labels.subresource,
+        ]);
+    }
+
+    fn count_error(&self, attributes: &Attributes<'_>, fatal: bool) {
+        if let Some(counter) = &self.counter {
+            let labels = Labels::of(attributes);
+            let fatal = if fatal { "true" } else { "false" };
+            counter.error([fatal, labels.operation, labels.resource, labels.subresource]);
+        }
+    }
+}
+
+impl std::fmt::Debug for PodSecurity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PodSecurity").field("configuration", &self.configuration).finish_non_exhaustive()
+    }
+}
+
+fn exempts(list: &[String], name: &str) -> bool {
+    !name.is_empty() && list.iter().any(|exempt| exempt == name)
+}
+
+fn runtime_class(pod: &Value) -> &str {
+    pod.str_at(&["spec", "runtimeClassName"]).unwrap_or_default()
+}
+
+/// Whether an update changes what is checked: the images, or which containers there are.
+fn is_significant(new: &Value, old: &Value) -> bool {
+    let image = |container: &Value| container.str_at(&["image"]).unwrap_or_default().to_owned();
+    for field in ["containers", "initContainers"] {
+        let (new, old) = (new.list_at(&["spec", field]), old.list_at(&["spec", field]));
+        if new.len() != old.len() || new.iter().zip(old).any(|(new, old)| image(new) != image(old)) {
+            return true;
+        }
+    }
+    let before = old.list_at(&["spec", "ephemeralContainers"]);
+    new.list_at(&["spec", "ephemeralContainers"]).iter().any(|container| {
+        let same = before.iter().find(|other| other.get("name") == container.get("name"));
+        same.is_none_or(|other| image(other) != image(container))
+    })
+}

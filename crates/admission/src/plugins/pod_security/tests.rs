@@ -1,0 +1,99 @@
+use value::{Value, yaml};
+
+use super::checks::{Pod, in_detail, violations};
+use super::{Configuration, Level, Policy, Standard, Version};
+
+fn read(text: &str) -> Value {
+    yaml::document(text.as_bytes()).unwrap().value
+}
+
+#[test]
+fn versions_are_latest_or_a_minor_version_of_one() {
+    assert_eq!(Version::parse("latest"), Ok(Version::Latest));
+    assert_eq!(Version::parse("v1.0"), Ok(Version::Minor(0)));
+    assert_eq!(Version::parse("v1.37"), Ok(Version::Minor(37)));
+    for bad in
+        ["", "v1", "v1.", "v1.01", "v1.+1", "v1.-1", "1.37", "v2.0", "Latest", "v1.99999999999999999999"]
+    {
+        assert_eq!(Version::parse(bad), Err("must be \"latest\" or \"v1.x\""), "{bad}");
+    }
+}
+
+#[test]
+fn the_latest_version_comes_after_all_others() {
+    assert!(Version::Latest > Version::Minor(u32::MAX));
+    assert!(Level::Restricted > Level::Baseline && Level::Baseline > Level::Privileged);
+}
+
+#[test]
+fn enforcing_more_than_is_warned_of_warns_of_it_too() {
+    let namespace = |labels: &str| read(&format!("metadata: {{labels: {labels}}}"));
+    let policy = |labels: &str| Policy::of(&namespace(labels), &Policy::default()).0;
+    let strict = policy(
+        "{pod-security.kubernetes.io/enforce: baseline, pod-security.kubernetes.io/enforce-version: v1.20}",
+    );
+    assert_eq!(strict.warn, Standard { level: Level::Baseline, version: Version::Minor(20) });
+    assert_eq!(strict.audit, Standard::PRIVILEGED);
+    let silent =
+        policy("{pod-security.kubernetes.io/enforce: baseline, pod-security.kubernetes.io/warn: privileged}");
+    assert_eq!(silent.warn.level, Level::Privileged);
+}
+
+#[test]
+fn labels_that_cannot_be_read_enforce_the_strictest_and_inform_of_nothing() {
+    let namespace = read(
+        "metadata: {labels: {pod-security.kubernetes.io/enforce: x, pod-security.kubernetes.io/audit: x, pod-security.kubernetes.io/warn: x}}",
+    );
+    let (policy, errors) = Policy::of(&namespace, &Policy::default());
+    assert_eq!(errors.len(), 3);
+    assert_eq!(policy.enforce.level, Level::Restricted);
+    assert_eq!((policy.audit.level, policy.warn.level), (Level::Privileged, Level::Privileged));
+}
+
+#[test]
+fn versions_of_the_future_are_the_newest_one() {
+    let pod = read("spec: {containers: [{name: c}]}");
+    let found = |version| {
+        in_detail(&violations(Standard { level: Level::Restricted, version }, Pod { object: &pod }))
+    };
+    assert_eq!(found(Version::Minor(4000)), found(Version::Latest));
+    assert_ne!(found(Version::Minor(7)), found(Version::Minor(8)));
+}
+
+#[test]
+fn a_configuration_has_defaults_and_exemptions() {
+    let text = "
+apiVersion: pod-security.admission.config.k8s.io/v1
+kind: PodSecurityConfiguration
+defaults: {enforce: baseline, enforce-version: v1.30, warn: restricted}
+exemptions: {usernames: [ann], namespaces: [kube-system], runtimeClasses: [vm]}
+";
+    let configuration = Configuration::parse(&read(text)).unwrap();
+    assert_eq!(configuration.defaults.enforce.to_string(), "baseline:v1.30");
+    assert_eq!(configuration.defaults.warn.to_string(), "restricted:latest");
+    assert_eq!(configuration.defaults.audit.to_string(), "privileged:latest");
+    assert_eq!(configuration.usernames, ["ann"]);
+    assert_eq!(configuration.namespaces, ["kube-system"]);
+    assert_eq!(configuration.runtime_classes, ["vm"]);
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_refused() {
+    let text = "
+apiVersion: pod-security.admission.config.k8s.io/v1
+kind: PodSecurityConfiguration
+defaults: {enforce: strict, audit-version: '1.2'}
+exemptions: {usernames: ['', ann, ann], namespaces: [A_b]}
+";
+    let why = Configuration::parse(&read(text)).unwrap_err();
+    for part in [
+        "defaults.enforce",
+        "defaults.audit-version",
+        "exemptions.usernames[0]",
+        "exemptions.usernames[2]",
+        "exemptions.namespaces[0]",
+    ] {
+        assert!(why.contains(part), "{part} in {why}");
+    }
+    assert!(Configuration::parse(&read("apiVersion: v1\nkind: PodSecurityConfiguration")).is_err());
+}

@@ -1,0 +1,124 @@
+//! Priority: a pod's priority and preemption policy come from its priority class, and only one class is the default.
+
+use std::sync::Arc;
+
+use api::{Status, meta};
+use value::Value;
+
+use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+
+const GROUP: &str = "scheduling.k8s.io";
+const CLASSES: &str = "priorityclasses";
+
+/// See the module.
+#[derive(Debug)]
+pub struct Priority;
+
+impl Plugin for Priority {
+    fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        cluster: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        if !attributes.is_resource("", "pods") {
+            return Ok(());
+        }
+        match attributes.operation {
+            Operation::Create => set(attributes, object, cluster),
+            Operation::Update => {
+                keep(attributes, object);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        cluster: &dyn Cluster,
+        _: &mut Notes,
+    ) -> Result<(), Status> {
+        let Some(object) = object else { return Ok(()) };
+        if !attributes.is_resource(GROUP, CLASSES) || object.bool_at(&["globalDefault"]) != Some(true) {
+            return Ok(());
+        }
+        let Some(default) = default_class(cluster) else { return Ok(()) };
+        let name = meta::name(&default);
+        if attributes.operation == Operation::Create || name != meta::name(object) {
+            let why =
+                format!("PriorityClass {name} is already marked as default. Only one default can exist");
+            return Err(attributes.refuse(Some(object), why));
+        }
+        Ok(())
+    }
+}
+
+/// What was given to the pod when it was created stays; the rules of pods refuse every other change.
+fn keep(attributes: &Attributes<'_>, pod: &mut Value) {
+    let Some(old) = attributes.old_object.stored() else { return };
+    for field in ["priority", "preemptionPolicy"] {
+        if pod.at(&["spec", field]).is_none()
+            && let Some(before) = old.at(&["spec", field])
+        {
+            pod.set_at(&["spec", field], before.clone());
+        }
+    }
+}
+
+fn set(attributes: &Attributes<'_>, pod: &mut Value, cluster: &dyn Cluster) -> Result<(), Status> {
+    let asked = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
+    let class = if asked.is_empty() {
+        default_class(cluster)
+    } else {
+        let found = cluster.object(GROUP, CLASSES, "", asked);
+        if found.is_none() {
+            let why = format!("no PriorityClass with name {asked} was found");
+            return Err(attributes.refuse(Some(pod), why));
+        }
+        found
+    };
+    let priority = class.as_ref().and_then(|class| class.int_at(&["value"])).unwrap_or(0);
+    // Without any class pods may preempt; a class that does not say leaves it open.
+    let policy = match &class {
+        None => Some("PreemptLowerPriority"),
+        Some(class) => class.str_at(&["preemptionPolicy"]),
+    };
+    if let Some(given) = pod.int_at(&["spec", "priority"])
+        && given != priority
+    {
+        let why = format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name"
+        );
+        return Err(attributes.refuse(Some(pod), why));
+    }
+    if let Some(policy) = policy
+        && let Some(given) = pod.str_at(&["spec", "preemptionPolicy"])
+        && given != policy
+    {
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+        );
+        return Err(attributes.refuse(Some(pod), why));
+    }
+    if let Some(class) = &class {
+        pod.set_at(&["spec", "priorityClassName"], meta::name(class));
+    }
+    pod.set_at(&["spec", "priority"], priority);
+    if let Some(policy) = policy {
+        pod.set_at(&["spec", "preemptionPolicy"], policy);
+    }
+    Ok(())
+}
+
+/// The class for pods that name none: of several, the lowest.
+fn default_class(cluster: &dyn Cluster) -> Option<Arc<Value>> {
+    cluster
+        .list(GROUP, CLASSES, "")
+        .into_iter()
+        .filter(|class| class.bool_at(&["globalDefault"]) == Some(true))
+        .min_by_key(|class| class.int_at(&["value"]))
+}

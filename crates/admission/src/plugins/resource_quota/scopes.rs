@@ -1,0 +1,102 @@
+//! Which objects a quota with scopes is about.
+
+use value::Value;
+
+use super::super::pod_resources::amounts;
+use super::usage::Evaluator;
+
+/// Whether an object is in all scopes of a quota. Only pods and volume claims are in any.
+pub(crate) fn all_match(quota: &Value, evaluator: &Evaluator, object: &Value) -> bool {
+    let mut by_name = quota.list_at(&["spec", "scopes"]).iter().filter_map(Value::as_str);
+    by_name.all(|scope| matches(evaluator, scope, "Exists", &[], object))
+        && quota.list_at(&["spec", "scopeSelector", "matchExpressions"]).iter().all(|requirement| {
+            let scope = requirement.str_at(&["scopeName"]).unwrap_or_default();
+            let operator = requirement.str_at(&["operator"]).unwrap_or_default();
+            matches(evaluator, scope, operator, requirement.list_at(&["values"]), object)
+        })
+}
+
+fn matches(evaluator: &Evaluator, scope: &str, operator: &str, values: &[Value], object: &Value) -> bool {
+    match (evaluator, scope) {
+        (Evaluator::Pods, "Terminating") => is_terminating(object),
+        (Evaluator::Pods, "NotTerminating") => !is_terminating(object),
+        (Evaluator::Pods, "BestEffort") => is_best_effort(object),
+        (Evaluator::Pods, "NotBestEffort") => !is_best_effort(object),
+        (Evaluator::Pods, "PriorityClass") => {
+            let class = object.str_at(&["spec", "priorityClassName"]).filter(|class| !class.is_empty());
+            selects(operator, values, class)
+        }
+        (Evaluator::Pods, "CrossNamespacePodAffinity") => crosses_namespaces(object),
+        (Evaluator::VolumeClaims, "VolumeAttributesClass") => {
+            let names = attributes_classes(object);
+            if names.is_empty() {
+                selects(operator, values, None)
+            } else {
+                names.into_iter().any(|name| selects(operator, values, Some(name)))
+            }
+        }
+        _ => false,
+    }
+}
+
+/// As a label selector's requirement chooses among the values of one label.
+fn selects(operator: &str, values: &[Value], value: Option<&str>) -> bool {
+    let listed = || value.is_some_and(|value| values.iter().any(|one| one.as_str() == Some(value)));
+    match operator {
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "In" => listed(),
+        "NotIn" => !listed(),
+        _ => false,
+    }
+}
+
+/// Whether a pod will end by itself.
+pub(crate) fn is_terminating(pod: &Value) -> bool {
+    pod.int_at(&["spec", "activeDeadlineSeconds"]).is_some_and(|seconds| seconds >= 0)
+}
+
+/// Whether a pod asks for nothing and is promised nothing.
+pub(crate) fn is_best_effort(pod: &Value) -> bool {
+    if let Some(class) = pod.str_at(&["status", "qosClass"]).filter(|class| !class.is_empty()) {
+        return class == "BestEffort";
+    }
+    let asks = |holder: Option<&Value>| {
+        ["requests", "limits"].iter().any(|side| {
+            amounts(holder.and_then(|holder| holder.get(side)))
+                .iter()
+                .any(|(name, amount)| matches!(name.as_str(), "cpu" | "memory") && !amount.is_zero())
+        })
+    };
+    let containers = pod.list_at(&["spec", "containers"]).iter();
+    let mut all = containers.chain(pod.list_at(&["spec", "initContainers"]));
+    !asks(pod.at(&["spec", "resources"])) && !all.any(|container| asks(container.get("resources")))
+}
+
+fn crosses_namespaces(pod: &Value) -> bool {
+    let crosses =
+        |term: &Value| !term.list_at(&["namespaces"]).is_empty() || term.get("namespaceSelector").is_some();
+    ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
+        let way = |field| ["spec", "affinity", kind, field];
+        let required = pod.list_at(&way("requiredDuringSchedulingIgnoredDuringExecution"));
+        let preferred = pod.list_at(&way("preferredDuringSchedulingIgnoredDuringExecution"));
+        required.iter().any(crosses)
+            || preferred.iter().filter_map(|weighted| weighted.get("podAffinityTerm")).any(crosses)
+    })
+}
+
+/// The volume attributes classes that a claim has, wants or is on its way to.
+pub(crate) fn attributes_classes(claim: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = [
+        claim.str_at(&["spec", "volumeAttributesClassName"]),
+        claim.str_at(&["status", "currentVolumeAttributesClassName"]),
+        claim.str_at(&["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"]),
+    ]
+    .into_iter()
+    .flatten()
+    .filter(|name| !name.is_empty())
+    .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}

@@ -1,0 +1,287 @@
+//! ServiceAccount: every pod runs as a service account that exists, and is handed a token of it.
+//!
+//! The account named `default` of a new namespace is made by a controller, so this stage waits a moment for it.
+
+use std::sync::Arc;
+
+use api::{Status, meta};
+use value::{Map, Value};
+
+use crate::{Attributes, Cluster, Later, Notes, Operation, Pass, Seen, Stage};
+
+const DEFAULT: &str = "default";
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
+const VOLUME_PREFIX: &str = "kube-api-access-";
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// An hour and seven seconds: the lifetime by which the server knows tokens that may live on for a year.
+const EXPIRATION_SECONDS: i64 = 3607;
+
+/// See the module.
+#[derive(Debug)]
+pub struct ServiceAccount {
+    /// Five letters for the name of a volume.
+    pub suffix: fn() -> String,
+}
+
+impl ServiceAccount {
+    fn is_about(attributes: &Attributes<'_>) -> bool {
+        attributes.resource.resource == "pods"
+            && attributes.resource.group.is_empty()
+            && match attributes.subresource.as_str() {
+                "" => attributes.operation == Operation::Create,
+                "ephemeralcontainers" => attributes.operation == Operation::Update,
+                _ => false,
+            }
+    }
+
+    async fn prepare(
+        &self,
+        attributes: &Attributes<'_>,
+        pod: &mut Value,
+        cluster: &dyn Cluster,
+    ) -> Result<(), Status> {
+        // The kubelet deletes a mirror pod that is not as it made it.
+        if attributes.subresource.is_empty() && !is_mirror(pod) {
+            let name = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
+            if name.is_empty() {
+                pod.set_at(&["spec", "serviceAccountName"], DEFAULT);
+                pod.set_at(&["spec", "serviceAccount"], DEFAULT);
+            }
+            let account = account(attributes, pod, cluster).await?;
+            let automount = pod
+                .bool_at(&["spec", "automountServiceAccountToken"])
+                .or_else(|| account.bool_at(&["automountServiceAccountToken"]))
+                .unwrap_or(true);
+            if automount {
+                self.mount_token(pod);
+            }
+            if pod.list_at(&["spec", "imagePullSecrets"]).is_empty() {
+                let names = account.list_at(&["imagePullSecrets"]).iter();
+                let secrets: Vec<Value> = names
+                    .map(|secret| match secret.str_at(&["name"]) {
+                        Some(name) => Value::map([("name", name)]),
+                        None => Value::Map(Map::new()),
+                    })
+                    .collect();
+                if !secrets.is_empty() {
+                    pod.set_at(&["spec", "imagePullSecrets"], secrets);
+                }
+            }
+        }
+        check(attributes, pod, cluster).await
+    }
+
+    fn mount_token(&self, pod: &mut Value) {
+        let existing = pod
+            .list_at(&["spec", "volumes"])
+            .iter()
+            .filter_map(|volume| volume.str_at(&["name"]))
+            .find(|name| name.starts_with(VOLUME_PREFIX))
+            .map(str::to_owned);
+        let has_volume = existing.is_some();
+        let name = existing.unwrap_or_else(|| format!("{VOLUME_PREFIX}{}", (self.suffix)()));
+        let mut needed = false;
+        for field in ["initContainers", "containers"] {
+            let Some(containers) = pod.at_mut(&["spec", field]).and_then(Value::as_list_mut) else {
+                continue;
+            };
+            for container in containers {
+                let mounts = container.list_at(&["volumeMounts"]);
+                if mounts.iter().any(|mount| mount.str_at(&["mountPath"]) == Some(MOUNT_PATH)) {
+                    continue;
+                }
+                let mount = Value::map([
+                    ("mountPath", Value::from(MOUNT_PATH)),
+                    ("name", Value::from(name.as_str())),
+                    ("readOnly", Value::from(true)),
+                ]);
+                super::append(container, &["volumeMounts"], mount);
+                needed = true;
+            }
+        }
+        if needed && !has_volume {
+            super::append(pod, &["spec", "volumes"], token_volume(&name));
+        }
+    }
+}
+
+impl Stage for ServiceAccount {
+    fn mutate<'a>(
+        &'a self,
+        pass: &'a mut Pass<'_, '_>,
+        object: Option<&'a mut Value>,
+    ) -> Later<'a, Result<(), Status>> {
+        match object {
+            // Only new pods are changed; what is checked of them is checked with the rest, too.
+            Some(pod)
+                if Self::is_about(pass.attributes) && pass.attributes.operation == Operation::Create =>
+            {
+                Box::pin(self.prepare(pass.attributes, pod, pass.cluster))
+            }
+            _ => Box::pin(std::future::ready(Ok(()))),
+        }
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'_>,
+        object: &'a Seen<'_>,
+        cluster: &'a dyn Cluster,
+        _: &'a mut Notes,
+    ) -> Later<'a, Result<(), Status>> {
+        match object.stored() {
+            Some(pod) if Self::is_about(attributes) => Box::pin(check(attributes, pod, cluster)),
+            _ => Box::pin(std::future::ready(Ok(()))),
+        }
+    }
+}
+
+fn is_mirror(pod: &Value) -> bool {
+    pod.at(&["metadata", "annotations", MIRROR]).is_some()
+}
+
+/// The pod's service account.
+async fn account(
+    attributes: &Attributes<'_>,
+    pod: &Value,
+    cluster: &dyn Cluster,
+) -> Result<Arc<Value>, Status> {
+    let namespace = attributes.namespace.as_str();
+    let name = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
+    if name.is_empty() {
+        let why = format!("no service account specified for pod {namespace}/{}", meta::name(pod));
+        return Err(attributes.refuse(Some(pod), why));
+    }
+    let found = match cluster.object("", "serviceaccounts", namespace, name) {
+        None if name == DEFAULT => cluster.appears("", "serviceaccounts", namespace, name).await,
+        found => found,
+    };
+    found.ok_or_else(|| {
+        let quoted = api::field::quote(name);
+        let why =
+            format!("error looking up service account {namespace}/{name}: serviceaccount {quoted} not found");
+        attributes.refuse(Some(pod), why)
+    })
+}
+
+async fn check(attributes: &Attributes<'_>, pod: &Value, cluster: &dyn Cluster) -> Result<(), Status> {
+    let new = attributes.subresource.is_empty();
+    if new && is_mirror(pod) {
+        return check_mirror(pod).map_err(|why| attributes.refuse(Some(pod), why));
+    }
+    let account = account(attributes, pod, cluster).await?;
+    let enforced = account
+        .str_at(&["metadata", "annotations", ENFORCE])
+        .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"));
+    if !enforced {
+        return Ok(());
+    }
+    if new {
+        return check_secrets(&account, pod).map_err(|why| attributes.refuse(Some(pod), why));
+    }
+    // Kubernetes does not make a status of this one, which then is a failure of the server.
+    check_containers(&account, pod, "ephemeralContainers", "ephemeral container").map_err(Status::plain)
+}
+
+fn check_mirror(pod: &Value) -> Result<(), &'static str> {
+    if pod.str_at(&["spec", "serviceAccountName"]).is_some_and(|name| !name.is_empty()) {
+        return Err("a mirror pod may not reference service accounts");
+    }
+    if super::pod_secrets::any(pod) {
+        return Err("a mirror pod may not reference secrets");
+    }
+    let projects_token = pod.list_at(&["spec", "volumes"]).iter().any(|volume| {
+        let sources = volume.list_at(&["projected", "sources"]).iter();
+        sources.clone().any(|source| source.get("serviceAccountToken").is_some())
+    });
+    if projects_token {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections");
+    }
+    Ok(())
+}
+
+/// An account that lists its secrets lends only those.
+fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
+    let name = meta::name(account);
+    for volume in pod.list_at(&["spec", "volumes"]) {
+        if let Some(source) = volume.get("secret") {
+            let secret = source.str_at(&["secretName"]).unwrap_or_default();
+            if !names(account, "secrets", secret) {
+                return Err(format!(
+                    "volume with secret.secretName=\"{secret}\" is not allowed because service account {name} does not reference that secret"
+                ));
+            }
+        }
+    }
+    check_containers(account, pod, "initContainers", "init container")?;
+    check_containers(account, pod, "containers", "container")?;
+    for (i, reference) in pod.list_at(&["spec", "imagePullSecrets"]).iter().enumerate() {
+        let secret = reference.str_at(&["name"]).unwrap_or_default();
+        if !names(account, "imagePullSecrets", secret) {
+            return Err(format!(
+                "imagePullSecrets[{i}].name=\"{secret}\" is not allowed because service account {name} does not reference that imagePullSecret"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_containers(account: &Value, pod: &Value, field: &str, words: &str) -> Result<(), String> {
+    let account_name = meta::name(account);
+    for container in pod.list_at(&["spec", field]) {
+        let name = container.str_at(&["name"]).unwrap_or_default();
+        for variable in container.list_at(&["env"]) {
+            if let Some(reference) = variable.at(&["valueFrom", "secretKeyRef"]) {
+                let secret = reference.str_at(&["name"]).unwrap_or_default();
+                if !names(account, "secrets", secret) {
+                    let variable = variable.str_at(&["name"]).unwrap_or_default();
+                    return Err(format!(
+                        "{words} {name} with envVar {variable} referencing secret.secretName=\"{secret}\" is not allowed because service account {account_name} does not reference that secret"
+                    ));
+                }
+            }
+        }
+        for source in container.list_at(&["envFrom"]) {
+            if let Some(reference) = source.get("secretRef") {
+                let secret = reference.str_at(&["name"]).unwrap_or_default();
+                if !names(account, "secrets", secret) {
+                    return Err(format!(
+                        "{words} {name} with envFrom referencing secret.secretName=\"{secret}\" is not allowed because service account {account_name} does not reference that secret"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn names(account: &Value, field: &str, secret: &str) -> bool {
+    account
+        .list_at(&[field])
+        .iter()
+        .any(|reference| reference.str_at(&["name"]).unwrap_or_default() == secret)
+}
+
+/// The token, the certificates to trust and the namespace, in one volume.
+fn token_volume(name: &str) -> Value {
+    let token = Value::map([(
+        "serviceAccountToken",
+        Value::map([("expirationSeconds", Value::from(EXPIRATION_SECONDS)), ("path", Value::from("token"))]),
+    )]);
+    let authority = Value::map([(
+        "configMap",
+        Value::map([
+            ("items", Value::list([Value::map([("key", "ca.crt"), ("path", "ca.crt")])])),
+            ("name", Value::from("kube-root-ca.crt")),
+        ]),
+    )]);
+    let field = Value::map([("apiVersion", "v1"), ("fieldPath", "metadata.namespace")]);
+    let item = Value::map([("fieldRef", field), ("path", Value::from("namespace"))]);
+    let namespace = Value::map([("downwardAPI", Value::map([("items", Value::list([item]))]))]);
+    let projected = Value::map([
+        ("defaultMode", Value::from(0o644)),
+        ("sources", Value::list([token, authority, namespace])),
+    ]);
+    Value::map([("name", Value::from(name)), ("projected", projected)])
+}

@@ -1,0 +1,327 @@
+//! Every page `spec/plugin_*.md` is a test of built-in plugins.
+//!
+//! A page is prose with fenced blocks. `yaml cluster` holds objects that are there from then on (one with the same name replaces the
+//! earlier one). `yaml create PLUGIN`, `yaml update PLUGIN` (old object, then new) and `yaml delete PLUGIN` hold a request, with
+//! `user=NAME`, `groups=A,B` and `subresource=NAME` after it where that matters; the `text` block after it says what comes of it: `admitted`
+//! or the refusal, warnings, audit annotations, and what was changed. `UPDATE_PAGES=1` writes what comes now.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use admission::plugins::resource_quota;
+use admission::{Attributes, Chain, Cluster, Later, Notes, Operation, Seen, Served, Stages};
+use api::{GroupResource, GroupVersionKind, Status, meta};
+use authn::User;
+use value::{Value, yaml};
+
+macro_rules! pages {
+    ($($page:ident),* $(,)?) => {
+        const PAGES: &[&str] = &[$(stringify!($page)),*];
+        $(#[test] fn $page() { check(stringify!($page)); })*
+    };
+}
+
+pages!(
+    plugin_certificates,
+    plugin_defaults,
+    plugin_limit_ranger,
+    plugin_nodes,
+    plugin_off_by_default,
+    plugin_pod_security,
+    plugin_priority,
+    plugin_resource_quota,
+    plugin_runtime_class,
+    plugin_service_account,
+    plugin_volume_claims,
+);
+
+#[test]
+fn every_page_is_listed() {
+    let mut found: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
+        .filter(|name| name.starts_with("plugin_"))
+        .collect();
+    found.sort();
+    assert_eq!(found, PAGES);
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
+}
+
+/// The objects of a page. Whoever is called `admin` may do everything; others what their name says: `VERB NAME`.
+#[derive(Default)]
+struct Page {
+    objects: Vec<Arc<Value>>,
+}
+
+fn resource(object: &Value) -> GroupResource {
+    let kind = meta::gvk(object);
+    let lower = kind.kind.to_lowercase();
+    let plural = if lower.ends_with('s') { format!("{lower}es") } else { format!("{lower}s") };
+    GroupResource::new(kind.group, plural)
+}
+
+impl Cluster for Page {
+    fn object(&self, group: &str, of: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let found = self.list(group, of, namespace).into_iter().find(|object| meta::name(object) == name);
+        found.filter(|object| meta::namespace(object) == namespace)
+    }
+
+    fn list(&self, group: &str, of: &str, namespace: &str) -> Vec<Arc<Value>> {
+        let is = |object: &&Arc<Value>| {
+            resource(object) == GroupResource::new(group, of)
+                && (namespace.is_empty() || meta::namespace(object) == namespace)
+        };
+        self.objects.iter().filter(is).cloned().collect()
+    }
+
+    fn served(&self, _: &GroupVersionKind) -> Option<Served> {
+        None
+    }
+
+    fn equivalents(&self, _: &GroupResource, _: &str) -> Vec<Served> {
+        Vec::new()
+    }
+
+    fn convert<'a>(&'a self, object: &'a Value, _: &'a GroupVersionKind) -> Later<'a, Result<Value, String>> {
+        Box::pin(std::future::ready(Ok(object.clone())))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        object: Value,
+        _: &'a GroupVersionKind,
+        _: bool,
+    ) -> Later<'a, Result<Value, String>> {
+        Box::pin(std::future::ready(Ok(object)))
+    }
+
+    fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
+        None
+    }
+
+    fn authorize<'a>(&'a self, user: &'a User, asked: &'a authz::Attributes) -> Later<'a, authz::Answer> {
+        let may = user.name == "admin" || user.name == format!("{} {}", asked.verb, asked.name);
+        let answer = if may {
+            authz::Answer::allow(authz::Reason::Text("yes".into()))
+        } else {
+            authz::Answer::no_opinion("")
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+impl Page {
+    fn store(&mut self, object: Value) {
+        let same = |other: &Arc<Value>| {
+            resource(other) == resource(&object)
+                && meta::name(other) == meta::name(&object)
+                && meta::namespace(other) == meta::namespace(&object)
+        };
+        self.objects.retain(|other| !same(other));
+        self.objects.push(Arc::new(object));
+    }
+
+    /// What comes of a request.
+    fn ask(&self, words: &[&str], mut objects: Vec<Value>) -> String {
+        let operation = match words.first() {
+            Some(&"create") => Operation::Create,
+            Some(&"update") => Operation::Update,
+            Some(&"delete") => Operation::Delete,
+            other => panic!("not an operation: {other:?}"),
+        };
+        let word = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)).unwrap_or_default();
+        let plugin = words.get(1).copied().unwrap_or_default();
+        let new = if operation == Operation::Delete { None } else { objects.pop() };
+        let old = objects.pop();
+        let any = new.as_ref().or(old.as_ref()).unwrap();
+        let groups = word("groups=").split(',').filter(|group| !group.is_empty());
+        let name = if word("user=").is_empty() { "admin" } else { word("user=") };
+        let user = User::named(name.replace('_', " ")).in_groups(groups);
+        let (kind, options) = (meta::gvk(any), Value::Null);
+        let attributes = Attributes {
+            user: &user,
+            operation,
+            stored_kind: kind.clone(),
+            version: kind.version.clone(),
+            kind,
+            resource: resource(any),
+            subresource: word("subresource=").into(),
+            namespace: meta::namespace(any).into(),
+            name: meta::name(any).into(),
+            old_object: Seen::new(old.as_ref()),
+            options: &options,
+            dry_run: false,
+            now: 1_700_000_000,
+            deadline: None,
+        };
+        let mut said = String::new();
+        if plugin == "ResourceQuota" {
+            return self.charge(&attributes, new.as_ref());
+        }
+        let chain = only(plugin);
+        let mut notes = Notes::default();
+        let mut object = new.clone();
+        let outcome = at_once(async {
+            chain.mutate(&attributes, object.as_mut(), self, &mut notes).await?;
+            chain.validate(&attributes, object.as_ref(), self, &mut notes).await
+        });
+        said.push_str(&verdict(outcome));
+        for warning in &notes.warnings {
+            let _ = writeln!(said, "warning: {warning}");
+        }
+        for annotation in &notes.annotations {
+            let _ = writeln!(said, "annotation: {} = {}", annotation.key, annotation.value);
+        }
+        changes("", new.as_ref(), object.as_ref(), &mut said);
+        said
+    }
+
+    fn charge(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> String {
+        if !resource_quota::concerns(attributes, object) {
+            return "admitted\nnot charged\n".to_owned();
+        }
+        let quotas = self.list("", "resourcequotas", &attributes.namespace);
+        match resource_quota::check(attributes, object.unwrap(), &quotas, self) {
+            Err(status) => verdict(Err(status)),
+            Ok(charges) => {
+                let mut said = verdict(Ok(()));
+                for charge in charges {
+                    let before = charge.quota.at(&["status", "used"]);
+                    changes(
+                        &format!(".{}", meta::name(&charge.quota)),
+                        before,
+                        Some(&charge.used),
+                        &mut said,
+                    );
+                }
+                said
+            }
+        }
+    }
+}
+
+fn verdict(outcome: Result<(), Status>) -> String {
+    match outcome {
+        Ok(()) => "admitted\n".to_owned(),
+        Err(status) => {
+            let mut said = format!("{} {}: {}\n", status.code(), status.reason(), status.message());
+            for cause in status.details().iter().flat_map(|details| &details.causes) {
+                let _ = writeln!(said, "cause: {} {}", cause.reason, cause.field);
+            }
+            said
+        }
+    }
+}
+
+/// The chain with one plugin.
+fn only(plugin: &str) -> Chain {
+    let none = Stages::default();
+    let others: Vec<String> = Chain::new(&[], &[], &none)
+        .unwrap()
+        .plugins()
+        .filter(|name| *name != plugin)
+        .map(str::to_owned)
+        .collect();
+    Chain::new(&[plugin.to_owned()], &others, &none).unwrap()
+}
+
+/// Runs what never has to wait.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(done) => done,
+        std::task::Poll::Pending => panic!("it waits"),
+    }
+}
+
+/// What is different in `new`, one line per value.
+fn changes(path: &str, old: Option<&Value>, new: Option<&Value>, out: &mut String) {
+    match (old, new) {
+        (old, new) if old == new => {}
+        (Some(_), None) => {
+            let _ = writeln!(out, "removed {path}");
+        }
+        (old, Some(Value::Map(map))) => {
+            let before = old.and_then(Value::as_map);
+            for (key, value) in map.iter() {
+                let key_path =
+                    if key.contains(['.', '/']) { format!("{path}[{key}]") } else { format!("{path}.{key}") };
+                changes(&key_path, before.and_then(|before| before.get(key)), Some(value), out);
+            }
+            for key in before.into_iter().flat_map(value::Map::keys).filter(|key| !map.contains_key(key)) {
+                let _ = writeln!(out, "removed {path}.{key}");
+            }
+        }
+        (old, Some(Value::List(list))) => {
+            let before = old.and_then(Value::as_list).unwrap_or_default();
+            for (i, value) in list.iter().enumerate() {
+                changes(&format!("{path}[{i}]"), before.get(i), Some(value), out);
+            }
+            for i in list.len()..before.len() {
+                let _ = writeln!(out, "removed {path}[{i}]");
+            }
+        }
+        (_, Some(new)) => {
+            let _ = writeln!(out, "{path} = {}", value::write::to_string(new));
+        }
+        (None, None) => {}
+    }
+}
+
+fn check(name: &str) {
+    let file = folder().join(format!("{name}.md"));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut page = Page::default();
+    let mut written = String::new();
+    let mut pending: Option<String> = None;
+    let mut lines = text.lines();
+    let mut asked = 0;
+    while let Some(line) = lines.next() {
+        let Some(info) = line.strip_prefix("```").filter(|info| !info.is_empty()) else {
+            written.push_str(line);
+            written.push('\n');
+            continue;
+        };
+        let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let body = body.join("\n");
+        let words: Vec<&str> = info.split_whitespace().collect();
+        let kept = match words.as_slice() {
+            ["text"] => pending.take().unwrap_or_else(|| format!("{body}\n")),
+            ["yaml", rest @ ..] => {
+                if let Some(said) = pending.take() {
+                    let _ = write!(written, "```text\n{said}```\n\n");
+                }
+                let documents =
+                    yaml::documents(body.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}\n{body}"));
+                let objects: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
+                if rest == ["cluster"] {
+                    for object in objects {
+                        page.store(object);
+                    }
+                } else {
+                    pending = Some(page.ask(rest, objects));
+                    asked += 1;
+                }
+                format!("{body}\n")
+            }
+            other => panic!("{name}: a block of {other:?}"),
+        };
+        let _ = write!(written, "```{info}\n{kept}```\n");
+    }
+    if let Some(said) = pending.take() {
+        let _ = write!(written, "\n```text\n{said}```\n");
+    }
+    assert!(asked > 0, "{name} asks nothing");
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        std::fs::write(&file, &written).unwrap();
+    } else {
+        assert_eq!(written, text, "{name}: what comes is not what the page says");
+    }
+}

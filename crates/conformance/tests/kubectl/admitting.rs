@@ -1,0 +1,83 @@
+//! What users see of the built-in admission plugins.
+
+use crate::session::{Session, contains};
+
+#[tokio::test]
+async fn pod_security_warns_and_refuses() {
+    let kubectl = Session::start().await;
+    let namespace = kubectl.namespace.clone();
+    kubectl.ok(&["label", "namespace", &namespace, "pod-security.kubernetes.io/warn=restricted"]);
+    let said = kubectl.run(&["create", "deployment", "web", "--image=nginx"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    contains(
+        &said.err,
+        &["Warning: would violate PodSecurity \"restricted:latest\"", "runAsNonRoot != true"],
+    );
+    kubectl.ok(&["run", "fair", "--image=nginx"]);
+    let said =
+        kubectl.run(&["label", "namespace", &namespace, "pod-security.kubernetes.io/enforce=restricted"]);
+    contains(&said.err, &["violate the new PodSecurity enforce level \"restricted:latest\"", "fair: "]);
+    contains(
+        &kubectl.fails(&["run", "bad", "--image=nginx"]),
+        &[
+            "pods \"bad\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn limits_and_quotas_show() {
+    let kubectl = Session::start().await;
+    kubectl.ok_with(
+        &["create", "-f", "-"],
+        "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: Container, default: {cpu: 500m}, defaultRequest: {cpu: 100m}, max: {cpu: \"1\"}}]}}",
+    );
+    kubectl.ok(&["create", "quota", "q", "--hard=pods=1,requests.cpu=1"]);
+    kubectl.eventually(&["get", "quota", "q", "-o", "jsonpath={.status.used.pods}"], |said| said.out == "0");
+    kubectl.ok(&["run", "one", "--image=nginx"]);
+    assert_eq!(
+        kubectl.ok(&["get", "pod", "one", "-o", "jsonpath={.spec.containers[0].resources.requests.cpu}"]),
+        "100m"
+    );
+    contains(
+        &kubectl.ok(&["get", "pod", "one", "-o", "jsonpath={.metadata.annotations}"]),
+        &["LimitRanger plugin set: cpu request for container one; cpu limit for container one"],
+    );
+    contains(&kubectl.ok(&["describe", "quota", "q"]), &["pods", "requests.cpu"]);
+    contains(
+        &kubectl.fails(&["run", "two", "--image=nginx"]),
+        &["exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"],
+    );
+    kubectl.ok(&["delete", "pod", "one", "--grace-period=0", "--force"]);
+    kubectl.eventually(&["run", "two", "--image=nginx"], |said| said.code == 0);
+}
+
+#[tokio::test]
+async fn pods_have_a_token_a_priority_and_tolerations() {
+    let kubectl = Session::start().await;
+    kubectl.ok(&["run", "p", "--image=nginx"]);
+    let pod = |path: &str| kubectl.ok(&["get", "pod", "p", "-o", &format!("jsonpath={path}")]);
+    assert_eq!(pod("{.spec.serviceAccountName}"), "default");
+    assert_eq!(
+        pod("{.spec.containers[0].volumeMounts[0].mountPath}"),
+        "/var/run/secrets/kubernetes.io/serviceaccount"
+    );
+    assert_eq!(pod("{.spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds}"), "3607");
+    assert_eq!(pod("{.spec.priority} {.spec.preemptionPolicy}"), "0 PreemptLowerPriority");
+    assert_eq!(
+        pod("{.spec.tolerations[*].key}"),
+        "node.kubernetes.io/not-ready node.kubernetes.io/unreachable"
+    );
+    kubectl.ok(&["create", "priorityclass", "high", "--value=1000"]);
+    kubectl.ok(&["run", "h", "--image=nginx", "--overrides={\"spec\":{\"priorityClassName\":\"high\"}}"]);
+    assert_eq!(kubectl.ok(&["get", "pod", "h", "-o", "jsonpath={.spec.priority}"]), "1000");
+    contains(
+        &kubectl.fails(&[
+            "run",
+            "n",
+            "--image=nginx",
+            "--overrides={\"spec\":{\"priorityClassName\":\"none\"}}",
+        ]),
+        &["no PriorityClass with name none was found"],
+    );
+}

@@ -1,0 +1,102 @@
+//! What is used of each quota: counted when the quota is new or changed, when something that it may count goes away or shrinks, and
+//! now and then. Requests charge what they create themselves; this gives back.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Status, meta};
+use tokio::sync::watch;
+use value::{Str, Value};
+
+use crate::api::{Api, Change, Kind, What};
+use crate::drive::{self, Controller, Next};
+
+pub(crate) const NAME: &str = "resourcequota-controller";
+
+/// A charge whose object was never stored is found after this.
+const SOON: Duration = Duration::from_secs(5);
+/// What is counted anew without a reason.
+const NOW_AND_THEN: Duration = Duration::from_mins(5);
+/// Something is on its way into the store.
+const BUSY: Duration = Duration::from_millis(50);
+
+/// The future of a count.
+pub type Counting = Pin<Box<dyn Future<Output = Result<bool, Status>> + Send>>;
+
+/// Counts one quota, by namespace and name. False if it must be tried again a little later.
+#[derive(Clone)]
+pub struct Recount(pub Arc<dyn Fn(Str, Str) -> Counting + Send + Sync>);
+
+impl fmt::Debug for Recount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recount")
+    }
+}
+
+struct Recounting<A> {
+    api: Arc<A>,
+    quotas: Arc<Kind>,
+    recount: Recount,
+}
+
+pub(crate) async fn run<A: Api>(api: Arc<A>, recount: Recount, stop: watch::Receiver<bool>) {
+    let Some(quotas) = api.kind("v1", "ResourceQuota") else { return };
+    let shrinking = ["Pod", "Service", "PersistentVolumeClaim"];
+    let mut sources = vec![What::Kind(Arc::clone(&quotas)), What::Owners];
+    sources.extend(shrinking.iter().filter_map(|kind| api.kind("v1", kind)).map(What::Kind));
+    drive::run(Recounting { api: Arc::clone(&api), quotas, recount }, api, sources, stop).await;
+}
+
+impl<A: Api> Controller for Recounting<A> {
+    /// Namespace and name of a quota.
+    type Key = (Str, Str);
+    const NAME: &'static str = NAME;
+    const WORKERS: usize = 5;
+
+    fn observe(&self, change: &Change) -> Vec<((Str, Str), Duration)> {
+        let namespace = &change.place.namespace;
+        if change.place.kind == self.quotas {
+            let key = (namespace.clone(), change.place.name.clone());
+            return if change.deleted { Vec::new() } else { vec![(key, when(&change.object))] };
+        }
+        if namespace.is_empty() || !gives_back(change) || self.api.count(&self.quotas, namespace) == 0 {
+            return Vec::new();
+        }
+        let quotas = self.api.list(&self.quotas, namespace).unwrap_or_default();
+        quotas
+            .iter()
+            .map(|quota| ((namespace.clone(), Str::from(meta::name(quota))), Duration::ZERO))
+            .collect()
+    }
+
+    async fn reconcile(&self, key: (Str, Str)) -> Result<Next<(Str, Str)>, Status> {
+        let (namespace, name) = key;
+        let done = (self.recount.0)(namespace, name).await?;
+        Ok(Next::After(if done { NOW_AND_THEN } else { BUSY }))
+    }
+}
+
+/// When a quota is to be counted: at once if its limits are not those of its status.
+fn when(quota: &Value) -> Duration {
+    let limits = quota.at(&["status", "hard"]);
+    let known =
+        limits.is_some() && limits == quota.at(&["spec", "hard"]) && quota.at(&["status", "used"]).is_some();
+    if known { SOON } else { Duration::ZERO }
+}
+
+/// Whether less may be used after a change.
+fn gives_back(change: &Change) -> bool {
+    if change.deleted {
+        return true;
+    }
+    match change.place.kind.kind.as_str() {
+        "Pod" => matches!(change.object.str_at(&["status", "phase"]), Some("Succeeded" | "Failed")),
+        "Service" | "PersistentVolumeClaim" => change.object.get("spec").is_some(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! The counters of PodSecurity, with Kubernetes' names and labels.
+
+use admission::plugins::pod_security::Counter;
+use prometheus::{IntCounterVec, Opts, Registry};
+
+/// The three families.
+pub(crate) struct PodSecurityCounters {
+    evaluations: IntCounterVec,
+    exemptions: IntCounterVec,
+    errors: IntCounterVec,
+}
+
+impl PodSecurityCounters {
+    /// Registers the families, with the series that Kubernetes shows from the start.
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let evaluations = counter(
+            "pod_security_evaluations_total",
+            "[ALPHA] Number of policy evaluations that occurred, not counting ignored or exempt requests.",
+            &[
+                "decision",
+                "policy_level",
+                "policy_version",
+                "mode",
+                "request_operation",
+                "resource",
+                "subresource",
+            ],
+        )?;
+        let exemptions = counter(
+            "pod_security_exemptions_total",
+            "[ALPHA] Number of exempt requests, not counting ignored or out of scope requests.",
+            &["request_operation", "resource", "subresource"],
+        )?;
+        let errors = counter(
+            "pod_security_errors_total",
+            "[ALPHA] Number of errors preventing normal evaluation. Non-fatal errors may result in the latest restricted profile being used for evaluation.",
+            &["fatal", "request_operation", "resource", "subresource"],
+        )?;
+        for operation in ["create", "update"] {
+            evaluations.with_label_values(&[
+                "allow",
+                "privileged",
+                "latest",
+                "enforce",
+                operation,
+                "pod",
+                "",
+            ]);
+            for resource in ["pod", "controller"] {
+                exemptions.with_label_values(&[operation, resource, ""]);
+            }
+        }
+        Ok(PodSecurityCounters { evaluations, exemptions, errors })
+    }
+}
+
+impl Counter for PodSecurityCounters {
+    fn evaluation(&self, labels: [&str; 7]) {
+        self.evaluations.with_label_values(&labels).inc();
+    }
+
+    fn exemption(&self, labels: [&str; 3]) {
+        self.exemptions.with_label_values(&labels).inc();
+    }
+
+    fn error(&self, labels: [&str; 4]) {
+        self.errors.with_label_values(&labels).inc();
+    }
+}

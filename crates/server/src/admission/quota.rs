@@ -1,0 +1,204 @@
+//! ResourceQuota: charges what is admitted, before it is stored, and counts anew what is used.
+//!
+//! INVARIANT: of one namespace's requests only one at a time reads its quotas and writes what is used of them, and nothing is counted
+//! anew while an object is charged for but not stored yet. So a quota is never overdrawn, however many write at once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use admission::plugins::resource_quota::{self, Charge};
+use admission::{Attributes, Cluster, Later, Notes, Seen, Stage};
+use api::{GroupResource, Status, meta};
+use authn::InternalIdentity;
+use tokio::sync::Notify;
+use value::{Str, Value};
+
+use crate::client::Client;
+use crate::state::State;
+
+/// The name under which usage is counted anew.
+const CONTROLLER: &str = "resourcequota-controller";
+/// How often a charge is tried that somebody else's write came before.
+const ATTEMPTS: usize = 4;
+/// How long a request waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long counting waits for what is on its way into the store.
+const DRAIN: Duration = Duration::from_secs(1);
+/// Namespaces that nobody works on are forgotten when there are more.
+const MAX_IDLE: usize = 1024;
+
+/// The stage, and the counter.
+#[derive(Default)]
+pub(crate) struct Quotas {
+    server: OnceLock<Weak<State>>,
+    namespaces: Mutex<HashMap<Str, Arc<Namespace>>>,
+}
+
+/// What happens to the quotas of one namespace.
+#[derive(Default)]
+struct Namespace {
+    /// Who holds it may read and write its quotas.
+    turn: tokio::sync::Mutex<()>,
+    /// Requests that are charged for and not answered yet.
+    under_way: AtomicUsize,
+    idle: Notify,
+}
+
+/// Lasts as long as a request that was charged for.
+struct UnderWay(Arc<Namespace>);
+
+impl UnderWay {
+    fn new(namespace: Arc<Namespace>) -> Self {
+        namespace.under_way.fetch_add(1, Ordering::SeqCst);
+        UnderWay(namespace)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if self.0.under_way.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
+impl Namespace {
+    /// Waits until nothing is under way; says whether that came true. The caller has the turn, so nothing new begins.
+    async fn drain(&self) -> bool {
+        let drained = async {
+            loop {
+                let idle = self.idle.notified();
+                if self.under_way.load(Ordering::SeqCst) == 0 {
+                    return;
+                }
+                idle.await;
+            }
+        };
+        tokio::time::timeout(DRAIN, drained).await.is_ok()
+    }
+}
+
+impl Quotas {
+    /// Tells it whose quotas these are, once.
+    pub(crate) fn attach(&self, state: &Arc<State>) {
+        // A second server cannot have the same value.
+        let _ = self.server.set(Arc::downgrade(state));
+    }
+
+    fn server(&self) -> Result<Arc<State>, Status> {
+        let server = self.server.get().and_then(Weak::upgrade);
+        server.ok_or_else(|| Status::unavailable("the server is not ready to check quotas"))
+    }
+
+    fn namespace(&self, name: &str) -> Arc<Namespace> {
+        let mut all = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() > MAX_IDLE {
+            all.retain(|_, namespace| Arc::strong_count(namespace) > 1);
+        }
+        Arc::clone(all.entry(name.into()).or_default())
+    }
+
+    async fn charge(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        cluster: &dyn Cluster,
+        notes: &mut Notes,
+    ) -> Result<(), Status> {
+        let namespace = self.namespace(&attributes.namespace);
+        let _turn = namespace.turn.lock().await;
+        let mut quotas = cluster.list("", "resourcequotas", &attributes.namespace);
+        let mut lost = None;
+        for _ in 0..ATTEMPTS {
+            let charges = resource_quota::check(attributes, object, &quotas, cluster)?;
+            if attributes.dry_run || charges.is_empty() {
+                return Ok(());
+            }
+            let mut again = Vec::new();
+            for charge in charges {
+                match self.write(&charge).await {
+                    // A quota that is gone limits nobody.
+                    Ok(()) => {}
+                    Err(status) if status.code() == 404 => {}
+                    Err(status) if status.code() == 409 => {
+                        again.push(meta::name(&charge.quota).to_owned());
+                        lost = Some(status);
+                    }
+                    Err(status) => return Err(status),
+                }
+            }
+            if again.is_empty() {
+                notes.hold(Box::new(UnderWay::new(Arc::clone(&namespace))));
+                return Ok(());
+            }
+            // Those that were charged stay so; the others are looked at as they are now.
+            quotas = cluster.list("", "resourcequotas", &attributes.namespace);
+            quotas.retain(|quota| again.iter().any(|name| name == meta::name(quota)));
+        }
+        Err(lost.unwrap_or_else(|| Status::internal("the quota could not be charged")))
+    }
+
+    async fn write(&self, charge: &Charge) -> Result<(), Status> {
+        let client = Client::new(self.server()?, InternalIdentity::ApiServer);
+        let mut quota = Value::clone(&charge.quota);
+        quota.set_at(&["status", "used"], charge.used.clone());
+        client.update(&status_path(&quota), &quota).await.map(drop)
+    }
+
+    /// Counts what is used of a quota and says so in its status. False if it must be tried again a little later.
+    pub(crate) async fn recount(&self, namespace: &str, name: &str) -> Result<bool, Status> {
+        let server = self.server()?;
+        let own = self.namespace(namespace);
+        let _turn = own.turn.lock().await;
+        if !own.drain().await {
+            return Ok(false);
+        }
+        let Some(quota) = server.object("", "resourcequotas", namespace, name) else { return Ok(true) };
+        let resources: Vec<GroupResource> = server
+            .catalog
+            .stored_kinds()
+            .filter(|kind| kind.namespaced)
+            .map(|kind| kind.resource.clone())
+            .collect();
+        let status = resource_quota::recount(&quota, &resources, &*server, server.now());
+        let Some(status) = status else { return Ok(true) };
+        let mut quota = Value::clone(&quota);
+        quota.set_at(&["status"], status);
+        let identity = InternalIdentity::ServiceAccount { namespace: "kube-system", name: CONTROLLER };
+        match Client::new(Arc::clone(&server), identity).update(&status_path(&quota), &quota).await {
+            Ok(_) => Ok(true),
+            Err(status) if status.code() == 404 => Ok(true),
+            Err(status) if status.code() == 409 => Ok(false),
+            Err(status) => Err(status),
+        }
+    }
+}
+
+fn status_path(quota: &Value) -> String {
+    format!("/api/v1/namespaces/{}/resourcequotas/{}/status", meta::namespace(quota), meta::name(quota))
+}
+
+impl Stage for Quotas {
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'_>,
+        object: &'a Seen<'_>,
+        cluster: &'a dyn Cluster,
+        notes: &'a mut Notes,
+    ) -> Later<'a, Result<(), Status>> {
+        let object = object.stored().filter(|object| resource_quota::concerns(attributes, Some(object)));
+        match object {
+            Some(object) if !cluster.list("", "resourcequotas", &attributes.namespace).is_empty() => {
+                Box::pin(async move {
+                    let charged = self.charge(attributes, object, cluster, notes);
+                    tokio::time::timeout(PATIENCE, charged)
+                        .await
+                        .unwrap_or_else(|_| Err(Status::internal("resource quota evaluation timed out")))
+                })
+            }
+            _ => Box::pin(std::future::ready(Ok(()))),
+        }
+    }
+}

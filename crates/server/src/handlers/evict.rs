@@ -1,0 +1,349 @@
+//! `pods/eviction`: a deletion that a disruption budget may refuse.
+
+use std::sync::Arc;
+
+use admission::Operation;
+use api::selector::Selector;
+use api::time::Timestamp;
+use api::{Cause, Details, GroupResource, GroupVersionKind, Status, meta};
+use storage::Entry;
+use value::Value;
+
+use super::delete;
+use super::pods::{posted, success};
+use crate::call::{Answer, Call};
+use crate::catalog::{Facet, Kind};
+use crate::encode;
+use crate::options::{DeleteOptions, WriteOptions};
+use crate::ownership::Writer;
+use crate::state::State;
+use crate::write::{OPTIMISTIC_LOCK, Posted, StoreError, Subject};
+
+/// How often a write that lost against another one is made anew.
+const ATTEMPTS: usize = 16;
+/// How many evictions a budget's controller may leave unconfirmed.
+const MAX_DISRUPTED: usize = 2000;
+
+/// Evicts a pod.
+pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+    let options = WriteOptions::parse("CreateOptions", &call.query)?;
+    let expected = GroupVersionKind::new("policy", "v1", "Eviction");
+    let eviction = posted(call, &expected, &options).await?;
+    let name = call.info.name.to_string();
+    if !meta::name(&eviction).is_empty() && meta::name(&eviction) != name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let options_value = options.to_value("CreateOptions");
+    let post = Posted {
+        state,
+        kind,
+        subresource: "eviction",
+        posted: expected,
+        name: &name,
+        operation: Operation::Create,
+        options: &options_value,
+        dry_run: options.dry_run,
+    };
+    let eviction = post.admit(call, eviction).await?;
+    let mut deletion = match eviction.at(&["deleteOptions"]) {
+        Some(body) => DeleteOptions::from_body(body)?,
+        None => DeleteOptions::default(),
+    };
+    deletion.dry_run |= options.dry_run;
+    // Whoever names a revision means that one, and is not served a later one.
+    let attempts = if deletion.resource_version.is_some() { 1 } else { ATTEMPTS };
+    for attempt in 1..=attempts {
+        let entry = state
+            .store
+            .get(&kind.key(&call.info.namespace, &name))
+            .ok_or_else(|| Status::not_found(&kind.resource, &name))?;
+        let pod = encode::tree(&entry)?;
+        let mut deletion = deletion.clone();
+        if !ignores_budgets(&pod) {
+            let unready = spend_budget(state, call, &pod, deletion.dry_run).await?;
+            if unready.is_some() {
+                // It must not become ready, and so the budget's, meanwhile.
+                deletion.resource_version = Some(entry.revision.to_string());
+            }
+            return match (remove(state, call, kind, &entry, &deletion).await, unready) {
+                (Err(status), Some(budget)) if status.code() == 409 => Err(in_progress(&budget)),
+                (outcome, _) => outcome,
+            };
+        }
+        if deletion.resource_version.is_none()
+            && pod.str_at(&["status", "phase"]) == Some("Pending")
+            && !meta::is_deleting(&pod)
+        {
+            deletion.resource_version = Some(entry.revision.to_string());
+        }
+        match remove(state, call, kind, &entry, &deletion).await {
+            Err(status) if status.code() == 409 && attempt < attempts => {}
+            outcome => return outcome,
+        }
+    }
+    Err(Status::conflict(&kind.resource, &name, OPTIMISTIC_LOCK))
+}
+
+/// Says on the pod why it goes, and deletes it.
+async fn remove(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: &Kind,
+    entry: &Arc<Entry>,
+    deletion: &DeleteOptions,
+) -> Result<Answer, Status> {
+    let name = call.info.name.to_string();
+    let mut deletion = deletion.clone();
+    if !deletion.dry_run {
+        let marked = mark_evicted(state, call, kind, entry, &deletion).await?;
+        // The mark is this server's own write; what was asked for is the revision before it.
+        if deletion.resource_version.is_some() {
+            deletion.resource_version = Some(marked.to_string());
+        }
+    }
+    delete::delete(state, call, kind, &name, &name, &deletion).await?;
+    Ok(Answer::Object(201, success()))
+}
+
+/// Adds the condition, and hands back the revision that has it.
+async fn mark_evicted(
+    state: &Arc<State>,
+    call: &Call,
+    kind: &Kind,
+    first: &Arc<Entry>,
+    deletion: &DeleteOptions,
+) -> Result<u64, Status> {
+    let (options, name) = (Value::Null, call.info.name.as_str());
+    let subject = Subject {
+        state,
+        kind,
+        facet: Facet::Status,
+        options: &options,
+        dry_run: false,
+        writer: Writer::Settled,
+    };
+    let mut entry = Arc::clone(first);
+    for _ in 0..ATTEMPTS {
+        let mut pod = encode::tree(&entry)?;
+        check_preconditions(&pod, &entry, deletion)?;
+        let mut conditions = pod.list_at(&["status", "conditions"]).to_vec();
+        conditions.retain(|c| c.str_at(&["type"]) != Some("DisruptionTarget"));
+        conditions.push(Value::map([
+            ("lastProbeTime", Value::Null),
+            ("lastTransitionTime", Value::from(Timestamp::from_seconds(call.now).time())),
+            ("message", Value::from("Eviction API: evicting")),
+            ("reason", Value::from("EvictionByEvictionAPI")),
+            ("status", Value::from("True")),
+            ("type", Value::from("DisruptionTarget")),
+        ]));
+        pod.set_at(&["status", "conditions"], Value::List(conditions));
+        match subject.store_mark(&entry, &pod, name).await {
+            Ok(crate::write::Stored::Entry(stored)) => return Ok(stored.revision),
+            Ok(crate::write::Stored::Dry(_)) => return Ok(entry.revision),
+            Err(StoreError::Refused(status)) => return Err(status),
+            Err(StoreError::Conflict) => {}
+        }
+        let key = kind.key(&call.info.namespace, name);
+        entry = state.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, name))?;
+    }
+    Err(Status::conflict(&kind.resource, name, OPTIMISTIC_LOCK))
+}
+
+fn check_preconditions(pod: &Value, entry: &Entry, deletion: &DeleteOptions) -> Result<(), Status> {
+    let refuse = |why: String| Err(Status::conflict(&GroupResource::new("", "Pod"), meta::name(pod), why));
+    let uid = meta::uid(pod);
+    if let Some(wanted) = deletion.uid.as_deref().filter(|wanted| !wanted.is_empty() && *wanted != uid) {
+        return refuse(format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        ));
+    }
+    let revision = entry.revision.to_string();
+    let wanted = deletion.resource_version.as_deref();
+    if let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty() && *wanted != revision) {
+        return refuse(format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+/// A pod that does no work any more, or not yet, is nobody's budget.
+fn ignores_budgets(pod: &Value) -> bool {
+    meta::is_deleting(pod)
+        || matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed" | "Pending"))
+}
+
+/// Takes one disruption off the budget that covers the pod, if there is one and it has any left. The name of a budget comes back
+/// that lets the pod go for nothing, because it is not ready.
+async fn spend_budget(
+    state: &Arc<State>,
+    call: &Call,
+    pod: &Value,
+    dry_run: bool,
+) -> Result<Option<String>, Status> {
+    let budgets = state
+        .catalog
+        .find(&"policy".into(), &"v1".into(), &"poddisruptionbudgets".into())
+        .ok_or_else(Status::no_such_resource)?;
+    let options = Value::Null;
+    let subject = Subject {
+        state,
+        kind: &budgets,
+        facet: Facet::Status,
+        options: &options,
+        dry_run,
+        writer: Writer::Settled,
+    };
+    let mut name = String::new();
+    for _ in 0..ATTEMPTS {
+        let mut covering = Vec::new();
+        for entry in &state.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
+            let budget = encode::tree(entry)?;
+            let selector = Selector::from_label_selector(budget.at(&["spec", "selector"]));
+            if selector.is_ok_and(|selector| selector.matches_object(pod)) {
+                covering.push((Arc::clone(entry), budget));
+            }
+        }
+        let (entry, mut budget) = match covering.len() {
+            0 => return Ok(None),
+            1 => covering.swap_remove(0),
+            _ => {
+                return Err(Status::plain(
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                ));
+            }
+        };
+        meta::name(&budget).clone_into(&mut name);
+        if may_go_unready(pod, &budget) {
+            return Ok(Some(name));
+        }
+        let left = check_budget(&budget)? - 1;
+        budget.set_at(&["status", "disruptionsAllowed"], left);
+        let time = Timestamp::from_seconds(call.now).time();
+        if left == 0 {
+            set_exhausted(&mut budget, &time);
+        }
+        budget.set_at(&["status", "disruptedPods", meta::name(pod)], time);
+        match subject.store_mark(&entry, &budget, &name).await {
+            Ok(_) => return Ok(None),
+            Err(StoreError::Refused(status)) => return Err(status),
+            Err(StoreError::Conflict) => {}
+        }
+    }
+    let quoted = api::field::quote(&name);
+    Err(Status::timeout(format!("couldn't update PodDisruptionBudget {quoted} due to conflicts"), 10))
+}
+
+/// How many disruptions a budget allows; the error says why none.
+fn check_budget(budget: &Value) -> Result<i64, Status> {
+    let name = meta::name(budget);
+    let number = |field: &str| budget.int_at(&["status", field]).unwrap_or(0);
+    if number("observedGeneration") < budget.int_at(&["metadata", "generation"]).unwrap_or(0) {
+        return Err(in_progress(name));
+    }
+    let forbid = |why: &str, told: &str| {
+        let resource = GroupResource::new("policy", "poddisruptionbudget");
+        let cause = Cause {
+            reason: "DisruptionBudget".into(),
+            message: format!("The disruption budget {name} does not allow evicting pods currently: {told}"),
+            ..Cause::default()
+        };
+        let details = Details {
+            name: name.to_owned(),
+            group: resource.group.clone(),
+            kind: resource.resource.clone(),
+            causes: vec![cause],
+            ..Details::default()
+        };
+        Err(Status::forbidden(&resource, name, why).with_details(details))
+    };
+    let allowed = number("disruptionsAllowed");
+    if allowed < 0 {
+        return forbid("pdb disruptions allowed is negative", "pdb disruptions allowed is negative");
+    }
+    let disrupted = budget.at(&["status", "disruptedPods"]).and_then(Value::as_map);
+    if disrupted.is_some_and(|pods| pods.len() > MAX_DISRUPTED) {
+        return forbid(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+            "too many pending evictions not confirmed by PDB controller",
+        );
+    }
+    if allowed > 0 {
+        return Ok(allowed);
+    }
+    let (desired, current) = (number("desiredHealthy"), number("currentHealthy"));
+    let condition = budget
+        .list_at(&["status", "conditions"])
+        .iter()
+        .find(|condition| condition.str_at(&["type"]) == Some("DisruptionAllowed"))
+        .filter(|condition| condition.str_at(&["status"]) == Some("False"));
+    let reason = condition.and_then(|condition| condition.str_at(&["reason"])).unwrap_or_default();
+    let message =
+        condition.and_then(|condition| condition.str_at(&["message"])).filter(|message| !message.is_empty());
+    let why = match message {
+        // The numbers of a budget that cannot be counted are not to be trusted.
+        Some(message) if reason == "SyncFailed" => format!(
+            "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
+        ),
+        _ if current <= desired => {
+            format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
+        }
+        Some(message) => format!(
+            "The disruption budget {name} does not allow evicting pods currently ({reason}): {message}"
+        ),
+        None => format!("The disruption budget {name} does not allow evicting pods currently"),
+    };
+    Err(over_budget(why, 0))
+}
+
+/// Says in the budget's conditions that it allows no more.
+fn set_exhausted(budget: &mut Value, now: &str) {
+    let generation = budget.int_at(&["status", "observedGeneration"]).unwrap_or(0);
+    let mut conditions = budget.list_at(&["status", "conditions"]).to_vec();
+    let known = conditions.iter_mut().find(|c| c.str_at(&["type"]) == Some("DisruptionAllowed"));
+    let condition = match known {
+        Some(condition) => condition,
+        None => {
+            conditions.push(Value::map([("type", "DisruptionAllowed")]));
+            match conditions.last_mut() {
+                Some(condition) => condition,
+                None => return,
+            }
+        }
+    };
+    if condition.str_at(&["status"]) != Some("False") {
+        condition.set_at(&["lastTransitionTime"], now);
+    }
+    condition.set_at(&["status"], "False");
+    condition.set_at(&["reason"], "InsufficientPods");
+    condition.set_at(&["message"], "");
+    condition.set_at(&["observedGeneration"], generation);
+    budget.set_at(&["status", "conditions"], conditions);
+}
+
+/// A pod that is not ready does no work that a budget protects, unless the budget guards it while others are missing.
+fn may_go_unready(pod: &Value, budget: &Value) -> bool {
+    let ready = pod
+        .list_at(&["status", "conditions"])
+        .iter()
+        .any(|c| c.str_at(&["type"]) == Some("Ready") && c.str_at(&["status"]) == Some("True"));
+    if ready {
+        return false;
+    }
+    let number = |field: &str| budget.int_at(&["status", field]).unwrap_or(0);
+    let healthy = number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0;
+    healthy || budget.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == Some("AlwaysAllow")
+}
+
+fn in_progress(budget: &str) -> Status {
+    over_budget(format!("The disruption budget {budget} is still being processed by the server."), 10)
+}
+
+fn over_budget(why: String, retry_after_seconds: u32) -> Status {
+    Status::too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+        .with_details(Details {
+            causes: vec![Cause { reason: "DisruptionBudget".into(), message: why, ..Cause::default() }],
+            retry_after_seconds,
+            ..Details::default()
+        })
+}
