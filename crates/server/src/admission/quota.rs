@@ -159,6 +159,7 @@ impl Quotas {
         let resources: Vec<GroupResource> = server
             .catalog
             .stored_kinds()
+            .iter()
             .filter(|kind| kind.namespaced)
             .map(|kind| kind.resource.clone())
             .collect();
