@@ -30,7 +30,7 @@ async fn limits_and_quotas_show() {
     let kubectl = Session::start().await;
     kubectl.ok_with(
         &["create", "-f", "-"],
-        "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: Container, default: {cpu: 500m}, defaultRequest: {cpu: 100m}, max: {cpu: \"1\"}}]}}",
+        "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l}\nspec: {limits: [{type: Container, default: {cpu: 500m}, defaultRequest: {cpu: 100m}, max: {cpu: \"1\"}}]}\n",
     );
     kubectl.ok(&["create", "quota", "q", "--hard=pods=1,requests.cpu=1"]);
     kubectl.eventually(&["get", "quota", "q", "-o", "jsonpath={.status.used.pods}"], |said| said.out == "0");
