@@ -23,6 +23,7 @@ pub fn normalise(value: &mut Value, names: &[(String, String)]) {
     if value.get("kind").and_then(Value::as_str) == Some("Table") {
         columns_and_ages(value);
     }
+    without_custom_groups(value);
     match value {
         Value::Object(object) => {
             if let Some(Value::Array(entries)) = object.get_mut("managedFields") {
@@ -50,6 +51,30 @@ fn manager(entry: &Value) -> Vec<String> {
     ["operation", "manager", "apiVersion", "subresource"]
         .map(|field| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned())
         .to_vec()
+}
+
+/// Removes the groups that other scripts define meanwhile from documents that list all groups.
+fn without_custom_groups(value: &mut Value) {
+    const CUSTOM: &str = ".example.com";
+    let is_custom = |group: &Value, pointer: &str| {
+        group.pointer(pointer).and_then(Value::as_str).is_some_and(|name| name.ends_with(CUSTOM))
+    };
+    let list = match value.get("kind").and_then(Value::as_str) {
+        Some("APIGroupList") => Some(("/groups", "/name")),
+        Some("APIGroupDiscoveryList") => Some(("/items", "/metadata/name")),
+        _ => None,
+    };
+    if let Some((list, name)) = list
+        && let Some(groups) = value.pointer_mut(list).and_then(Value::as_array_mut)
+    {
+        groups.retain(|group| !is_custom(group, name));
+    }
+    if let Some(Value::Object(paths)) = value.get_mut("paths") {
+        paths.retain(|path, _| !path.contains(CUSTOM));
+    }
+    if let Some(Value::Array(paths)) = value.get_mut("paths") {
+        paths.retain(|path| !path.as_str().is_some_and(|path| path.contains(CUSTOM)));
+    }
 }
 
 /// Replaces what is known by its name.

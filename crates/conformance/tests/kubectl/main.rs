@@ -9,6 +9,7 @@ mod applying;
 mod asking;
 mod changing;
 mod creating;
+mod custom;
 mod deleting;
 mod reading;
 mod session;

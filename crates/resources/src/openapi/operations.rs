@@ -42,8 +42,8 @@ pub(super) struct Parameter {
 pub(super) enum Body {
     /// An object of this definition.
     Object(String),
-    /// A patch, in one of [`PATCHES`].
-    Patch,
+    /// A patch, in one of these forms.
+    Patch(&'static [&'static str]),
     /// How to delete, if anything is said.
     DeleteOptions,
 }
@@ -58,12 +58,15 @@ pub(super) enum Answer {
 }
 
 /// The patches that are understood.
-pub(super) const PATCHES: &[&str] = &[
+const PATCHES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 ];
+/// Those of custom resources: kubectl sends what it finds here.
+const CUSTOM_PATCHES: &[&str] =
+    &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
 /// What objects are sent as.
 const OBJECTS: &[&str] = &["application/json", "application/yaml"];
 /// What lists are sent as: changes, too.
@@ -184,7 +187,7 @@ pub(super) fn of_document(path: &str) -> Option<Vec<PathItem>> {
 fn of_version(group: &str, version: &str) -> Option<Vec<PathItem>> {
     let found = table::group(group)?;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-    let at = Place { group, version, root };
+    let at = Place { group, version, root, patches: PATCHES };
     let id = format!("get{}APIResources", at.prefix());
     let mut items = vec![plain(&format!("{}/", at.root), &id, &at.tag(), "meta.v1.APIResourceList")];
     for row in found.resources.iter().filter(|row| row.version(version).is_some()) {
@@ -262,7 +265,8 @@ pub(super) fn add(
     subresources: &[SubShape<'_>],
     items: &mut Vec<PathItem>,
 ) {
-    let at = Place { group, version, root: format!("/apis/{group}/{version}") };
+    let root = format!("/apis/{group}/{version}");
+    let at = Place { group, version, root, patches: CUSTOM_PATCHES };
     let path = at.resource(shape, items);
     for sub in subresources {
         at.subresource(shape, sub, &path, items);
@@ -274,6 +278,7 @@ struct Place<'a> {
     group: &'a str,
     version: &'a str,
     root: String,
+    patches: &'static [&'static str],
 }
 
 impl Place<'_> {
@@ -527,7 +532,7 @@ impl Place<'_> {
         Operation {
             action: Some("patch"),
             parameters: joined(PATCH, one),
-            body: Some(Body::Patch),
+            body: Some(Body::Patch(self.patches)),
             responses: ["200", "201"].map(|code| (code, Answer::Object(object.to_owned()))).into(),
             ..self.operation("patch", "patch", subject)
         }

@@ -7,7 +7,7 @@ use value::{Map, Value};
 
 use super::components::{self, Dialect};
 use super::custom;
-use super::operations::{self, Answer, Body, Operation, PATCHES, Parameter, PathItem};
+use super::operations::{self, Answer, Body, Operation, Parameter, PathItem};
 use crate::custom::Definition;
 use crate::table::{GROUPS, Served};
 
@@ -96,7 +96,7 @@ fn operation(operation: &Operation, roots: &mut BTreeSet<String>) -> Value {
     };
     let mut map = Map::new();
     let consumes = match (&operation.body, operation.action) {
-        (Some(Body::Patch), _) => PATCHES,
+        (Some(Body::Patch(forms)), _) => forms,
         (_, None) => operation.produces,
         _ => &["*/*"],
     };
@@ -108,7 +108,7 @@ fn operation(operation: &Operation, roots: &mut BTreeSet<String>) -> Value {
     let body = match &operation.body {
         None => None,
         Some(Body::Object(name)) => Some((refer(name), true)),
-        Some(Body::Patch) => Some((refer("meta.v1.Patch"), true)),
+        Some(Body::Patch(_)) => Some((refer("meta.v1.Patch"), true)),
         Some(Body::DeleteOptions) => Some((refer("meta.v1.DeleteOptions"), false)),
     };
     let body = body.map(|(schema, required)| {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use value::{Map, Value};
 
 use super::components::{self, Dialect};
-use super::operations::{Answer, Body, Operation, PATCHES, Parameter, PathItem};
+use super::operations::{Answer, Body, Operation, Parameter, PathItem};
 
 /// The document of these URLs, all of one group and version (none for the documents about groups).
 pub(super) fn document(
@@ -79,7 +79,7 @@ fn operation(operation: &Operation, roots: &mut BTreeSet<String>) -> Value {
     let body = match &operation.body {
         None => None,
         Some(Body::Object(name)) => Some((content(&["*/*"], &refer(name)), true)),
-        Some(Body::Patch) => Some((content(PATCHES, &refer("meta.v1.Patch")), true)),
+        Some(Body::Patch(forms)) => Some((content(forms, &refer("meta.v1.Patch")), true)),
         Some(Body::DeleteOptions) => Some((content(&["*/*"], &refer("meta.v1.DeleteOptions")), false)),
     };
     if let Some((content, required)) = body {

@@ -1,0 +1,118 @@
+//! Custom resources as kubectl meets them: defined, explained, made, shown, scaled, refused and gone.
+
+use crate::session::{Session, contains};
+
+/// A definition whose names nobody else has: `NAME` is replaced.
+const DEFINITION: &str = r#"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: crontabs.NAME.example.com}
+spec:
+  group: NAME.example.com
+  scope: Namespaced
+  names: {plural: crontabs, kind: CronTab, shortNames: [ct], categories: [tabs]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources:
+      status: {}
+      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}
+    additionalPrinterColumns:
+    - {name: Schedule, type: string, jsonPath: .spec.cronSpec}
+    - {name: Replicas, type: integer, jsonPath: .spec.replicas}
+    selectableFields: [{jsonPath: .spec.cronSpec}]
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A table of times.
+        properties:
+          spec:
+            type: object
+            required: [cronSpec]
+            properties:
+              cronSpec: {type: string, description: When it runs.}
+              replicas: {type: integer, default: 1, maximum: 10}
+            x-kubernetes-validations: [{rule: "self.replicas != 7", message: seven is taken}]
+          status: {type: object, properties: {replicas: {type: integer}}}
+"#;
+
+fn object(group: &str, extra: &str) -> String {
+    format!(
+        "apiVersion: {group}/v1\nkind: CronTab\nmetadata: {{name: mine}}\nspec: {{cronSpec: '* * * * *'{extra}}}\n"
+    )
+}
+
+#[tokio::test]
+async fn a_custom_resource_is_defined_explained_made_shown_scaled_and_deleted() {
+    let kubectl = Session::start().await;
+    let group = format!("{}.example.com", kubectl.namespace);
+    let definition = DEFINITION.replace("NAME", &kubectl.namespace);
+    let name = format!("crd/crontabs.{group}");
+    contains(&kubectl.ok_with(&["apply", "-f", "-"], &definition), &["created"]);
+    kubectl.ok(&["wait", "--for=condition=Established", "--timeout=30s", &name]);
+    contains(
+        &kubectl.ok(&["api-resources", &format!("--api-group={group}")]),
+        &["crontabs", "ct", "CronTab"],
+    );
+    contains(
+        &kubectl.ok(&["explain", &format!("crontabs.{group}.spec")]),
+        &["cronSpec", "When it runs.", "replicas"],
+    );
+
+    contains(&kubectl.ok_with(&["apply", "-f", "-"], &object(&group, "")), &["created"]);
+    contains(&kubectl.ok_with(&["apply", "-f", "-"], &object(&group, "")), &["unchanged"]);
+    contains(&kubectl.ok(&["get", "ct"]), &["NAME", "SCHEDULE", "REPLICAS", "mine", "* * * * *", "1"]);
+    contains(&kubectl.ok(&["get", "tabs", "-o", "name"]), &["mine"]);
+    contains(
+        &kubectl.ok(&["get", "ct", "--field-selector", "spec.cronSpec=* * * * *", "-o", "name"]),
+        &["mine"],
+    );
+    assert_eq!(kubectl.ok(&["get", "ct", "--field-selector", "spec.cronSpec=x", "-o", "name"]), "");
+    kubectl.ok(&["scale", "--replicas=4", "ct/mine"]);
+    assert_eq!(kubectl.ok(&["get", "ct", "mine", "-o", "jsonpath={.spec.replicas}"]), "4");
+
+    let refused = kubectl.run_with(&["apply", "-f", "-"], &object(&group, ", unknown: 1"));
+    assert_ne!(refused.code, 0);
+    contains(&refused.err, &["unknown field \"spec.unknown\""]);
+    let refused = kubectl.fails(&["scale", "--replicas=7", "ct/mine"]);
+    contains(&refused, &["seven is taken"]);
+    let refused =
+        kubectl.fails(&["patch", "ct", "mine", "--type=merge", "-p", r#"{"spec":{"replicas":11}}"#]);
+    contains(&refused, &["spec.replicas in body should be less than or equal to 10"]);
+
+    kubectl.ok(&["delete", &name]);
+    contains(
+        &kubectl.fails(&["get", &format!("crontabs.{group}")]),
+        &["the server doesn't have a resource type"],
+    );
+}
+
+#[tokio::test]
+async fn custom_resources_go_with_their_namespace_and_their_owner() {
+    let kubectl = Session::start().await;
+    if !kubectl.has_controllers() {
+        return;
+    }
+    let group = format!("{}.example.com", kubectl.namespace);
+    let definition = DEFINITION.replace("NAME", &kubectl.namespace);
+    let name = format!("crd/crontabs.{group}");
+    kubectl.ok_with(&["apply", "-f", "-"], &definition);
+    kubectl.ok(&["wait", "--for=condition=Established", "--timeout=30s", &name]);
+    kubectl.ok(&["create", "configmap", "owner"]);
+    let uid = kubectl.ok(&["get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}"]);
+    let owned = object(&group, "").replace(
+        "{name: mine}",
+        &format!(
+            "{{name: owned, ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}}}]}}"
+        ),
+    );
+    kubectl.ok_with(&["apply", "-f", "-"], &owned);
+    kubectl.ok(&["delete", "configmap", "owner"]);
+    kubectl.eventually(&["get", "ct", "owned"], |said| said.code != 0);
+    kubectl.ok_with(&["apply", "-f", "-"], &object(&group, ""));
+    let namespace = kubectl.namespace.clone();
+    kubectl.ok(&["delete", "namespace", &namespace]);
+    assert_eq!(kubectl.ok(&["get", &format!("crontabs.{group}"), "-A", "-o", "name"]), "");
+    kubectl.ok(&["delete", &name]);
+}
