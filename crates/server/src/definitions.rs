@@ -95,11 +95,11 @@ impl Follower {
     fn put(&mut self, state: &State, entry: &Arc<Entry>) -> Result<(), Status> {
         let definition = read(entry)?;
         let mut custom = (*state.catalog.custom()).clone();
-        let former = self.seen.insert(Arc::clone(&entry.key), Arc::clone(entry));
+        self.seen.insert(Arc::clone(&entry.key), Arc::clone(entry));
         let mut fresh_after = state.store.revision();
-        if let (Some(former), Some(before)) = (former, custom.definition(&definition.name))
-            && before.uid == definition.uid
-            && encode::tree(&former)?.get("spec") == encode::tree(entry)?.get("spec")
+        // Every change of the spec counts as a generation.
+        if let Some(before) = custom.definition(&definition.name)
+            && (&before.uid, before.generation) == (&definition.uid, definition.generation)
         {
             definition.reuse(before);
             // The schema is the same, so what was fresh still is.
