@@ -97,9 +97,8 @@ impl Follower {
         let mut custom = (*state.catalog.custom()).clone();
         self.seen.insert(Arc::clone(&entry.key), Arc::clone(entry));
         let mut fresh_after = state.store.revision();
-        // Every change of the spec counts as a generation.
         if let Some(before) = custom.definition(&definition.name)
-            && (&before.uid, before.generation) == (&definition.uid, definition.generation)
+            && definition.has_spec_of(before)
         {
             definition.reuse(before);
             // The schema is the same, so what was fresh still is.
@@ -276,10 +275,12 @@ impl Keeper {
         let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
         let read = Definition::read(definition, &source);
         let mut custom = (*self.state.catalog.custom()).clone();
-        if let Some(before) = custom.definition(&read.name) {
+        let mut fresh_after = None;
+        if let Some(before) = custom.definition(&read.name).filter(|before| read.has_spec_of(before)) {
             read.reuse(before);
+            fresh_after = custom.fresh_after(&read.name);
         }
-        let fresh_after = custom.fresh_after(&read.name).unwrap_or_else(|| self.state.store.revision());
+        let fresh_after = fresh_after.unwrap_or_else(|| self.state.store.revision());
         custom.set(Arc::new(read), fresh_after);
         self.state.catalog.set_custom(custom);
     }

@@ -205,8 +205,16 @@ impl Definition {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Takes over the schemas that were compiled for a former reading of the definition, where its spec did not change.
+    /// Whether this is the same definition with the same spec: every change of the spec counts as a generation.
+    pub fn has_spec_of(&self, former: &Definition) -> bool {
+        (&self.uid, self.generation) == (&former.uid, former.generation)
+    }
+
+    /// Takes over the schemas that were compiled for a former reading of the definition, if its spec did not change.
     pub fn reuse(&self, former: &Definition) {
+        if !self.has_spec_of(former) {
+            return;
+        }
         for version in &self.versions {
             if let Some(compiled) = former.version(&version.name).and_then(|version| version.compiled.get()) {
                 let _ = version.compiled.set(Arc::clone(compiled));
