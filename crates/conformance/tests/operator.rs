@@ -90,14 +90,8 @@ async fn reconcile(client: &kube::Client, greeting: DynamicObject) {
     let said = format!("{}, {}", text(&spec, "words"), text(&spec, "to"));
     let map: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": name}, "data": {"said": said}})).unwrap();
-    match maps.create(&PostParams::default(), &map).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 409 => {
-            let patch = json!({"data": {"said": said}});
-            maps.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
-        }
-        Err(error) => panic!("{error:?}"),
-    }
+    let apply = PatchParams::apply("greeter.example.com").force();
+    maps.patch(&name, &apply, &Patch::Apply(&map)).await.unwrap();
     let status = json!({"status": {"said": said, "observedGeneration": greeting.metadata.generation}});
     if greeting.data.pointer("/status/said").and_then(Value::as_str) != Some(&said) {
         greetings.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();

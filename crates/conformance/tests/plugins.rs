@@ -1,6 +1,6 @@
 //! The built-in admission plugins on a running server, where time and many callers matter. What they answer is in the scripts
 //! `plugins-*.yaml`.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::time::{Duration, Instant};
 

@@ -211,9 +211,8 @@ async fn flags_that_protect_and_are_not_implemented_are_refused() {
     ] {
         let said =
             fails(&["serve", &data, &certs, "--secure-port=0", "--bind-address=127.0.0.1", flag]).await;
-        let name = flag.split('=').next().unwrap().trim_start_matches('-');
-        let value = flag.rsplit('=').next().unwrap();
-        assert!(said.contains(name) || said.contains(value), "{flag}: {said}");
+        let mut parts = flag.trim_start_matches('-').split('=').filter(|part| *part != "true");
+        assert!(parts.any(|part| said.contains(part)), "{flag}: {said}");
     }
 }
 

@@ -64,6 +64,21 @@ pub fn read(set: Set, folder: &Path) -> Result<Vec<File>, Refused> {
     Ok(files)
 }
 
+/// The files of a folder once nobody seems to write to it: a file that is being written in place is empty for a moment, and an
+/// empty file is no policy at all. After a while they are taken as they are.
+fn settled(set: Set, folder: &Path) -> Result<Vec<File>, Refused> {
+    let mut files = read(set, folder)?;
+    for _ in 0..SETTLING {
+        std::thread::sleep(SETTLE);
+        let again = read(set, folder)?;
+        if again == files {
+            break;
+        }
+        files = again;
+    }
+    Ok(files)
+}
+
 /// The bytes of a file, or why not, as Go says it: `open PATH: no such file or directory`.
 fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let shown = path.display();
@@ -79,8 +94,10 @@ fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// How long after a hint a folder is left alone. Short: a half-written file is refused and read again when it is whole.
+/// How long a folder must stay the same to be read.
 const SETTLE: Duration = Duration::from_millis(25);
+/// How often a folder that keeps changing is read again before it is taken as it is.
+const SETTLING: usize = 20;
 
 /// A folder in force.
 struct Kept {
@@ -121,7 +138,7 @@ impl Kept {
 
     /// Looks at the folder, and puts it in force if it has changed and can be used.
     fn look(&mut self, why: Look, apply: &Apply, metrics: &ManifestMetrics) {
-        let (files, missing) = match read(self.set, &self.path) {
+        let (files, missing) = match settled(self.set, &self.path) {
             Ok(files) => (files, None),
             Err(refused) => (Vec::new(), Some(refused)),
         };

@@ -1,6 +1,8 @@
 //! The examples of KEP-5793 and of its documentation page, as written there, with the suffix that names must have.
 
-use conformance::{Server, accepts};
+use std::time::Duration;
+
+use conformance::{Server, accepts, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -174,7 +176,8 @@ fn six(name: &str) -> [(&'static str, Value); 6] {
         (
             "mutatingadmissionpolicies",
             json!({"metadata": labels, "spec": {"matchConstraints": constraints, "reinvocationPolicy": "Never",
-                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]}}),
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {
+                    "expression": "[JSONPatch{op: \"add\", path: \"/metadata/labels/x\", value: \"y\"}]"}}]}}),
         ),
         ("mutatingadmissionpolicybindings", json!({"metadata": labels, "spec": {"policyName": "p"}})),
         ("validatingwebhookconfigurations", json!({"metadata": labels})),
@@ -203,7 +206,17 @@ async fn protected_admission_resources_cannot_be_changed_or_deleted() {
             accepts(client.post(&all, &body).await).unwrap();
             let mut changed = body.clone();
             changed["metadata"]["annotations"] = json!({"a": "b"});
-            let change = client.json(Method::PUT, &one, &with_revision(&client, &one, changed).await).await;
+            // Its status may be written meanwhile, which is a conflict.
+            let change = eventually(Duration::from_secs(20), async || {
+                let answer = client
+                    .json(Method::PUT, &one, &with_revision(&client, &one, changed.clone()).await)
+                    .await?;
+                match answer.code {
+                    409 => Err(conformance::Problem::new(answer.text())),
+                    _ => Ok(answer),
+                }
+            })
+            .await;
             let collection = client.delete(&format!("{all}?dryRun=All")).await;
             let deletion = client.delete(&one).await;
             if is_guarded {

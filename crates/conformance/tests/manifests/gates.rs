@@ -18,7 +18,7 @@ async fn refused(flags: &[&str]) -> String {
     let certs = format!("--cert-dir={}", folder.path().join("certs").display());
     let mut args = vec!["serve", "--bind-address=127.0.0.1", "--secure-port=0", &data, &certs];
     args.extend(flags);
-    let (code, said) = run_to_end(&args, Duration::from_secs(60)).await.unwrap();
+    let (code, said) = run_to_end(&args, Duration::from_mins(1)).await.unwrap();
     assert!(code.is_some_and(|code| code != 0), "it started: {said}");
     said
 }

@@ -1,7 +1,7 @@
 //! Static manifests (KEP-5793): policy that is there before the first request, and that no request can remove.
 //!
 //! Every denial names the policy and its binding, and the same request passes on a server without the policy.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod examples;
 mod folder;
