@@ -31,6 +31,15 @@ fn conversion(gvk: &GroupVersionKind) -> Option<(Convert, Convert)> {
         ("autoscaling", "v1", "HorizontalPodAutoscaler") => {
             Some((convert::autoscaling::v1_to_v2, convert::autoscaling::v2_to_v1))
         }
+        ("resource.k8s.io", "v1beta1", "ResourceClaim") => {
+            Some((convert::resource::claim_to_v1, convert::resource::claim_from_v1))
+        }
+        ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate") => {
+            Some((convert::resource::template_to_v1, convert::resource::template_from_v1))
+        }
+        ("resource.k8s.io", "v1beta1", "ResourceSlice") => {
+            Some((convert::resource::slice_to_v1, convert::resource::slice_from_v1))
+        }
         ("events.k8s.io", "v1", "Event") => Some((convert::events::to_core, convert::events::from_core)),
         _ => None,
     }

@@ -162,11 +162,6 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     folders.extend(configurations.manifests(static_manifests, |plugin| !disabled(plugin))?);
     configurations.finish(&disable_admission)?;
 
-    if ["v1beta1", "v1beta2"].iter().any(|version| served.is_served("resource.k8s.io", version)) {
-        let why = "the beta versions of resource.k8s.io are not implemented yet; leave them out";
-        return Err(ConfigError::flag("runtime-config", why));
-    }
-
     let listener = TcpListener::bind(listen).await.map_err(|e| {
         ConfigError::other(format!("cannot listen on {listen}: {e}; is another server running? choose another port with --secure-port"))
     })?;

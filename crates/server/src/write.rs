@@ -6,10 +6,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use admission::{Attributes, Notes, Operation, Seen};
+use admission::{Attributes, Cluster, Notes, Operation, Seen};
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
 use resources::custom::Found;
+use resources::validation::admin_access;
 use resources::{strategy, validation};
 use storage::{Change, CommitError, Entry, Expect, Record, Write};
 use value::{Path, Str, Value};
@@ -232,7 +233,9 @@ impl Subject<'_> {
             errors = validation::meta::create(&object, self.kind.namespaced, validation::meta::path_segment);
         }
         let name = meta::name(&object).to_owned();
-        refuse_invalid(self, &object, &name, &errors)?;
+        let mut errors_of_access = self.check_admin_access(call, &object, None);
+        errors_of_access.extend(errors);
+        refuse_invalid(self, &object, &name, &errors_of_access)?;
         if !meta::resource_version(&object).is_empty() {
             return Err(Status::plain("resourceVersion should not be set on objects to be created"));
         }
@@ -278,6 +281,9 @@ impl Subject<'_> {
         }
         let context = self.state.validation_context(call.now);
         let mut errors = validation::meta::update_any(&object, before, self.kind.namespaced);
+        if self.facet == Facet::Status {
+            errors.extend(self.check_admin_access(call, &object, Some(before)));
+        }
         let found = self.kind.validate_update(self.facet, &object, before, &context);
         errors.extend(found.errors);
         refuse_invalid(self, &object, &name, &errors)?;
@@ -294,6 +300,34 @@ impl Subject<'_> {
             self.run_validating(call, Operation::Update, &name, Some(&object), Some(before)).await?;
         }
         Ok(Admitted { object, expect: Expect::Revision(old.revision), held })
+    }
+
+    /// Admin access to devices needs a namespace that is labelled for it, as it is now.
+    fn check_admin_access(&self, call: &mut Call, new: &Value, old: Option<&Value>) -> FieldErrors {
+        let mut errors = FieldErrors::new();
+        let Some(at) = admin_access::asked(&self.kind.stored.group_kind(), new, old) else { return errors };
+        let name = call.info.namespace.clone();
+        let namespace = Cluster::object(self.state, "", "namespaces", "", &name);
+        match namespace.as_deref().and_then(admin_access::allowed_by) {
+            None => errors.push(admin_access::refused(&at)),
+            Some(label) => {
+                tracing::info!(
+                    user = %call.user().name,
+                    namespace = %name,
+                    name = meta::name(new),
+                    resource = %self.kind.resource,
+                    "admin access to devices"
+                );
+                call.annotate("resource.k8s.io/admin-access", format!("{name}/{}", meta::name(new)));
+                if label != admin_access::LABEL {
+                    call.warn(format!(
+                        "admin access is allowed by the label {label}; use {} instead",
+                        admin_access::LABEL
+                    ));
+                }
+            }
+        }
+        errors
     }
 
     /// The revision in an update must be the one that is stored, or absent where the kind allows that.

@@ -2,3 +2,4 @@
 
 pub mod autoscaling;
 pub mod events;
+pub mod resource;

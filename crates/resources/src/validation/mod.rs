@@ -4,6 +4,7 @@
 //! meaning, not shape; a rule that meets an unexpected shape skips it and never panics. `Rules` of a kind run after
 //! the metadata rules that all kinds share.
 
+pub mod admin_access;
 mod admission_expression;
 mod admission_policy;
 pub mod admissionregistration;
