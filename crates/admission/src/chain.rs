@@ -18,7 +18,7 @@ use crate::plugins::{
     StorageObjectInUseProtection, TaintNodesByCondition,
 };
 use crate::{
-    Attributes, Cluster, Meter, Notes, Operation, Pass, Phase, Plugin, Reinvocation, Seen, Stage, Unmetered,
+    Attributes, Cluster, Linked, Meter, Notes, Operation, Pass, Phase, Plugin, Reinvocation, Seen, Stage, Unmetered,
 };
 
 /// A plugin's name, as the flags spell it.
@@ -166,12 +166,13 @@ pub enum ChainError {
 /// A link in its place, with the phases and operations in which it is counted.
 struct Placed {
     name: PluginName,
+    place: usize,
     link: Link,
     counted: u8,
 }
 
 impl Placed {
-    fn new(name: PluginName, link: Link) -> Self {
+    fn new(place: usize, name: PluginName, link: Link) -> Self {
         let mut counted = 0;
         for phase in [Phase::Mutating, Phase::Validating] {
             for operation in [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect] {
@@ -180,7 +181,7 @@ impl Placed {
                 }
             }
         }
-        Placed { name, link, counted }
+        Placed { name, place, link, counted }
     }
 
     fn is_counted(&self, phase: Phase, operation: Operation) -> bool {
@@ -205,6 +206,9 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// How many places the list of all plugins has.
+    pub const PLACES: usize = PLUGINS.len();
+
     /// The chain with the default plugins, those of `enable` added and those of `disable` taken out.
     pub fn new(enable: &[String], disable: &[String], stages: &Stages) -> Result<Self, ChainError> {
         for name in enable.iter().chain(disable) {
@@ -222,11 +226,12 @@ impl Chain {
         }
         let links = PLUGINS
             .iter()
-            .filter(|row| {
+            .enumerate()
+            .filter(|(_, row)| {
                 let named = |list: &[String]| list.iter().any(|n| n == row.name);
                 (row.on || named(enable)) && !named(disable)
             })
-            .filter_map(|row| Some(Placed::new(row.name, (row.make)(stages)?)))
+            .filter_map(|(place, row)| Some(Placed::new(place, row.name, (row.make)(stages)?)))
             .collect();
         Ok(Chain { links, meter: Arc::new(Unmetered) })
     }
@@ -265,9 +270,9 @@ impl Chain {
         notes: &mut Notes,
     ) -> Result<(), Status> {
         let mut passes = Reinvocation::default();
+        let mut clock = self.meter.now();
         loop {
             for placed in &self.links {
-                let begun = self.begin(placed, Phase::Mutating, attributes);
                 let outcome = match (&placed.link, object.as_deref_mut()) {
                     (Link::Plugin(plugin), Some(object)) => plugin.mutate(attributes, object, cluster, notes),
                     (Link::Plugin(_), None) => Ok(()),
@@ -276,7 +281,7 @@ impl Chain {
                         stage.mutate(&mut pass, object).await
                     }
                 };
-                self.passed(placed, Phase::Mutating, attributes, &outcome, begun);
+                self.passed(placed, Phase::Mutating, attributes, &outcome, &mut clock);
                 outcome?;
             }
             if !passes.begin_second() {
@@ -307,34 +312,34 @@ impl Chain {
         notes: &mut Notes,
     ) -> Result<(), Status> {
         let seen = Seen::new(object);
+        let mut clock = self.meter.now();
         for placed in &self.links {
-            let begun = self.begin(placed, Phase::Validating, attributes);
             let outcome = match &placed.link {
                 Link::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes),
                 Link::Stage(stage) => stage.validate(attributes, &seen, cluster, notes).await,
             };
-            self.passed(placed, Phase::Validating, attributes, &outcome, begun);
+            self.passed(placed, Phase::Validating, attributes, &outcome, &mut clock);
             outcome?;
         }
         Ok(())
     }
 
-    /// When a link that is counted begins.
-    fn begin(&self, placed: &Placed, phase: Phase, attributes: &Attributes<'_>) -> Option<Duration> {
-        placed.is_counted(phase, attributes.operation).then(|| self.meter.now())
-    }
-
+    /// Counts a link that was passed. One reading of the clock ends a link and begins the next: a link that is not counted has
+    /// nothing to do in this phase, and so takes no time worth telling apart.
     fn passed(
         &self,
         placed: &Placed,
         phase: Phase,
         attributes: &Attributes<'_>,
         outcome: &Result<(), Status>,
-        begun: Option<Duration>,
+        clock: &mut Duration,
     ) {
-        if let Some(begun) = begun {
-            let took = self.meter.now().saturating_sub(begun);
-            self.meter.plugin(placed.name, phase, attributes.operation, outcome.is_err(), took);
+        if placed.is_counted(phase, attributes.operation) {
+            let now = self.meter.now();
+            let took = now.saturating_sub(*clock);
+            *clock = now;
+            let link = Linked { place: placed.place, name: placed.name };
+            self.meter.plugin(link, phase, attributes.operation, outcome.is_err(), took);
         }
     }
 

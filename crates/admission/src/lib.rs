@@ -22,7 +22,7 @@ pub mod webhook;
 pub use attributes::{Attributes, Operation, Seen};
 pub use chain::{Chain, ChainError, PluginName, Stages};
 pub use cluster::{Cluster, Later, Served};
-pub use meter::{CheckError, Conditions, Meter, Phase, Rejection, Unmetered};
+pub use meter::{CheckError, Conditions, Linked, Meter, Phase, Rejection, Unmetered};
 pub use notes::{Annotation, Held, Level, Notes};
 pub use plugin::{Pass, Plugin, Stage};
 pub use reinvocation::{Reinvocation, Rounds};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::Operation;
+use crate::{Operation, PluginName};
 
 /// One of the two halves of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +30,15 @@ impl Phase {
             Phase::Validating => "validating",
         }
     }
+}
+
+/// A link of the chain: its place in the list of all, counted from 0, so that its counters need not be looked up by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linked {
+    /// The place.
+    pub place: usize,
+    /// The name.
+    pub name: PluginName,
 }
 
 /// Why a webhook's answer, or the want of one, refused a request.
@@ -114,8 +123,8 @@ pub trait Meter: Send + Sync {
     }
 
     /// A link of the chain was passed.
-    fn plugin(&self, name: &str, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
-        let _ = (name, phase, operation, rejected, took);
+    fn plugin(&self, link: Linked, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+        let _ = (link, phase, operation, rejected, took);
     }
 
     /// A webhook was asked. `code` is 200 unless something went wrong.

@@ -18,6 +18,11 @@ use clap::{
     Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
 };
 
+/// Objects are many small strings, made on one thread and freed on another: measured, the system's allocator took a tenth of the
+/// time of a request.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A Kubernetes API server whose security plane cannot be bypassed.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version = server::version::GIT_VERSION, disable_version_flag = true)]

@@ -5,6 +5,9 @@
 
 use crate::{Str, Value};
 
+/// The most keys that are scanned for one.
+const SCANNED: usize = 16;
+
 /// A map from strings to values, sorted by key (bytewise, as Go's encoder sorts).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Map {
@@ -33,29 +36,35 @@ impl Map {
         self.entries.is_empty()
     }
 
+    /// Where `key` is, or where it would have to be.
     fn find(&self, key: &str) -> Result<usize, usize> {
         self.entries.binary_search_by(|(k, _)| k.as_str().cmp(key))
     }
 
+    /// Where `key` is. Up to a few keys a scan is cheaper than a binary search: most keys differ in length, and two that do
+    /// need not be compared.
+    fn position(&self, key: &str) -> Option<usize> {
+        if self.entries.len() <= SCANNED {
+            return self.entries.iter().position(|(k, _)| k.len() == key.len() && k.as_str() == key);
+        }
+        self.find(key).ok()
+    }
+
     /// The value at `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        // Few keys: comparing lengths first makes a scan cheaper than a binary search over strings.
-        if self.entries.len() <= 8 {
-            return self.entries.iter().find(|(k, _)| k.as_str() == key).map(|(_, v)| v);
-        }
-        let at = self.find(key).ok()?;
+        let at = self.position(key)?;
         self.entries.get(at).map(|(_, v)| v)
     }
 
     /// The key as stored and the value at `key`.
     pub fn get_entry(&self, key: &str) -> Option<(&Str, &Value)> {
-        let at = self.find(key).ok()?;
+        let at = self.position(key)?;
         self.entries.get(at).map(|(k, v)| (k, v))
     }
 
     /// The mutable value at `key`.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
-        let at = self.find(key).ok()?;
+        let at = self.position(key)?;
         self.entries.get_mut(at).map(|(_, v)| v)
     }
 
@@ -95,7 +104,7 @@ impl Map {
 
     /// Removes and returns the value at `key`.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
-        let at = self.find(key).ok()?;
+        let at = self.position(key)?;
         Some(self.entries.remove(at).1)
     }
 
