@@ -261,7 +261,7 @@ impl Env {
         }
     }
 
-    fn extended(&self, add: fn(&mut Builder)) -> Env {
+    pub(crate) fn extended(&self, add: fn(&mut Builder)) -> Env {
         let library = &*self.library;
         let mut builder = Builder {
             functions: library

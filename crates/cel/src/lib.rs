@@ -23,6 +23,7 @@ mod check;
 mod cost;
 mod decl;
 mod deep;
+pub mod device;
 mod env;
 mod eval;
 #[path = "lib/mod.rs"]

@@ -124,7 +124,7 @@ impl Semver {
         if normalize { Semver::parse(&normalized(text)?) } else { Semver::parse(text) }
     }
 
-    fn parse(text: &str) -> Result<Semver, String> {
+    pub(crate) fn parse(text: &str) -> Result<Semver, String> {
         if text.is_empty() {
             return Err("Version string empty".to_owned());
         }

@@ -453,7 +453,7 @@ fn negate<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
 fn is_in<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     match args {
         [val, Val::List(list)] => Ok(Val::Bool(contains(list, val))),
-        [key, Val::Map(map)] => Ok(Val::Bool(map.find(key).is_some())),
+        [key, Val::Map(map)] => Ok(Val::Bool(map.holds(key))),
         _ => refuse(),
     }
 }

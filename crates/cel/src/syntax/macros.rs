@@ -79,6 +79,9 @@ pub(crate) const TWO_VARIABLES: [(&str, usize, bool, Expander); 10] = [
 /// The macro of the list library.
 pub(crate) const LISTS: [(&str, usize, bool, Expander); 1] = [("sortBy", 2, true, sort_by)];
 
+/// The macro of the bindings library.
+pub(crate) const BIND: [(&str, usize, bool, Expander); 1] = [("bind", 3, true, cel_bind)];
+
 /// Makes the nodes of an expansion, all at the place of the call.
 pub(crate) struct Expansion<'n, 's> {
     pub(crate) nodes: &'n mut Nodes<'s>,
@@ -408,6 +411,18 @@ fn bind(x: &mut Expansion<'_, '_>, name: &str, value: Expr, result: Expr) -> Exp
     let step = x.ident(name);
     let (var, accu) = (UNUSED.into(), name.into());
     x.comprehension(Comprehension { range, var, var2: None, accu, init: value, condition, step, result })
+}
+
+/// `cel.bind(name, value, result)`; a method `bind` of anything else is just a call.
+fn cel_bind(x: &mut Expansion<'_, '_>, target: Option<Expr>, args: Vec<Expr>) -> Expanded {
+    let (target, [name, value, result]) = parts(x.call, target, args)?;
+    if !matches!(&target.kind, ExprKind::Ident(namespace) if namespace == "cel") {
+        return Ok(x.method("bind", target, vec![name, value, result]));
+    }
+    let ExprKind::Ident(name) = &name.kind else {
+        return Err((name.id, "cel.bind() variable names must be simple identifiers".into()));
+    };
+    Ok(bind(x, name, value, result))
 }
 
 fn optional(

@@ -78,6 +78,11 @@ pub trait LazyFields: Sync {
     /// The names of the fields.
     fn names(&self) -> Vec<&str>;
 
+    /// Whether `in` finds a field. It is another question than [`LazyFields::get`] where what is not there has a default.
+    fn holds(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
     /// The name of the type the fields belong to.
     fn type_name(&self) -> &'static str {
         "map"
@@ -273,6 +278,14 @@ impl<'a> Map<'a> {
             (Map::Owned(entries), _) => entries.find(key).map(|val| Ok(val.clone())),
             (Map::Data(_, Some(_)), _) => Some(Err(Error::no_such_overload())),
             _ => None,
+        }
+    }
+
+    /// Whether `in` finds a key.
+    pub(crate) fn holds(&self, key: &Val<'_>) -> bool {
+        match (self, key) {
+            (Map::Lazy(fields), Val::String(name)) => fields.holds(name),
+            _ => self.find(key).is_some(),
         }
     }
 

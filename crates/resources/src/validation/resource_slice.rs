@@ -1,24 +1,29 @@
-//! ResourceSlice.
+//! ResourceSlice: the written rules. See `resource` about the declared ones.
 
 use api::FieldErrors;
+use api::field::FieldErrorKind;
 use api::names;
 use value::Value;
 
 use super::fields::{At, Read, Report, same};
 use super::pod_scheduling::node_selector;
 use super::pod_volumes::csi_driver_name;
-use super::resource::{pool_name, qualified_name, taint};
-use super::{Rules, meta, no_rules};
+use super::resource::{MAX_ID, binding_conditions, pool_name, qualified_name, taint};
+use super::{
+    Rules, internal_json, meta, no_rules, resource_capacity as capacity, resource_declared as declared,
+};
 
 pub(super) const SLICE: Rules = Rules {
-    create: |slice, _| {
+    create: |slice, context| {
         let mut errors = meta::create(slice, false, names::name_is_dns_subdomain);
         spec_rules(slice.part("spec"), None, &mut errors);
+        declared::slice(slice, None, context, &mut errors);
         errors
     },
-    update: |new, old, _| {
+    update: |new, old, context| {
         let mut errors = meta::update(new, old);
         spec_rules(new.part("spec"), old.part("spec"), &mut errors);
+        declared::slice(new, Some(old), context, &mut errors);
         errors
     },
     update_status: no_rules,
@@ -31,9 +36,12 @@ const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
 const MAX_CONSUMED_SETS: usize = 2;
 const MAX_ATTRIBUTES: usize = 32;
+const MAX_ATTRIBUTE_VALUES: usize = 48;
 const MAX_TAINTS: usize = 16;
 const MAX_ATTRIBUTE_LENGTH: usize = 64;
-const MAX_BINDING_CONDITIONS: usize = 4;
+/// How much of a key is shown.
+const MAX_KEY_SHOWN: usize = 63 + 1 + MAX_ID;
+const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
 fn spec_rules(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
     csi_driver_name(spec.text("driver"), &SPEC.field("driver"), errors);
@@ -58,14 +66,30 @@ fn spec_rules(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldError
     if spec.part("sharedCounters").is_some() && spec.part("devices").is_some() {
         errors.invalid(&SPEC, "", "only one of `sharedCounters` or `devices` is allowed");
     }
+    devices(spec, old, errors);
+    let sets = spec.items("sharedCounters");
+    if sets.len() <= MAX_COUNTER_SETS {
+        let list = SPEC.field("sharedCounters");
+        for (i, set) in sets.iter().enumerate() {
+            few_counters(set, &list.index(i), errors);
+        }
+    }
+}
+
+fn devices(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
     let devices = spec.items("devices");
-    let advanced = devices
-        .iter()
-        .any(|device| !device.items("taints").is_empty() || !device.items("consumesCounters").is_empty());
+    let advanced = devices.iter().any(|device| {
+        !device.items("taints").is_empty()
+            || !device.items("consumesCounters").is_empty()
+            || device
+                .entries("attributes")
+                .any(|(_, attribute)| LISTS.iter().any(|list| attribute.part(list).is_some()))
+    });
     let most = if advanced { MAX_ADVANCED_DEVICES } else { MAX_DEVICES };
     let list = SPEC.field("devices");
     if devices.len() > most {
         errors.too_many(&list, devices.len(), most);
+        return;
     }
     for (i, device) in devices.iter().enumerate() {
         let former = old.items("devices").iter().find(|former| former.text("name") == device.text("name"));
@@ -75,25 +99,6 @@ fn spec_rules(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldError
     for (i, device) in devices.iter().enumerate() {
         if devices.iter().take(i).any(|earlier| earlier.text("name") == device.text("name")) {
             errors.duplicate(&list.index(i), device.text("name"));
-        }
-    }
-    for (i, device) in devices.iter().enumerate() {
-        let at = list.index(i);
-        let attributes = at.field("attributes");
-        for (key, attribute) in device.entries("attributes") {
-            one_value(attribute, &attributes.key(key), errors);
-        }
-    }
-    let sets = spec.items("sharedCounters");
-    let list = SPEC.field("sharedCounters");
-    if sets.len() > MAX_COUNTER_SETS {
-        errors.too_many(&list, sets.len(), MAX_COUNTER_SETS);
-    }
-    for (i, set) in sets.iter().enumerate() {
-        let at = list.index(i);
-        counters(set, "name", &at, errors);
-        if sets.iter().take(i).any(|earlier| earlier.text("name") == set.text("name")) {
-            errors.duplicate(&at, set.text("name"));
         }
     }
 }
@@ -118,10 +123,9 @@ fn node_choice(spec: Option<&Value>, errors: &mut FieldErrors) {
         node_selector(selector, false, &at, errors);
         let terms = selector.items("nodeSelectorTerms");
         if terms.len() != 1 {
-            let shown =
-                super::internal_json::compact("[]NodeSelectorTerm", selector.part("nodeSelectorTerms"));
+            let shown = internal_json::compact("[]NodeSelectorTerm", selector.part("nodeSelectorTerms"));
             let detail = format!("{shown}: must have exactly one node selector term");
-            errors.report(api::field::FieldErrorKind::Invalid, &at.field("nodeSelectorTerms"), None, detail);
+            errors.report(FieldErrorKind::Invalid, &at.field("nodeSelectorTerms"), None, detail);
         }
     }
     for (field, shown) in [("allNodes", "`allNodes`"), ("perDeviceNodeSelection", "`perDeviceNodeSelection`")]
@@ -151,24 +155,21 @@ fn device_rules(
 ) {
     let name = device.text("name");
     errors.invalid_each(&at.field("name"), name, names::is_dns1123_label(name));
-    let count = |field: &str| device.map_of(field).map_or(0, value::Map::len);
-    let total = count("attributes") + count("capacity");
-    if total > MAX_ATTRIBUTES {
-        let detail =
-            format!("the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES}");
-        errors.invalid(at, i64::try_from(total).unwrap_or(i64::MAX), detail);
-    }
+    sizes(device, at, errors);
     let list = at.field("attributes");
     for (key, attribute) in device.entries("attributes") {
-        qualified_name(key, &list.key(key), errors);
-        attribute_rules(attribute, &list.key(key), errors);
+        qualified_name(key, &list, errors);
+        attribute_rules(attribute, &list.key(&shortened(key)), errors);
     }
     if old.is_none_or(|old| !same(old.part("capacity"), device.part("capacity"))) {
         let list = at.field("capacity");
-        for (key, capacity) in device.entries("capacity") {
-            let here = list.key(key);
-            qualified_name(key, &here, errors);
-            if capacity.part("requestPolicy").is_some() && !device.flag("allowMultipleAllocations") {
+        for (key, entry) in device.entries("capacity") {
+            qualified_name(key, &list, errors);
+            let key = shortened(key);
+            let here = list.key(&key);
+            if device.flag("allowMultipleAllocations") {
+                capacity::request_policy(entry, &here.field("requestPolicy"), errors);
+            } else if entry.part("requestPolicy").is_some() {
                 errors.forbidden(&here.field("requestPolicy"), "allowMultipleAllocations must be true");
             }
         }
@@ -178,62 +179,55 @@ fn device_rules(
         let list = at.field("taints");
         if taints.len() > MAX_TAINTS {
             errors.too_many(&list, taints.len(), MAX_TAINTS);
-        }
-        for (i, entry) in taints.iter().enumerate() {
-            taint(Some(entry), &list.index(i), errors);
+        } else {
+            for (i, entry) in taints.iter().enumerate() {
+                taint(Some(entry), &list.index(i), errors);
+            }
         }
     }
     let consumed = device.items("consumesCounters");
-    let list = at.field("consumesCounters");
-    if consumed.len() > MAX_CONSUMED_SETS {
-        errors.too_many(&list, consumed.len(), MAX_CONSUMED_SETS);
-    }
-    for (i, set) in consumed.iter().enumerate() {
-        let here = list.index(i);
-        counters(set, "counterSet", &here, errors);
-        if consumed.iter().take(i).any(|earlier| earlier.text("counterSet") == set.text("counterSet")) {
-            errors.duplicate(&here, set.text("counterSet"));
+    if consumed.len() <= MAX_CONSUMED_SETS {
+        let list = at.field("consumesCounters");
+        for (i, set) in consumed.iter().enumerate() {
+            few_counters(set, &list.index(i), errors);
         }
     }
     device_nodes(device, per_device_nodes, at, errors);
-    for field in ["bindingConditions", "bindingFailureConditions"] {
-        let conditions: Vec<&str> = device.texts(field).collect();
-        let list = at.field(field);
-        if conditions.len() > MAX_BINDING_CONDITIONS {
-            errors.too_many(&list, conditions.len(), MAX_BINDING_CONDITIONS);
-        }
-        for (i, condition) in conditions.iter().enumerate() {
-            errors.invalid_each(&list.index(i), condition, names::is_qualified_name(condition));
-        }
-    }
     binding_conditions(device, at, errors);
 }
 
-/// What must be true of a device before pods use it, and what ends the wait: both lists or neither.
-fn binding_conditions(device: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    let (wanted, failed) = ("bindingConditions", "bindingFailureConditions");
-    let conditions: Vec<&str> = device.texts(wanted).collect();
-    let failures: Vec<&str> = device.texts(failed).collect();
-    for (field, list) in [(wanted, &conditions), (failed, &failures)] {
-        let here = at.field(field);
-        for (i, condition) in list.iter().enumerate() {
-            if list.iter().take(i).any(|earlier| earlier == condition) {
-                errors.duplicate(&here.index(i), *condition);
-            }
-            if field == failed && conditions.contains(condition) {
-                let detail = "bindingFailureConditions must not overlap with bindingConditions";
-                errors.invalid(&here.index(i), *condition, detail);
-            }
-        }
+fn sizes(device: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    let count = |field: &str| device.map_of(field).map_or(0, value::Map::len);
+    let total = count("attributes") + count("capacity");
+    if total > MAX_ATTRIBUTES {
+        let detail =
+            format!("the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES}");
+        errors.invalid(at, i64::try_from(total).unwrap_or(i64::MAX), detail);
     }
-    for (field, other, missing) in [
-        (wanted, failed, conditions.is_empty() && !failures.is_empty()),
-        (failed, wanted, failures.is_empty() && !conditions.is_empty()),
-    ] {
-        if missing {
-            errors.invalid(&at.field(field), Value::Null, format!("{field} are required to use {other}"));
-        }
+    let values: usize = device
+        .entries("attributes")
+        .map(|(_, attribute)| LISTS.iter().map(|list| attribute.items(list).len()).sum::<usize>().max(1))
+        .sum();
+    if values > MAX_ATTRIBUTE_VALUES {
+        let detail = format!("the total number of attribute values must not exceed {MAX_ATTRIBUTE_VALUES}");
+        errors.invalid(at, i64::try_from(values).unwrap_or(i64::MAX), detail);
     }
+}
+
+/// A key as paths show it: the middle of a long one is left out.
+fn shortened(key: &str) -> String {
+    if key.len() <= MAX_KEY_SHOWN {
+        return key.to_owned();
+    }
+    let kept = MAX_KEY_SHOWN - 3;
+    let (mut head, mut tail) = (kept.div_ceil(2), key.len() - kept / 2);
+    while !key.is_char_boundary(head) {
+        head -= 1;
+    }
+    while !key.is_char_boundary(tail) {
+        tail += 1;
+    }
+    format!("{}...{}", key.get(..head).unwrap_or_default(), key.get(tail..).unwrap_or_default())
 }
 
 fn device_nodes(device: &Value, per_device: bool, at: &At<'_>, errors: &mut FieldErrors) {
@@ -272,32 +266,41 @@ fn device_nodes(device: &Value, per_device: bool, at: &At<'_>, errors: &mut Fiel
 }
 
 fn attribute_rules(attribute: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    for field in ["string", "version"] {
-        let Some(text) = attribute.text_if_set(field) else { continue };
-        if field == "version" && !is_semver(text) {
-            errors.invalid(&at.field(field), text, "must be a string compatible with semver.org spec 2.0.0");
+    if let Some(text) = attribute.text_if_set("string") {
+        text_value(text, &at.field("string"), errors);
+    }
+    if let Some(text) = attribute.text_if_set("version") {
+        version_value(text, &at.field("version"), errors);
+    }
+    for field in LISTS {
+        let Some(list) = attribute.part(field) else { continue };
+        let here = at.field(field);
+        let items = attribute.items(field);
+        if items.is_empty() {
+            errors.invalid(&here, list.clone(), "must not be empty if specified");
         }
-        if text.len() > MAX_ATTRIBUTE_LENGTH {
-            errors.too_long(&at.field(field), MAX_ATTRIBUTE_LENGTH);
+        for (i, item) in items.iter().enumerate() {
+            let text = item.as_str().unwrap_or_default();
+            match field {
+                "strings" => text_value(text, &here.index(i), errors),
+                "versions" => version_value(text, &here.index(i), errors),
+                _ => {}
+            }
         }
     }
 }
 
-/// An attribute has exactly one value; the rule is declared, so its errors come after the others.
-fn one_value(attribute: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    let set: Vec<&str> = ["int", "bool", "string", "version"]
-        .into_iter()
-        .filter(|field| attribute.part(field).is_some())
-        .collect();
-    let members = "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`";
-    match set.len() {
-        0 => errors.invalid(at, "", format!("must specify one of: {members}")),
-        1 => {}
-        _ => {
-            let shown = format!("{{{}}}", set.join(", "));
-            errors.invalid(at, shown, format!("must specify exactly one of: {members}"));
-        }
+fn text_value(text: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    if text.len() > MAX_ATTRIBUTE_LENGTH {
+        errors.too_long(at, MAX_ATTRIBUTE_LENGTH);
     }
+}
+
+fn version_value(text: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    if !is_semver(text) {
+        errors.invalid(at, text, "must be a string compatible with semver.org spec 2.0.0");
+    }
+    text_value(text, at, errors);
 }
 
 fn is_semver(text: &str) -> bool {
@@ -319,21 +322,9 @@ fn is_semver(text: &str) -> bool {
         && build.is_none_or(|build| build.split('.').all(is_word))
 }
 
-fn counters(set: &Value, name_field: &str, at: &At<'_>, errors: &mut FieldErrors) {
-    let name = set.text(name_field);
-    if name.is_empty() {
-        errors.required(&at.field(name_field), "");
-    } else {
-        errors.invalid_each(&at.field(name_field), name, names::is_dns1123_label(name));
-    }
-    let list = at.field("counters");
+fn few_counters(set: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let count = set.map_of("counters").map_or(0, value::Map::len);
-    if count == 0 {
-        errors.required(&list, "");
-    } else if count > MAX_COUNTERS {
-        errors.too_many(&list, count, MAX_COUNTERS);
-    }
-    for (key, _) in set.entries("counters") {
-        errors.invalid_each(&list, key, names::is_dns1123_label(key));
+    if count > MAX_COUNTERS {
+        errors.too_many(&at.field("counters"), count, MAX_COUNTERS);
     }
 }

@@ -1,0 +1,127 @@
+//! A device of a slice → what a selector sees of it.
+
+use value::{Str, Value};
+
+use crate::eval::Error;
+use crate::lib::Ext;
+use crate::lib::quantity::Quantity;
+use crate::lib::semver::Semver;
+use crate::val::{Entries, LazyFields, Map, Val};
+
+/// A device, read once and asked often.
+#[derive(Clone, Debug)]
+pub struct Device {
+    driver: Str,
+    shared: bool,
+    attributes: Domains,
+    capacity: Domains,
+}
+
+impl Device {
+    /// Reads a device of a slice of `driver`.
+    pub fn read(driver: &str, device: &Value) -> Result<Device, String> {
+        let mut attributes = Domains::default();
+        for (name, attribute) in entries(device, "attributes") {
+            let val = attribute_value(attribute).map_err(|why| format!("attribute {name}: {why}"))?;
+            attributes.insert(driver, name, val);
+        }
+        let mut capacity = Domains::default();
+        for (name, entry) in entries(device, "capacity") {
+            let text = match entry.get("value") {
+                Some(Value::String(text)) => text.to_string(),
+                Some(Value::Int(number)) => number.to_string(),
+                _ => "0".to_owned(),
+            };
+            let quantity = Quantity::parse(&text).map_err(|why| format!("capacity {name}: {why}"))?;
+            capacity.insert(driver, name, Val::ext(Ext::Quantity { quantity, computed: false }));
+        }
+        let shared = device.get("allowMultipleAllocations").and_then(Value::as_bool).unwrap_or(false);
+        Ok(Device { driver: driver.into(), shared, attributes, capacity })
+    }
+}
+
+fn entries<'v>(device: &'v Value, field: &str) -> impl Iterator<Item = (&'v str, &'v Value)> {
+    let map = device.get(field).and_then(Value::as_map);
+    map.into_iter().flat_map(|map| map.iter().map(|(name, value)| (name.as_str(), value)))
+}
+
+/// The one value of an attribute; lists first, as Kubernetes looks.
+fn attribute_value(attribute: &Value) -> Result<Val<'static>, String> {
+    let get = |field: &str| attribute.get(field).filter(|value| !value.is_null());
+    for field in ["ints", "bools", "strings", "versions"] {
+        if let Some(Value::List(items)) = get(field) {
+            let items = items.iter().map(|item| scalar(item, field == "versions"));
+            return items.collect::<Result<Vec<_>, _>>().map(Val::list);
+        }
+    }
+    for field in ["int", "bool", "string", "version"] {
+        if let Some(value) = get(field) {
+            return scalar(value, field == "version");
+        }
+    }
+    Err("unsupported attribute value".to_owned())
+}
+
+fn scalar(value: &Value, is_version: bool) -> Result<Val<'static>, String> {
+    match value {
+        Value::String(text) if is_version => Semver::parse(text)
+            .map(|version| Val::ext(Ext::Semver(version)))
+            .map_err(|why| format!("parse semantic version: {why}")),
+        Value::Int(_) | Value::Bool(_) | Value::String(_) => Ok(Val::data(value).own()),
+        _ => Err("unsupported attribute value".to_owned()),
+    }
+}
+
+impl LazyFields for Device {
+    fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
+        Some(Ok(match name {
+            "driver" => Val::str(&self.driver),
+            "allowMultipleAllocations" => Val::Bool(self.shared),
+            "attributes" => Val::Map(Map::Lazy(&self.attributes)),
+            "capacity" => Val::Map(Map::Lazy(&self.capacity)),
+            _ => return None,
+        }))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        vec!["allowMultipleAllocations", "attributes", "capacity", "driver"]
+    }
+}
+
+/// Names and values by domain. A domain that is not there reads as an empty one.
+#[derive(Clone, Debug, Default)]
+struct Domains(Vec<(Str, Val<'static>)>);
+
+impl Domains {
+    /// Puts a value at its name; one without a domain is in the driver's.
+    fn insert(&mut self, driver: &str, name: &str, val: Val<'static>) {
+        let (domain, id) = name.split_once('/').unwrap_or((driver, name));
+        let id = Val::string(id);
+        for (known, names) in &mut self.0 {
+            if known == domain
+                && let Val::Map(Map::Owned(entries)) = names
+            {
+                std::sync::Arc::make_mut(entries).insert(id, val);
+                return;
+            }
+        }
+        let mut entries = Entries::default();
+        entries.insert(id, val);
+        self.0.push((domain.into(), Val::Map(Map::of(entries))));
+    }
+}
+
+impl LazyFields for Domains {
+    fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
+        let known = self.0.iter().find(|(domain, _)| domain == name);
+        Some(Ok(known.map_or_else(|| Val::Map(Map::of(Entries::default())), |(_, names)| names.borrow())))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|(domain, _)| domain.as_str()).collect()
+    }
+
+    fn holds(&self, name: &str) -> bool {
+        self.0.iter().any(|(domain, _)| domain == name)
+    }
+}

@@ -1,0 +1,213 @@
+//! Selectors of devices (resource.k8s.io): the environment they compile in, and the device they run on.
+//!
+//! Validation and allocation meet here, so that what was accepted is what runs. A selector sees one variable, `device`: its
+//! driver, and its attributes and capacities by domain and name. A domain that a device says nothing about is an empty map
+//! instead of an error, so that one selector can be asked of the devices of every driver.
+
+mod data;
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use value::Str;
+
+pub use data::Device;
+
+use crate::cost::estimate::{Range, SizeHints};
+use crate::env::{Env, Program, TypeProvider, Version};
+use crate::eval::Activation;
+use crate::syntax::macros;
+use crate::types::Type;
+use crate::val::{Map, Val};
+
+/// What one evaluation of a selector may cost, and what a new one may be estimated to cost.
+pub const MAX_COST: u64 = 1_000_000;
+
+const DEVICE: &str = "device";
+const DEVICE_TYPE: &str = "kubernetes.DRADevice";
+const MAX_DOMAIN: u64 = 63;
+const MAX_NAME: u64 = 32;
+const MAX_DRIVER: u64 = 63;
+/// How many attributes and capacities a device may have.
+const MAX_ENTRIES: u64 = 32;
+const MAX_ATTRIBUTE: u64 = 64;
+
+/// Why an expression cannot be a selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelectorError {
+    /// It is wrong, in the compiler's words.
+    Invalid(String),
+    /// It may cost too much.
+    TooComplex,
+    /// Not its author's fault.
+    Internal(String),
+}
+
+impl std::error::Error for SelectorError {}
+
+impl fmt::Display for SelectorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SelectorError::Invalid(detail) | SelectorError::Internal(detail) => detail,
+            SelectorError::TooComplex => "too complex, exceeds cost limit",
+        })
+    }
+}
+
+/// A compiled selector. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    program: Program,
+}
+
+impl Selector {
+    /// Judges an expression that somebody is about to store: it may use what the version before knew too, and its estimated cost
+    /// must be within bounds.
+    pub fn check(expression: &str) -> Result<(), SelectorError> {
+        let checked = NEW.compile(expression).map_err(|issues| invalid(&issues))?;
+        let output = checked.output_type();
+        if !matches!(output, Type::Bool | Type::Any) {
+            return Err(wrong_type(output));
+        }
+        checked.program().map_err(|error| internal(&error))?;
+        if checked.estimate(&Sizes).max > MAX_COST {
+            return Err(SelectorError::TooComplex);
+        }
+        Ok(())
+    }
+
+    /// Compiles a stored expression.
+    pub fn compile(expression: &str) -> Result<Selector, SelectorError> {
+        let checked = STORED.compile(expression).map_err(|issues| invalid(&issues))?;
+        let output = checked.output_type();
+        if !matches!(output, Type::Bool | Type::Dyn) {
+            return Err(wrong_type(output));
+        }
+        let program = checked.program().map_err(|error| internal(&error))?;
+        Ok(Selector { program })
+    }
+
+    /// Whether a device is selected; the error is the evaluation's.
+    pub fn matches(&self, device: &Device) -> Result<bool, String> {
+        let activation = Activation::new(&STORED).with(DEVICE, Val::Map(Map::Lazy(device)));
+        let val = self.program.run(&activation, MAX_COST).outcome.map_err(|error| error.to_string())?;
+        val.as_bool().ok_or_else(|| {
+            format!(
+                "CEL result of type {name} could not be converted to bool: type conversion error from '{name}' to 'bool'",
+                name = val.type_name()
+            )
+        })
+    }
+}
+
+fn invalid(issues: &crate::Issues) -> SelectorError {
+    SelectorError::Invalid(format!("compilation failed: {issues}"))
+}
+
+fn wrong_type(output: &Type) -> SelectorError {
+    SelectorError::Invalid(format!("must evaluate to bool or the unknown type, not {output}"))
+}
+
+fn internal(error: &crate::Error) -> SelectorError {
+    SelectorError::Internal(format!("program instantiation failed: {error}"))
+}
+
+fn environment(version: Version, attribute: Type) -> Env {
+    Env::kubernetes(version)
+        .extended(|b| b.macros(&macros::BIND))
+        .with_types(Arc::new(DeviceTypes { attribute }))
+        .with_variables([(DEVICE, Type::Struct(DEVICE_TYPE.into()))])
+}
+
+/// For new expressions. Their attributes are `any`, because lists of values are not to be had yet.
+static NEW: LazyLock<Env> = LazyLock::new(|| {
+    environment(Version { minor: Version::CURRENT.minor - 1, ..Version::CURRENT }, Type::Any)
+});
+/// For stored expressions, which may use everything.
+static STORED: LazyLock<Env> = LazyLock::new(|| environment(Version::CURRENT, Type::Dyn));
+
+/// The type of `device`.
+#[derive(Debug)]
+struct DeviceTypes {
+    attribute: Type,
+}
+
+impl TypeProvider for DeviceTypes {
+    fn find_type(&self, name: &str) -> Option<Type> {
+        (name == DEVICE_TYPE).then(|| Type::Struct(DEVICE_TYPE.into()))
+    }
+
+    fn find_field(&self, type_name: &str, field: &str) -> Option<Type> {
+        if type_name != DEVICE_TYPE {
+            return None;
+        }
+        let by_domain = |leaf: Type| Type::map(Type::String, Type::map(Type::String, leaf));
+        Some(match field {
+            "driver" => Type::String,
+            "allowMultipleAllocations" => Type::Bool,
+            "attributes" => by_domain(self.attribute.clone()),
+            "capacity" => by_domain(Type::Struct("kubernetes.Quantity".into())),
+            _ => return None,
+        })
+    }
+}
+
+/// How large the parts of a device can be.
+struct Sizes;
+
+/// A place in the type of `device`.
+#[derive(Clone, Copy)]
+enum Place {
+    Device,
+    Driver,
+    Flag,
+    Domains { attributes: bool },
+    Names { attributes: bool },
+    Attribute,
+    Quantity,
+    Domain,
+    Name,
+}
+
+impl Place {
+    fn step(self, step: &str) -> Option<Place> {
+        Some(match (self, step) {
+            (Place::Device, "driver") => Place::Driver,
+            (Place::Device, "allowMultipleAllocations") => Place::Flag,
+            (Place::Device, "attributes" | "capacity") => Place::Domains { attributes: step == "attributes" },
+            (Place::Domains { attributes }, "@items" | "@values") => Place::Names { attributes },
+            (Place::Domains { .. }, "@keys") => Place::Domain,
+            (Place::Names { .. }, "@keys") => Place::Name,
+            // Every attribute is as large as any other, whatever its name.
+            (Place::Names { attributes: true }, _) => Place::Attribute,
+            (Place::Names { attributes: false }, "@items" | "@values") => Place::Quantity,
+            _ => return None,
+        })
+    }
+
+    fn max(self) -> u64 {
+        match self {
+            Place::Device | Place::Quantity => 0,
+            Place::Driver => MAX_DRIVER,
+            Place::Flag => 1,
+            Place::Domains { .. } | Place::Names { .. } => MAX_ENTRIES,
+            Place::Attribute => MAX_ATTRIBUTE,
+            Place::Domain => MAX_DOMAIN,
+            Place::Name => MAX_NAME,
+        }
+    }
+}
+
+impl SizeHints for Sizes {
+    fn size(&self, path: &[Str], _: &Type) -> Option<Range> {
+        let (variable, steps) = path.split_first()?;
+        if variable != DEVICE {
+            return None;
+        }
+        let place = steps.iter().try_fold(Place::Device, |place, step| place.step(step))?;
+        Some(Range { min: 0, max: place.max() })
+    }
+}
+
+#[cfg(test)]
+mod tests;
