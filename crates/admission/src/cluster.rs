@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
@@ -67,6 +68,9 @@ pub trait Cluster: Send + Sync {
 
     /// The schema of a kind, built-in or custom.
     fn schema(&self, kind: &GroupVersionKind) -> Option<Link>;
+
+    /// Whether this moment has passed.
+    fn is_past(&self, deadline: Instant) -> bool;
 
     /// What the authorization chain says.
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a authz::Attributes)

@@ -4,7 +4,7 @@
 //! plugin reads its own ([`WebhookAdmission`] is that of the two webhook plugins). Everything is strict, and refused in the words of
 //! Kubernetes' decoder.
 
-mod document;
+pub(crate) mod document;
 mod policies;
 mod webhooks;
 

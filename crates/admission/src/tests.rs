@@ -46,6 +46,10 @@ impl Cluster for Two {
         Box::pin(std::future::ready(Ok(object)))
     }
 
+    fn is_past(&self, _: std::time::Instant) -> bool {
+        false
+    }
+
     fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
         None
     }
@@ -224,6 +228,10 @@ impl Cluster for Listed {
         _: bool,
     ) -> Later<'a, Result<Value, String>> {
         Box::pin(std::future::ready(Ok(object)))
+    }
+
+    fn is_past(&self, _: std::time::Instant) -> bool {
+        false
     }
 
     fn schema(&self, kind: &GroupVersionKind) -> Option<resources::schema::Link> {

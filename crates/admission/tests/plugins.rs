@@ -102,6 +102,10 @@ impl Cluster for Page {
         Box::pin(std::future::ready(Ok(object)))
     }
 
+    fn is_past(&self, _: std::time::Instant) -> bool {
+        false
+    }
+
     fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
         None
     }

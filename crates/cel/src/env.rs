@@ -563,6 +563,11 @@ impl Program {
         &self.output
     }
 
+    /// Whether it nests deeper than usual, and so may what it makes.
+    pub fn is_deep(&self) -> bool {
+        self.plan.deep
+    }
+
     /// Runs it. Evaluation ends with an error once it has cost more than `limit`.
     pub fn run<'a>(&'a self, activation: &Activation<'a>, limit: u64) -> Evaluation<'a> {
         with_room(self.plan.deep, || eval::run(&self.plan.root, self.plan.slots, activation, limit))

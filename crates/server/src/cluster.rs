@@ -196,6 +196,10 @@ impl Cluster for State {
         Box::pin(std::future::ready(adopted))
     }
 
+    fn is_past(&self, deadline: std::time::Instant) -> bool {
+        std::time::Instant::now() >= deadline
+    }
+
     fn schema(&self, kind: &GroupVersionKind) -> Option<Link> {
         let served = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
         if let Some(custom) = served.as_ref().and_then(|served| served.as_custom()) {

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use api::Status;
 use authn::User;
 use authz::{Attributes, Decision as Verdict, Selector};
 use cel::authz::{Authorizer, Check, Decision, Target};
 use value::Str;
 
+use super::Pause;
 use crate::Cluster;
+use crate::matching::Asked;
 
 /// What the authorizer has said so far.
 #[derive(Debug, Default)]
@@ -23,8 +26,20 @@ impl Authorizer for Checks {
 }
 
 impl Checks {
+    /// Does what is wanted before a request can be evaluated again; one that is late is refused.
+    pub async fn resume(&self, pause: Pause, asked: &Asked<'_>) -> Result<(), Status> {
+        match pause {
+            Pause::Late => Err(Asked::too_late()),
+            Pause::Check(check) => {
+                asked.in_time()?;
+                self.ask(*check, asked.attributes.user, asked.cluster).await;
+                Ok(())
+            }
+        }
+    }
+
     /// Gets an answer and remembers it.
-    pub async fn ask(&self, check: Check, user: &User, cluster: &dyn Cluster) {
+    async fn ask(&self, check: Check, user: &User, cluster: &dyn Cluster) {
         let account = check.service_account.as_ref();
         let account = account.map(|(namespace, name)| authn::service_account::user(namespace, name, ""));
         let answer = cluster.authorize(account.as_ref().unwrap_or(user), &attributes(&check)).await;

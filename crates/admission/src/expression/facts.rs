@@ -8,7 +8,7 @@ use cel::{Activation, Env, Val};
 use resources::expressions::{Age, Compiler, Offered};
 use value::{Map, Str, Value};
 
-use super::Checks;
+use super::{Checks, Pace};
 use crate::Attributes;
 use crate::matching::{Asked, Match};
 
@@ -20,6 +20,8 @@ pub struct Facts<'a> {
     old: Option<&'a Value>,
     namespace: Option<&'a Value>,
     checks: &'a Checks,
+    /// Whether the time of the request is up.
+    late: Option<Box<dyn Fn() -> bool + Send + Sync + 'a>>,
     request: OnceLock<Value>,
     request_of_conditions: OnceLock<Value>,
 }
@@ -36,7 +38,10 @@ impl<'a> Facts<'a> {
         checks: &'a Checks,
     ) -> Self {
         let (request, request_of_conditions) = (OnceLock::new(), OnceLock::new());
-        Facts { asked, matched, object, old, namespace, checks, request, request_of_conditions }
+        let late = asked.attributes.deadline.map(|deadline| -> Box<dyn Fn() -> bool + Send + Sync + 'a> {
+            Box::new(move || asked.cluster.is_past(deadline))
+        });
+        Facts { asked, matched, object, old, namespace, checks, late, request, request_of_conditions }
     }
 
     fn request(&self) -> &Value {
@@ -111,11 +116,19 @@ impl<'a> Scope<'a> {
         self.activations[shape.position()].get_or_init(|| self.make(shape))
     }
 
+    /// How far the request has come since others could run.
+    pub fn pace(&self) -> &'a Pace {
+        self.facts.asked.pace()
+    }
+
     fn make(&self, shape: Shape) -> Activation<'a> {
         let facts = self.facts;
         let data = |value: Option<&'a Value>| value.map_or(Val::Null, Val::data);
         #[expect(clippy::indexing_slicing, reason = "two bits are below four")]
         let mut activation = Activation::new(&ENVS[shape.position() & 3]);
+        if let Some(late) = &facts.late {
+            activation.set_interrupt(&**late);
+        }
         activation.set("object", data(facts.object));
         activation.set("oldObject", data(facts.old));
         activation.set("namespaceObject", if shape.conditions { Val::Null } else { data(facts.namespace) });

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use api::{GroupResource, Status};
 use value::Value;
 
+use crate::expression::Pace;
 use crate::{Attributes, Cluster, Operation, Served};
 
 /// A request, and what is looked up about it, at most once.
@@ -17,12 +18,14 @@ pub struct Asked<'a> {
     pub cluster: &'a dyn Cluster,
     namespace: OnceLock<Option<Arc<Value>>>,
     equivalents: OnceLock<Vec<Served>>,
+    pace: Pace,
 }
 
 impl<'a> Asked<'a> {
     /// A request about `object`.
     pub fn new(attributes: &'a Attributes<'a>, object: Option<&'a Value>, cluster: &'a dyn Cluster) -> Self {
-        Asked { attributes, object, cluster, namespace: OnceLock::new(), equivalents: OnceLock::new() }
+        let (namespace, equivalents) = (OnceLock::new(), OnceLock::new());
+        Asked { attributes, object, cluster, namespace, equivalents, pace: Pace::default() }
     }
 
     /// The namespace. A namespace is in itself, as Kubernetes tells it to admission.
@@ -58,6 +61,31 @@ impl<'a> Asked<'a> {
         }
         self.namespace_object()
             .ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), self.namespace()))
+    }
+
+    /// How much was evaluated since others could run.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Lets others run if much was evaluated; refuses a request that is late.
+    pub async fn rest(&self) -> Result<(), Status> {
+        if self.pace.is_due() {
+            self.pace.rest().await;
+            self.in_time()?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a request that is late.
+    pub fn in_time(&self) -> Result<(), Status> {
+        let late = self.attributes.deadline.is_some_and(|deadline| self.cluster.is_past(deadline));
+        if late { Err(Self::too_late()) } else { Ok(()) }
+    }
+
+    /// What a request is told whose time is up.
+    pub fn too_late() -> Status {
+        Status::timeout("request did not complete within requested timeout", 0)
     }
 
     /// Every group and version in which the same objects are served.

@@ -2,11 +2,10 @@
 
 use api::field::aggregate;
 use cel::Activation;
-use cel::authz::Check;
 use resources::expressions::{Compiler, Offered, Returns};
 use value::Value;
 
-use crate::expression::{Expression, Frame, OUT_OF_BUDGET, Scope, Shape, Stop, Variable};
+use crate::expression::{Expression, Frame, OUT_OF_BUDGET, Pace, Pause, Scope, Shape, Stop, Variables};
 use crate::meter::{Conditions as Owner, Meter};
 
 /// What all conditions of one webhook or policy may cost together.
@@ -63,32 +62,34 @@ impl Conditions {
         Shape { params: self.offered.params, composed: self.composed, conditions: true, may_ask: true }
     }
 
-    /// Evaluates them for a webhook. The error is a question that the authorizer must answer first.
+    /// Evaluates them for a webhook. The error is what must be done first.
     pub fn evaluate(
         &self,
         scope: &Scope<'_>,
         owner: &Owner<'_>,
         meter: &dyn Meter,
-    ) -> Result<Matched, Box<Check>> {
-        self.evaluate_with(&[], scope.activation(self.shape()), owner, meter)
+    ) -> Result<Matched, Pause> {
+        self.evaluate_with(Variables::NONE, scope.activation(self.shape()), scope.pace(), owner, meter)
     }
 
     /// Evaluates them: any that is false leaves the request out, whatever else fails; otherwise all failures count.
     pub fn evaluate_with(
         &self,
-        variables: &[Variable],
+        variables: &Variables,
         base: &Activation<'_>,
+        pace: &Pace,
         owner: &Owner<'_>,
         meter: &dyn Meter,
-    ) -> Result<Matched, Box<Check>> {
+    ) -> Result<Matched, Pause> {
         let started = meter.now();
-        let frame = Frame::new(variables, base);
+        let frame = Frame::new(variables, base, pace);
         let mut budget = BUDGET;
         let mut outcomes: Vec<Result<bool, String>> = Vec::with_capacity(self.expressions.len());
         for condition in &self.expressions {
             match condition.evaluate(&frame, &mut budget) {
                 Ok(outcome) => outcomes.push(outcome.map(|value| value.as_bool() != Some(false))),
-                Err(Stop::Check(check)) => return Err(check),
+                Err(Stop::Check(check)) => return Err(Pause::Check(check)),
+                Err(Stop::Late) => return Err(Pause::Late),
                 Err(Stop::Budget) => {
                     meter.conditions_evaluated(owner, meter.now().saturating_sub(started));
                     return Ok(self.failed(OUT_OF_BUDGET.to_owned()));

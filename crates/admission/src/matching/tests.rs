@@ -52,6 +52,10 @@ impl Cluster for Small {
         Box::pin(std::future::ready(Ok(object)))
     }
 
+    fn is_past(&self, _: std::time::Instant) -> bool {
+        false
+    }
+
     fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
         None
     }

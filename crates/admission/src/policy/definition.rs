@@ -4,7 +4,7 @@ use api::{GroupVersion, GroupVersionKind};
 use resources::expressions::{Compiler, Offered, Returns};
 use value::{Str, Value};
 
-use crate::expression::{Expression, Variable};
+use crate::expression::{Expression, Variable, Variables};
 use crate::matching::{Conditions, Criteria};
 
 /// What both kinds of policies have.
@@ -17,7 +17,7 @@ pub struct Policy {
     pub(super) criteria: Result<Criteria, String>,
     pub(super) params: Option<GroupVersionKind>,
     pub(super) conditions: Option<Conditions>,
-    pub(super) variables: Vec<Variable>,
+    pub(super) variables: Variables,
 }
 
 /// A `ValidatingAdmissionPolicy`, compiled.
@@ -27,6 +27,8 @@ pub struct ValidatingPolicy {
     pub policy: Policy,
     pub(super) validations: Vec<Validation>,
     pub(super) annotations: Vec<Annotation>,
+    /// Whether it has messages to compute, or annotations: then even a request that passes is not done with its validations.
+    pub(super) says_more: bool,
 }
 
 /// One validation.
@@ -125,8 +127,11 @@ impl ValidatingPolicy {
                 value: Expression::compile(value, &compiler, offered, Returns::StringOrNull),
             }
         });
-        let (validations, annotations) = (validations.collect(), annotations.collect());
-        ValidatingPolicy { policy, validations, annotations }
+        let validations: Vec<Validation> = validations.collect();
+        let annotations: Vec<Annotation> = annotations.collect();
+        let says_more = !annotations.is_empty()
+            || validations.iter().any(|validation| validation.message_expression.is_some());
+        ValidatingPolicy { policy, validations, annotations, says_more }
     }
 }
 

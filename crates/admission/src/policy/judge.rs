@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use cel::authz::Check;
 use cel::{Activation, Val};
 use value::{Str, Value};
 
 use super::ValidatingPolicy;
 use crate::Operation;
-use crate::expression::{Frame, OUT_OF_BUDGET, Scope, Shape, Stop};
+use crate::expression::{Frame, OUT_OF_BUDGET, Pace, Pause, Scope, Shape, Stop};
 use crate::matching::Matched;
 use crate::meter::{Conditions as Owner, Meter};
 
@@ -64,14 +63,14 @@ pub(super) fn with_params<'x>(
     }
 }
 
-/// Evaluates a policy. The error is a question that the authorizer must answer first.
+/// Evaluates a policy. The error is what must be done first.
 pub(super) fn judge(
     validating: &ValidatingPolicy,
     scope: &Scope<'_>,
     params: Option<&Value>,
     operation: Operation,
     meter: &dyn Meter,
-) -> Result<Judgement, Box<Check>> {
+) -> Result<Judgement, Pause> {
     let policy = &validating.policy;
     let failed = |message: String| Judgement {
         decisions: vec![Decision {
@@ -86,7 +85,7 @@ pub(super) fn judge(
     if let Some(conditions) = &policy.conditions {
         let base = with_params(scope, conditions.shape(), params);
         let owner = Owner { name: &policy.name, kind: "policy", phase: "validate", operation };
-        match conditions.evaluate_with(&policy.variables, &base, &owner, meter)? {
+        match conditions.evaluate_with(&policy.variables, &base, scope.pace(), &owner, meter)? {
             Matched::Yes => {}
             Matched::No => return Ok(Judgement::default()),
             Matched::Failed(why) => return Ok(failed(why)),
@@ -94,18 +93,24 @@ pub(super) fn judge(
     }
     let shape = Shape { params: policy.params.is_some(), composed: true, conditions: false, may_ask: true };
     let mut budget = BUDGET;
-    let decisions = match validate(validating, &with_params(scope, shape, params), &mut budget, meter) {
+    let pace = scope.pace();
+    let decisions = match validate(validating, &with_params(scope, shape, params), pace, &mut budget, meter) {
         Ok(decisions) => decisions,
-        Err(Stop::Check(check)) => return Err(check),
+        Err(Stop::Check(check)) => return Err(Pause::Check(check)),
+        Err(Stop::Late) => return Err(Pause::Late),
         Err(Stop::Budget) => return Ok(failed(OUT_OF_BUDGET.to_owned())),
     };
+    if decisions.is_empty() && !validating.says_more {
+        return Ok(Judgement::default());
+    }
     // From here on nobody can be asked.
     let unasked = Shape { may_ask: false, ..shape };
     let base = with_params(scope, unasked, params);
-    let decisions = explain(validating, decisions, &base, budget)?;
-    match annotate(validating, &base, meter) {
+    let decisions = explain(validating, decisions, &base, pace, budget)?;
+    match annotate(validating, &base, pace, meter) {
         Ok(annotations) => Ok(Judgement { decisions, annotations }),
-        Err(Stop::Check(check)) => Err(check),
+        Err(Stop::Check(check)) => Err(Pause::Check(check)),
+        Err(Stop::Late) => Err(Pause::Late),
         Err(Stop::Budget) => Ok(failed(OUT_OF_BUDGET.to_owned())),
     }
 }
@@ -114,11 +119,12 @@ pub(super) fn judge(
 fn validate(
     validating: &ValidatingPolicy,
     base: &Activation<'_>,
+    pace: &Pace,
     budget: &mut u64,
     meter: &dyn Meter,
 ) -> Result<Vec<Decision>, Stop> {
     let policy = &validating.policy;
-    let frame = Frame::new(&policy.variables, base);
+    let frame = Frame::new(&policy.variables, base, pace);
     let mut decisions = Vec::new();
     for (index, validation) in validating.validations.iter().enumerate() {
         let started = meter.now();
@@ -142,15 +148,16 @@ fn explain(
     validating: &ValidatingPolicy,
     mut decisions: Vec<Decision>,
     base: &Activation<'_>,
+    pace: &Pace,
     mut budget: u64,
-) -> Result<Vec<Decision>, Box<Check>> {
+) -> Result<Vec<Decision>, Pause> {
     let validations = &validating.validations;
     let computed = validations.iter().filter(|validation| validation.message_expression.is_some()).count();
     let failing = decisions.iter().any(|decision| decision.message.is_empty());
     let may_exhaust = computed + validating.policy.variables.len() > FEW || budget < BUDGET / 10 * 9;
     let mut messages: Vec<Option<String>> = Vec::new();
     if computed > 0 && (failing || may_exhaust) {
-        let frame = Frame::new(&validating.policy.variables, base);
+        let frame = Frame::new(&validating.policy.variables, base, pace);
         for validation in validations {
             let Some(expression) = &validation.message_expression else {
                 messages.push(None);
@@ -158,7 +165,8 @@ fn explain(
             };
             match expression.evaluate(&frame, &mut budget) {
                 Ok(outcome) => messages.push(outcome.ok().and_then(|value| shown(value.as_str()?))),
-                Err(Stop::Check(check)) => return Err(check),
+                Err(Stop::Check(check)) => return Err(Pause::Check(check)),
+                Err(Stop::Late) => return Err(Pause::Late),
                 Err(Stop::Budget) => return Ok(exhausted(validating, decisions)),
             }
         }
@@ -214,13 +222,14 @@ fn exhausted(validating: &ValidatingPolicy, mut decisions: Vec<Decision>) -> Vec
 fn annotate(
     validating: &ValidatingPolicy,
     base: &Activation<'_>,
+    pace: &Pace,
     meter: &dyn Meter,
 ) -> Result<Vec<Noted>, Stop> {
     let mut annotations = Vec::new();
     if validating.annotations.is_empty() {
         return Ok(annotations);
     }
-    let frame = Frame::new(&validating.policy.variables, base);
+    let frame = Frame::new(&validating.policy.variables, base, pace);
     let mut budget = BUDGET;
     for annotation in &validating.annotations {
         let started = meter.now();

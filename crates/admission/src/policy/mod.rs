@@ -23,3 +23,6 @@ pub use mutating::Mutating;
 pub use snapshot::{Hook, Policies, Snapshot, Source};
 pub use type_check::type_check;
 pub use validating::Validating;
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use super::params::{self, Params};
 use super::snapshot::Current;
 use super::validating::{forbidden, namespace_exists};
 use super::{Binding, Hook, MutatingPolicy, Snapshot, patch};
-use crate::expression::{Checks, Facts, Frame, OUT_OF_BUDGET, Scope, Shape, Stop, namespace_shown};
+use crate::expression::{Checks, Facts, Frame, OUT_OF_BUDGET, Pause, Scope, Shape, Stop, namespace_shown};
 use crate::matching::{Asked, Match, Matched};
 use crate::meter::{CheckError, Conditions as Owner, Meter};
 use crate::{Attributes, Cluster, Later, Operation, Pass, Reinvocation, Stage};
@@ -195,11 +195,9 @@ async fn dispatch(
         passes.policies.require_again();
     }
     let checks = Checks::default();
-    let namespace = {
-        let asked = Asked::new(attributes, None, cluster);
-        namespace_exists(&asked)?;
-        namespace_shown(&asked)
-    };
+    let asked = Asked::new(attributes, None, cluster);
+    namespace_exists(&asked)?;
+    let namespace = namespace_shown(&asked);
     let mut changed = false;
     for invocation in invocations {
         let policy = &invocation.hook.policy.policy;
@@ -217,7 +215,7 @@ async fn dispatch(
             Some(old) => Some(cluster.convert(old, kind).await.map_err(Status::internal)?),
             None => None,
         };
-        let asked = Asked::new(attributes, None, cluster);
+        asked.rest().await?;
         let ask = |shown: &Value| {
             let facts = Facts::new(
                 &asked,
@@ -232,7 +230,7 @@ async fn dispatch(
         let matched = loop {
             match ask(&shown) {
                 Ok(matched) => break matched,
-                Err(check) => checks.ask(*check, attributes.user, cluster).await,
+                Err(pause) => checks.resume(pause, &asked).await?,
             }
         };
         match matched {
@@ -263,7 +261,7 @@ async fn dispatch(
                     mutate(mutation, invocation, &shown, &Scope::new(&facts), cluster)
                 };
                 match step {
-                    Step::Check(check) => checks.ask(*check, attributes.user, cluster).await,
+                    Step::Pause(pause) => checks.resume(pause, &asked).await?,
                     Step::Done(outcome) => break outcome,
                 }
             };
@@ -328,18 +326,18 @@ fn conditions(
     scope: &Scope<'_>,
     operation: Operation,
     meter: &dyn Meter,
-) -> Result<Matched, Box<cel::authz::Check>> {
+) -> Result<Matched, Pause> {
     let policy = &invocation.hook.policy.policy;
     let Some(conditions) = &policy.conditions else { return Ok(Matched::Yes) };
     let base = with_params(scope, conditions.shape(), invocation.param.as_deref());
     let owner = Owner { name: &policy.name, kind: "policy", phase: "validate", operation };
-    conditions.evaluate_with(&policy.variables, &base, &owner, meter)
+    conditions.evaluate_with(&policy.variables, &base, scope.pace(), &owner, meter)
 }
 
 /// How far a mutation has come.
 enum Step {
-    /// The authorizer must be asked first.
-    Check(Box<cel::authz::Check>),
+    /// Something must be done first.
+    Pause(Pause),
     /// The changed object, or why there is none.
     Done(Result<Value, String>),
 }
@@ -354,14 +352,15 @@ fn mutate(
     let policy = &invocation.hook.policy.policy;
     let shape = Shape { params: policy.params.is_some(), composed: true, conditions: false, may_ask: true };
     let base = with_params(scope, shape, invocation.param.as_deref());
-    let frame = Frame::new(&policy.variables, &base);
+    let frame = Frame::new(&policy.variables, &base, scope.pace());
     let (Mutation::Apply(expression) | Mutation::Json(expression)) = mutation;
     if let Some(error) = expression.compile_error() {
         return Step::Done(Err(error.detail().to_owned()));
     }
     let mut budget = BUDGET;
     let value = match expression.evaluate(&frame, &mut budget) {
-        Err(Stop::Check(check)) => return Step::Check(check),
+        Err(Stop::Check(check)) => return Step::Pause(Pause::Check(check)),
+        Err(Stop::Late) => return Step::Pause(Pause::Late),
         Err(Stop::Budget) => return Step::Done(Err(OUT_OF_BUDGET.to_owned())),
         Ok(Err(why)) => return Step::Done(Err(why)),
         Ok(Ok(value)) => value,

@@ -18,6 +18,9 @@ pub(super) enum Params {
     Each(Vec<Arc<Value>>),
 }
 
+/// What it costs to bring an object into the shape that expressions see, in their units.
+const SHOWN: u64 = 1000;
+
 /// The objects that a binding names, in the version of the policy's `paramKind`. The error is that of a binding that cannot be used.
 pub(super) async fn collect(
     policy: &Policy,
@@ -62,6 +65,11 @@ pub(super) async fn collect(
     }
     let mut shown = Vec::with_capacity(found.len());
     for object in found {
+        // There may be thousands.
+        asked.pace().add(SHOWN);
+        if asked.pace().is_due() {
+            asked.pace().rest().await;
+        }
         shown.push(Arc::new(cluster.convert(&object, kind).await?));
     }
     Ok(Params::Each(shown))

@@ -123,11 +123,11 @@ async fn run(
                     continue;
                 }
             };
-            let params: Vec<Option<&Value>> = match &params {
-                Params::Unset => vec![None],
-                Params::Each(each) => each.iter().map(|param| Some(&**param)).collect(),
+            let (unset, each): (&[()], &[Arc<Value>]) = match &params {
+                Params::Unset => (&[()], &[]),
+                Params::Each(each) => (&[], each),
             };
-            if params.is_empty() {
+            if unset.is_empty() && each.is_empty() {
                 continue;
             }
             if let Err(why) = shown {
@@ -138,15 +138,19 @@ async fn run(
             if namespace.is_none() {
                 namespace_exists(asked)?;
             }
-            for param in params {
+            let each = each.iter().map(|param| Some(&**param));
+            for param in unset.iter().map(|()| None).chain(each) {
                 let judgement = loop {
                     let operation = asked.attributes.operation;
                     match judge(&hook.policy, scope, param, operation, meter) {
                         Ok(judgement) => break judgement,
-                        Err(check) => checks.ask(*check, asked.attributes.user, asked.cluster).await,
+                        Err(pause) => checks.resume(pause, asked).await?,
                     }
                 };
                 verdict.add(&hook.policy, binding, judgement, &mut collected);
+                if asked.pace().is_due() {
+                    asked.rest().await?;
+                }
             }
         }
         for (key, values) in collected {

@@ -111,7 +111,7 @@ impl Means {
         }
     }
 
-    /// Counts what came of asking a webhook. Says whether the request is refused.
+    /// Counts what came of asking a webhook.
     pub(super) fn count(
         &self,
         hook: &Hook,
@@ -155,16 +155,6 @@ impl Means {
             }
         }
     }
-
-    /// Whether the request's time is up.
-    pub(super) fn is_late(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.deadline.is_some_and(|deadline| self.transport.is_past(deadline))
-    }
-}
-
-/// What a request is told whose time is up between webhooks.
-pub(super) fn too_late() -> Status {
-    Status::timeout("request did not complete within requested timeout", 0)
 }
 
 /// A key of an audit annotation: a qualified name with a prefix.

@@ -7,7 +7,7 @@ use value::{Value, format_smolstr};
 
 use crate::expression::Checks;
 use crate::matching::{Asked, Exempt, exempt};
-use crate::webhook::exchange::{Failure, Invocation, Means, too_late};
+use crate::webhook::exchange::{Failure, Invocation, Means};
 use crate::webhook::response::{JSON_PATCH, Response};
 use crate::webhook::selection::Selection;
 use crate::webhook::views::Views;
@@ -138,9 +138,7 @@ impl MutatingWebhooks {
                         notes.annotate(key, hook.name.as_str());
                     };
                     self.means.judge(hook, Phase::Mutating, failure, failed_open)?;
-                    if self.means.is_late(attributes) {
-                        return Err(too_late());
-                    }
+                    asked.in_time()?;
                 }
             }
         }

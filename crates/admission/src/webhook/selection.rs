@@ -28,6 +28,7 @@ impl Selection<'_> {
     ) -> Result<Option<Match>, Status> {
         let Some(matched) = hook.criteria.matches(self.asked)? else { return Ok(None) };
         let cluster = self.asked.cluster;
+        self.asked.rest().await?;
         views.make(&matched.kind, cluster).await?;
         old_views.make(&matched.kind, cluster).await?;
         if self.meets_conditions(hook, &matched, views, old_views).await? {
@@ -61,7 +62,7 @@ impl Selection<'_> {
                 conditions.evaluate(&Scope::new(&facts), &owner, meter)
             };
             match outcome {
-                Err(check) => checks.ask(*check, attributes.user, asked.cluster).await,
+                Err(pause) => checks.resume(pause, asked).await?,
                 Ok(Matched::Yes) => return Ok(true),
                 Ok(Matched::No) => {
                     owner.phase = phase.as_str();

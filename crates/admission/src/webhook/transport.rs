@@ -48,7 +48,4 @@ pub trait Transport: Send + Sync {
 
     /// A fresh uid.
     fn uid(&self) -> Str;
-
-    /// Whether this moment has passed.
-    fn is_past(&self, deadline: Instant) -> bool;
 }

@@ -9,7 +9,7 @@ use value::format_smolstr;
 
 use crate::expression::Checks;
 use crate::matching::{Asked, Exempt, Match, exempt};
-use crate::webhook::exchange::{Invocation, Means, too_late};
+use crate::webhook::exchange::{Invocation, Means};
 use crate::webhook::selection::Selection;
 use crate::webhook::views::Views;
 use crate::webhook::{Hook, Set, Transport};
@@ -71,9 +71,7 @@ impl ValidatingWebhooks {
         if relevant.is_empty() {
             return Ok(());
         }
-        if self.means.is_late(attributes) {
-            return Err(too_late());
-        }
+        asked.in_time()?;
         let (asked, views, old_views) = (&asked, &views, &old_views);
         let calls = relevant.iter().enumerate().map(|(index, (hook, matched))| {
             let call: Later<'_, (Result<(), Status>, Notes)> = Box::pin(async move {

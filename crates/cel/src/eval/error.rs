@@ -44,7 +44,8 @@ impl Error {
         Error::of(ErrorKind::CostLimit)
     }
 
-    pub(crate) fn interrupted() -> Self {
+    /// Ends an evaluation, whatever the expression says.
+    pub fn interrupted() -> Self {
         Error::of(ErrorKind::Interrupted)
     }
 

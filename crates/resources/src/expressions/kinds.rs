@@ -6,7 +6,7 @@ use cel::schema::unescape;
 use cel::{Env, Type, TypeProvider};
 use value::Str;
 
-use super::{Age, Offered, Shape, VariableTypes, declared, environment};
+use super::{Age, DEEPEST_TYPE, Offered, Shape, VariableTypes, declared, environment};
 use crate::schema::{Format, Kind, Link, Schema};
 
 /// Declares the types of one kind: `Pod`, `Pod.spec`, `Pod.spec.containers.@idx` and so on.
@@ -99,7 +99,8 @@ impl TypedCompiler {
     /// Makes a variable known; one that does not compile may be anything.
     pub fn variable(&self, name: &str, expression: &str) {
         let checked = self.env.compile(expression);
-        self.variables.add(name, checked.map_or(Type::Dyn, |checked| declared(checked.output_type())));
+        self.variables
+            .add(name, checked.map_or(Type::Dyn, |checked| declared(checked.output_type(), DEEPEST_TYPE)));
     }
 
     /// What is wrong with an expression.

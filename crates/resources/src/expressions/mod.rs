@@ -166,7 +166,7 @@ impl Compiler {
     ) -> Result<Compiled, CompileError> {
         let compiled = self.compile(expression, offered, Returns::Anything, age);
         if let Some(variables) = &self.variables {
-            let ty = compiled.as_ref().map_or(Type::Dyn, |compiled| declared(&compiled.output));
+            let ty = compiled.as_ref().map_or(Type::Dyn, |compiled| declared(&compiled.output, DEEPEST_TYPE));
             variables.add(name, ty);
         }
         compiled
@@ -269,8 +269,12 @@ impl TypeProvider for VariableTypes {
     }
 }
 
-/// The type with which a variable is known to later expressions: scalars, lists and maps; all else is anything.
-fn declared(ty: &Type) -> Type {
+/// How deep a variable's type is known: each variable may hold the one before it, and there is no limit to their number.
+const DEEPEST_TYPE: usize = 64;
+
+/// The type with which a variable is known to later expressions: scalars, lists and maps, as deep as `levels`; all else is anything.
+fn declared(ty: &Type, levels: usize) -> Type {
+    let Some(inner) = levels.checked_sub(1) else { return Type::Dyn };
     match ty {
         Type::Any
         | Type::Bool
@@ -282,8 +286,8 @@ fn declared(ty: &Type) -> Type {
         | Type::String
         | Type::Timestamp
         | Type::Uint => ty.clone(),
-        Type::List(items) => Type::list(declared(items)),
-        Type::Map(entry) => Type::map(declared(&entry.0), declared(&entry.1)),
+        Type::List(items) => Type::list(declared(items, inner)),
+        Type::Map(entry) => Type::map(declared(&entry.0, inner), declared(&entry.1, inner)),
         _ => Type::Dyn,
     }
 }

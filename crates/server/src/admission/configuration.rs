@@ -89,8 +89,7 @@ impl PluginConfigurations {
         let Some(bytes) = self.take(PLUGIN).filter(|bytes| !bytes.is_empty()) else {
             return Ok(pod_security::Configuration::default());
         };
-        let document = value::yaml::document(&bytes).map_err(|error| refused(PLUGIN, &error.to_string()))?;
-        pod_security::Configuration::parse(&document.value).map_err(|why| refused(PLUGIN, &why))
+        pod_security::Configuration::parse(&bytes).map_err(|why| refused(PLUGIN, &why))
     }
 
     /// As whom webhooks are asked.

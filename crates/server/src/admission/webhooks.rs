@@ -160,10 +160,6 @@ impl Transport for WebhookTransport {
     fn uid(&self) -> Str {
         crate::random::uid()
     }
-
-    fn is_past(&self, deadline: Instant) -> bool {
-        Instant::now() >= deadline
-    }
 }
 
 /// Where a webhook is.

@@ -68,7 +68,7 @@ kind: PodSecurityConfiguration
 defaults: {enforce: baseline, enforce-version: v1.30, warn: restricted}
 exemptions: {usernames: [ann], namespaces: [kube-system], runtimeClasses: [vm]}
 ";
-    let configuration = Configuration::parse(&read(text)).unwrap();
+    let configuration = Configuration::parse(text.as_bytes()).unwrap();
     assert_eq!(configuration.defaults.enforce.to_string(), "baseline:v1.30");
     assert_eq!(configuration.defaults.warn.to_string(), "restricted:latest");
     assert_eq!(configuration.defaults.audit.to_string(), "privileged:latest");
@@ -85,7 +85,7 @@ kind: PodSecurityConfiguration
 defaults: {enforce: strict, audit-version: '1.2'}
 exemptions: {usernames: ['', ann, ann], namespaces: [A_b]}
 ";
-    let why = Configuration::parse(&read(text)).unwrap_err();
+    let why = Configuration::parse(text.as_bytes()).unwrap_err();
     for part in [
         "defaults.enforce",
         "defaults.audit-version",
@@ -95,5 +95,35 @@ exemptions: {usernames: ['', ann, ann], namespaces: [A_b]}
     ] {
         assert!(why.contains(part), "{part} in {why}");
     }
-    assert!(Configuration::parse(&read("apiVersion: v1\nkind: PodSecurityConfiguration")).is_err());
+    assert!(Configuration::parse(b"apiVersion: v1\nkind: PodSecurityConfiguration").is_err());
+}
+
+/// Any of these would otherwise start with `privileged`, which checks nothing.
+#[test]
+fn a_configuration_that_is_misspelt_is_refused() {
+    let parse = |rest: &str| {
+        let text = format!(
+            "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\n{rest}"
+        );
+        Configuration::parse(text.as_bytes()).unwrap_err()
+    };
+    assert_eq!(parse("default: {enforce: restricted}"), "strict decoding error: unknown field \"default\"");
+    assert_eq!(
+        parse("defaults: {enforced: restricted}\nexemptions: {users: [a]}"),
+        "strict decoding error: unknown field \"defaults.enforced\", unknown field \"exemptions.users\""
+    );
+    let twice = parse("defaults: {enforce: restricted}\ndefaults: {}");
+    assert!(twice.starts_with("strict decoding error: "), "{twice}");
+    assert_eq!(
+        parse("defaults: [{enforce: restricted}]"),
+        "json: cannot unmarshal array into Go struct field PodSecurityConfiguration.defaults of type v1.PodSecurityDefaults"
+    );
+    assert_eq!(
+        parse("defaults: {enforce: 1}"),
+        "json: cannot unmarshal number into Go struct field PodSecurityDefaults.defaults.enforce of type string"
+    );
+    assert_eq!(
+        parse("exemptions: {namespaces: [1]}"),
+        "json: cannot unmarshal number into Go struct field PodSecurityExemptions.exemptions.namespaces of type string"
+    );
 }

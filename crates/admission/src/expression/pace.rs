@@ -1,0 +1,45 @@
+//! Evaluation is quick and never waits, but there may be much of it: so that a request with thousands of policies or parameters
+//! holds nobody else up, it lets others run now and then.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+/// After how much work others are let run; the unit is what expressions cost. It takes a few milliseconds.
+const STRETCH: u64 = 200_000;
+/// What a run costs besides its expressions.
+const RUN: u64 = 200;
+
+/// How much was done since others could run.
+#[derive(Debug, Default)]
+pub struct Pace {
+    work: AtomicU64,
+}
+
+impl Pace {
+    /// Counts an evaluation.
+    pub fn add(&self, cost: u64) {
+        // One task counts: there is nobody to race with.
+        let work = self.work.load(Ordering::Relaxed).saturating_add(cost).saturating_add(RUN);
+        self.work.store(work, Ordering::Relaxed);
+    }
+
+    /// Whether others should run now.
+    pub fn is_due(&self) -> bool {
+        self.work.load(Ordering::Relaxed) >= STRETCH
+    }
+
+    /// Lets others run.
+    pub async fn rest(&self) {
+        self.work.store(0, Ordering::Relaxed);
+        let mut rested = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut rested, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
