@@ -18,7 +18,8 @@ use crate::plugins::{
     StorageObjectInUseProtection, TaintNodesByCondition,
 };
 use crate::{
-    Attributes, Cluster, Linked, Meter, Notes, Operation, Pass, Phase, Plugin, Reinvocation, Seen, Stage, Unmetered,
+    Attributes, Cluster, Linked, Meter, Notes, Operation, Pass, Phase, Plugin, Reinvocation, Seen, Stage,
+    Unmetered,
 };
 
 /// A plugin's name, as the flags spell it.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use authn::FrontProxy;
-use server::tls;
+use server::trust::{Authority, Trust};
 use value::Str;
 
 use crate::serve::read;
@@ -68,12 +68,13 @@ impl RequestHeaderArgs {
             return if errors.is_empty() { Ok(None) } else { bail!("{}", api::field::aggregate(&errors)) };
         };
         let pem = read("requestheader-client-ca-file", path)?;
-        if let Some(clients) = client_ca
-            && self.requestheader_allowed_names.is_empty()
-            && let (Ok(clients), Ok(proxies)) = (tls::certificates(clients), tls::certificates(&pem))
-            && clients.iter().any(|certificate| proxies.contains(certificate))
-        {
-            errors.push("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users".to_owned());
+        // A file that is no authority is told of where it is used.
+        let trust = Trust {
+            clients: client_ca.and_then(|clients| Authority::from_pem(clients).ok()),
+            proxies: Authority::from_pem(&pem).ok(),
+        };
+        if let Err(overlap) = trust.check(self.requestheader_allowed_names.is_empty()) {
+            errors.push(overlap);
         }
         if !errors.is_empty() {
             bail!("{}", api::field::aggregate(&errors));

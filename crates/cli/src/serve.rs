@@ -253,7 +253,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
             "authorization mode AlwaysAllow: every authenticated caller may do everything; set --authorization-mode=RBAC"
         );
     }
-    // Where everything is allowed, nobody is let in without a name.
+    // Where the flags allow everything, nobody is let in without a name. A file that says AlwaysAllow means it, as in Kubernetes.
     if args.anonymous_auth == Some(true) && allows_all {
         tracing::warn!(
             "AlwaysAllow would open the server to everybody, so anonymous requests are not admitted"

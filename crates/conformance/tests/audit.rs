@@ -2,14 +2,19 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use conformance::hook::{Hook, Reply};
 use conformance::server::{run_to_end, write_private};
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 
 const SOON: Duration = Duration::from_secs(30);
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -285,4 +290,56 @@ async fn without_a_policy_nothing_is_recorded() {
     let server = Server::serve(&[&format!("--audit-log-path={}", log.display())]).await.unwrap();
     rejects(server.client().unwrap().as_token(Some("x")).get("/version").await, 401, "Unauthorized").unwrap();
     assert!(!log.exists() || std::fs::read_to_string(&log).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_does_not_erase_what_it_did() {
+    let audited = Audited::start("omitStages: [RequestReceived]\nrules: [{level: Metadata}]", &[]).await;
+    let hung_up = Arc::new(Notify::new());
+    let waits = Arc::clone(&hung_up);
+    let hook = Hook::start_slow(move |asked| {
+        let waits = Arc::clone(&waits);
+        async move {
+            waits.notified().await;
+            let response = json!({"uid": asked.body["request"]["uid"], "allowed": true});
+            Reply::Json(
+                200,
+                json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
+            )
+        }
+    })
+    .await
+    .unwrap();
+    let webhook = json!({
+        "name": "slow.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 30,
+        "clientConfig": {"url": hook.url, "caBundle": BASE64_STANDARD.encode(&hook.authority)},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}],
+    });
+    let body = json!({"metadata": {"name": "slow"}, "webhooks": [webhook]});
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    accepts(audited.client.post(path, &body).await).unwrap();
+
+    let map = serde_json::to_vec(&json!({"metadata": {"name": "unseen"}})).unwrap();
+    let headers = [("audit-id", "gone"), ("content-type", "application/json")];
+    let leaving = audited.server.client().unwrap();
+    let asking = leaving.send(Method::POST, MAPS, &headers, map.into());
+    tokio::select! {
+        answer = asking => panic!("answered before the webhook was: {answer:?}"),
+        asked = eventually(SOON, async || hook.asked().pop().ok_or_else(|| Problem::new("not asked"))) => {
+            asked.unwrap();
+        }
+    }
+    drop(leaving);
+    // The connection is closed for the server, too, before the webhook lets the request go on.
+    eventually(SOON, async || accepts(audited.client.get("/version").await)).await.unwrap();
+    hung_up.notify_one();
+    let events = eventually(SOON, async || {
+        let events = audited.events("gone");
+        if events.is_empty() { Err(Problem::new("no event")) } else { Ok(events) }
+    })
+    .await
+    .unwrap();
+    assert_eq!(stages(&events), ["ResponseComplete"]);
+    assert_eq!(events[0]["responseStatus"]["code"], 201);
+    accepts(audited.client.get(&format!("{MAPS}/unseen")).await).unwrap();
 }

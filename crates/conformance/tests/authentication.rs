@@ -324,6 +324,31 @@ async fn a_proxy_that_any_client_could_be_is_refused_at_start() {
     );
 }
 
+#[tokio::test]
+async fn a_proxy_that_any_client_could_be_is_refused_on_reload() {
+    let folder = TempDir::new().unwrap();
+    let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
+    let (path, client_flag) = file(&folder, "client-ca-file", "ca.crt", &clients.pem);
+    let (_, proxy_flag) = file(&folder, "requestheader-client-ca-file", "proxy.crt", &proxies.pem);
+    let header = "--requestheader-username-headers=X-Remote-User";
+    let server = Server::serve(&[&client_flag, &proxy_flag, header]).await.unwrap();
+    let of = |authority: &Authority| connect(&server, authority.client("alice", &[], None));
+    whoami(&of(&clients), &[]).await.unwrap();
+    // Both authorities in the file of the clients: it is not taken, so a third one in it is not known either.
+    let third = Authority::new("third");
+    replace(&path, &format!("{}{}{}", clients.pem, proxies.pem, third.pem));
+    eventually(SOON, async || {
+        let said = server.log();
+        if said.contains("contain overlapping certificates") { Ok(()) } else { Err(Problem::new(said)) }
+    })
+    .await
+    .unwrap();
+    assert!(whoami(&of(&third), &[]).await.is_err());
+    // Without the overlap it is.
+    replace(&path, &format!("{}{}", clients.pem, third.pem));
+    eventually(SOON, async || whoami(&of(&third), &[]).await).await.unwrap();
+}
+
 /// A token of the account `robot`.
 async fn token(admin: &Client, spec: Value) -> Result<String> {
     let answer = accepts(admin.post(&format!("{ACCOUNTS}/robot/token"), &json!({"spec": spec})).await)?;

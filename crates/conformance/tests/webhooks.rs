@@ -496,3 +496,20 @@ async fn a_configuration_that_cannot_be_followed_is_refused_at_the_start() {
         run_to_end(&["serve", &data, &flag, "--secure-port=0"], Duration::from_secs(20)).await.unwrap();
     assert!(said.contains("failed to apply admission: failed to read plugin config: unable to read admission control configuration from "), "{said}");
 }
+
+#[tokio::test]
+async fn a_mutation_does_not_move_an_object_to_another_namespace() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let moving = json!([{"op": "replace", "path": "/metadata/namespace", "value": "kube-system"}]);
+    let webhook = WebhookServer::start(Proof::Signed, move |_| Reply::patch(&moving)).await.unwrap();
+    let kind = "MutatingWebhookConfiguration";
+    register(&client, kind, &[hook(NAME, &at(&webhook), &json!({}))]).await;
+    let status = rejects(client.post(MAPS, &map("moved")).await, 400, "BadRequest").unwrap();
+    assert_eq!(
+        status["message"],
+        "the namespace of the provided object does not match the namespace sent on the request"
+    );
+    forget(&client, kind).await;
+    accepts(client.post(MAPS, &map("moved")).await).unwrap();
+}

@@ -140,11 +140,21 @@ impl Call {
             Unread::Done => Ok(Bytes::new()),
             Unread::Here(bytes) if bytes.len() > MAX_BODY => Err(too_large()),
             Unread::Here(bytes) => Ok(bytes),
-            Unread::Incoming(incoming) => match Limited::new(incoming, MAX_BODY).collect().await {
-                Ok(collected) => Ok(collected.to_bytes()),
-                Err(e) if e.is::<LengthLimitError>() => Err(too_large()),
-                Err(e) => Err(Status::bad_request(format!("the request body could not be read: {e}"))),
-            },
+            Unread::Incoming(incoming) => {
+                let reading = Limited::new(incoming, MAX_BODY).collect();
+                let read = match self.deadline {
+                    Some(deadline) => tokio::time::timeout_at(deadline.into(), reading).await.ok(),
+                    None => Some(reading.await),
+                };
+                match read {
+                    Some(Ok(collected)) => Ok(collected.to_bytes()),
+                    Some(Err(e)) if e.is::<LengthLimitError>() => Err(too_large()),
+                    Some(Err(e)) => {
+                        Err(Status::bad_request(format!("the request body could not be read: {e}")))
+                    }
+                    None => Err(Status::timeout("request did not complete within the allotted timeout", 0)),
+                }
+            }
         }
     }
 }

@@ -395,7 +395,10 @@ fn read_token(path: &std::path::Path) -> Result<String, String> {
     use std::io::Read as _;
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
-    file.take(MAX_TOKEN_FILE).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    file.take(MAX_TOKEN_FILE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if u64::try_from(text.len()).is_ok_and(|len| len > MAX_TOKEN_FILE) {
+        return Err("it is too long to be a token".to_owned());
+    }
     let token = text.trim();
     if token.is_empty() {
         return Err("it is empty".to_owned());

@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Instant, SystemTime};
@@ -18,10 +19,10 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use resources::table::Verb;
+use tokio::sync::oneshot;
 use tracing::{debug, error, warn};
 
 use crate::accept::{self, Peer};
-use crate::admission::follow;
 use crate::audit::{self, Record, Sent};
 use crate::body::Body;
 use crate::call::{Answer, Call, Unread};
@@ -60,27 +61,63 @@ impl Outcome {
 
 impl accept::Answer for State {
     async fn answer(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+        let asked = Asked::read(peer, request);
+        if asked.may_be_dropped() {
+            let mut answered = None;
+            asked.answer(&self, |response| answered = Some(response)).await;
+            return answered.unwrap_or_else(respond::panicked);
+        }
+        // A client that hangs up drops this future. What it asked for is under way, and comes to its end with all that belongs
+        // to it: the second of two writes, what a write holds, the audit event.
+        let (reply, answered) = oneshot::channel();
+        tokio::spawn(async move {
+            asked.answer(&self, |response| drop(reply.send(response))).await;
+        });
+        answered.await.unwrap_or_else(|_| respond::panicked())
+    }
+}
+
+/// A request as it came in.
+struct Asked {
+    started: Instant,
+    peer: Peer,
+    method: Method,
+    uri: String,
+    query: Query,
+    info: RequestInfo,
+    headers: HeaderMap,
+    body: Incoming,
+}
+
+impl Asked {
+    fn read(peer: Peer, request: Request<Incoming>) -> Self {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let path = percent_decode(parts.uri.path(), false);
         let info = RequestInfo::parse(&parts.method, &path, &query);
-        let dry_run = query.get("dryRun").is_some();
-        let head = parts.method == Method::HEAD;
-        let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        let id = audit_id(&parts.headers);
-        let record = Record::begin(self.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
+        let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
+        Asked { started, peer, method: parts.method, uri, query, info, headers: parts.headers, body }
+    }
 
-        let work = serve(
-            &self,
-            Received { peer: &peer, uri, info: &info, record: &record },
-            query,
-            parts.headers,
-            Unread::Incoming(body),
-        );
-        let (mut response, known) = finished(&self, &info, &record, Box::pin(work)).await;
+    /// Whether the request may end anywhere: it changes nothing, or it is the client's for as long as that stays.
+    fn may_be_dropped(&self) -> bool {
+        self.info.is_read_only() || self.info.is_long_running()
+    }
+
+    /// Hands the response to `reply`, and comes to an end after that where a response could not wait for it.
+    async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
+        let dropped = self.may_be_dropped();
+        let Asked { started, peer, method, uri, query, info, headers, body } = self;
+        let dry_run = query.get("dryRun").is_some();
+        let id = audit_id(&headers);
+        let record = Record::begin(state.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
+        let received = Received { peer: &peer, uri: &uri, info: &info, record: &record };
+        let work = serve(state, received, query, headers, Unread::Incoming(body));
+        let mut work = Box::pin(catch_panic(work));
+        let Answered { mut response, known, late } = finished(state, &info, &record, work.as_mut()).await;
         response.headers_mut().entry(audit::HEADER).or_insert(id);
-        self.metrics.finished(&Finished {
+        state.metrics.finished(&Finished {
             info: &info,
             known,
             code: response.status().as_u16(),
@@ -88,10 +125,13 @@ impl accept::Answer for State {
             took: started.elapsed(),
             size: response.body().len(),
         });
-        if head {
+        if method == Method::HEAD {
             *response.body_mut() = Body::empty();
         }
-        response
+        reply(response);
+        if late && !dropped {
+            drop(work.await);
+        }
     }
 }
 
@@ -112,19 +152,28 @@ struct Received<'a> {
     record: &'a Record,
 }
 
-/// Lets a request come to its end, one way or another, and closes its record.
+/// What is told to the client, and what is known about it.
+struct Answered {
+    response: Response<Body>,
+    /// Whether the request was about something that is served.
+    known: bool,
+    /// Whether the client's time was over before the work was.
+    late: bool,
+}
+
+/// Waits for the work of a request as long as the request may take, and closes its record.
 async fn finished(
     state: &State,
     info: &RequestInfo,
     record: &Record,
-    work: impl Future<Output = Outcome>,
-) -> (Response<Body>, bool) {
-    let work = catch_panic(work);
+    work: Pin<&mut impl Future<Output = Result<Outcome, String>>>,
+) -> Answered {
     let outcome = if info.is_long_running() {
         Some(work.await)
     } else {
         tokio::time::timeout(state.request_timeout, work).await.ok()
     };
+    let late = outcome.is_none();
     let Outcome { mut response, known, ends } = match outcome {
         Some(Ok(outcome)) => outcome,
         Some(Err(what)) => {
@@ -149,7 +198,7 @@ async fn finished(
         }
         Ends::Open => record.complete(code).await,
     }
-    (response, known)
+    Answered { response, known, late }
 }
 
 /// Runs a future to its end, or to what it said when it panicked.
@@ -302,20 +351,6 @@ async fn finish(
     }
     let kind = Arc::clone(&target.kind);
     let result = dispatch(state, &mut call, target).await;
-    if let Ok(Answer::Entry(_, entry)) = &result
-        && !call.info.is_read_only()
-    {
-        // Whoever changes what decides sees the change in the next request.
-        match kind.stored.group.as_str() {
-            "rbac.authorization.k8s.io" => state.authorizer_reached(entry.revision).await,
-            follow::GROUP => {
-                state.policies.reached(&kind.resource.resource, entry.revision).await;
-                state.webhooks.reached(&kind.resource.resource, entry.revision).await;
-            }
-            "apiextensions.k8s.io" => state.definitions.reached(entry.revision).await,
-            _ => {}
-        }
-    }
     Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
 }
 
@@ -342,7 +377,7 @@ pub async fn internal(
         finish(state, target, caller, info.clone(), query, headers, Unread::Here(body), Vec::new(), &record)
             .await
     };
-    finished(state, &info, &record, Box::pin(work)).await.0
+    finished(state, &info, &record, Box::pin(catch_panic(work)).as_mut()).await.response
 }
 
 /// Headers as authentication reads them.
@@ -577,9 +612,13 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
         return handlers::connect::handle(state, call, kind, subresource).await;
     }
     if matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token") || kind.is_virtual() {
+        respond::can_answer(call, kind, verb)?;
         return handlers::reviews::handle(state, call, kind).await;
     }
     let Some(facet) = Facet::of(&call.info.subresource) else { return Err(Status::no_such_resource()) };
+    if !call.info.is_read_only() {
+        respond::can_answer(call, kind, verb)?;
+    }
     match verb {
         Verb::Get => handlers::get::handle(state, call, kind, facet).await,
         Verb::List => handlers::list::handle(state, call, kind).await,

@@ -20,6 +20,7 @@ use crate::encode;
 use crate::negotiate::{self, Accepted, Form, List, Media};
 use crate::request_info::Query;
 use crate::table::{self, TableOptions};
+use resources::table::Verb;
 
 /// Bodies smaller than this are not worth compressing.
 const GZIP_FROM: u64 = 128 * 1024;
@@ -101,6 +102,39 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
+/// Whether what a write will have to say can be said in a form that the client takes. It must be known before: a write that is
+/// refused has not happened.
+pub fn can_answer(call: &Call, kind: &Kind, verb: Verb) -> Result<(), Status> {
+    let accepted = negotiate::accept(&call.headers, &call.query, true)?;
+    match (accepted.form, verb) {
+        (Form::Table(_), _) => TableOptions::parse(&call.query).map(drop),
+        (Form::Metadata(_, List::One), Verb::DeleteCollection) => Err(is_a_list(kind)),
+        (Form::Metadata(_, List::Many), Verb::Create | Verb::Update | Verb::Patch) if !kind.is_virtual() => {
+            Err(is_no_list(kind))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_no_list(kind: &Kind) -> Status {
+    let message = format!(
+        "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+        internal_package(&kind.stored.group),
+        kind.stored.kind
+    );
+    Status::failure(406, Reason::NotAcceptable, message)
+}
+
+/// What is told to whoever asks for the metadata of one object where there is a list.
+pub fn is_a_list(kind: &Kind) -> Status {
+    let message = format!(
+        "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+        internal_package(&kind.stored.group),
+        kind.list_kind()
+    );
+    Status::failure(406, Reason::NotAcceptable, message)
+}
+
 fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<Body>, Status> {
     let response = match answer {
         Answer::Raw(code, content_type, body) => respond(code, content_type, body),
@@ -176,12 +210,7 @@ fn object(
         }
         (Form::Metadata(version, List::One), Some(_)) if !own_form => table::partial(&value, version),
         (Form::Metadata(_, List::Many), Some(kind)) if !own_form => {
-            let message = format!(
-                "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
-                internal_package(&kind.stored.group),
-                kind.stored.kind
-            );
-            return Err(Status::failure(406, Reason::NotAcceptable, message));
+            return Err(is_no_list(kind));
         }
         _ => value,
     };

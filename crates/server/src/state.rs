@@ -156,4 +156,18 @@ impl State {
     pub async fn authorizer_reached(&self, revision: u64) {
         self.roles.reached(revision).await;
     }
+
+    /// Waits until a write of `kind` is in force, where it changes what decides: whoever writes or removes a role, a policy, a
+    /// webhook or a definition meets the change in the next request.
+    pub(crate) async fn in_force(&self, kind: &Kind, revision: u64) {
+        match kind.stored.group.as_str() {
+            authz::rbac::GROUP => self.authorizer_reached(revision).await,
+            crate::admission::follow::GROUP => {
+                self.policies.reached(&kind.resource.resource, revision).await;
+                self.webhooks.reached(&kind.resource.resource, revision).await;
+            }
+            "apiextensions.k8s.io" => self.definitions.reached(revision).await,
+            _ => {}
+        }
+    }
 }

@@ -2,16 +2,20 @@
 //!
 //! A connection brings its certificates once; what they are worth is judged by the authorities of the moment a request comes,
 //! so a certificate whose authority was taken out of the file loses its worth without its connection ending. The judgement is
-//! kept with the connection until the authorities change.
+//! kept with the connection until the authorities change, or for a minute: certificates run out.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use authn::x509::ClientCertificate;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use tracing::debug;
 
-use crate::tls::ClientCa;
+use crate::tls::{self, ClientCa};
+
+/// How long a judgement is believed.
+const JUDGED_FOR: Duration = Duration::from_secs(60);
 
 /// The authorities in force.
 #[derive(Debug, Default)]
@@ -29,6 +33,23 @@ pub struct Authority {
     pub pem: Arc<[u8]>,
     verifier: ClientCa,
 }
+
+impl Trust {
+    /// Refuses authorities that vouch for clients and proxies alike while a proxy may have any name: then every client could say
+    /// that it is somebody else.
+    pub fn check(&self, any_name: bool) -> Result<(), String> {
+        let certificates = |authority: &Option<Authority>| {
+            authority.as_ref().and_then(|a| tls::certificates(&a.pem).ok()).unwrap_or_default()
+        };
+        let proxies = certificates(&self.proxies);
+        if any_name && certificates(&self.clients).iter().any(|certificate| proxies.contains(certificate)) {
+            return Err(OVERLAP.to_owned());
+        }
+        Ok(())
+    }
+}
+
+const OVERLAP: &str = "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users";
 
 impl Authority {
     /// From the PEM of one or more certificates.
@@ -61,6 +82,7 @@ pub struct Certificates {
 #[derive(Debug)]
 pub struct Judgement {
     trust: Arc<Trust>,
+    at: Instant,
     /// The certificate, if it names a client.
     pub client: Option<Arc<ClientCertificate>>,
     /// The certificate, if it names a front proxy.
@@ -85,13 +107,17 @@ impl Certificates {
         if self.chain.is_empty() {
             return None;
         }
-        let known = self.judged.load_full().filter(|judged| Arc::ptr_eq(&judged.trust, trust));
+        let known = self
+            .judged
+            .load_full()
+            .filter(|judged| Arc::ptr_eq(&judged.trust, trust) && judged.at.elapsed() < JUDGED_FOR);
         Some(known.unwrap_or_else(|| {
             let judge = |authority: &Option<Authority>| authority.as_ref().map(|a| a.judge(&self.chain));
             let (client, proxy) = (judge(&trust.clients), judge(&trust.proxies));
             let doubted = [&client, &proxy].iter().any(|judged| matches!(judged, Some(None)));
             let judged = Arc::new(Judgement {
                 trust: Arc::clone(trust),
+                at: Instant::now(),
                 client: client.flatten(),
                 proxy: proxy.flatten(),
                 doubted,

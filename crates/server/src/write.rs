@@ -213,6 +213,8 @@ impl Subject<'_> {
     pub async fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
         let kind = self.kind.stored.group_kind();
+        // Mutation may have moved it to where the caller was never asked about.
+        place(&mut object, if self.kind.namespaced { &call.info.namespace } else { "" })?;
         for field in
             ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
         {
@@ -474,11 +476,32 @@ impl Subject<'_> {
             outcome
         });
         match committed.await {
-            Ok(Ok(committed)) => Ok(committed.entry),
+            Ok(Ok(committed)) => {
+                self.state.in_force(self.kind, committed.revision).await;
+                Ok(committed.entry)
+            }
             Ok(Err(CommitError::Conflict { .. })) => Err(StoreError::Conflict),
             Ok(Err(e)) => Err(StoreError::Refused(commit_status(&e, &self.kind.resource, name))),
             Err(_) => Err(StoreError::Refused(Status::internal("the store stopped"))),
         }
+    }
+}
+
+/// Puts the request's namespace on an object, or refuses one that says another.
+pub fn place(object: &mut Value, namespace: &str) -> Result<(), Status> {
+    let own = meta::namespace(object);
+    if own == namespace {
+        Ok(())
+    } else if namespace.is_empty() {
+        object.remove_at(&["metadata", "namespace"]);
+        Ok(())
+    } else if own.is_empty() {
+        meta::set(object, "namespace", namespace);
+        Ok(())
+    } else {
+        Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ))
     }
 }
 

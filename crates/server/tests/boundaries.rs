@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use server::client::Client;
 use server::state::State;
@@ -97,6 +97,70 @@ async fn an_object_cannot_be_smuggled_into_another_namespace_or_under_another_na
     let renamed = r#"{"metadata":{"name":"b"}}"#;
     assert_eq!(code(&robot, Method::PUT, "/api/v1/namespaces/mine/configmaps/a", Some(renamed)).await, 400);
     assert_eq!(code(&robot, Method::POST, "/api/v1/namespaces/mine/configmaps/a", Some(renamed)).await, 405);
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_the_client_does_not_take_is_refused_before_anything_happens() {
+    let (server, admin, _) = server().await;
+    let maps = "/api/v1/namespaces/mine/configmaps";
+    let cases = [
+        (Method::POST, maps.to_owned(), "text/plain", 406),
+        (Method::PUT, format!("{maps}/a"), "application/pdf", 406),
+        (Method::DELETE, format!("{maps}/a"), "text/plain", 406),
+        (Method::DELETE, maps.to_owned(), "text/plain", 406),
+        (
+            Method::DELETE,
+            maps.to_owned(),
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            406,
+        ),
+        (
+            Method::POST,
+            maps.to_owned(),
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            406,
+        ),
+        (
+            Method::POST,
+            format!("{maps}?includeObject=x"),
+            "application/json;as=Table;g=meta.k8s.io;v=v1",
+            400,
+        ),
+    ];
+    let before = admin.get(maps).await.unwrap();
+    for (method, path, accept, wanted) in cases {
+        let caller = Caller::internal(InternalIdentity::ApiServer);
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        let name = if method == Method::PUT { "a" } else { "new" };
+        let body = Bytes::from(format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"other":"x"}}}}"#));
+        let body = if method == Method::DELETE { Bytes::new() } else { body };
+        let state = server.running.state();
+        let answer = pipeline::internal(state, caller, method.clone(), &path, headers, body).await;
+        assert_eq!(answer.status().as_u16(), wanted, "{method} {path} {accept}");
+    }
+    let after = admin.get(maps).await.unwrap();
+    assert_eq!(after.list_at(&["items"]), before.list_at(&["items"]));
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_taken_away_is_gone_in_the_next_request() {
+    let (server, admin, robot) = server().await;
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/mine/rolebindings";
+    let read = "/api/v1/namespaces/mine/configmaps/a";
+    let binding = admin.get(&format!("{bindings}/all")).await.unwrap();
+    for round in 0..40 {
+        assert_eq!(code(&robot, Method::GET, read, None).await, 200, "round {round}");
+        let gone = if round % 2 == 0 { format!("{bindings}/all") } else { bindings.to_owned() };
+        admin.request(Method::DELETE, &gone, "application/json", None).await.unwrap();
+        assert_eq!(code(&robot, Method::GET, read, None).await, 403, "round {round}");
+        let mut again = binding.clone();
+        again.remove_at(&["metadata", "resourceVersion"]);
+        admin.create(bindings, &again).await.unwrap();
+    }
     server.running.stop().await;
 }
 

@@ -96,7 +96,11 @@ impl RotatedFile {
             millis += 1;
             backup = backup_name(&self.path, millis);
         }
-        fs::rename(&self.path, &backup)?;
+        match fs::rename(&self.path, &backup) {
+            // Somebody else moved it away: then there is nothing to keep, and a new one to begin.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            outcome => outcome?,
+        }
         self.file = append(&self.path)?;
         self.size = 0;
         self.tidy();

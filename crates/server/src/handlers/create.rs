@@ -1,7 +1,6 @@
 //! POST: a new object.
 
 use api::{Status, meta};
-use value::Value;
 
 use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
@@ -9,7 +8,7 @@ use crate::decode;
 use crate::options::WriteOptions;
 use crate::ownership::{self, Writer};
 use crate::state::State;
-use crate::write::{StoreError, Stored, Subject};
+use crate::write::{StoreError, Stored, Subject, place};
 
 /// How often another name is tried when a generated one is taken.
 const NAME_ATTEMPTS: usize = 8;
@@ -86,22 +85,4 @@ fn taken(state: &State, kind: &Kind, call: &Call, name: &str) -> Status {
         return status.with_message(message);
     }
     status
-}
-
-/// Puts the request's namespace on an object, or refuses one that says another.
-pub fn place(object: &mut Value, namespace: &str) -> Result<(), Status> {
-    let own = meta::namespace(object);
-    if own == namespace {
-        Ok(())
-    } else if namespace.is_empty() {
-        object.remove_at(&["metadata", "namespace"]);
-        Ok(())
-    } else if own.is_empty() {
-        meta::set(object, "namespace", namespace);
-        Ok(())
-    } else {
-        Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ))
-    }
 }

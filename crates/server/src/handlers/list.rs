@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::selector::{FieldSelector, Selection, Selector};
-use api::{Cause, Details, Reason, Status};
+use api::{Cause, Details, Status};
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use storage::{Entry, List, ListAt, ReadError};
@@ -13,10 +13,10 @@ use value::{Value, json, write};
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
-use crate::decode::internal_package;
 use crate::encode;
 use crate::negotiate::{self, Form, List as Wanted, Media};
 use crate::options::{self, ListOptions};
+use crate::respond;
 use crate::state::State;
 use crate::table;
 
@@ -245,17 +245,7 @@ pub async fn answer(state: &State, call: &Call, kind: &Kind, page: &Page) -> Res
             }
             list_object(&kind.list_kind(), &kind.gvk.api_version(), metadata, items)
         }
-        Form::Metadata(_, Wanted::One) => {
-            return Err(Status::failure(
-                406,
-                Reason::NotAcceptable,
-                format!(
-                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
-                    internal_package(&kind.stored.group),
-                    kind.list_kind()
-                ),
-            ));
-        }
+        Form::Metadata(_, Wanted::One) => return Err(respond::is_a_list(kind)),
         Form::Metadata(version, Wanted::Many) => {
             let mut metadata = metadata;
             drop_empty_continue(&mut metadata);

@@ -45,7 +45,7 @@ enum Asker {
 pub async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut object = decode::object(call, kind, options.field_validation).await?.into_object();
-    super::create::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
+    crate::write::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
     let manager = ownership::manager(&options.field_manager, &call.headers);
     ownership::track(kind, Facet::Whole, None, &mut object, &manager, call.now);
     let name = meta::name(&object).to_owned();

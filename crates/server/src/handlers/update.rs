@@ -8,7 +8,7 @@ use resources::patch;
 use storage::Entry;
 use value::Value;
 
-use super::create::{self, place};
+use super::create;
 use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::decode::{self, Draft};
@@ -16,7 +16,7 @@ use crate::negotiate;
 use crate::options::{FieldValidation, WriteOptions};
 use crate::ownership::{self, Writer};
 use crate::state::State;
-use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject};
+use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject, place};
 
 /// How often a write that lost against another one is made anew, when the client did not name a revision.
 const ATTEMPTS: usize = 16;

@@ -110,6 +110,10 @@ fn base_url(server: &str) -> Result<Uri, String> {
     let bad = || format!("host must be a URL or a host:port pair: {}", api::field::quote(server));
     let uri: Uri = given.parse().map_err(|_| bad())?;
     let (scheme, authority) = (uri.scheme_str().ok_or_else(bad)?, uri.authority().ok_or_else(bad)?);
+    if authority.as_str().contains('@') {
+        // It would be shown wherever the address is.
+        return Err("host must not carry a user or password; use the kubeconfig's user instead".to_owned());
+    }
     let path = uri.path().trim_end_matches('/');
     let path = if path.is_empty() { "/" } else { path };
     format!("{scheme}://{authority}{path}").parse().map_err(|_| bad())

@@ -59,6 +59,8 @@ pub(crate) fn of_config(
             let now = state.trust.load_full();
             let mut trust = Trust { clients: now.clients.clone(), proxies: now.proxies.clone() };
             place(&mut trust, made);
+            let proxy = &state.authenticator.load().front_proxy;
+            trust.check(proxy.as_ref().is_some_and(|proxy| proxy.allowed_names.is_empty()))?;
             state.trust.store(Arc::new(trust));
             changed.notify_one();
             Ok(())

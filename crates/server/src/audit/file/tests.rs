@@ -43,6 +43,20 @@ fn a_line_longer_than_a_file_is_refused_and_an_unbounded_file_takes_it() {
     assert!(unbounded.write(&[line]).remove(0).is_ok());
 }
 
+#[test]
+fn a_full_file_that_somebody_took_away_is_begun_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let mut output = Output::file(&path, rotation(1)).unwrap();
+    let line = vec![b'x'; 600 * 1024];
+    assert!(output.write(std::slice::from_ref(&line)).remove(0).is_ok());
+    fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        output.write(std::slice::from_ref(&line)).remove(0).unwrap();
+    }
+    assert_eq!(fs::metadata(&path).unwrap().len(), 600 * 1024);
+}
+
 #[cfg(unix)]
 #[test]
 fn only_the_owner_reads_the_log() {
