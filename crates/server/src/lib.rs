@@ -21,6 +21,7 @@ mod controllers;
 pub mod conversion;
 pub mod decode;
 mod definitions;
+mod device_access;
 pub mod encode;
 mod ephemeral;
 mod files;

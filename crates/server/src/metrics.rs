@@ -24,6 +24,7 @@ pub struct Metrics {
     long_running: IntGaugeVec,
     dropped: IntCounterVec,
     watch_events: IntCounterVec,
+    admin_access: IntCounterVec,
     storage_objects: IntGaugeVec,
     /// What is counted of callers and their tokens.
     pub authentication: Arc<AuthenticationMetrics>,
@@ -199,6 +200,11 @@ impl Metrics {
                 "[STABLE] Number of stored objects at the time of last check split by kind.",
                 &["resource"],
             )?,
+            admin_access: counter(
+                "apiserver_device_admin_access_total",
+                "Number of objects that asked for admin access to devices, by kind and whether their namespace allows it.",
+                &["allowed", "kind"],
+            )?,
             authentication: Arc::new(AuthenticationMetrics::new(&registry)?),
             process,
             registry,
@@ -208,6 +214,11 @@ impl Metrics {
     /// Where further families are registered.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// Counts an object that asks for admin access to devices.
+    pub fn admin_access(&self, kind: &str, allowed: bool) {
+        self.admin_access.with_label_values(&[if allowed { "true" } else { "false" }, kind]).inc();
     }
 
     /// Counts a request.

@@ -6,11 +6,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use admission::{Attributes, Cluster, Notes, Operation, Seen};
+use admission::{Attributes, Notes, Operation, Seen};
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
 use resources::custom::Found;
-use resources::validation::admin_access;
 use resources::{strategy, validation};
 use storage::{Change, CommitError, Entry, Expect, Record, Write};
 use value::{Path, Str, Value};
@@ -19,6 +18,7 @@ use crate::addresses::Held;
 use crate::call::Call;
 use crate::catalog::{Facet, Kind};
 use crate::decode::Draft;
+use crate::device_access;
 use crate::encode;
 use crate::ownership::{self, Writer};
 use crate::state::State;
@@ -235,9 +235,9 @@ impl Subject<'_> {
             errors = validation::meta::create(&object, self.kind.namespaced, validation::meta::path_segment);
         }
         let name = meta::name(&object).to_owned();
-        let mut errors_of_access = self.check_admin_access(call, &object, None);
-        errors_of_access.extend(errors);
-        refuse_invalid(self, &object, &name, &errors_of_access)?;
+        let mut all = device_access::check_admin(self.state, call, self.kind, &object, None);
+        all.extend(errors);
+        refuse_invalid(self, &object, &name, &all)?;
         if !meta::resource_version(&object).is_empty() {
             return Err(Status::plain("resourceVersion should not be set on objects to be created"));
         }
@@ -284,7 +284,8 @@ impl Subject<'_> {
         let context = self.state.validation_context(call.now);
         let mut errors = validation::meta::update_any(&object, before, self.kind.namespaced);
         if self.facet == Facet::Status {
-            errors.extend(self.check_admin_access(call, &object, Some(before)));
+            errors.extend(device_access::check_admin(self.state, call, self.kind, &object, Some(before)));
+            errors.extend(device_access::check_status(self.state, call, self.kind, &object, before).await);
         }
         let found = self.kind.validate_update(self.facet, &object, before, &context);
         errors.extend(found.errors);
@@ -302,34 +303,6 @@ impl Subject<'_> {
             self.run_validating(call, Operation::Update, &name, Some(&object), Some(before)).await?;
         }
         Ok(Admitted { object, expect: Expect::Revision(old.revision), held })
-    }
-
-    /// Admin access to devices needs a namespace that is labelled for it, as it is now.
-    fn check_admin_access(&self, call: &mut Call, new: &Value, old: Option<&Value>) -> FieldErrors {
-        let mut errors = FieldErrors::new();
-        let Some(at) = admin_access::asked(&self.kind.stored.group_kind(), new, old) else { return errors };
-        let name = call.info.namespace.clone();
-        let namespace = Cluster::object(self.state, "", "namespaces", "", &name);
-        match namespace.as_deref().and_then(admin_access::allowed_by) {
-            None => errors.push(admin_access::refused(&at)),
-            Some(label) => {
-                tracing::info!(
-                    user = %call.user().name,
-                    namespace = %name,
-                    name = meta::name(new),
-                    resource = %self.kind.resource,
-                    "admin access to devices"
-                );
-                call.annotate("resource.k8s.io/admin-access", format!("{name}/{}", meta::name(new)));
-                if label != admin_access::LABEL {
-                    call.warn(format!(
-                        "admin access is allowed by the label {label}; use {} instead",
-                        admin_access::LABEL
-                    ));
-                }
-            }
-        }
-        errors
     }
 
     /// The revision in an update must be the one that is stored, or absent where the kind allows that.
