@@ -23,7 +23,7 @@ use sources::Source;
 const DOCUMENTS: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// Crates that decide and therefore do no I/O and read no clock, and the two that they stand on.
-const DECISION_CRATES: [&str; 7] = ["value", "api", "cel", "authn", "authz", "resources", "admission"];
+const DECISION_CRATES: [&str; 8] = ["value", "api", "cel", "authn", "authz", "resources", "admission", "dra"];
 
 /// A file longer than this is named.
 const LONG: usize = 900;

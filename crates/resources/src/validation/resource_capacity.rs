@@ -123,7 +123,7 @@ fn valid_range(
         [("default", Some(default)), ("min", Some(&least)), ("max", most.as_ref()), ("step", step.as_ref())];
     let parts: Vec<(&str, &Quantity)> =
         parts.into_iter().filter_map(|(name, part)| Some((name, part?))).collect();
-    let fine = parts.iter().any(|(_, part)| !part.is_integer());
+    let fine = parts.iter().any(|(_, part)| !part.is_whole());
     if fine {
         let before = errors.len();
         for (name, part) in &parts {

@@ -1,0 +1,156 @@
+//! The allocator: what there is, what is taken, and the way to ask for more.
+
+use std::collections::HashMap;
+
+use value::{Str, Value};
+
+use crate::allocation::Allocation;
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::inventory::{Inventory, PoolState};
+use crate::node::Node;
+use crate::search::Search;
+use crate::selectors::Selectors;
+use crate::usage::{self, Usage};
+
+/// The feature gates that change what is allocated; the default is that of Kubernetes 1.37.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a gate of its own")]
+pub struct Gates {
+    /// `DRAAdminAccess`.
+    pub admin_access: bool,
+    /// `DRAConsumableCapacity`.
+    pub consumable_capacity: bool,
+    /// `DRADeviceTaints`.
+    pub device_taints: bool,
+    /// `DRAPartitionableDevices`.
+    pub partitionable_devices: bool,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Gates {
+            admin_access: true,
+            consumable_capacity: true,
+            device_taints: true,
+            partitionable_devices: true,
+        }
+    }
+}
+
+impl Gates {
+    /// Whether everything in a slice is known.
+    pub(crate) fn understands(self, slice: &Value) -> bool {
+        let spec = |field: &str| slice.at(&["spec", field]).filter(|value| !value.is_null());
+        let partitioned = spec("perDeviceNodeSelection").is_some()
+            || !slice.list_at(&["spec", "sharedCounters"]).is_empty();
+        let grouped = slice
+            .list_at(&["spec", "devices"])
+            .iter()
+            .flat_map(|device| device.list_at(&["consumesCounters"]))
+            .any(|set| !set.list_at(&["compatibilityGroups"]).is_empty());
+        (self.partitionable_devices || !partitioned) && !grouped
+    }
+}
+
+/// What is known of a device class.
+#[derive(Debug)]
+pub(crate) struct Class {
+    pub(crate) name: Str,
+    /// `None` for a selector of an unknown kind.
+    pub(crate) selectors: Vec<Option<Str>>,
+    /// The configurations of drivers.
+    pub(crate) configs: Vec<Option<Value>>,
+}
+
+/// Allocates devices. See the documentation of the crate.
+#[derive(Debug)]
+pub struct Allocator {
+    classes: HashMap<Str, Class>,
+    inventory: Inventory,
+    usage: Usage,
+    selectors: Selectors,
+    gates: Gates,
+}
+
+impl Allocator {
+    /// An allocator for device classes and resource slices, none of whose devices is taken.
+    pub fn new<'a>(
+        classes: impl IntoIterator<Item = &'a Value>,
+        slices: impl IntoIterator<Item = &'a Value>,
+        gates: Gates,
+    ) -> Self {
+        let inventory = Inventory::read(slices, gates);
+        let classes = classes.into_iter().map(Class::read).map(|class| (class.name.clone(), class)).collect();
+        let usage = Usage::new(&inventory);
+        Allocator { classes, inventory, usage, selectors: Selectors::default(), gates }
+    }
+
+    /// Takes note of a stored claim: what its status says is taken by it, and nothing else.
+    pub fn observe(&mut self, claim: &Value) {
+        let uid = claim.str_at(&["metadata", "uid"]).unwrap_or_default();
+        self.usage.set(uid, usage::holdings(claim, &self.inventory), &self.inventory);
+    }
+
+    /// Takes an allocation for the claim with this uid, until it is observed again or forgotten.
+    pub fn hold(&mut self, uid: &str, allocation: &Allocation) {
+        self.usage.set(uid, allocation.holdings(&self.inventory), &self.inventory);
+    }
+
+    /// Gives back what the claim with this uid holds.
+    pub fn forget(&mut self, uid: &str) {
+        self.usage.set(uid, Vec::new(), &self.inventory);
+    }
+
+    /// Allocates all `claims` on `node`, or nothing: one allocation each, in their order. Nothing is taken yet: see
+    /// [`Allocator::hold`].
+    pub fn allocate(&mut self, claims: &[Claim], node: &Node<'_>) -> Result<Option<Vec<Allocation>>, Error> {
+        let reachable = self.inventory.on(node)?;
+        let wanted = claims.iter().flat_map(|claim| &claim.requests).flat_map(|request| &request.choices);
+        self.selectors.make_room(wanted.map(|choice| choice.selectors.len() + 32).sum());
+        let mut search = Search::new(
+            claims,
+            &reachable,
+            &self.classes,
+            &self.inventory,
+            &mut self.usage,
+            &mut self.selectors,
+            self.gates,
+        )?;
+        let found = search.run();
+        let chosen = search.finish();
+        if found? {
+            let build = claims.iter().zip(chosen);
+            return build
+                .map(|(claim, chosen)| Allocation::build(claim, chosen, &self.classes, &self.inventory, node))
+                .collect::<Result<Vec<_>, _>>()
+                .map(Some);
+        }
+        for at in &reachable.unusable {
+            if let Some(pool) = self.inventory.pools.get(*at)
+                && let PoolState::Invalid(why) = &pool.state
+            {
+                return Err(Error::InvalidPools(format!("{}/{}: {why}", pool.driver, pool.name)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Class {
+    fn read(class: &Value) -> Class {
+        Class {
+            name: class.str_at(&["metadata", "name"]).unwrap_or_default().into(),
+            selectors: class
+                .list_at(&["spec", "selectors"])
+                .iter()
+                .map(|selector| selector.str_at(&["cel", "expression"]).map(Str::from))
+                .collect(),
+            configs: class
+                .list_at(&["spec", "config"])
+                .iter()
+                .map(|config| config.get("opaque").cloned())
+                .collect(),
+        }
+    }
+}

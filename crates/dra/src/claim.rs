@@ -1,0 +1,241 @@
+//! A stored claim → what it asks for.
+
+use value::quantity::Quantity;
+use value::{Str, Value};
+
+use crate::capacity;
+use crate::error::Error;
+
+/// A claim that is to be allocated, read once and tried on many nodes.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Namespace and name.
+    pub(crate) id: Str,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) constraints: Vec<Rule>,
+    pub(crate) configs: Vec<Config>,
+}
+
+/// One request: the ways to serve it, the best first.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) name: Str,
+    pub(crate) choices: Vec<Choice>,
+    /// Whether it asks for the same as the request before it, so that their devices could be swapped.
+    pub(crate) like_the_one_before: bool,
+}
+
+/// One way to serve a request: the exact one, or one of the alternatives.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    /// As results name it: `request`, or `request/alternative`.
+    pub(crate) name: Str,
+    pub(crate) class: Str,
+    pub(crate) selectors: Vec<Str>,
+    pub(crate) amount: Amount,
+    pub(crate) admin: bool,
+    /// Whether admin access is mentioned, even to say no.
+    pub(crate) mentions_admin: bool,
+    pub(crate) tolerations: Vec<Toleration>,
+    /// As they are copied into results.
+    pub(crate) raw_tolerations: Option<Value>,
+    pub(crate) capacity: Option<Vec<(Str, Quantity)>>,
+}
+
+/// How many devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Amount {
+    Exactly(usize),
+    All,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Toleration {
+    pub(crate) key: Str,
+    pub(crate) value: Str,
+    pub(crate) effect: Str,
+    pub(crate) any_value: bool,
+}
+
+/// What the devices of some requests must have in common, or must not.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    /// Empty means all.
+    pub(crate) requests: Vec<Str>,
+    pub(crate) attribute: Str,
+    pub(crate) distinct: bool,
+}
+
+/// What drivers are told about some requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Empty means all.
+    pub(crate) requests: Vec<Str>,
+    pub(crate) opaque: Option<Value>,
+}
+
+/// As many results as an allocation can hold.
+pub(crate) const MAX_RESULTS: usize = 32;
+
+fn text(value: &Value, field: &str) -> Str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default().into()
+}
+
+fn texts(value: &Value, field: &str) -> Vec<Str> {
+    value.list_at(&[field]).iter().filter_map(Value::as_str).map(Str::from).collect()
+}
+
+impl Claim {
+    /// Reads a claim. Fails where it says something that is not understood, which must not be passed over.
+    pub fn read(claim: &Value) -> Result<Claim, Error> {
+        let meta = |field: &str| claim.str_at(&["metadata", field]).unwrap_or_default();
+        let id: Str = format!("{}/{}", meta("namespace"), meta("name")).into();
+        let wrong = |reason: String| Error::Claim { claim: id.clone(), reason };
+        let mut requests = Vec::new();
+        for request in claim.list_at(&["spec", "devices", "requests"]) {
+            requests.push(Request::read(request, &id)?);
+        }
+        let mut constraints = Vec::new();
+        for (i, constraint) in claim.list_at(&["spec", "devices", "constraints"]).iter().enumerate() {
+            let (attribute, distinct) =
+                match (text(constraint, "matchAttribute"), text(constraint, "distinctAttribute")) {
+                    (attribute, _) if !attribute.is_empty() => (attribute, false),
+                    (_, attribute) if !attribute.is_empty() => (attribute, true),
+                    _ => {
+                        let reason =
+                            format!("constraint #{i}: empty constraint (unsupported constraint type?)");
+                        return Err(wrong(reason));
+                    }
+                };
+            constraints.push(Rule { requests: texts(constraint, "requests"), attribute, distinct });
+        }
+        let configs = claim
+            .list_at(&["spec", "devices", "config"])
+            .iter()
+            .map(|config| Config {
+                requests: texts(config, "requests"),
+                opaque: config.get("opaque").cloned(),
+            })
+            .collect();
+        for i in 1..requests.len() {
+            let alike = match requests.get(i - 1..=i) {
+                Some([before, this]) => before.asks_for_the_same(this, &constraints),
+                _ => false,
+            };
+            if let Some(request) = requests.get_mut(i) {
+                request.like_the_one_before = alike;
+            }
+        }
+        Ok(Claim { id, requests, constraints, configs })
+    }
+}
+
+impl Request {
+    fn read(request: &Value, claim: &Str) -> Result<Request, Error> {
+        let name = text(request, "name");
+        let mut choices = Vec::new();
+        if let Some(exactly) = request.get("exactly").filter(|exactly| !exactly.is_null()) {
+            choices.push(Choice::read(exactly, name.clone(), claim)?);
+        } else {
+            for alternative in request.list_at(&["firstAvailable"]) {
+                let full = format!("{name}/{}", text(alternative, "name"));
+                choices.push(Choice::read(alternative, full.into(), claim)?);
+            }
+        }
+        if choices.is_empty() {
+            let reason =
+                "neither `exactly` nor `firstAvailable` is set (unsupported request type?)".to_owned();
+            return Err(Error::Request { claim: claim.clone(), request: name, reason });
+        }
+        Ok(Request { name, choices, like_the_one_before: false })
+    }
+}
+
+impl Request {
+    fn asks_for_the_same(&self, other: &Request, rules: &[Rule]) -> bool {
+        let ([mine], [others]) = (self.choices.as_slice(), other.choices.as_slice()) else { return false };
+        let bound = |request: &Request, rule: &Rule| {
+            rule.requests.is_empty() || rule.requests.contains(&request.name)
+        };
+        mine.name == self.name
+            && others.name == other.name
+            && mine.amount == others.amount
+            && mine.amount != Amount::All
+            && mine.class == others.class
+            && mine.selectors == others.selectors
+            && mine.admin == others.admin
+            && mine.raw_tolerations == others.raw_tolerations
+            && mine.capacity == others.capacity
+            && rules.iter().all(|rule| bound(self, rule) == bound(other, rule))
+    }
+}
+
+impl Choice {
+    fn read(choice: &Value, name: Str, claim: &Str) -> Result<Choice, Error> {
+        let wrong = |reason: String| Error::Request { claim: claim.clone(), request: name.clone(), reason };
+        if !choice.list_at(&["derivedAttributes"]).is_empty() {
+            let reason = "cannot handle request with derived attributes, the feature is disabled";
+            return Err(wrong(reason.to_owned()));
+        }
+        let mut selectors = Vec::new();
+        for (i, selector) in choice.list_at(&["selectors"]).iter().enumerate() {
+            let Some(expression) = selector.str_at(&["cel", "expression"]) else {
+                let reason = format!("selector #{i}: CEL expression empty (unsupported selector type?)");
+                return Err(wrong(reason));
+            };
+            selectors.push(expression.into());
+        }
+        let class = text(choice, "deviceClassName");
+        if class.is_empty() {
+            return Err(wrong("missing device class name (unsupported request type?)".to_owned()));
+        }
+        let amount = match choice.str_at(&["allocationMode"]).unwrap_or("ExactCount") {
+            "ExactCount" => {
+                let count = choice.int_at(&["count"]).unwrap_or(1);
+                let count =
+                    usize::try_from(count).map_err(|_| wrong(format!("exact count {count} is negative")))?;
+                Amount::Exactly(count)
+            }
+            "All" => Amount::All,
+            other => return Err(wrong(format!("unsupported count mode {other}"))),
+        };
+        let admin = choice.get("adminAccess").and_then(Value::as_bool);
+        let raw_tolerations =
+            choice.get("tolerations").filter(|list| list.as_list().is_some_and(|l| !l.is_empty()));
+        let tolerations = choice.list_at(&["tolerations"]).iter().map(Toleration::read).collect();
+        let capacity = match choice.at(&["capacity", "requests"]).and_then(Value::as_map) {
+            None => None,
+            Some(map) => {
+                let mut wanted = Vec::with_capacity(map.len());
+                for (key, amount) in map.iter() {
+                    let amount = capacity::quantity(Some(amount))
+                        .map_err(|why| wrong(format!("capacity \"{key}\": {why}")))?;
+                    wanted.push((key.clone(), amount));
+                }
+                Some(wanted)
+            }
+        };
+        Ok(Choice {
+            class,
+            selectors,
+            amount,
+            admin: admin == Some(true),
+            mentions_admin: admin.is_some(),
+            tolerations,
+            raw_tolerations: raw_tolerations.cloned(),
+            capacity,
+            name,
+        })
+    }
+}
+
+impl Toleration {
+    fn read(toleration: &Value) -> Toleration {
+        Toleration {
+            key: text(toleration, "key"),
+            value: text(toleration, "value"),
+            effect: text(toleration, "effect"),
+            any_value: toleration.str_at(&["operator"]) == Some("Exists"),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What the devices of a claim must have in common, or must not.
+
+use value::Str;
+
+use crate::claim::{Choice, Request, Rule};
+use crate::inventory::{Attribute, Device};
+
+/// The constraints of one claim, with the values of the devices that were chosen so far.
+#[derive(Debug)]
+pub(crate) struct Constraints<'c> {
+    rules: Vec<Tracked<'c>>,
+}
+
+#[derive(Debug)]
+struct Tracked<'c> {
+    rule: &'c Rule,
+    values: Vec<Attribute>,
+}
+
+impl<'c> Constraints<'c> {
+    /// None of the devices is chosen yet.
+    pub(crate) fn new(rules: &'c [Rule]) -> Self {
+        Constraints { rules: rules.iter().map(|rule| Tracked { rule, values: Vec::new() }).collect() }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether a device may be added to those that were chosen.
+    ///
+    /// INVARIANT: what is refused now is refused with more devices chosen too, so that a search can stop here.
+    pub(crate) fn allow(&self, request: &Request, choice: &Choice, device: &Device, driver: &str) -> bool {
+        self.rules.iter().filter(|tracked| applies(tracked.rule, request, choice)).all(|tracked| match device
+            .attribute(&tracked.rule.attribute, driver)
+        {
+            None | Some(Attribute::Other) => false,
+            Some(value) if tracked.rule.distinct => !tracked.values.contains(value),
+            Some(value) => tracked.values.first().is_none_or(|first| first == value),
+        })
+    }
+
+    /// Adds a device.
+    pub(crate) fn add(&mut self, request: &Request, choice: &Choice, device: &Device, driver: &str) {
+        for tracked in &mut self.rules {
+            if applies(tracked.rule, request, choice)
+                && let Some(value) = device.attribute(&tracked.rule.attribute, driver)
+            {
+                tracked.values.push(value.clone());
+            }
+        }
+    }
+
+    /// Takes away the device that was added last.
+    pub(crate) fn remove(&mut self, request: &Request, choice: &Choice) {
+        for tracked in &mut self.rules {
+            if applies(tracked.rule, request, choice) {
+                tracked.values.pop();
+            }
+        }
+    }
+}
+
+fn applies(rule: &Rule, request: &Request, choice: &Choice) -> bool {
+    let named = |name: &Str| *name == request.name || *name == choice.name;
+    rule.requests.is_empty() || rule.requests.iter().any(named)
+}

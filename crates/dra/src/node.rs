@@ -1,0 +1,156 @@
+//! Nodes, and the selectors that say which of them are meant.
+
+use value::{Map, Value};
+
+/// What allocation must know of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    name: &'a str,
+    labels: Option<&'a Map>,
+}
+
+impl<'a> Node<'a> {
+    /// A node as it is stored.
+    pub fn of(node: &'a Value) -> Self {
+        Node {
+            name: node.str_at(&["metadata", "name"]).unwrap_or_default(),
+            labels: node.at(&["metadata", "labels"]).and_then(Value::as_map),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    fn label(&self, key: &str) -> Option<&'a str> {
+        self.labels?.get(key)?.as_str()
+    }
+
+    /// Whether pods on the node can use what is allocated to a claim (its `status.allocation`).
+    pub fn reaches(&self, allocation: &Value) -> Result<bool, NodeSelectorError> {
+        match allocation.get("nodeSelector").filter(|selector| !selector.is_null()) {
+            None => Ok(true),
+            Some(selector) => Ok(NodeSelector::read(selector)?.matches(self)),
+        }
+    }
+}
+
+/// Why a node selector cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeSelectorError {
+    /// An operator that is not known.
+    #[error("\"{0}\" is not a valid node selector operator")]
+    Operator(String),
+    /// A field that nodes are not selected by.
+    #[error("\"{0}\" is not a valid field label for nodes")]
+    Field(String),
+    /// The wrong number of values for an operator.
+    #[error("wrong number of values for operator `{0}`")]
+    Values(String),
+}
+
+/// A node selector: a node must meet all requirements of one of its terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSelector {
+    terms: Vec<Vec<Requirement>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    /// `None` for the node's name.
+    label: Option<String>,
+    operator: Operator,
+    values: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
+}
+
+impl NodeSelector {
+    /// Reads a selector. A term without requirements selects nothing and is left out.
+    pub fn read(selector: &Value) -> Result<Self, NodeSelectorError> {
+        let mut terms = Vec::new();
+        for term in selector.list_at(&["nodeSelectorTerms"]) {
+            let mut requirements = Vec::new();
+            for expression in term.list_at(&["matchExpressions"]) {
+                let key = expression.str_at(&["key"]).unwrap_or_default();
+                requirements.push(Requirement::read(expression, Some(key.to_owned()))?);
+            }
+            for field in term.list_at(&["matchFields"]) {
+                let key = field.str_at(&["key"]).unwrap_or_default();
+                if key != "metadata.name" {
+                    return Err(NodeSelectorError::Field(key.to_owned()));
+                }
+                requirements.push(Requirement::read(field, None)?);
+            }
+            if !requirements.is_empty() {
+                terms.push(requirements);
+            }
+        }
+        Ok(NodeSelector { terms })
+    }
+
+    /// Whether a node is selected.
+    pub fn matches(&self, node: &Node<'_>) -> bool {
+        self.terms.iter().any(|term| term.iter().all(|requirement| requirement.is_met(node)))
+    }
+}
+
+impl Requirement {
+    fn read(requirement: &Value, label: Option<String>) -> Result<Self, NodeSelectorError> {
+        let name = requirement.str_at(&["operator"]).unwrap_or_default();
+        let operator = match name {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            "Gt" => Operator::Gt,
+            "Lt" => Operator::Lt,
+            other => return Err(NodeSelectorError::Operator(other.to_owned())),
+        };
+        let values: Vec<String> = requirement
+            .list_at(&["values"])
+            .iter()
+            .map(|value| value.as_str().unwrap_or_default().to_owned())
+            .collect();
+        let fits = match operator {
+            Operator::In | Operator::NotIn => !values.is_empty(),
+            Operator::Exists | Operator::DoesNotExist => values.is_empty(),
+            Operator::Gt | Operator::Lt => {
+                values.len() == 1 && values.iter().all(|value| value.parse::<i64>().is_ok())
+            }
+        };
+        // A field has a value and only one, so only these make sense of it.
+        let fits = fits && (label.is_some() || matches!(operator, Operator::In | Operator::NotIn));
+        if !fits {
+            return Err(NodeSelectorError::Values(name.to_owned()));
+        }
+        Ok(Requirement { label, operator, values })
+    }
+
+    fn is_met(&self, node: &Node<'_>) -> bool {
+        let actual = match &self.label {
+            Some(key) => node.label(key),
+            None => Some(node.name),
+        };
+        let listed = || actual.is_some_and(|actual| self.values.iter().any(|value| value == actual));
+        let number = |text: Option<&str>| text.and_then(|text| text.parse::<i64>().ok());
+        let bound = number(self.values.first().map(String::as_str));
+        match self.operator {
+            Operator::In => listed(),
+            Operator::NotIn => !listed(),
+            Operator::Exists => actual.is_some(),
+            Operator::DoesNotExist => actual.is_none(),
+            Operator::Gt => number(actual).zip(bound).is_some_and(|(actual, bound)| actual > bound),
+            Operator::Lt => number(actual).zip(bound).is_some_and(|(actual, bound)| actual < bound),
+        }
+    }
+}

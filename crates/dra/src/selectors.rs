@@ -1,0 +1,85 @@
+//! Selectors, compiled once, and what they say of each device, asked once.
+
+use std::collections::HashMap;
+
+use cel::device::{Selector, SelectorError};
+use value::Str;
+
+use crate::inventory::{Device, DeviceAt};
+
+/// As many expressions as are kept. When there are more, all are forgotten.
+const MOST: usize = 1024;
+
+/// The expressions that were asked.
+#[derive(Debug, Default)]
+pub(crate) struct Selectors {
+    known: HashMap<Str, usize>,
+    compiled: Vec<Compiled>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    selector: Result<Selector, SelectorError>,
+    /// What is known of each device.
+    answers: Vec<Option<bool>>,
+}
+
+/// Why a selector has no answer for a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Compile(String),
+    Run(String),
+}
+
+impl Selectors {
+    /// Whether the expressions can be kept for one allocation that asks for so many more.
+    pub(crate) fn make_room(&mut self, more: usize) {
+        if self.compiled.len() + more > MOST {
+            *self = Selectors::default();
+        }
+    }
+
+    /// The position of an expression, compiled if need be.
+    pub(crate) fn position(&mut self, expression: &Str) -> usize {
+        if let Some(at) = self.known.get(expression) {
+            return *at;
+        }
+        let at = self.compiled.len();
+        self.compiled.push(Compiled { selector: Selector::compile(expression), answers: Vec::new() });
+        self.known.insert(expression.clone(), at);
+        at
+    }
+
+    /// Whether the selector at a position selects a device.
+    pub(crate) fn selects(
+        &mut self,
+        at: usize,
+        device: &Device,
+        device_at: DeviceAt,
+    ) -> Result<bool, Failure> {
+        let Some(Compiled { selector, answers }) = self.compiled.get_mut(at) else { return Ok(false) };
+        if let Some(Some(answer)) = answers.get(device_at) {
+            return Ok(*answer);
+        }
+        let selector = selector.as_ref().map_err(|error| Failure::Compile(error.to_string()))?;
+        let seen = device.seen.as_ref().map_err(|why| Failure::Run(why.clone()))?;
+        let answer = selector.matches(seen).map_err(|error| Failure::Run(explained(error)))?;
+        if answers.len() <= device_at {
+            answers.resize(device_at + 1, None);
+        }
+        if let Some(slot) = answers.get_mut(device_at) {
+            *slot = Some(answer);
+        }
+        Ok(answer)
+    }
+}
+
+/// Adds what helps where an attribute is missing.
+fn explained(error: String) -> String {
+    if error.contains("no such key:") {
+        return format!(
+            "{error}. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+        );
+    }
+    error
+}
