@@ -1,5 +1,6 @@
 //! Whether a configuration fits its schema, in the words of Kubernetes' merge library.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use value::{Str, Value};
@@ -92,16 +93,14 @@ impl Walk {
             }
             return;
         };
-        let mut seen: Vec<Element> = Vec::with_capacity(items.len());
+        let mut seen: BTreeSet<Element> = BTreeSet::new();
         for (at, item) in items.iter().enumerate() {
             let element = match told_apart.element(item) {
                 Ok(element) => element,
                 Err(why) => return self.say(format!("element {at}: {why}")),
             };
-            match seen.binary_search(&element) {
-                Ok(_) if self.may_repeat => {}
-                Ok(_) => self.say(format!("duplicate entries for key {element}")),
-                Err(place) => seen.insert(place, element.clone()),
+            if !self.may_repeat && !seen.insert(element.clone()) {
+                self.say(format!("duplicate entries for key {element}"));
             }
             self.way.push(element);
             self.value(item, child);

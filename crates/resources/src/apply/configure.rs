@@ -149,16 +149,17 @@ impl Door<'_> {
         let mut pruned = view.clone();
         remove(&mut pruned, &last_fields, Typed::root(schema));
         // What others own, in whatever version, comes back.
-        let mut owned: Vec<(&Str, FieldSet)> = vec![(version, FieldSet::EMPTY)];
+        let mut owned: Vec<(&Str, Vec<FieldSet>)> = vec![(version, Vec::new())];
         for entry in managers.iter() {
             let version = &entry.manager.api_version;
             match owned.iter_mut().find(|(known, _)| *known == version) {
-                Some((_, set)) => set.unite(entry.fields.clone()),
-                None => owned.push((version, entry.fields.clone())),
+                Some((_, sets)) => sets.push(entry.fields.clone()),
+                None => owned.push((version, vec![entry.fields.clone()])),
             }
         }
         let mut base = view.clone();
         for (version, owned) in owned {
+            let owned = FieldSet::of_sets(owned);
             let (Some((whole, schema)), Some((less, _))) =
                 (self.view(&base, version), self.view(&pruned, version))
             else {

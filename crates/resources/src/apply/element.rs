@@ -84,11 +84,33 @@ pub(super) fn order(a: &Value, b: &Value) -> Ordering {
             });
             differing.unwrap_or_else(|| a.len().cmp(&b.len()))
         }
-        _ => match (number(a), number(b)) {
-            (Some(a), Some(b)) => a.total_cmp(&b),
+        (Value::Float(a), Value::Float(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
+        (whole, Value::Float(float)) if whole_number(whole).is_some() => against(whole, *float),
+        (Value::Float(float), whole) if whole_number(whole).is_some() => against(whole, *float).reverse(),
+        _ => match (whole_number(a), whole_number(b)) {
+            (Some(a), Some(b)) => a.cmp(&b),
             _ => kind(a).cmp(&kind(b)),
         },
     }
+}
+
+fn whole_number(value: &Value) -> Option<i128> {
+    match value {
+        Value::Int(i) => Some(i128::from(*i)),
+        Value::UInt(u) => Some(i128::from(*u)),
+        _ => None,
+    }
+}
+
+/// A whole number against a float, exactly: rounding would make the order contradict itself, and sorting relies on it.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a float beyond the range becomes its end, which no number reaches"
+)]
+fn against(whole: &Value, float: f64) -> Ordering {
+    let Some(whole) = whole_number(whole) else { return Ordering::Equal };
+    let order = whole.cmp(&(float.trunc() as i128));
+    order.then_with(|| 0.0_f64.total_cmp(&(float.fract() + 0.0)))
 }
 
 #[expect(

@@ -70,14 +70,16 @@ pub(super) fn remove(value: &mut Value, set: &FieldSet, typed: Typed<'_>) {
         Shape::Atomic => true,
         Shape::Fields(typed) => match value {
             Value::Map(map) => {
-                for entry in set.entries() {
-                    let Element::Field(name) = &entry.element else { continue };
-                    if entry.owned {
-                        map.remove(name);
-                    } else if let Some((value, (child, _))) = map.get_mut(name).zip(typed.field(name)) {
-                        remove(value, &entry.below, child);
+                map.retain(|name, value| match set.get(&Element::Field(name.clone())) {
+                    Some(entry) if entry.owned => false,
+                    Some(entry) => {
+                        if let Some((child, _)) = typed.field(name) {
+                            remove(value, &entry.below, child);
+                        }
+                        true
                     }
-                }
+                    None => true,
+                });
                 map.is_empty()
             }
             _ => true,

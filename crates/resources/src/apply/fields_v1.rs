@@ -19,7 +19,7 @@ pub fn decode(fields: &Value) -> Result<FieldSet, String> {
 
 /// What is below, and whether the path that ends here is in the set.
 fn level(map: &Map) -> Result<(FieldSet, bool), String> {
-    let mut set = FieldSet::default();
+    let mut entries = Vec::with_capacity(map.len());
     let mut owned = false;
     for (key, value) in map.iter() {
         if key == "." {
@@ -33,8 +33,10 @@ fn level(map: &Map) -> Result<(FieldSet, bool), String> {
             Value::Null => (FieldSet::EMPTY, true),
             other => return Err(format!("ReadMapCB: expect {{ or n, but found {}", other.json_type())),
         };
-        set.push(element, ends, below);
+        entries.push(Entry { element, owned: ends, below });
     }
+    // The keys are sorted by their text, not as elements are: `v:10` comes before `v:2`.
+    let set = FieldSet::of_entries(entries);
     let ends = owned || set.is_empty();
     Ok((set, ends))
 }

@@ -1,6 +1,7 @@
 //! `metadata.managedFields`: who owns which fields of an object.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
 
 use api::time::Timestamp;
 use value::{Str, Value};
@@ -89,7 +90,8 @@ pub struct Managers {
 impl Managers {
     /// Reads `metadata.managedFields`. The error says what is wrong with it.
     pub fn decode(list: &[Value]) -> Result<Self, String> {
-        let mut managers = Managers { entries: Vec::with_capacity(list.len()) };
+        let mut entries: Vec<Managed> = Vec::with_capacity(list.len());
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::with_capacity(list.len());
         for (at, entry) in list.iter().enumerate() {
             let text = |field: &str| entry.str_at(&[field]).unwrap_or_default();
             let operation = match text("operation") {
@@ -121,9 +123,15 @@ impl Managers {
                 subresource: text("subresource").into(),
             };
             let time = Timestamp::parse(text("time")).ok().map(|time| time.micros().div_euclid(1_000_000));
-            managers.put(Managed { manager, time, fields });
+            // The last of those called the same counts.
+            let place = *places.entry(manager.identifier()).or_insert(entries.len());
+            let entry = Managed { manager, time, fields };
+            match entries.get_mut(place) {
+                Some(there) => *there = entry,
+                None => entries.push(entry),
+            }
         }
-        Ok(managers)
+        Ok(Managers { entries })
     }
 
     /// Writes `metadata.managedFields`; nothing if there are no managers.
@@ -177,46 +185,76 @@ impl Managers {
 
     /// Joins the oldest updaters until there are at most `most`, one joint entry per version.
     pub(super) fn cap_updaters(&mut self, most: usize) {
-        let mut updaters: Vec<(i64, Vec<u8>, Manager)> = self
-            .entries
-            .iter()
-            .filter(|entry| entry.manager.operation == Operation::Update)
-            .map(|entry| (entry.time.unwrap_or(0), entry.manager.identifier(), entry.manager.clone()))
-            .collect();
-        let mut excess = updaters.len().saturating_sub(most);
+        let updaters = self.entries.iter().filter(|entry| entry.manager.operation == Operation::Update);
+        let mut excess = updaters.count().saturating_sub(most);
         if excess == 0 {
             return;
         }
-        updaters.sort_by(|(a_time, a, _), (b_time, b, _)| a_time.cmp(b_time).then_with(|| a.cmp(b)));
-        let mut first_of: Vec<Manager> = Vec::new();
-        for (_, _, manager) in updaters {
-            if excess == 0 {
-                return;
+        let mut slots: Vec<Option<Managed>> = self.entries.drain(..).map(Some).collect();
+        let mut oldest: Vec<(i64, Vec<u8>, usize)> = Vec::with_capacity(excess + most);
+        let mut of_version: BTreeMap<Str, Joint> = BTreeMap::new();
+        for (at, slot) in slots.iter().enumerate() {
+            let Some(Managed { manager, time, .. }) = slot else { continue };
+            if manager.operation == Operation::Update {
+                oldest.push((time.unwrap_or(0), manager.identifier(), at));
+                if manager.name == JOINT && manager.subresource.is_empty() {
+                    of_version.entry(manager.api_version.clone()).or_default().place = Some(at);
+                }
             }
-            let version = &manager.api_version;
-            let Some(first) = first_of.iter().find(|first| first.api_version == *version).cloned() else {
-                first_of.push(manager);
+        }
+        oldest.sort();
+        for (_, _, at) in oldest {
+            if excess == 0 {
+                break;
+            }
+            let Some(slot) = slots.get_mut(at) else { continue };
+            let Some(version) = slot.as_ref().map(|entry| entry.manager.api_version.clone()) else {
                 continue;
             };
-            let bucket = Manager {
-                name: Str::new_static("ancient-changes"),
-                operation: Operation::Update,
-                api_version: version.clone(),
-                subresource: Str::new_static(""),
+            let joint = of_version.entry(version).or_default();
+            let Some(first) = joint.first else {
+                joint.first = Some(at);
+                continue;
             };
-            let Some(taken) = self.take(&manager) else { continue };
-            if self.get(&bucket).is_none()
-                && let Some(first) = self.take(&first)
-            {
-                self.put(Managed { manager: bucket.clone(), ..first });
+            let Some(taken) = slot.take() else { continue };
+            if joint.place.is_none_or(|place| place == at) {
+                joint.place = Some(first);
             }
-            if let Some(joint) = self.entries.iter_mut().find(|entry| entry.manager.is(&bucket)) {
-                joint.fields.unite(taken.fields);
-                joint.time = taken.time;
-            }
+            joint.time = taken.time;
+            joint.sets.push(taken.fields);
             excess -= 1;
         }
+        for (version, joint) in of_version {
+            let slot = joint.place.filter(|_| !joint.sets.is_empty()).and_then(|place| slots.get_mut(place));
+            let Some(Some(entry)) = slot else { continue };
+            entry.manager = Manager {
+                name: Str::new_static(JOINT),
+                operation: Operation::Update,
+                api_version: version,
+                subresource: Str::new_static(""),
+            };
+            entry.time = joint.time;
+            let own = std::mem::take(&mut entry.fields);
+            entry.fields = FieldSet::of_sets(std::iter::once(own).chain(joint.sets));
+        }
+        self.entries = slots.into_iter().flatten().collect();
     }
+}
+
+/// What the joint entry of old updaters is called.
+const JOINT: &str = "ancient-changes";
+
+/// What becomes of the oldest updaters of a version.
+#[derive(Default)]
+struct Joint {
+    /// The oldest one, which stays on its own if it is the only one.
+    first: Option<usize>,
+    /// Where the joint entry is, or will be.
+    place: Option<usize>,
+    /// What goes into it.
+    sets: Vec<FieldSet>,
+    /// When the last of those wrote.
+    time: Option<i64>,
 }
 
 fn order(a: &Managed, b: &Managed) -> Ordering {

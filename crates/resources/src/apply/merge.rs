@@ -3,6 +3,8 @@
 //! Nothing is removed here. Where both have a value, the configuration's counts; the items of lists keep the object's order,
 //! but for those that the configuration orders otherwise.
 
+use std::collections::BTreeSet;
+
 use value::{Map, Value};
 
 use super::element::Element;
@@ -37,18 +39,20 @@ fn node(object: &Value, config: &Value, typed: Typed<'_>) -> Result<Value, Strin
 }
 
 fn fields(object: &Map, config: &Map, typed: Typed<'_>) -> Result<Map, String> {
-    let mut out = object.clone();
-    for (key, value) in config.iter() {
-        let merged = match (object.get(key), typed.field(key)) {
-            (Some(there), Some((child, _))) => {
+    // Put together, then sorted once: to insert one by one would move the others each time.
+    let mut out = Vec::with_capacity(object.len() + config.len());
+    for (key, there) in object.iter() {
+        let merged = match (config.get(key), typed.field(key)) {
+            (Some(value), Some((child, _))) => {
                 node(there, value, child).map_err(|why| format!(".{key}{why}"))?
             }
-            (None, Some(_)) => value.clone(),
-            (_, None) => continue,
+            _ => there.clone(),
         };
-        out.insert(key.clone(), merged);
+        out.push((key.clone(), merged));
     }
-    Ok(out)
+    let new = config.iter().filter(|(key, _)| !object.contains_key(key) && typed.field(key).is_some());
+    out.extend(new.map(|(key, value)| (key.clone(), value.clone())));
+    Ok(Map::from_entries(out).0)
 }
 
 /// The items of one side: in their order, and sorted.
@@ -116,7 +120,7 @@ fn items(object: &[Value], config: &[Value], told_apart: Items<'_>) -> Result<Ve
     // Those that both have, in the configuration's order: where the object's order differs, the configuration's counts.
     let mut shared = wanted.items.iter().map(|(element, _)| element).filter(|element| there.has(element));
     let mut next_shared = shared.next();
-    let mut taken: Vec<&Element> = Vec::new();
+    let mut taken: BTreeSet<&Element> = BTreeSet::new();
     let (mut left, mut right) = (0, 0);
     loop {
         let (here, next) = (there.at(left), wanted.at(right));
@@ -126,7 +130,7 @@ fn items(object: &[Value], config: &[Value], told_apart: Items<'_>) -> Result<Ve
         if let (Some((element, _)), Some((wanted_element, config))) = (here, next) {
             if element == wanted_element {
                 out.push(merged(element, config)?);
-                insert(&mut taken, wanted_element);
+                taken.insert(wanted_element);
                 (left, right) = (left + 1, right + 1);
                 next_shared = shared.next();
                 continue;
@@ -143,23 +147,17 @@ fn items(object: &[Value], config: &[Value], told_apart: Items<'_>) -> Result<Ve
                 left += 1;
                 continue;
             }
-            if taken.binary_search(&element).is_ok() {
+            if taken.contains(element) {
                 left += 1;
             }
         }
         if let Some((element, config)) = next {
             out.push(merged(element, config)?);
-            insert(&mut taken, element);
+            taken.insert(element);
             right += 1;
             if next_shared == Some(element) {
                 next_shared = shared.next();
             }
         }
-    }
-}
-
-fn insert<'e>(taken: &mut Vec<&'e Element>, element: &'e Element) {
-    if let Err(at) = taken.binary_search(&element) {
-        taken.insert(at, element);
     }
 }

@@ -49,6 +49,41 @@ impl FieldSet {
         &self.entries
     }
 
+    /// A set of entries in any order; those of the same element are joined. Once over all, however many there are: pushing them
+    /// one by one would move the others each time.
+    pub(super) fn of_entries(mut entries: Vec<Entry>) -> Self {
+        entries.retain(|entry| entry.owned || !entry.below.is_empty());
+        let ascends = |pair: &[Entry]| matches!(pair, [a, b] if a.element < b.element);
+        if entries.windows(2).all(ascends) {
+            return FieldSet { entries };
+        }
+        entries.sort_by(|a, b| a.element.cmp(&b.element));
+        let mut joined: Vec<Entry> = Vec::with_capacity(entries.len());
+        let mut entries = entries.into_iter().peekable();
+        while let Some(mut entry) = entries.next() {
+            let mut below = Vec::new();
+            while let Some(same) = entries.next_if(|next| next.element == entry.element) {
+                entry.owned |= same.owned;
+                below.extend(same.below.entries);
+            }
+            if !below.is_empty() {
+                let mut all = std::mem::take(&mut entry.below.entries);
+                all.append(&mut below);
+                entry.below = FieldSet::of_entries(all);
+            }
+            joined.push(entry);
+        }
+        FieldSet { entries: joined }
+    }
+
+    /// All paths of several sets.
+    pub(super) fn of_sets(sets: impl IntoIterator<Item = FieldSet>) -> Self {
+        let mut sets = sets.into_iter();
+        let mut all = sets.next().unwrap_or_default().entries;
+        sets.for_each(|set| all.extend(set.entries));
+        FieldSet::of_entries(all)
+    }
+
     /// How many paths are in the set.
     pub fn len(&self) -> usize {
         self.entries.iter().map(|entry| usize::from(entry.owned) + entry.below.len()).sum()
@@ -164,7 +199,7 @@ impl FieldSet {
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut out = FieldSet::default();
-        let mut theirs = other.entries.iter().peekable();
+        let mut theirs = other.entries.as_slice();
         for entry in &self.entries {
             let Some(other) = advance(&mut theirs, &entry.element) else { continue };
             let owned = entry.owned && other.owned;
@@ -185,7 +220,7 @@ impl FieldSet {
         if other.is_empty() {
             return;
         }
-        let mut theirs = other.entries.iter().peekable();
+        let mut theirs = other.entries.as_slice();
         self.entries.retain_mut(|entry| {
             if let Some(other) = advance(&mut theirs, &entry.element) {
                 entry.owned &= !other.owned;
@@ -205,7 +240,7 @@ impl FieldSet {
 
     /// Whether every path is in another set.
     pub fn is_within(&self, other: &FieldSet) -> bool {
-        let mut theirs = other.entries.iter().peekable();
+        let mut theirs = other.entries.as_slice();
         self.entries.iter().all(|entry| {
             advance(&mut theirs, &entry.element)
                 .is_some_and(|other| (other.owned || !entry.owned) && entry.below.is_within(&other.below))
@@ -217,7 +252,7 @@ impl FieldSet {
         if other.is_empty() {
             return;
         }
-        let mut theirs = other.entries.iter().peekable();
+        let mut theirs = other.entries.as_slice();
         self.entries.retain_mut(|entry| match advance(&mut theirs, &entry.element) {
             Some(other) if other.owned => false,
             Some(other) => {
@@ -272,18 +307,20 @@ impl FieldSet {
     }
 }
 
-/// The entry of `element`, where `entries` is walked in the order of elements.
-fn advance<'e>(
-    entries: &mut std::iter::Peekable<std::slice::Iter<'e, Entry>>,
-    element: &Element,
-) -> Option<&'e Entry> {
-    loop {
-        match entries.peek()?.element.cmp(element) {
-            Ordering::Less => {
-                entries.next();
-            }
-            Ordering::Equal => return entries.next(),
-            Ordering::Greater => return None,
-        }
+/// The entry of `element`, where `entries` is walked in the order of elements. What is skipped is not looked at one by one: a
+/// small set is compared with a large one for each of many managers.
+fn advance<'e>(entries: &mut &'e [Entry], element: &Element) -> Option<&'e Entry> {
+    let mut step = 1;
+    while entries.get(step).is_some_and(|entry| entry.element < *element) {
+        step *= 2;
     }
+    let near = entries.get(..entries.len().min(step + 1)).unwrap_or_default();
+    let at = near.partition_point(|entry| entry.element < *element);
+    *entries = entries.get(at..).unwrap_or_default();
+    let (first, rest) = entries.split_first()?;
+    if first.element != *element {
+        return None;
+    }
+    *entries = rest;
+    Some(first)
 }

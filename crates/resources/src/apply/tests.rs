@@ -1,3 +1,5 @@
+mod bounds;
+
 use value::{Value, json};
 
 use super::{
