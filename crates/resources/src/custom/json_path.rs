@@ -1,9 +1,21 @@
 //! The paths of printer columns and selectable fields: the part of kubectl's JSONPath that names places in an object.
+//!
+//! Whoever writes a definition writes its paths, and every list of its objects follows them: how deep filters nest in filters
+//! and how many values a path looks at are bounded.
+
+use std::cell::Cell;
 
 use value::{Str, Value};
 
 /// How many values a path may lead to; more are left out.
 const MOST: usize = 10_000;
+
+/// How many values a path looks at in one object; it leads to nothing beyond. Steps at any depth (`..a..a`) look at the same
+/// values again and again.
+const MOST_SEEN: usize = 1_000_000;
+
+/// How deep filters nest in filters.
+const DEEPEST: usize = 16;
 
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,18 +64,22 @@ enum Operand {
 impl JsonPath {
     /// Parses a path as `.spec.list[0].name`; `None` for what is not one.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut parser = Parser { rest: text };
+        let mut parser = Parser { rest: text, depth: 0 };
         let steps = parser.steps()?;
         parser.rest.is_empty().then_some(JsonPath { steps })
     }
 
     /// The values it leads to, in order.
     pub fn find<'a>(&self, root: &'a Value) -> Vec<&'a Value> {
+        self.find_within(root, &Sight(Cell::new(MOST_SEEN)))
+    }
+
+    fn find_within<'a>(&self, root: &'a Value, sight: &Sight) -> Vec<&'a Value> {
         let mut found = vec![root];
         for step in &self.steps {
             let mut next = Vec::new();
             for value in found {
-                step.take(value, &mut next);
+                step.take(value, &mut next, sight);
                 if next.len() > MOST {
                     break;
                 }
@@ -77,15 +93,34 @@ impl JsonPath {
     pub fn first<'a>(&self, root: &'a Value) -> Option<&'a Value> {
         self.find(root).into_iter().next()
     }
+
+    fn first_within<'a>(&self, root: &'a Value, sight: &Sight) -> Option<&'a Value> {
+        self.find_within(root, sight).into_iter().next()
+    }
+}
+
+/// How many more values may be looked at.
+struct Sight(Cell<usize>);
+
+impl Sight {
+    /// Whether one more may be.
+    fn one(&self) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        left > 0
+    }
 }
 
 impl Step {
-    fn take<'a>(&self, value: &'a Value, out: &mut Vec<&'a Value>) {
+    fn take<'a>(&self, value: &'a Value, out: &mut Vec<&'a Value>, sight: &Sight) {
+        if !sight.one() {
+            return;
+        }
         match (self, value) {
             (Step::Field(name), Value::Map(map)) => out.extend(map.get(name)),
-            (Step::Anywhere(name), value) => anywhere(name, value, out, 0),
-            (Step::Everything, Value::Map(map)) => out.extend(map.values()),
-            (Step::Everything, Value::List(items)) => out.extend(items),
+            (Step::Anywhere(name), value) => anywhere(name, value, out, sight),
+            (Step::Everything, Value::Map(map)) => out.extend(map.values().take_while(|_| sight.one())),
+            (Step::Everything, Value::List(items)) => out.extend(items.iter().take_while(|_| sight.one())),
             (Step::Index(index), Value::List(items)) => {
                 let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
                 let at = if *index < 0 { index.saturating_add(length) } else { *index };
@@ -96,44 +131,47 @@ impl Step {
                 let place = |at: i64| if at < 0 { at.saturating_add(length) } else { at }.clamp(0, length);
                 let mut at = place(from.unwrap_or(0));
                 let end = place(to.unwrap_or(length));
-                while at < end {
+                while at < end && sight.one() {
                     out.extend(usize::try_from(at).ok().and_then(|at| items.get(at)));
                     at = at.saturating_add(*by);
                 }
             }
             (Step::Filter(filter), Value::List(items)) => {
-                out.extend(items.iter().filter(|item| filter.holds(item)));
+                let seen = items.iter().take_while(|_| sight.one());
+                out.extend(seen.filter(|item| filter.holds(item, sight)));
             }
             (Step::Filter(filter), Value::Map(map)) => {
-                out.extend(map.values().filter(|item| filter.holds(item)));
+                let seen = map.values().take_while(|_| sight.one());
+                out.extend(seen.filter(|item| filter.holds(item, sight)));
             }
             _ => {}
         }
     }
 }
 
-fn anywhere<'a>(name: &str, value: &'a Value, out: &mut Vec<&'a Value>, depth: usize) {
-    if depth > 200 || out.len() > MOST {
+// The tree is as deep as the reader allows, so is the recursion.
+fn anywhere<'a>(name: &str, value: &'a Value, out: &mut Vec<&'a Value>, sight: &Sight) {
+    if out.len() > MOST || !sight.one() {
         return;
     }
     match value {
         Value::Map(map) => {
             out.extend(map.get(name));
-            map.values().for_each(|value| anywhere(name, value, out, depth + 1));
+            map.values().for_each(|value| anywhere(name, value, out, sight));
         }
-        Value::List(items) => items.iter().for_each(|value| anywhere(name, value, out, depth + 1)),
+        Value::List(items) => items.iter().for_each(|value| anywhere(name, value, out, sight)),
         _ => {}
     }
 }
 
 impl Filter {
-    fn holds(&self, item: &Value) -> bool {
-        let left = self.left.find(item);
+    fn holds(&self, item: &Value, sight: &Sight) -> bool {
+        let left = self.left.find_within(item, sight);
         let Some((operator, right)) = &self.test else { return !left.is_empty() };
         let Some(left) = left.first() else { return false };
         let right = match right {
             Operand::Constant(value) => value,
-            Operand::Path(path) => match path.first(item) {
+            Operand::Path(path) => match path.first_within(item, sight) {
                 Some(value) => value,
                 None => return false,
             },
@@ -168,6 +206,8 @@ fn order(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
 
 struct Parser<'a> {
     rest: &'a str,
+    /// How many filters are open.
+    depth: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -235,7 +275,13 @@ impl<'a> Parser<'a> {
 
     fn bracket(&mut self) -> Option<Vec<Step>> {
         if self.take("?(") {
-            return self.filter().map(|filter| vec![Step::Filter(Box::new(filter))]);
+            if self.depth == DEEPEST {
+                return None;
+            }
+            self.depth += 1;
+            let filter = self.filter();
+            self.depth -= 1;
+            return filter.map(|filter| vec![Step::Filter(Box::new(filter))]);
         }
         if self.take("*]") {
             return Some(vec![Step::Everything]);

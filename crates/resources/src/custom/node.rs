@@ -1,5 +1,6 @@
 //! One schema of a definition as a tree: what the fields of `JSONSchemaProps` mean, read once.
 
+use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use cel::pattern::Pattern;
@@ -7,8 +8,8 @@ use value::{Map, Str, Value};
 
 use crate::validation::fields::Read;
 
-/// How deep schemas are read. Definitions are refused well before by the depth the JSON reader allows.
-const DEEPEST: usize = 500;
+/// How deep schemas are read: as deep as any definition can be that was ever read.
+const DEEPEST: usize = value::json::MAX_DEPTH;
 
 /// The schema of a value, with everything that is said of it.
 #[derive(Debug, Default)]
@@ -73,11 +74,47 @@ pub struct Checks {
     pub(crate) min_properties: Option<i64>,
     pub(crate) unique_items: bool,
     pub(crate) pattern: Option<LazyPattern>,
-    pub(crate) enumeration: Vec<Value>,
+    pub(crate) enumeration: Enumeration,
     pub(crate) all_of: Vec<Node>,
     pub(crate) any_of: Vec<Node>,
     pub(crate) one_of: Vec<Node>,
     pub(crate) not: Option<Box<Node>>,
+}
+
+/// The values that are allowed, with an index of the texts: there may be as many as fit into a definition, and each item of a
+/// list is looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Enumeration {
+    values: Vec<Value>,
+    texts: HashSet<Str>,
+}
+
+impl Enumeration {
+    fn new(values: &[Value]) -> Self {
+        let texts = values.iter().filter_map(|value| match value {
+            Value::String(text) => Some(text.clone()),
+            _ => None,
+        });
+        Enumeration { texts: texts.collect(), values: values.to_vec() }
+    }
+
+    /// Whether everything is allowed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// In the order of the definition.
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// Whether a value is among them; `same` says when two are, but for texts.
+    pub(crate) fn has(&self, value: &Value, same: impl Fn(&Value, &Value) -> bool) -> bool {
+        match value {
+            Value::String(text) => self.texts.contains(text),
+            other => self.values.iter().any(|allowed| same(other, allowed)),
+        }
+    }
 }
 
 /// A pattern that is compiled when the first text is matched.
@@ -171,7 +208,8 @@ impl Node {
 
 fn read(schema: &Value, depth: usize) -> Node {
     if depth > DEEPEST {
-        return Node::default();
+        // Nothing is of this type: what cannot be read must not let everything pass.
+        return Node { kind: Str::new_static("none"), ..Node::default() };
     }
     let below = |schema: &Value| read(schema, depth + 1);
     let text = |field: &str| -> Str { schema.text(field).into() };
@@ -257,7 +295,7 @@ fn checks(schema: &Value, depth: usize) -> Option<Box<Checks>> {
         unique_items: schema.flag("uniqueItems"),
         pattern: (!pattern.is_empty())
             .then(|| LazyPattern { text: pattern.into(), compiled: OnceLock::new() }),
-        enumeration: schema.items("enum").to_vec(),
+        enumeration: Enumeration::new(schema.items("enum")),
         all_of: nodes("allOf"),
         any_of: nodes("anyOf"),
         one_of: nodes("oneOf"),

@@ -9,7 +9,7 @@ use cel::{Activation, Env, ErrorKind, Program, Type, Val, Version};
 use value::{Str, Value};
 
 use super::compiled::Found;
-use super::correlate::{Pair, counterpart};
+use super::correlate::{Counterparts, Pair};
 use super::node::{Node, Rule};
 use crate::validation::fields::{At, Report};
 
@@ -259,11 +259,11 @@ impl Run<'_> {
                 let Some((below, inner)) = scope.items.as_deref().zip(node.items.as_deref()) else {
                     return Ok(());
                 };
-                let old = old.and_then(Value::as_list).unwrap_or_default();
+                let olds = Counterparts::new(node, old.and_then(Value::as_list).unwrap_or_default());
                 for (index, item) in items.iter().enumerate() {
                     let pair = ratchet.current.and_then(|pair| pair.index(index));
                     let inside = inside(ratchet, pair.as_ref());
-                    let before = counterpart(node, item, old);
+                    let before = olds.of(item);
                     self.scope(below, inner, item, before, inside, &at.index(index))?;
                 }
             }

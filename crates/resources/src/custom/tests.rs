@@ -1,3 +1,5 @@
+mod bounds;
+
 use std::sync::Arc;
 
 use value::{Value, json};

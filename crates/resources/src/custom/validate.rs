@@ -17,6 +17,12 @@ use super::node::{Checks, Node};
 /// Nobody reads more, and an answer must not grow with what is wrong.
 const MAX_PROBLEMS: usize = 1000;
 
+/// How many bytes of problems are told; the first is told whatever its length.
+const MAX_TOLD: usize = 1 << 20;
+
+/// How much of a key is shown in a path.
+const MAX_SHOWN: usize = 1024;
+
 /// Where a value is, from the root of what is validated.
 #[derive(Clone, Copy)]
 enum Place<'a> {
@@ -29,52 +35,100 @@ impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Root => Ok(()),
-            Place::Field(Place::Root, name) => f.write_str(name),
-            Place::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Place::Field(Place::Root, name) => f.write_str(shown(name)),
+            Place::Field(parent, name) => write!(f, "{parent}.{}", shown(name)),
             Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
 
+/// As much of a key as is shown.
+fn shown(key: &str) -> &str {
+    let end = (0..=MAX_SHOWN).rev().find(|end| key.is_char_boundary(*end)).unwrap_or(0);
+    key.get(..end).filter(|_| key.len() > MAX_SHOWN).unwrap_or(key)
+}
+
 /// Something wrong.
-struct Problem {
+struct Problem<'a> {
     /// The field, where the problem is about one.
     field: Option<String>,
     kind: FieldErrorKind,
     value: Option<Value>,
-    detail: String,
-    /// What makes two problems the same.
-    message: String,
+    words: Words<'a>,
+}
+
+/// What is said of a problem. What a definition makes long is put together only when it is told: most problems of alternatives
+/// never are.
+enum Words<'a> {
+    /// The message, which is the detail, too.
+    Plain(String),
+    /// Both, where they differ.
+    Both { detail: String, message: String },
+    /// The values it should be one of.
+    OneOf(&'a [Value]),
+    /// The pattern it should match.
+    Match(&'a str),
+}
+
+impl Problem<'_> {
+    /// The detail, and what makes two problems the same.
+    fn told(&self) -> (String, String) {
+        let place = self.field.as_deref().unwrap_or_default();
+        match &self.words {
+            Words::Plain(message) => (message.clone(), message.clone()),
+            Words::Both { detail, message } => (detail.clone(), message.clone()),
+            Words::OneOf(values) => {
+                let words: Vec<String> = values
+                    .iter()
+                    .map(|allowed| match allowed {
+                        Value::String(text) => text.to_string(),
+                        other => write::to_string(other),
+                    })
+                    .collect();
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let detail = FieldError::not_supported(&value::Path::root(), Value::Null, &words).detail;
+                let message = format!("{place} in body should be one of {detail}");
+                (detail, message)
+            }
+            Words::Match(pattern) => {
+                let message = format!("{place} in body should match '{pattern}'");
+                (message.clone(), message)
+            }
+        }
+    }
 }
 
 /// What came of validating a value; alternatives are compared by how much of them matched.
 #[derive(Default)]
-struct Verdict {
-    problems: Vec<Problem>,
+struct Verdict<'a> {
+    problems: Vec<Problem<'a>>,
     matched: u64,
 }
 
-impl Verdict {
+impl<'a> Verdict<'a> {
     fn is_valid(&self) -> bool {
         self.problems.is_empty()
     }
 
-    fn merge(&mut self, other: Verdict) {
+    fn merge(&mut self, other: Verdict<'a>) {
         self.matched += other.matched;
+        let room = MAX_PROBLEMS.saturating_sub(self.problems.len());
+        self.problems.extend(other.problems.into_iter().take(room));
+    }
+
+    fn push(&mut self, problem: impl FnOnce() -> Problem<'a>) {
         if self.problems.len() < MAX_PROBLEMS {
-            self.problems.extend(other.problems);
+            self.problems.push(problem());
         }
     }
 
     fn wrong(&mut self, place: &Place<'_>, kind: FieldErrorKind, value: impl Into<Value>, message: String) {
-        let problem = Problem {
+        self.push(|| Problem {
             field: Some(place.to_string()),
             kind,
             value: Some(value.into()),
-            detail: message.clone(),
-            message,
-        };
-        self.problems.push(problem);
+            words: Words::Plain(message),
+        });
     }
 
     fn invalid(&mut self, place: &Place<'_>, value: impl Into<Value>, words: &str) {
@@ -83,12 +137,11 @@ impl Verdict {
 
     /// A problem of the object as a whole.
     fn whole(&mut self, message: String) {
-        self.problems.push(Problem {
+        self.push(|| Problem {
             field: None,
             kind: FieldErrorKind::Invalid,
             value: Some("".into()),
-            detail: message.clone(),
-            message,
+            words: Words::Plain(message),
         });
     }
 
@@ -113,9 +166,16 @@ pub fn defaults_are_valid(value: &Value, node: &Node, base: &str, errors: &mut F
     create(value, node, base, errors);
 }
 
-fn report(verdict: Verdict, base: &str, errors: &mut FieldErrors) {
+fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors) {
     let mut said: HashSet<String> = HashSet::new();
-    for Problem { field, kind, value, detail, message } in verdict.problems {
+    let mut told = 0;
+    for problem in verdict.problems {
+        if told > MAX_TOLD {
+            break;
+        }
+        let (detail, message) = problem.told();
+        told += detail.len() + message.len();
+        let Problem { field, kind, value, .. } = problem;
         if !said.insert(message) {
             continue;
         }
@@ -134,7 +194,7 @@ fn report(verdict: Verdict, base: &str, errors: &mut FieldErrors) {
 }
 
 /// As [`validate`], but for what was wrong before.
-fn ratcheted(value: &Value, node: &Node, place: &Place<'_>, pair: Option<&Pair<'_>>) -> Verdict {
+fn ratcheted<'a>(value: &Value, node: &'a Node, place: &Place<'_>, pair: Option<&Pair<'_>>) -> Verdict<'a> {
     let mut verdict = validate(value, node, place, pair);
     if !verdict.is_valid() && pair.is_some_and(Pair::is_unchanged) {
         verdict.problems.clear();
@@ -142,7 +202,7 @@ fn ratcheted(value: &Value, node: &Node, place: &Place<'_>, pair: Option<&Pair<'
     verdict
 }
 
-fn validate(value: &Value, node: &Node, place: &Place<'_>, pair: Option<&Pair<'_>>) -> Verdict {
+fn validate<'a>(value: &Value, node: &'a Node, place: &Place<'_>, pair: Option<&Pair<'_>>) -> Verdict<'a> {
     let mut verdict = Verdict::default();
     let checks = node.checks.as_deref();
     let format = checks.map_or("", |checks| checks.format.as_str());
@@ -215,7 +275,7 @@ fn is_integral(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() <= LARGEST
 }
 
-fn check_type(value: &Value, node: &Node, format: &str, place: &Place<'_>, verdict: &mut Verdict) {
+fn check_type(value: &Value, node: &Node, format: &str, place: &Place<'_>, verdict: &mut Verdict<'_>) {
     let (kind, own_format) = match value {
         Value::Bool(_) => ("boolean", ""),
         Value::String(_) => ("string", ""),
@@ -242,16 +302,16 @@ fn check_type(value: &Value, node: &Node, format: &str, place: &Place<'_>, verdi
     }
 }
 
-fn alternatives(
+fn alternatives<'a>(
     value: &Value,
-    checks: &Checks,
+    checks: &'a Checks,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,
-    verdict: &mut Verdict,
+    verdict: &mut Verdict<'a>,
 ) {
     let path = || quote(&place.to_string());
     if !checks.any_of.is_empty() {
-        let mut best: Option<Verdict> = None;
+        let mut best: Option<Verdict<'a>> = None;
         let mut passed = None;
         for node in &checks.any_of {
             let result = validate(value, node, place, pair);
@@ -272,7 +332,7 @@ fn alternatives(
         }
     }
     if !checks.one_of.is_empty() {
-        let mut best: Option<Verdict> = None;
+        let mut best: Option<Verdict<'a>> = None;
         let mut first = None;
         let mut passed = 0;
         for node in &checks.one_of {
@@ -318,16 +378,16 @@ fn alternatives(
 }
 
 /// A text: the first of these that is wrong.
-fn string(text: &str, checks: &Checks, place: &Place<'_>, verdict: &mut Verdict) {
+fn string<'a>(text: &str, checks: &'a Checks, place: &Place<'_>, verdict: &mut Verdict<'a>) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
         let error = FieldError::too_long(&value::Path::root(), usize::try_from(max).unwrap_or(0));
-        verdict.problems.push(Problem {
+        let message = format!("{place} in body should be at most {max} chars long");
+        verdict.push(|| Problem {
             field: Some(place.to_string()),
             kind: FieldErrorKind::TooLong,
             value: None,
-            detail: error.detail,
-            message: format!("{place} in body should be at most {max} chars long"),
+            words: Words::Both { detail: error.detail, message },
         });
         return;
     }
@@ -337,7 +397,12 @@ fn string(text: &str, checks: &Checks, place: &Place<'_>, verdict: &mut Verdict)
     if let Some(pattern) = &checks.pattern {
         match pattern.get() {
             Ok(compiled) if compiled.is_match(text) => {}
-            Ok(_) => verdict.invalid(place, text, &format!("should match '{}'", pattern.text)),
+            Ok(_) => verdict.push(|| Problem {
+                field: Some(place.to_string()),
+                kind: FieldErrorKind::Invalid,
+                value: Some(text.into()),
+                words: Words::Match(&pattern.text),
+            }),
             Err(error) => {
                 let words = format!("should match '{}, but pattern is invalid: {error}'", pattern.text);
                 verdict.invalid(place, text, &words);
@@ -378,7 +443,7 @@ fn out_of_range(number: &Value, node: &Node, what: &str, place: &Place<'_>) -> O
     clippy::cast_possible_truncation,
     reason = "Go converts between these types in the same way"
 )]
-fn number(value: &Value, node: &Node, checks: Option<&Checks>, place: &Place<'_>, verdict: &mut Verdict) {
+fn number(value: &Value, node: &Node, checks: Option<&Checks>, place: &Place<'_>, verdict: &mut Verdict<'_>) {
     if let Some(error) = out_of_range(value, node, "Checked", place) {
         verdict.whole(error);
     }
@@ -390,7 +455,7 @@ fn number(value: &Value, node: &Node, checks: Option<&Checks>, place: &Place<'_>
         _ => return,
     };
     let whole = value.as_int();
-    let bound = |limit: f64, what: &str, verdict: &mut Verdict| {
+    let bound = |limit: f64, what: &str, verdict: &mut Verdict<'_>| {
         let error = out_of_range(&Value::Float(limit), node, what, place);
         let usable = error.is_none();
         if let Some(error) = error {
@@ -460,24 +525,24 @@ fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-fn too_many(place: &Place<'_>, actual: usize, max: i64, things: &str, verdict: &mut Verdict) {
+fn too_many(place: &Place<'_>, actual: usize, max: i64, things: &str, verdict: &mut Verdict<'_>) {
     let error = FieldError::too_many(&value::Path::root(), actual, usize::try_from(max).unwrap_or(0));
-    verdict.problems.push(Problem {
+    let message = format!("{place} in body should have at most {max} {things}");
+    verdict.push(|| Problem {
         field: Some(place.to_string()),
         kind: FieldErrorKind::TooMany,
         value: error.bad_value,
-        detail: error.detail,
-        message: format!("{place} in body should have at most {max} {things}"),
+        words: Words::Both { detail: error.detail, message },
     });
 }
 
-fn list(
+fn list<'a>(
     items: &[Value],
-    node: &Node,
+    node: &'a Node,
     checks: Option<&Checks>,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,
-    verdict: &mut Verdict,
+    verdict: &mut Verdict<'a>,
 ) {
     if let Some(below) = node.items.as_deref() {
         for (index, item) in items.iter().enumerate() {
@@ -501,13 +566,13 @@ fn list(
     }
 }
 
-fn object(
+fn object<'a>(
     value: &Value,
-    node: &Node,
+    node: &'a Node,
     checks: Option<&Checks>,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,
-    verdict: &mut Verdict,
+    verdict: &mut Verdict<'a>,
 ) {
     let Value::Map(map) = value else { return };
     if let Some(checks) = checks {
@@ -522,7 +587,7 @@ fn object(
     match &node.additional {
         Some(additional) if !additional.allows => {
             for key in map.keys().filter(|key| node.property(key).is_none()) {
-                let message = format!("{place}.{key} in body is a forbidden property");
+                let message = format!("{place}.{} in body is a forbidden property", shown(key));
                 verdict.wrong(place, FieldErrorKind::Invalid, key.clone(), message);
             }
         }
@@ -547,37 +612,26 @@ fn object(
     }
     for name in node.required.iter().filter(|name| !map.contains_key(name)) {
         let field = Place::Field(place, name).to_string();
-        verdict.problems.push(Problem {
-            message: format!("{place}.{name} in body is required"),
+        let message = format!("{place}.{name} in body is required");
+        verdict.push(|| Problem {
             field: Some(field),
             kind: FieldErrorKind::Required,
             value: None,
-            detail: String::new(),
+            words: Words::Both { detail: String::new(), message },
         });
     }
 }
 
-fn enumerated(value: &Value, checks: Option<&Checks>, place: &Place<'_>, verdict: &mut Verdict) {
+fn enumerated<'a>(value: &Value, checks: Option<&'a Checks>, place: &Place<'_>, verdict: &mut Verdict<'a>) {
     let Some(checks) = checks.filter(|checks| !checks.enumeration.is_empty()) else { return };
-    if checks.enumeration.iter().any(|allowed| is_same(value, allowed)) {
+    if checks.enumeration.has(value, is_same) {
         return;
     }
-    let words: Vec<String> = checks
-        .enumeration
-        .iter()
-        .map(|allowed| match allowed {
-            Value::String(text) => text.to_string(),
-            other => write::to_string(other),
-        })
-        .collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let error = FieldError::not_supported(&value::Path::root(), value.clone(), &words);
-    verdict.problems.push(Problem {
+    verdict.push(|| Problem {
         field: Some(place.to_string()),
         kind: FieldErrorKind::NotSupported,
-        value: error.bad_value,
-        message: format!("{place} in body should be one of {}", error.detail),
-        detail: error.detail,
+        value: Some(value.clone()),
+        words: Words::OneOf(checks.enumeration.values()),
     });
 }
 

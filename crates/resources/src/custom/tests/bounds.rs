@@ -1,0 +1,91 @@
+//! What a definition or an object makes the server do is bounded.
+
+use value::Value;
+
+use super::super::json_path::JsonPath;
+use super::{compiled, parse, thing, wrong};
+
+#[test]
+fn filters_nest_as_deep_as_anybody_writes_them_and_no_deeper() {
+    let nested = |depth: usize| format!(".a{}.b{}", "[?(@".repeat(depth), ")]".repeat(depth));
+    assert!(JsonPath::parse(&nested(16)).is_some());
+    assert!(JsonPath::parse(&nested(17)).is_none());
+    assert!(JsonPath::parse(&format!(".a{}", "[?(@".repeat(300_000))).is_none());
+}
+
+#[test]
+fn a_path_at_any_depth_looks_at_a_bounded_number_of_values() {
+    let mut object = Value::List((0..100_000).map(Value::Int).collect());
+    for _ in 0..100 {
+        object = Value::map([("a", object)]);
+    }
+    let path = JsonPath::parse("..a..a..a..a..a[?(@..a)]").unwrap();
+    assert!(path.find(&object).len() <= 10_001);
+    // What is within the bound is found.
+    assert_eq!(JsonPath::parse("..a").unwrap().find(&object).len(), 100);
+}
+
+#[test]
+fn keyed_lists_of_many_items_are_correlated() {
+    let schema = r#"{"type":"object","properties":{"l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],
+        "items":{"type":"object","required":["k"],"properties":{"k":{"type":"integer"},"v":{"type":"string","maxLength":1}},
+        "x-kubernetes-validations":[{"rule":"self.k >= 0"}]}}}}"#;
+    let compiled = compiled(schema);
+    let items = |last: &str| -> Value {
+        let item = |i: i64| Value::map([("k", Value::Int(i)), ("v", Value::from("too long"))]);
+        let mut list: Vec<Value> = (0..10_000).rev().map(item).collect();
+        list.push(Value::map([("k", Value::Int(60_000)), ("v", Value::from(last))]));
+        let mut object = thing("{}");
+        object.set_at(&["spec", "l"], Value::List(list));
+        object
+    };
+    let update = |new: &str| -> Vec<String> {
+        let found = compiled.validate_update(&items(new), &items("a"));
+        found.errors.iter().map(ToString::to_string).collect()
+    };
+    // What was wrong before and did not change passes; rules run out of budget long before the end, which is no matter here.
+    let about_length = |errors: Vec<String>| errors.iter().filter(|error| error.contains("Too long")).count();
+    assert_eq!(about_length(update("b")), 0);
+    assert_eq!(about_length(update("bb")), 1);
+}
+
+#[test]
+fn long_enumerations_and_patterns_are_told_until_it_is_enough() {
+    let allowed: Vec<String> = (0..100_000).map(|i| format!("\"value-{i}\"")).collect();
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"l":{{"type":"array","items":{{"type":"string","enum":[{}]}}}}}}}}"#,
+        allowed.join(",")
+    );
+    let items: Vec<String> = (0..3_000).map(|i| format!("\"wrong-{i}\"")).collect();
+    let spec = format!("{{\"l\":[{}]}}", items.join(","));
+    let errors = wrong(&schema, &spec);
+    assert!(
+        errors[0].starts_with(
+            r#"spec.l[0]: Unsupported value: "wrong-0": supported values: "value-0", "value-1""#
+        )
+    );
+    assert!(errors.iter().map(String::len).sum::<usize>() < 8 << 20, "{}", errors.len());
+    let pattern = "a".repeat(400_000);
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"l":{{"type":"array","items":{{"anyOf":[{{"type":"string","pattern":"[{pattern}]x"}},{{"type":"string"}}]}}}}}}}}"#
+    );
+    assert_eq!(wrong(&schema, &spec), Vec::<String>::new());
+    let schema = schema.replace(r#",{"type":"string"}"#, "");
+    let errors = wrong(&schema, &spec);
+    assert!(!errors.is_empty());
+    assert!(errors.iter().map(String::len).sum::<usize>() < 8 << 20, "{}", errors.len());
+}
+
+#[test]
+fn a_schema_deeper_than_what_is_read_lets_nothing_pass() {
+    let mut schema = parse(r#"{"type":"object"}"#);
+    let mut object = Value::from("anything");
+    for _ in 0..140 {
+        schema = Value::map([("type", Value::from("object")), ("properties", Value::map([("a", schema)]))]);
+        object = Value::map([("a", object)]);
+    }
+    let node = super::super::Node::read(&schema);
+    let mut errors = api::FieldErrors::new();
+    super::super::validate::defaults_are_valid(&object, &node, "", &mut errors);
+    assert!(!errors.is_empty());
+}
