@@ -112,7 +112,7 @@ pub fn tail(entry: &Entry, stored_head: usize) -> &[u8] {
 /// The tree of an entry. Bytes that this server wrote always parse; should they not, the object is unreadable and the
 /// request fails.
 pub fn tree(entry: &Entry) -> Result<Value, api::Status> {
-    value::json::parse(&entry.body)
+    value::json::parse_wrapped(&entry.body)
         .map_err(|e| api::Status::internal(format!("the stored object at {} cannot be read: {e}", entry.key)))
 }
 

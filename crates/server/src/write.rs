@@ -12,7 +12,7 @@ use authz::rbac::escalation;
 use resources::custom::Found;
 use resources::{strategy, validation};
 use storage::{Change, CommitError, Entry, Expect, Record, Write};
-use value::{Path, Str, Value};
+use value::{Path, Str, Value, json};
 
 use crate::addresses::Held;
 use crate::call::Call;
@@ -180,7 +180,8 @@ impl Subject<'_> {
             }
             _ => {
                 if let Writer::Updates(manager) = self.writer {
-                    ownership::track(self.kind, self.facet, old, &mut object, manager, call.now);
+                    ownership::track(self.state, self.kind, self.facet, old, &mut object, manager, call.now)
+                        .await;
                 }
                 let managed = ownership::managed_fields(&object);
                 self.run_mutating(call, operation, &name, Some(&mut object), old).await?;
@@ -349,11 +350,13 @@ impl Subject<'_> {
         self.kind.fill(&mut object);
         let name = meta::name(&object).to_owned();
         let mut record = self.record(&object).await?;
-        if record.size() > self.state.store.max_record() && matches!(self.writer, Writer::Updates(_)) {
+        let fits = record.as_ref().is_ok_and(|record| record.size() <= self.state.store.max_record());
+        if !fits && matches!(self.writer, Writer::Updates(_)) {
             // Who owns what may be forgotten rather than refuse an object that fits without it.
             ownership::forget(&mut object);
             record = self.record(&object).await?;
         }
+        let record = record.map_err(refuse_depth)?;
         if let Some(old) = old
             && old.record() == record
         {
@@ -375,10 +378,14 @@ impl Subject<'_> {
         .map(Stored::Entry)
     }
 
-    /// What is stored for an object as it was worked on.
-    async fn record(&self, object: &Value) -> Result<Record, StoreError> {
+    /// What is stored for an object as it was worked on, unless it nests deeper than anybody reads: managed fields nest deeper
+    /// than what they are about, and admission, defaults and conversion may add to what was sent.
+    async fn record(&self, object: &Value) -> Result<Result<Record, TooDeep>, StoreError> {
         let stored = self.kind.to_storage(self.state, object).await.map_err(StoreError::Refused)?;
-        Ok(self.kind.record(&stored))
+        if stored.depth() > json::MAX_DEPTH {
+            return Ok(Err(TooDeep));
+        }
+        Ok(Ok(self.kind.record(&stored)))
     }
 
     /// Gives a service the addresses and ports it asks for.
@@ -424,7 +431,14 @@ impl Subject<'_> {
         if self.dry_run {
             return Ok(Stored::Dry(object.clone()));
         }
-        let record = self.record(object).await?;
+        let record = match self.record(object).await? {
+            Ok(record) => record,
+            Err(TooDeep) => {
+                let mut object = object.clone();
+                ownership::forget(&mut object);
+                self.record(&object).await?.map_err(refuse_depth)?
+            }
+        };
         let expect = Expect::Revision(old.revision);
         self.commit(old.key.to_string(), expect, Change::Put(record), name, || {}).await.map(Stored::Entry)
     }
@@ -476,6 +490,13 @@ pub fn place(object: &mut Value, namespace: &str) -> Result<(), Status> {
             "the namespace of the provided object does not match the namespace sent on the request",
         ))
     }
+}
+
+/// An object nests deeper than what the server reads.
+struct TooDeep;
+
+fn refuse_depth(_: TooDeep) -> StoreError {
+    StoreError::Refused(Status::bad_request("the object cannot be stored: exceeded max depth"))
 }
 
 /// What an optimistic write that lost is told.

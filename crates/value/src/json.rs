@@ -8,6 +8,9 @@ use crate::{Map, Str, Value};
 /// How deeply maps and lists may nest in input from outside.
 pub const MAX_DEPTH: usize = 128;
 
+/// How deeply what was once taken may nest when it is read again, with what was put around it.
+pub const MAX_DEPTH_WRAPPED: usize = MAX_DEPTH + 16;
+
 /// The most duplicate keys that are reported.
 const MAX_DUPLICATES: usize = 100;
 
@@ -42,13 +45,23 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     read(bytes).map(|read| read.value)
 }
 
+/// Reads one JSON value that has been put around something as deep as [`MAX_DEPTH`].
+pub fn parse_wrapped(bytes: &[u8]) -> Result<Value, Error> {
+    read_within(bytes, MAX_DEPTH_WRAPPED).map(|read| read.value)
+}
+
 /// Reads one JSON value and notes repeated keys.
 pub fn read(bytes: &[u8]) -> Result<Read, Error> {
+    read_within(bytes, MAX_DEPTH)
+}
+
+fn read_within(bytes: &[u8], deepest: usize) -> Result<Read, Error> {
     let mut reader = Reader {
         bytes,
         text: std::str::from_utf8(bytes).ok(),
         at: 0,
         depth: 0,
+        deepest,
         entries: Vec::with_capacity(32),
         items: Vec::with_capacity(16),
         duplicates: Vec::new(),
@@ -83,6 +96,7 @@ struct Reader<'a> {
     text: Option<&'a str>,
     at: usize,
     depth: usize,
+    deepest: usize,
     /// The entries of the maps that are not complete yet, the innermost last; the last of all waits for its value. A complete
     /// map takes its own, so that its vector is allocated once and has the right size. The same for lists.
     entries: Vec<(Str, Value)>,
@@ -167,7 +181,7 @@ impl<'a> Reader<'a> {
 
     /// Steps over the sign that opens a map or a list.
     fn enter(&mut self) -> Result<(), Failed> {
-        if self.depth == MAX_DEPTH {
+        if self.depth == self.deepest {
             return Err(self.fail("exceeded max depth".to_owned(), self.at));
         }
         self.depth += 1;

@@ -12,7 +12,7 @@ pub(super) fn metadata(entry: &Entry) -> Result<Value, Status> {
     let unreadable =
         || Status::internal(format!("the metadata of the stored object at {} cannot be read", entry.key));
     let bytes = member(&entry.body, b"\"metadata\"").ok_or_else(unreadable)?;
-    let metadata = json::parse(bytes).map_err(|_| unreadable())?;
+    let metadata = json::parse_wrapped(bytes).map_err(|_| unreadable())?;
     Ok(Value::map([("metadata", metadata)]))
 }
 
