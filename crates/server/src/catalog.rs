@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use api::selector::{Facts, FactsRef, Selection};
 use api::{FieldErrors, GroupResource, GroupVersionKind, Status, meta};
@@ -148,6 +148,8 @@ pub struct Catalog {
     kinds: HashMap<(Str, Str, Str), Arc<Kind>>,
     served: Served,
     custom: ArcSwap<CustomKinds>,
+    /// Held while the custom part is changed: it is copied, changed and swapped, and none of two changes may be lost.
+    changing: Mutex<()>,
 }
 
 /// The kinds of the stored definitions.
@@ -155,12 +157,20 @@ pub struct Catalog {
 pub struct CustomKinds {
     kinds: HashMap<(Str, Str, Str), Arc<Kind>>,
     /// Every stored definition by its name, served or not.
-    definitions: BTreeMap<Str, Arc<custom::Definition>>,
+    definitions: BTreeMap<Str, Known>,
+}
+
+/// A definition, and the revision at which it was stored so.
+#[derive(Clone, Debug)]
+struct Known {
+    definition: Arc<custom::Definition>,
+    revision: u64,
 }
 
 impl CustomKinds {
-    /// Serves a definition instead of what was served under its name. One that is not established serves nothing.
-    pub fn set(&mut self, definition: Arc<custom::Definition>, fresh_after: u64) {
+    /// Serves a definition, stored at `revision`, instead of what was served under its name. One that is not established serves
+    /// nothing.
+    pub fn set(&mut self, definition: Arc<custom::Definition>, revision: u64, fresh_after: u64) {
         self.remove(&definition.name);
         if let Some(stored) = definition.stored().filter(|_| definition.established) {
             for version in definition.versions.iter().filter(|version| version.served || version.storage) {
@@ -169,12 +179,12 @@ impl CustomKinds {
                 self.kinds.insert(key, Arc::new(kind));
             }
         }
-        self.definitions.insert(definition.name.clone(), definition);
+        self.definitions.insert(definition.name.clone(), Known { definition, revision });
     }
 
     /// Serves nothing of a definition any more.
     pub fn remove(&mut self, name: &str) {
-        let Some(former) = self.definitions.remove(name) else { return };
+        let Some(Known { definition: former, .. }) = self.definitions.remove(name) else { return };
         for version in &former.versions {
             self.kinds.remove(&(former.group.clone(), version.name.clone(), former.names.plural.clone()));
         }
@@ -182,17 +192,21 @@ impl CustomKinds {
 
     /// The definitions that are served, by name.
     pub fn definitions(&self) -> impl Iterator<Item = &Arc<custom::Definition>> {
-        self.definitions.values().filter(|definition| definition.established)
+        self.all().filter(|definition| definition.established)
     }
 
     /// The definitions of a group, served or not.
     pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<custom::Definition>> {
-        self.definitions.values().filter(move |definition| definition.group == group)
+        self.all().filter(move |definition| definition.group == group)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<custom::Definition>> {
+        self.definitions.values().map(|known| &known.definition)
     }
 
     /// The kind of a definition in the version that is stored, whether or not that is served.
     pub fn storage_kind(&self, name: &str) -> Option<Arc<Kind>> {
-        let definition = self.definitions.get(name)?;
+        let definition = self.definition(name)?;
         let stored = definition.stored()?;
         let key = (definition.group.clone(), stored.name.clone(), definition.names.plural.clone());
         self.kinds.get(&key).cloned()
@@ -205,7 +219,12 @@ impl CustomKinds {
 
     /// The definition called `name`, served or not.
     pub fn definition(&self, name: &str) -> Option<&Arc<custom::Definition>> {
-        self.definitions.get(name)
+        self.definitions.get(name).map(|known| &known.definition)
+    }
+
+    /// The revision of the definition called `name`.
+    pub fn revision(&self, name: &str) -> Option<u64> {
+        self.definitions.get(name).map(|known| known.revision)
     }
 }
 
@@ -219,7 +238,7 @@ impl Catalog {
                 kinds.insert((row.group.into(), version.into(), row.plural.into()), Arc::new(kind));
             }
         }
-        Catalog { kinds, served, custom: ArcSwap::default() }
+        Catalog { kinds, served, custom: ArcSwap::default(), changing: Mutex::default() }
     }
 
     /// The kind under a path.
@@ -293,9 +312,13 @@ impl Catalog {
         self.custom.load_full()
     }
 
-    /// Changes what is served of custom kinds.
-    pub fn set_custom(&self, custom: CustomKinds) {
-        self.custom.store(Arc::new(custom));
+    /// Changes what is served of custom kinds, if `change` says that it did. Changes come one after the other.
+    pub fn change_custom(&self, change: impl FnOnce(&mut CustomKinds) -> bool) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut custom = (*self.custom.load_full()).clone();
+        if change(&mut custom) {
+            self.custom.store(Arc::new(custom));
+        }
     }
 
     /// Whether some custom kind is served in a group.
@@ -611,28 +634,36 @@ impl Kind {
         self.fields().iter().map(|field| (field.label, field_value(field, object))).collect()
     }
 
-    /// Whether an entry is selected.
-    pub fn selects(&self, selection: &Selection, entry: &Entry) -> bool {
+    /// Whether an entry is selected; `None` where that depends on the object as the version of the request shows it, which it has
+    /// to be converted to first.
+    pub fn selects(&self, selection: &Selection, entry: &Entry) -> Option<bool> {
         if selection.is_everything() {
-            return true;
+            return Some(true);
         }
         let facts = FactsRef::new(&entry.facts);
-        let own = self.as_custom().filter(|custom| !custom.version.selectable.is_empty());
-        let Some(custom) = own.filter(|_| selection.fields.requirements().iter().any(is_below_metadata))
-        else {
-            return selection.matches(facts);
-        };
-        // Which fields can be selected is up to the definition and may change, so they are read from the object.
-        let Ok(object) = encode::tree(entry) else { return false };
-        let compiled = custom.version.compiled();
-        selection.labels.matches(&facts)
-            && selection.fields.requirements().iter().all(|requirement| {
-                let value = match compiled.selectable(&requirement.field, &object) {
-                    Some(value) => value,
-                    None => facts.field(&requirement.field).to_owned(),
-                };
-                (value == requirement.value.as_str()) == requirement.equals
-            })
+        let own = self.as_custom().is_some_and(|custom| !custom.version.selectable.is_empty());
+        if !own || !selection.fields.requirements().iter().any(is_below_metadata) {
+            return Some(selection.matches(facts));
+        }
+        if !selection.labels.matches(&facts) {
+            return Some(false);
+        }
+        if self.must_convert(entry) {
+            return None;
+        }
+        Some(encode::tree(entry).is_ok_and(|object| self.selects_fields(selection, entry, &object)))
+    }
+
+    /// Whether the fields of an object, in the version of the request, are those selected. Which fields of a custom resource can
+    /// be is up to its definition and may change, so they are read from the object.
+    pub fn selects_fields(&self, selection: &Selection, entry: &Entry, object: &Value) -> bool {
+        let facts = FactsRef::new(&entry.facts);
+        let compiled = self.as_custom().map(|custom| custom.version.compiled());
+        selection.fields.requirements().iter().all(|requirement| {
+            let own = compiled.and_then(|compiled| compiled.selectable(&requirement.field, object));
+            let value = own.unwrap_or_else(|| facts.field(&requirement.field).to_owned());
+            (value == requirement.value.as_str()) == requirement.equals
+        })
     }
 
     /// Kubernetes' refusal of a field that selectors do not know.

@@ -5,8 +5,8 @@
 //! the deletion of its objects. INVARIANT: a definition is in the catalog before its status says `Established`, so a client that
 //! has seen that may use it at once.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::field::aggregate;
@@ -15,11 +15,11 @@ use authn::InternalIdentity;
 use resources::custom::names::{self, CLEANUP, Taken};
 use resources::custom::{Definition, Source};
 use storage::{Entry, Kind as Change, Store, WatchError};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::{debug, error, warn};
 use value::{Str, Value};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CustomKinds};
 use crate::client::Client;
 use crate::encode;
 use crate::state::State;
@@ -31,6 +31,10 @@ const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const POLL: Duration = Duration::from_millis(250);
 /// How long before it says in the status that they are not.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// How often the status of a definition that goes is written against other writers, before all of it is tried again.
+const ATTEMPTS: usize = 10;
+/// How many statuses are written side by side.
+const WRITERS: usize = 32;
 /// How long a status that could not be written waits.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -65,8 +69,8 @@ impl Source for Stored {
 /// What follows the definitions: the catalog, and what was heard last.
 pub(crate) struct Follower {
     store: Store,
-    /// The spec of each definition as it was compiled, by key: schemas are kept while it does not change.
-    seen: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// The keys of the definitions that there are.
+    seen: BTreeSet<Arc<str>>,
     events: storage::Watch,
     sender: watch::Sender<u64>,
 }
@@ -74,13 +78,18 @@ pub(crate) struct Follower {
 /// Reads the stored definitions into the catalog.
 pub(crate) fn load(store: &Store, catalog: &Catalog) -> Result<(Definitions, Follower), Status> {
     let (page, events) = store.list_and_watch(SCOPE);
-    let mut custom = (*catalog.custom()).clone();
-    let mut seen = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let mut definitions = Vec::with_capacity(page.entries.len());
     for entry in &page.entries {
-        custom.set(Arc::new(read(entry)?), page.revision);
-        seen.insert(Arc::clone(&entry.key), Arc::clone(entry));
+        definitions.push((Arc::new(read(entry)?), entry.revision));
+        seen.insert(Arc::clone(&entry.key));
     }
-    catalog.set_custom(custom);
+    catalog.change_custom(|custom| {
+        for (definition, revision) in definitions {
+            custom.set(definition, revision, page.revision);
+        }
+        true
+    });
     let (sender, revision) = watch::channel(page.revision);
     Ok((Definitions { revision }, Follower { store: store.clone(), seen, events, sender }))
 }
@@ -90,22 +99,30 @@ fn read(entry: &Arc<Entry>) -> Result<Definition, Status> {
     Ok(Definition::read(&encode::tree(entry)?, &source))
 }
 
+/// Puts a definition, read from `entry`, into the catalog, with the schemas that were compiled for it if its spec is the same.
+fn put(state: &State, custom: &mut CustomKinds, definition: Definition, entry: &Entry) {
+    let mut fresh_after = state.store.revision();
+    if let Some(before) = custom.definition(&definition.name).filter(|before| definition.has_spec_of(before))
+    {
+        definition.reuse(before);
+        // The schema is the same, so what was fresh still is.
+        fresh_after = custom.fresh_after(&definition.name).unwrap_or(fresh_after);
+    }
+    custom.set(Arc::new(definition), entry.revision, fresh_after);
+}
+
 impl Follower {
-    /// Takes a definition over into the catalog.
+    /// Takes a definition over into the catalog, unless what is there is newer: the keeper serves it before its status is stored.
     fn put(&mut self, state: &State, entry: &Arc<Entry>) -> Result<(), Status> {
         let definition = read(entry)?;
-        let mut custom = (*state.catalog.custom()).clone();
-        self.seen.insert(Arc::clone(&entry.key), Arc::clone(entry));
-        let mut fresh_after = state.store.revision();
-        if let Some(before) = custom.definition(&definition.name)
-            && definition.has_spec_of(before)
-        {
-            definition.reuse(before);
-            // The schema is the same, so what was fresh still is.
-            fresh_after = custom.fresh_after(&definition.name).unwrap_or(fresh_after);
-        }
-        custom.set(Arc::new(definition), fresh_after);
-        state.catalog.set_custom(custom);
+        self.seen.insert(Arc::clone(&entry.key));
+        state.catalog.change_custom(|custom| {
+            let is_news = custom.revision(&definition.name).is_none_or(|known| known < entry.revision);
+            if is_news {
+                put(state, custom, definition, entry);
+            }
+            is_news
+        });
         state.openapi.forget_custom();
         Ok(())
     }
@@ -113,9 +130,10 @@ impl Follower {
     fn remove(&mut self, state: &State, key: &str) {
         self.seen.remove(key);
         let name = key.rsplit('/').next().unwrap_or_default();
-        let mut custom = (*state.catalog.custom()).clone();
-        custom.remove(name);
-        state.catalog.set_custom(custom);
+        state.catalog.change_custom(|custom| {
+            custom.remove(name);
+            true
+        });
         state.conversions.forget(name);
         state.openapi.forget_custom();
     }
@@ -125,7 +143,7 @@ impl Follower {
         let name_of = |key: &str| Str::from(key.rsplit('/').next().unwrap_or_default());
         // What is established, and not on its way out, needs nothing: most definitions, at most starts.
         let custom = state.catalog.custom();
-        for name in self.seen.keys().map(|key| name_of(key)) {
+        for name in self.seen.iter().map(|key| name_of(key)) {
             let settled = custom
                 .definition(&name)
                 .is_some_and(|found| found.established && found.names_accepted && !found.terminating);
@@ -151,12 +169,9 @@ impl Follower {
                     warn!(error = %problem, "the follower of definitions fell behind and reads everything again");
                     let (page, events) = self.store.list_and_watch(SCOPE);
                     self.events = events;
-                    let gone: Vec<Arc<str>> = self
-                        .seen
-                        .keys()
-                        .filter(|key| !page.entries.iter().any(|entry| entry.key == **key))
-                        .cloned()
-                        .collect();
+                    let there: BTreeSet<&Arc<str>> = page.entries.iter().map(|entry| &entry.key).collect();
+                    let gone: Vec<Arc<str>> =
+                        self.seen.iter().filter(|key| !there.contains(key)).cloned().collect();
                     for key in &gone {
                         self.remove(&state, key);
                     }
@@ -192,9 +207,18 @@ pub(crate) fn start(state: &Arc<State>, follower: Follower) {
         client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
         state: Arc::clone(state),
         emptying: Mutex::default(),
+        writing: Mutex::default(),
+        writers: Arc::new(Semaphore::new(WRITERS)),
         again: sender,
     });
     tokio::spawn(keeper.run(receiver));
+}
+
+/// A definition with the status that it should have.
+struct NewStatus {
+    definition: Value,
+    /// Others may want the names that it had.
+    names_changed: bool,
 }
 
 /// Keeps the status of definitions.
@@ -203,6 +227,9 @@ struct Keeper {
     client: Client,
     /// The definitions whose objects are being deleted.
     emptying: Mutex<HashSet<Str>>,
+    /// The definitions whose status is being written, and whether they changed meanwhile.
+    writing: Mutex<HashMap<Str, bool>>,
+    writers: Arc<Semaphore>,
     again: mpsc::UnboundedSender<Str>,
 }
 
@@ -215,16 +242,46 @@ impl Keeper {
                 _ = stop.wait_for(|stop| *stop) => return,
             };
             let Some(name) = name else { return };
-            if let Err(status) = self.sync(&name).await {
-                debug!(definition = %name, error = %status, "the status of a definition could not be written yet");
-                if !matches!(status.code(), 404 | 409) {
-                    let (again, name) = (self.again.clone(), name.clone());
+            if let Some(changed_meanwhile) = self.writing().get_mut(&name) {
+                *changed_meanwhile = true;
+                continue;
+            }
+            match self.decide(&name) {
+                Ok(None) => {}
+                Ok(Some(change)) => {
+                    // Written side by side: definitions come by the hundred, and each write waits for the disk.
+                    let Ok(writer) = Arc::clone(&self.writers).acquire_owned().await else { return };
+                    self.writing().insert(name.clone(), false);
+                    let keeper = Arc::clone(&self);
                     tokio::spawn(async move {
-                        tokio::time::sleep(AGAIN).await;
-                        let _ = again.send(name);
+                        let outcome = keeper.write(&name, change).await;
+                        drop(writer);
+                        if keeper.writing().remove(&name) == Some(true) {
+                            let _ = keeper.again.send(name.clone());
+                        }
+                        if let Err(status) = outcome {
+                            keeper.retry(name, &status);
+                        }
                     });
                 }
+                Err(status) => self.retry(name, &status),
             }
+        }
+    }
+
+    fn writing(&self) -> MutexGuard<'_, HashMap<Str, bool>> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tries again after a while. Who lost against another write hears of that one.
+    fn retry(&self, name: Str, status: &Status) {
+        debug!(definition = %name, error = %status, "the status of a definition could not be written yet");
+        if !matches!(status.code(), 404 | 409) {
+            let again = self.again.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(AGAIN).await;
+                let _ = again.send(name);
+            });
         }
     }
 
@@ -232,11 +289,12 @@ impl Keeper {
         api::time::Timestamp::from_seconds(self.state.now()).time()
     }
 
-    /// Brings the status of a definition to what it should be.
-    async fn sync(self: &Arc<Self>, name: &Str) -> Result<(), Status> {
+    /// What the status of a definition should be, if it is not. It is served by that at once; names are given one after the
+    /// other.
+    fn decide(self: &Arc<Self>, name: &Str) -> Result<Option<NewStatus>, Status> {
         let Some(entry) = self.state.store.get(&format!("{SCOPE}{name}")) else {
             self.others_of_its_group(name);
-            return Ok(());
+            return Ok(None);
         };
         let mut definition = encode::tree(&entry)?;
         if meta::is_deleting(&definition) && meta::finalizers(&definition).any(|found| found == CLEANUP) {
@@ -255,17 +313,22 @@ impl Keeper {
                     }
                 });
             }
-            return Ok(());
+            return Ok(None);
         }
         let Some(status) = names::status(&definition, || self.taken(&definition), &self.now()) else {
-            return Ok(());
+            return Ok(None);
         };
         let names_changed = definition.at(&["status", "acceptedNames"]) != status.get("acceptedNames");
         definition.set_at(&["status"], status);
         // Served first, then said.
         self.serve(&definition, &entry);
-        self.client.update(&format!("{PATH}/{name}/status"), &definition).await?;
-        if names_changed {
+        Ok(Some(NewStatus { definition, names_changed }))
+    }
+
+    /// Says it.
+    async fn write(&self, name: &str, change: NewStatus) -> Result<(), Status> {
+        self.client.update(&format!("{PATH}/{name}/status"), &change.definition).await?;
+        if change.names_changed {
             self.others_of_its_group(name);
         }
         Ok(())
@@ -274,15 +337,15 @@ impl Keeper {
     fn serve(&self, definition: &Value, entry: &Arc<Entry>) {
         let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
         let read = Definition::read(definition, &source);
-        let mut custom = (*self.state.catalog.custom()).clone();
-        let mut fresh_after = None;
-        if let Some(before) = custom.definition(&read.name).filter(|before| read.has_spec_of(before)) {
-            read.reuse(before);
-            fresh_after = custom.fresh_after(&read.name);
-        }
-        let fresh_after = fresh_after.unwrap_or_else(|| self.state.store.revision());
-        custom.set(Arc::new(read), fresh_after);
-        self.state.catalog.set_custom(custom);
+        self.state.catalog.change_custom(|custom| {
+            // What was stored meanwhile, or deleted, is the follower's to serve.
+            let stored = self.state.store.get(&entry.key);
+            let is_current = stored.is_some_and(|stored| stored.revision == entry.revision);
+            if is_current {
+                put(&self.state, custom, read, entry);
+            }
+            is_current
+        });
     }
 
     /// The names of the other definitions of a group.
@@ -335,6 +398,7 @@ impl Keeper {
         condition: (&str, &str, &str),
         done: bool,
     ) -> Result<Option<Value>, Status> {
+        let mut attempts = 0;
         loop {
             let Some(entry) = self.state.store.get(&format!("{SCOPE}{name}")) else { return Ok(None) };
             let mut definition = encode::tree(&entry)?;
@@ -350,7 +414,8 @@ impl Keeper {
             }
             match self.client.update(&format!("{PATH}/{name}/status"), &definition).await {
                 Ok(updated) => return Ok(Some(updated)),
-                Err(status) if status.code() == 409 => {}
+                // Somebody writes it again and again: the caller waits, and tries later.
+                Err(status) if status.code() == 409 && attempts < ATTEMPTS => attempts += 1,
                 Err(status) if status.code() == 404 => return Ok(None),
                 Err(status) => return Err(status),
             }
