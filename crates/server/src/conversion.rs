@@ -78,7 +78,7 @@ pub async fn call(
     if !(200..300).contains(&answer.status) {
         return Err(failed(refusal(answer.status, &answer.body)));
     }
-    let answer = json::parse(&answer.body).map_err(|error| failed(error.to_string()))?;
+    let answer = json::parse_wrapped(&answer.body).map_err(|error| failed(error.to_string()))?;
     let converted = converted(&answer, review, &api_version, &uid).map_err(failed)?;
     if converted.len() != objects.len() {
         return Err(Status::internal(format!(
@@ -158,16 +158,20 @@ fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, 
     let metadata = match converted.get("metadata") {
         None => return Err("metadata: missing metadata in converted object".to_owned()),
         Some(Value::Map(metadata)) => metadata,
-        Some(_) => return Err("metadata: invalid metadata in converted object".to_owned()),
+        Some(other) => {
+            return Err(format!("metadata: invalid metadata of type {} in converted object", go_type(other)));
+        }
     };
     let mut kept: Map = original.get("metadata").and_then(Value::as_map).cloned().unwrap_or_default();
     for field in ["labels", "annotations"] {
         match metadata.get(field) {
             None | Some(Value::Null) => drop(kept.remove(field)),
             Some(Value::Map(entries)) => {
-                if let Some((key, _)) = entries.iter().find(|(_, value)| !matches!(value, Value::String(_))) {
+                let wrong = entries.iter().find(|(_, value)| !matches!(value, Value::String(_)));
+                if let Some((key, value)) = wrong {
                     return Err(format!(
-                        "metadata: metadata.{field}[{key}] must be a string in converted object"
+                        "metadata: metadata.{field}[{key}] must be a string, but is {} in converted object",
+                        go_type(value)
                     ));
                 }
                 if kept.get(field).and_then(Value::as_map) != Some(entries) {
@@ -178,12 +182,28 @@ fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, 
                 }
                 kept.insert(field, Value::Map(entries.clone()));
             }
-            Some(_) => return Err(format!("metadata: invalid metadata.{field} in converted object")),
+            Some(other) => {
+                let kind = go_type(other);
+                return Err(format!("metadata: invalid metadata.{field} of type {kind} in converted object"));
+            }
         }
     }
     let mut result = converted.clone();
     result.set_at(&["metadata"], Value::Map(kept));
     Ok(result)
+}
+
+/// What Go calls the type of a decoded value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::UInt(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Map(_) => "map[string]interface {}",
+    }
 }
 
 /// What a refusal says: the message of a `Status`, or Kubernetes' words for a code.

@@ -3,6 +3,7 @@
 //! Every write of an object passes here before admission sees it: an update is tracked, an applied configuration is merged. What
 //! is compared is the object as the version of the request shows it, with all the fields that are always written.
 
+use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use api::{GroupVersion, Status, meta};
@@ -13,6 +14,7 @@ use resources::strategy;
 use value::Value;
 
 use crate::catalog::{Facet, Kind};
+use crate::state::State;
 
 /// In whose name an object is written.
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +45,9 @@ impl Versions for Kind {
             if object.str_at(&["apiVersion"]) == Some(api_version) {
                 return Some(object.clone());
             }
-            // Whom a webhook's versions belong to cannot be asked here: only the version of the request is compared.
             let version = GroupVersion::parse(api_version).ok().filter(|v| v.group == self.gvk.group)?;
             let version = custom.definition.version(&version.version)?;
+            // A webhook cannot be asked here: see `Asked`.
             if custom.definition.conversion != Conversion::None {
                 return None;
             }
@@ -60,6 +62,61 @@ impl Versions for Kind {
         resources::decode::fill(&mut object, to.schema());
         Some(object)
     }
+}
+
+/// The versions of a kind, where a webhook may have to convert. It cannot be asked while fields are compared: what is missing is
+/// noted, asked for, and everything is compared again.
+struct Asked<'a> {
+    kind: &'a Kind,
+    /// What was asked for, in which version, and what came.
+    answers: Vec<(Value, String, Value)>,
+    /// What is missing.
+    open: RefCell<Option<(Value, String)>>,
+}
+
+/// More than any number of versions takes that a definition has.
+const MAX_QUESTIONS: usize = 200;
+
+impl Versions for Asked<'_> {
+    fn schema(&self, api_version: &str) -> Option<&Schema> {
+        Versions::schema(self.kind, api_version)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+        let by_webhook = self
+            .kind
+            .as_custom()
+            .is_some_and(|custom| matches!(custom.definition.conversion, Conversion::Webhook(_)));
+        let is_there = object.str_at(&["apiVersion"]) == Some(api_version);
+        if !by_webhook || is_there || self.schema(api_version).is_none() {
+            return Versions::convert(self.kind, object, api_version);
+        }
+        let asked = |(of, version, _): &&(Value, String, Value)| version == api_version && of == object;
+        if let Some((_, _, answer)) = self.answers.iter().find(asked) {
+            return Some(answer.clone());
+        }
+        self.open.borrow_mut().get_or_insert_with(|| (object.clone(), api_version.to_owned()));
+        None
+    }
+}
+
+/// Does what needs the other versions of a kind, as often as it takes until they are known.
+async fn with_versions<T>(
+    state: &State,
+    kind: &Kind,
+    work: impl Fn(&dyn Versions) -> T,
+) -> Result<T, Status> {
+    let mut asked = Asked { kind, answers: Vec::new(), open: RefCell::default() };
+    while asked.answers.len() < MAX_QUESTIONS {
+        let done = work(&asked);
+        let Some((object, api_version)) = asked.open.take() else { return Ok(done) };
+        let version = GroupVersion::parse(&api_version).map_err(Status::internal)?;
+        let mut sent = object.clone();
+        forget(&mut sent);
+        let converted = kind.convert_to(state, sent, &version).await?;
+        asked.answers.push((object, api_version, converted));
+    }
+    Err(Status::internal("the managed fields of the object name too many versions"))
 }
 
 /// The versions of a scale: one.
@@ -94,9 +151,16 @@ impl Replicas for Kind {
 }
 
 /// Notes that `manager` made `object` (a draft, in the stored shape) of what was there.
-pub fn track(kind: &Kind, facet: Facet, old: Option<&Value>, object: &mut Value, manager: &str, now: i64) {
+pub async fn track(
+    state: &State,
+    kind: &Kind,
+    facet: Facet,
+    old: Option<&Value>,
+    object: &mut Value,
+    manager: &str,
+    now: i64,
+) {
     let api_version = kind.gvk.api_version();
-    let door = door(kind, facet, &api_version, now);
     let mut new = kind.from_stored_shape(object.clone());
     strategy::show(&kind.stored.group_kind(), &mut new);
     kind.fill_shown(&mut new);
@@ -106,16 +170,26 @@ pub fn track(kind: &Kind, facet: Facet, old: Option<&Value>, object: &mut Value,
         None => Some(kind.nothing()),
     };
     let live = converted.as_ref().or(old).unwrap_or(&Value::Null);
-    set(object, door.track(live, &new, manager));
+    let tracked = with_versions(state, kind, |versions| {
+        door(kind, facet, &api_version, versions, now).track(live, &new, manager)
+    });
+    // Where a webhook does not answer nobody owns anything: better than what may be wrong.
+    set(object, tracked.await.unwrap_or_default());
 }
 
-fn door<'a>(kind: &'a Kind, facet: Facet, api_version: &'a str, now: i64) -> Door<'a> {
+fn door<'a>(
+    kind: &'a Kind,
+    facet: Facet,
+    api_version: &'a str,
+    versions: &'a dyn Versions,
+    now: i64,
+) -> Door<'a> {
     Door {
         api_version,
         schema: kind.schema(),
         subresource: facet.subresource(),
         reset: reset(kind, facet),
-        versions: kind,
+        versions,
         now,
     }
 }
@@ -179,14 +253,24 @@ fn decoded(object: &Value) -> Result<Managers, Status> {
     Managers::decode(apply::managed_fields(object)).map_err(Status::plain)
 }
 
+/// A configuration, and how it is applied.
+#[derive(Clone, Copy, Debug)]
+pub struct Applying<'a> {
+    /// The configuration.
+    pub config: &'a Value,
+    /// In whose name.
+    pub manager: &'a str,
+    /// Whether what others own is taken from them.
+    pub force: bool,
+}
+
 /// Merges a configuration into what is there. The result is in the version of the request, and has yet to be decoded.
-pub fn configure(
+pub async fn configure(
+    state: &State,
     kind: &Kind,
     facet: Facet,
     old: Option<&Value>,
-    config: &Value,
-    manager: &str,
-    force: bool,
+    Applying { config, manager, force }: Applying<'_>,
     now: i64,
 ) -> Result<Value, Status> {
     let applied = if facet == Facet::Scale {
@@ -204,7 +288,10 @@ pub fn configure(
         let empty = kind.nothing();
         let converted = old.map(|old| kind.from_stored(old.clone()));
         let live = converted.as_ref().unwrap_or(&empty);
-        door(kind, facet, &api_version, now).apply(live, &empty, config, manager, force)
+        with_versions(state, kind, |versions| {
+            door(kind, facet, &api_version, versions, now).apply(live, &empty, config, manager, force)
+        })
+        .await?
     };
     applied.map(|applied| applied.object).map_err(Refusal::into_status)
 }

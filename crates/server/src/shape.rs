@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use api::selector::Selection;
 use api::{GroupVersion, Status, meta};
 use resources::custom::Conversion;
 use storage::Entry;
@@ -43,6 +44,31 @@ impl Kind {
         }
     }
 
+    /// Which of some entries are selected; what has to be converted for that is converted together.
+    pub async fn selected(
+        &self,
+        state: &State,
+        selection: &Selection,
+        entries: &[Arc<Entry>],
+    ) -> Result<Vec<bool>, Status> {
+        let mut selected: Vec<Option<bool>> =
+            entries.iter().map(|entry| self.selects(selection, entry)).collect();
+        let open: Vec<Arc<Entry>> = entries
+            .iter()
+            .zip(&selected)
+            .filter(|(_, known)| known.is_none())
+            .map(|(entry, _)| Arc::clone(entry))
+            .collect();
+        if !open.is_empty() {
+            let objects = self.show_all(state, &open).await?;
+            let found = open.iter().zip(&objects).map(|(e, o)| self.selects_fields(selection, e, o));
+            for (slot, found) in selected.iter_mut().filter(|known| known.is_none()).zip(found) {
+                *slot = Some(found);
+            }
+        }
+        Ok(selected.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
     /// Brings stored objects into the form that the definition gives them now, in the version of the request.
     async fn current(
         &self,
@@ -63,6 +89,18 @@ impl Kind {
     pub async fn convert(&self, state: &State, object: Value) -> Result<Value, Status> {
         let Some(custom) = self.as_custom() else { return Ok(self.from_stored(object)) };
         let mut objects = convert(state, custom, vec![object], &self.gvk.group_version()).await?;
+        objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
+    }
+
+    /// An object of a custom kind in another of its versions.
+    pub async fn convert_to(
+        &self,
+        state: &State,
+        object: Value,
+        version: &GroupVersion,
+    ) -> Result<Value, Status> {
+        let Some(custom) = self.as_custom() else { return Ok(object) };
+        let mut objects = convert(state, custom, vec![object], version).await?;
         objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
     }
 

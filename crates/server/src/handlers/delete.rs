@@ -23,6 +23,9 @@ use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject};
 /// The longest grace period: a century. The time of deletion must stay one that clients can read.
 const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
 
+/// How many objects of a collection are read together.
+const CHUNK: usize = 500;
+
 /// How often a deletion that lost against another write is tried anew.
 const ATTEMPTS: usize = 16;
 
@@ -35,7 +38,7 @@ pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let options = options(call).await?;
     let name = call.info.name.to_string();
-    let (deleted, answer) = delete(state, call, kind, &name, &name, &options).await?;
+    let (deleted, answer) = delete(state, call, kind, &name, &name, &options, None).await?;
     let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
     Ok(match answer {
         Answer::Entry(_, entry) => return kind.answer(state, Facet::Whole, code, entry).await,
@@ -48,18 +51,26 @@ pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, 
 pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let page = list::select(state, call, kind, false).await?;
     let options = options(call).await?;
-    for entry in &page.entries {
-        let name = entry.key.rsplit('/').next().unwrap_or_default().to_owned();
-        let mut scoped = call.info.namespace.clone();
-        if kind.namespaced && scoped.is_empty() {
-            scoped = kind.namespace_of(&entry.key).into();
-        }
-        let previous = std::mem::replace(&mut call.info.namespace, scoped);
-        let outcome = delete(state, call, kind, &name, "", &options).await;
-        call.info.namespace = previous;
-        match outcome {
-            Err(status) if status.code() != 404 => return Err(status),
-            _ => {}
+    for some in page.entries.chunks(CHUNK) {
+        // What a webhook has to convert is sent to it together, not one by one.
+        let converted = match kind.as_custom() {
+            Some(_) => kind.show_all(state, some).await?.into_iter().map(Some).collect(),
+            None => vec![None; some.len()],
+        };
+        for (entry, object) in some.iter().zip(converted) {
+            let name = entry.key.rsplit('/').next().unwrap_or_default().to_owned();
+            let mut scoped = call.info.namespace.clone();
+            if kind.namespaced && scoped.is_empty() {
+                scoped = kind.namespace_of(&entry.key).into();
+            }
+            let known = object.map(|object| (entry.revision, object));
+            let previous = std::mem::replace(&mut call.info.namespace, scoped);
+            let outcome = delete(state, call, kind, &name, "", &options, known).await;
+            call.info.namespace = previous;
+            match outcome {
+                Err(status) if status.code() != 404 => return Err(status),
+                _ => {}
+            }
         }
     }
     list::answer(state, call, kind, &page).await
@@ -100,7 +111,7 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
 }
 
 /// Deletes one object or begins to. Says whether it is gone. `admitted_as` is the name admission sees: deletions of a
-/// collection show none.
+/// collection show none. `known` is the object as it was at a revision, if it has been read already.
 pub async fn delete(
     state: &State,
     call: &mut Call,
@@ -108,6 +119,7 @@ pub async fn delete(
     name: &str,
     admitted_as: &str,
     options: &DeleteOptions,
+    mut known: Option<(u64, Value)>,
 ) -> Result<(bool, Answer), Status> {
     let key = kind.key(&call.info.namespace, name);
     let options_value = options.to_value();
@@ -121,7 +133,10 @@ pub async fn delete(
     };
     for _ in 0..ATTEMPTS {
         let Some(entry) = state.store.get(&key) else { return Err(Status::not_found(&kind.resource, name)) };
-        let old = kind.load(state, &entry).await?;
+        let old = match known.take() {
+            Some((revision, object)) if revision == entry.revision => object,
+            _ => kind.load(state, &entry).await?,
+        };
         check_preconditions(kind, name, &old, options)?;
         let step = match next_step(kind, &old, options, call.now) {
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),

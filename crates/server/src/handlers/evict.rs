@@ -101,7 +101,7 @@ async fn remove(
             deletion.resource_version = Some(marked.to_string());
         }
     }
-    delete::delete(state, call, kind, &name, &name, &deletion).await?;
+    delete::delete(state, call, kind, &name, &name, &deletion, None).await?;
     Ok(Answer::Object(201, success()))
 }
 

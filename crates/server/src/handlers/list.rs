@@ -29,6 +29,9 @@ const TOKEN: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
+/// How many entries are looked at together.
+const CHUNK: usize = 500;
+
 /// How long a list waits for a revision that does not exist yet.
 const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
 
@@ -85,12 +88,14 @@ pub async fn select(state: &State, call: &Call, kind: &Kind, paged: bool) -> Res
     } else {
         let mut matched = Vec::new();
         remaining = None;
-        for entry in &page.entries {
-            if limit > 0 && matched.len() == limit {
-                more = matched.last().map(|last: &Arc<Entry>| last.key.to_string());
-                break;
-            }
-            if kind.selects(&selection, entry) {
+        let entries: Vec<Arc<Entry>> = page.entries.iter().cloned().collect();
+        'pages: for some in entries.chunks(CHUNK) {
+            let selected = kind.selected(state, &selection, some).await?;
+            for (entry, _) in some.iter().zip(selected).filter(|(_, selected)| *selected) {
+                if limit > 0 && matched.len() == limit {
+                    more = matched.last().map(|last: &Arc<Entry>| last.key.to_string());
+                    break 'pages;
+                }
                 matched.push(Arc::clone(entry));
             }
         }

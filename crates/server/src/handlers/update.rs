@@ -105,7 +105,9 @@ async fn change(
                     create::create(state, call, kind, draft, options, writer).await
                 }
                 Source::Configuration(config, strict) if facet == Facet::Whole => {
-                    let draft = configured(call, kind, facet, options, None, &config, strict.as_deref())?;
+                    let draft =
+                        configured(state, call, kind, facet, options, None, (&config, strict.as_deref()))
+                            .await?;
                     state.authorize_create(call, kind).await?;
                     create::create(state, call, kind, draft, options, writer).await
                 }
@@ -120,7 +122,8 @@ async fn change(
                 patched(call, kind, facet, options, &old_object, patch_type, body)?
             }
             Source::Configuration(config, strict) => {
-                configured(call, kind, facet, options, Some(&old_object), config, strict.as_deref())?
+                let sent = (config, strict.as_deref());
+                configured(state, call, kind, facet, options, Some(&old_object), sent).await?
             }
         };
         let named_revision = {
@@ -175,17 +178,21 @@ fn patched(
 }
 
 /// Merges a configuration into what is stored, as the version of the request sees it.
-fn configured(
+async fn configured(
+    state: &State,
     call: &mut Call,
     kind: &Kind,
     facet: Facet,
     options: &WriteOptions,
     old: Option<&Value>,
-    config: &Value,
-    strict: Option<&str>,
+    (config, strict): (&Value, Option<&str>),
 ) -> Result<Draft, Status> {
-    let force = options.force.unwrap_or_default();
-    let object = ownership::configure(kind, facet, old, config, &options.field_manager, force, call.now)?;
+    let applying = ownership::Applying {
+        config,
+        manager: &options.field_manager,
+        force: options.force.unwrap_or_default(),
+    };
+    let object = ownership::configure(state, kind, facet, old, applying, call.now).await?;
     if let Some(why) = strict {
         match options.field_validation {
             FieldValidation::Ignore => {}

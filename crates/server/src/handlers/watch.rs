@@ -142,8 +142,10 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
         Begin::Entries(entries, watch) => {
             let revision = watch.progress();
             for entry in entries {
-                if sender.kind.selects(&sender.selection, &entry) {
-                    sender.entry("ADDED", &entry).await;
+                match sender.selects(&entry).await {
+                    Ok(true) => sender.entry("ADDED", &entry).await,
+                    Ok(false) => {}
+                    Err(status) => sender.error(&status),
                 }
                 if sender.is_full() && !sender.flush().await {
                     return;
@@ -251,9 +253,25 @@ impl Sender {
         }
     }
 
+    /// Whether an entry is watched.
+    async fn selects(&self, entry: &Arc<Entry>) -> Result<bool, Status> {
+        if let Some(known) = self.kind.selects(&self.selection, entry) {
+            return Ok(known);
+        }
+        let object = self.kind.load(&self.state, entry).await?;
+        Ok(self.kind.selects_fields(&self.selection, entry, &object))
+    }
+
     async fn event(&mut self, event: &Event) {
-        let was = event.previous.as_deref().is_some_and(|entry| self.kind.selects(&self.selection, entry));
-        let is = event.kind != EventKind::Deleted && self.kind.selects(&self.selection, &event.entry);
+        let was = match &event.previous {
+            Some(previous) => self.selects(previous).await,
+            None => Ok(false),
+        };
+        let is = if event.kind == EventKind::Deleted { Ok(false) } else { self.selects(&event.entry).await };
+        let (was, is) = match (was, is) {
+            (Ok(was), Ok(is)) => (was, is),
+            (Err(status), _) | (_, Err(status)) => return self.error(&status),
+        };
         let (word, unfiltered) = match (was, is) {
             (false, false) => return,
             (false, true) => ("ADDED", event.kind == EventKind::Created),
