@@ -1,0 +1,51 @@
+//! Custom resources: conversion by a live webhook, bounds on what definitions and objects may do, and many definitions at once.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod bounds;
+mod conversion;
+mod many;
+
+use std::time::Duration;
+
+use conformance::{Client, accepts, eventually};
+use serde_json::{Value, json};
+
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A definition of a namespaced kind with these versions.
+pub(crate) fn definition(group: &str, plural: &str, kind: &str, versions: &Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind, "listKind": format!("{kind}List"), "singular": kind.to_lowercase()},
+            "versions": versions,
+        },
+    })
+}
+
+/// Creates a definition and waits until it is served.
+pub(crate) async fn define(client: &Client, definition: &Value) {
+    accepts(client.post(DEFINITIONS, definition).await).unwrap();
+    let name = definition["metadata"]["name"].as_str().unwrap();
+    eventually(PATIENCE, async || {
+        let stored = accepts(client.get(&format!("{DEFINITIONS}/{name}")).await)?;
+        match is_established(&stored) {
+            true => Ok(()),
+            false => {
+                Err(conformance::Problem::new(format!("{name} is not established: {}", stored["status"])))
+            }
+        }
+    })
+    .await
+    .unwrap();
+}
+
+pub(crate) fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+}
