@@ -113,12 +113,21 @@ async fn kube_rs_streams_a_list_and_pages() {
 
 #[tokio::test]
 async fn the_python_client_creates_lists_watches_and_deletes() {
+    python_round("round.py").await;
+}
+
+#[tokio::test]
+async fn the_python_client_defines_and_uses_custom_resources() {
+    python_round("custom.py").await;
+}
+
+async fn python_round(script: &str) {
     let Some(python) = env::var_os("PORTCULLIS_PYTHON") else {
         println!("left out: the Python client; `cargo xtask test` sets it up");
         return;
     };
     let server = Server::up().await.unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/round.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
     let output =
         Command::new(python).arg(script).env("KUBECONFIG", server.kubeconfig().unwrap()).output().unwrap();
     let said =

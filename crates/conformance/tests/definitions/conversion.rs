@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use conformance::server::free_port;
 use conformance::{Asked, Client, Hook, Reply, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
@@ -355,13 +356,17 @@ async fn a_webhook_that_lies_or_fails_changes_nothing_and_is_named() {
             assert!(message.contains(words), "{method} {path}: {message}\n  does not say\n{words}");
         }
     }
-    // A connection that is refused, and one that never answers.
     world.twist(answer);
     assert_eq!(accepts(client.get(&format!("{V1}/a")).await).unwrap(), before, "nothing has changed");
     assert_eq!(accepts(client.get(&format!("{V2}/a")).await).unwrap()["spec"]["port"], "80");
     rejects(client.get(&format!("{V1}/new")).await, 404, "NotFound").unwrap();
-    let World { client, hook, _server: server, .. } = world;
-    drop(hook);
+    let path = format!("{DEFINITIONS}/hosts.convert.example.com");
+    let mut stored = accepts(client.get(&path).await).unwrap();
+    let (port, guard) = free_port().unwrap();
+    drop(guard);
+    stored["spec"]["conversion"]["webhook"]["clientConfig"]["url"] =
+        json!(format!("https://127.0.0.1:{port}/convert"));
+    accepts(client.json(Method::PUT, &path, &stored).await).unwrap();
     let status = rejects(client.get(&format!("{V2}/a")).await, 500, "").unwrap();
     assert!(
         status["message"]
@@ -383,7 +388,6 @@ async fn a_webhook_that_lies_or_fails_changes_nothing_and_is_named() {
     })
     .await
     .unwrap();
-    drop(server);
 }
 
 #[tokio::test]
