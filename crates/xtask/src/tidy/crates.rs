@@ -89,7 +89,8 @@ pub(super) fn arrows(map: &Map, packages: &Packages) -> Vec<String> {
         let tests_use = packages.tests_use.get(id).into_iter().flatten();
         let targets: BTreeSet<_> = uses
             .chain(tests_use)
-            .filter(|id| packages.workspace.contains(*id))
+            // A crate may have itself, with more features, in its tests.
+            .filter(|other| packages.workspace.contains(*other) && *other != id)
             .map(|id| packages.name(id))
             .collect();
         for other in targets {

@@ -1,0 +1,75 @@
+//! [`Review`]: an extractor for axum. It reads the review, and answers 403 where the token is not for it.
+
+use axum_core::extract::{FromRequest, Request};
+use axum_core::response::{IntoResponse, Response};
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::layer::Authentication;
+use crate::verify::{AdmissionRequest, Rejection, Verified};
+
+/// Longer reviews are not read. An API server takes objects of 3 MiB, and a review has two of them at most.
+pub const MAX_REVIEW: usize = 8 * 1024 * 1024;
+
+/// A review whose caller may ask about it. `T` is the webhook's own type for an `AdmissionReview`.
+#[derive(Clone, Debug)]
+pub struct Review<T> {
+    /// The review.
+    pub review: T,
+    /// The part of it that was compared with the token.
+    pub request: AdmissionRequest,
+    /// Whose token it was. Always there in [`Mode::Require`](crate::Mode::Require).
+    pub verified: Option<Verified>,
+}
+
+/// Why there is no review.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The route has no [`WebhookAuthLayer`](crate::layer::WebhookAuthLayer), so nobody was authenticated.
+    #[error("the route has no layer that authenticates callers")]
+    NoLayer,
+    /// The body could not be read, or is too long.
+    #[error("the body could not be read, or is too long")]
+    Body,
+    /// The body is no review.
+    #[error("the body is not an AdmissionReview that can be read")]
+    Malformed,
+    /// The caller may not ask about this. The text is for the log.
+    #[error("the caller may not ask about this")]
+    Rejected(Rejection),
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = match &self {
+            Refused::NoLayer => StatusCode::INTERNAL_SERVER_ERROR,
+            Refused::Body => StatusCode::PAYLOAD_TOO_LARGE,
+            Refused::Malformed => StatusCode::BAD_REQUEST,
+            Refused::Rejected(rejection) => {
+                StatusCode::from_u16(rejection.reason().status()).unwrap_or(StatusCode::FORBIDDEN)
+            }
+        };
+        (status, self.to_string()).into_response()
+    }
+}
+
+impl<T, S> FromRequest<S> for Review<T>
+where
+    T: DeserializeOwned,
+    S: Send + Sync,
+{
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
+        let (parts, body) = request.into_parts();
+        let authentication = Authentication::of(&parts.extensions).ok_or(Refused::NoLayer)?;
+        let body = Limited::new(body, MAX_REVIEW).collect().await.map_err(|_| Refused::Body)?.to_bytes();
+        let request = AdmissionRequest::from_review(&body).map_err(|_| Refused::Malformed)?;
+        let verified = authentication.check(&request).map_err(Refused::Rejected)?;
+        // Only now: what the caller may not ask about is not looked at any further.
+        let review = serde_json::from_slice(&body).map_err(|_| Refused::Malformed)?;
+        Ok(Review { review, request, verified })
+    }
+}

@@ -1,0 +1,285 @@
+//! [`WebhookAuthLayer`]: who calls is settled before the body is read; what about, by [`Authentication::check`] after.
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::Pending;
+use crate::count::{Counts, Mode};
+use crate::keys::KeyCache;
+use crate::verify::{
+    AdmissionRequest, Expected, ExpectedError, Identity, MAX_TOKEN, Reason, Rejection, Verified, Verifier,
+};
+
+/// Asks the API server whether it still stands by a token, as a TokenReview does. Not needed: tokens live ten minutes, and
+/// die earlier only with their configuration or account.
+pub trait ReviewToken: Send + Sync + 'static {
+    /// Asks. The token was verified before. A rejection for [`Reason::Reviewed`] says no, for [`Reason::ReviewUnavailable`] that
+    /// there was no answer.
+    fn review<'a>(&'a self, token: &'a str, identity: &'a Identity) -> Pending<'a, Result<(), Rejection>>;
+}
+
+type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// A tower layer in front of a webhook.
+///
+/// It answers 401 to callers without a good token before the body is read, and hands on who the caller is: the webhook compares
+/// that with the request through [`Authentication::check`] (the extractor of feature `axum` does). A handler that forgets to is found
+/// out: in [`Mode::Require`] its answer is replaced by a 500.
+#[derive(Clone)]
+pub struct WebhookAuthLayer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    verifier: Verifier,
+    keys: KeyCache,
+    mode: Mode,
+    counts: Arc<Counts>,
+    reviewer: Option<Arc<dyn ReviewToken>>,
+    clock: Clock,
+}
+
+impl WebhookAuthLayer {
+    /// Requires tokens as expected, verified with these keys.
+    pub fn new(expected: Expected, keys: KeyCache) -> Result<Self, ExpectedError> {
+        let verifier = Verifier::new(expected, keys.keys().clone())?;
+        let shared = Shared {
+            verifier,
+            keys,
+            mode: Mode::Require,
+            counts: Arc::default(),
+            reviewer: None,
+            clock: Arc::new(SystemTime::now),
+        };
+        Ok(WebhookAuthLayer { shared: Arc::new(shared) })
+    }
+
+    /// What a refusal does.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> Self {
+        self.with(|shared| shared.mode = mode)
+    }
+
+    /// Counts here, beside what else counts here.
+    #[must_use]
+    pub fn counts(self, counts: Arc<Counts>) -> Self {
+        self.with(|shared| shared.counts = counts)
+    }
+
+    /// Also asks the API server about each token.
+    #[must_use]
+    pub fn review(self, reviewer: impl ReviewToken) -> Self {
+        self.with(|shared| shared.reviewer = Some(Arc::new(reviewer)))
+    }
+
+    /// Reads the time from here.
+    #[must_use]
+    pub fn clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.with(|shared| shared.clock = Arc::new(clock))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        change(Arc::make_mut(&mut self.shared));
+        self
+    }
+}
+
+impl fmt::Debug for WebhookAuthLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookAuthLayer")
+            .field("verifier", &self.shared.verifier)
+            .field("mode", &self.shared.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for WebhookAuthLayer {
+    type Service = WebhookAuth<S>;
+
+    fn layer(&self, inner: S) -> WebhookAuth<S> {
+        WebhookAuth { inner, shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// What [`WebhookAuthLayer`] makes of a service.
+#[derive(Clone)]
+pub struct WebhookAuth<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S: fmt::Debug> fmt::Debug for WebhookAuth<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookAuth").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for WebhookAuth<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+    R: Default,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pending<'static, Result<Response<R>, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        // The one that was found ready is the one to call.
+        let clone = self.inner.clone();
+        let mut inner = mem::replace(&mut self.inner, clone);
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let caller = match shared.authenticate(request.headers()).await {
+                Ok(caller) => caller,
+                Err(rejection) => return Ok(refusal(&rejection)),
+            };
+            let checked = Arc::new(AtomicBool::new(false));
+            let authentication =
+                Authentication { caller, shared: Arc::clone(&shared), checked: Arc::clone(&checked) };
+            request.extensions_mut().insert(authentication);
+            let response = inner.call(request).await?;
+            let forgotten = response.status().is_success() && !checked.load(Ordering::Acquire);
+            if shared.mode == Mode::Require && forgotten {
+                let detail = "the webhook answered without comparing the token with the request";
+                let rejection = Rejection::new(Reason::Unchecked, detail);
+                shared.note(&rejection);
+                return Ok(refusal(&rejection));
+            }
+            Ok(response)
+        })
+    }
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+enum Caller {
+    /// Nobody looked.
+    Unasked,
+    /// Nobody that is believed; the request passes nevertheless.
+    Observed,
+    Known(Arc<Identity>),
+}
+
+impl Shared {
+    async fn authenticate(&self, headers: &HeaderMap) -> Result<Caller, Rejection> {
+        if self.mode == Mode::Off {
+            return Ok(Caller::Unasked);
+        }
+        match self.identity(headers).await {
+            Ok(identity) => Ok(Caller::Known(Arc::new(identity))),
+            Err(rejection) => {
+                self.note(&rejection);
+                if self.mode == Mode::Observe { Ok(Caller::Observed) } else { Err(rejection) }
+            }
+        }
+    }
+
+    async fn identity(&self, headers: &HeaderMap) -> Result<Identity, Rejection> {
+        let token = bearer(headers)?;
+        let identity = self.keys.authenticate(&self.verifier, token, (self.clock)()).await?;
+        if let Some(reviewer) = &self.reviewer {
+            reviewer.review(token, &identity).await?;
+        }
+        Ok(identity)
+    }
+
+    fn note(&self, rejection: &Rejection) {
+        self.counts.reject(rejection.reason());
+        let reason = rejection.reason().as_str();
+        tracing::warn!(reason, detail = rejection.detail(), mode = ?self.mode, "a caller was not believed");
+    }
+}
+
+/// The one bearer token of a request.
+fn bearer(headers: &HeaderMap) -> Result<&str, Rejection> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let missing = || Rejection::new(Reason::Missing, "no bearer token");
+    let value = values.next().ok_or_else(missing)?;
+    if values.next().is_some() {
+        return Err(Rejection::new(Reason::Malformed, "more than one Authorization header"));
+    }
+    if value.len() > MAX_TOKEN + 64 {
+        return Err(Rejection::new(Reason::Oversize, format!("{} bytes", value.len())));
+    }
+    let text = value.to_str().map_err(|_| Rejection::new(Reason::Malformed, "not a text"))?;
+    let (scheme, token) = text.split_once(' ').ok_or_else(missing)?;
+    let token = token.trim_matches(' ');
+    if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() { Ok(token) } else { Err(missing()) }
+}
+
+/// An answer that says no, and not why.
+fn refusal<R: Default>(rejection: &Rejection) -> Response<R> {
+    let mut response = Response::new(R::default());
+    let status = StatusCode::from_u16(rejection.reason().status());
+    *response.status_mut() = status.unwrap_or(StatusCode::UNAUTHORIZED);
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let challenge = match rejection.reason() {
+            Reason::Missing => "Bearer",
+            _ => "Bearer error=\"invalid_token\"",
+        };
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    response
+}
+
+/// Who calls, as the layer found out. It is among a request's extensions.
+#[derive(Clone)]
+pub struct Authentication {
+    caller: Caller,
+    shared: Arc<Shared>,
+    checked: Arc<AtomicBool>,
+}
+
+impl Authentication {
+    /// What the layer found out. `None` if there was no layer: then nothing is known, and nothing should be answered.
+    pub fn of(extensions: &Extensions) -> Option<&Self> {
+        extensions.get()
+    }
+
+    /// Whose token it is, if there is one that is good.
+    pub fn identity(&self) -> Option<&Identity> {
+        match &self.caller {
+            Caller::Known(identity) => Some(identity),
+            Caller::Unasked | Caller::Observed => None,
+        }
+    }
+
+    /// Whether the caller may ask about this request. `None` if it does not matter: in [`Mode::Off`], and in [`Mode::Observe`]
+    /// where the token is missing or does not fit, which is logged and counted.
+    pub fn check(&self, request: &AdmissionRequest) -> Result<Option<Verified>, Rejection> {
+        self.checked.store(true, Ordering::Release);
+        let Caller::Known(identity) = &self.caller else { return Ok(None) };
+        match identity.permits(request) {
+            Ok(verified) => {
+                self.shared.counts.accept();
+                Ok(Some(verified))
+            }
+            Err(rejection) => {
+                self.shared.note(&rejection);
+                if self.shared.mode == Mode::Observe { Ok(None) } else { Err(rejection) }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Authentication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authentication").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,34 @@
+//! Verify that it is an API server that calls your Kubernetes admission webhook, as KEP-6060 describes.
+//!
+//! The core ([`Verifier`]) does no I/O: a token, a time and a request go in, a decision comes out. Around it, each behind a
+//! feature: keys that are fetched and rotated (`keys`, `https`), a tower layer (`tower`), an extractor for axum (`axum`), and for
+//! aggregated API servers the other side, tokens that are obtained and renewed (`tokens`, `client`).
+#![cfg_attr(all(feature = "axum", feature = "https"), doc = "")]
+#![cfg_attr(all(feature = "axum", feature = "https"), doc = include_str!("../README.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod verify;
+
+#[cfg(feature = "client")]
+pub mod client;
+mod count;
+#[cfg(feature = "axum")]
+pub mod extract;
+#[cfg(feature = "https")]
+pub mod https;
+#[cfg(feature = "keys")]
+pub mod keys;
+#[cfg(feature = "tower")]
+pub mod layer;
+#[cfg(feature = "tokens")]
+pub mod tokens;
+
+pub use count::{Counts, Mode, UnknownMode};
+pub use verify::{
+    AdmissionRequest, ClientConfig, ConfigurationKind, Expected, Identity, KeySet, Keys, Reason, Rejection,
+    Verified, Verifier,
+};
+
+/// A result in time, boxed so that traits with it can be objects.
+#[cfg(any(feature = "keys", feature = "tokens"))]
+pub type Pending<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

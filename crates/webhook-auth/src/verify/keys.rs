@@ -1,0 +1,236 @@
+//! [`KeySet`]: the keys an issuer publishes.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use aws_lc_rs::signature::{self, ParsedPublicKey, RsaPublicKeyComponents};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+
+use super::json;
+
+/// A longer document is not read.
+pub(crate) const MAX_DOCUMENT: usize = 256 * 1024;
+
+/// More keys are not kept: nobody rotates that fast.
+const MAX_KEYS: usize = 128;
+
+/// The algorithms that API servers sign with. There are no others here: none with a shared secret, and none that is `none`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Algorithm {
+    /// RSA, 2048 to 8192 bits, PKCS #1 v1.5, SHA-256.
+    Rs256,
+    /// ECDSA on P-256, SHA-256.
+    Es256,
+    /// ECDSA on P-384, SHA-384.
+    Es384,
+    /// ECDSA on P-521, SHA-512.
+    Es512,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 4] = [Algorithm::Rs256, Algorithm::Es256, Algorithm::Es384, Algorithm::Es512];
+
+    /// Its name in a header or a key.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Algorithm::Rs256 => "RS256",
+            Algorithm::Es256 => "ES256",
+            Algorithm::Es384 => "ES384",
+            Algorithm::Es512 => "ES512",
+        }
+    }
+
+    /// By its name, which is case-sensitive.
+    pub fn named(name: &str) -> Option<Self> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
+    }
+}
+
+/// Why keys cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The document is too long.
+    #[error("the key set is too long")]
+    Oversize,
+    /// It is no key set.
+    #[error("the key set is malformed")]
+    Malformed,
+    /// It has too many keys.
+    #[error("the key set has too many keys")]
+    TooMany,
+    /// None of its keys can verify a token.
+    #[error("the key set has no key that can verify a token")]
+    NoKeys,
+    /// Two different keys have one name, so a token does not say which of them signed it.
+    #[error("two keys of the key set have the same id")]
+    Ambiguous,
+}
+
+/// A key, by its id and the one algorithm it is for.
+#[derive(Clone)]
+struct Key {
+    id: String,
+    algorithm: Algorithm,
+    public: ParsedPublicKey,
+}
+
+/// The keys that an issuer publishes.
+#[derive(Clone, Default)]
+pub struct KeySet {
+    keys: Vec<Key>,
+}
+
+/// What a token's header asks of a key set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checked {
+    Good,
+    UnknownKey,
+    OtherAlgorithm,
+    Bad,
+}
+
+impl KeySet {
+    /// Reads a JSON Web Key Set (RFC 7517). Keys that are not for signatures, or for algorithms that are not on the list, are
+    /// left out, as the RFC asks.
+    pub fn from_jwks(document: &[u8]) -> Result<Self, KeyError> {
+        if document.len() > MAX_DOCUMENT {
+            return Err(KeyError::Oversize);
+        }
+        let set: Jwks = json::read(document).map_err(|_| KeyError::Malformed)?;
+        if set.keys.len() > MAX_KEYS {
+            return Err(KeyError::TooMany);
+        }
+        let mut keys: Vec<Key> = Vec::new();
+        for key in set.keys.into_iter().filter_map(|jwk| usable(&jwk)) {
+            match keys.iter().find(|known| known.id == key.id && known.algorithm == key.algorithm) {
+                None => keys.push(key),
+                Some(known) if known.public.as_ref() == key.public.as_ref() => {}
+                Some(_) => return Err(KeyError::Ambiguous),
+            }
+        }
+        if keys.is_empty() { Err(KeyError::NoKeys) } else { Ok(KeySet { keys }) }
+    }
+
+    /// The ids and algorithms of the keys.
+    pub fn ids(&self) -> impl Iterator<Item = (&str, Algorithm)> {
+        self.keys.iter().map(|key| (key.id.as_str(), key.algorithm))
+    }
+
+    /// Whether it has no keys at all.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Checks a signature with the key of this id. The algorithm is the key's: a header can only agree with it.
+    pub(super) fn check(&self, id: &str, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> Checked {
+        let mut named = self.keys.iter().filter(|key| key.id == id).peekable();
+        if named.peek().is_none() {
+            return Checked::UnknownKey;
+        }
+        match named.find(|key| key.algorithm == algorithm) {
+            None => Checked::OtherAlgorithm,
+            Some(key) if key.public.verify_sig(message, signature).is_ok() => Checked::Good,
+            Some(_) => Checked::Bad,
+        }
+    }
+}
+
+impl fmt::Debug for KeySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.ids()).finish()
+    }
+}
+
+/// Keys that several verifiers look at and somebody replaces as the issuer rotates them.
+#[derive(Clone, Debug, Default)]
+pub struct Keys(Arc<RwLock<Arc<KeySet>>>);
+
+impl Keys {
+    /// Keys to begin with.
+    pub fn new(keys: KeySet) -> Self {
+        Keys(Arc::new(RwLock::new(Arc::new(keys))))
+    }
+
+    /// The keys of this moment.
+    pub fn current(&self) -> Arc<KeySet> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on these keys, and no others.
+    pub fn replace(&self, keys: KeySet) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+    }
+}
+
+#[derive(Deserialize)]
+struct Jwks {
+    keys: Vec<Jwk>,
+}
+
+/// The fields that matter. Of a key of an unknown type they may have any shape, so they are looked at one by one.
+#[derive(Deserialize)]
+struct Jwk(serde_json::Map<String, serde_json::Value>);
+
+impl Jwk {
+    fn text(&self, field: &str) -> Option<&str> {
+        self.0.get(field)?.as_str()
+    }
+
+    fn bytes(&self, field: &str) -> Option<Vec<u8>> {
+        URL_SAFE_NO_PAD.decode(self.text(field)?).ok()
+    }
+}
+
+fn usable(jwk: &Jwk) -> Option<Key> {
+    let id = jwk.text("kid").filter(|id| !id.is_empty())?.to_owned();
+    if jwk.0.contains_key("use") && jwk.text("use") != Some("sig") {
+        return None;
+    }
+    if let Some(operations) = jwk.0.get("key_ops")
+        && !operations.as_array()?.iter().any(|operation| operation == "verify")
+    {
+        return None;
+    }
+    let algorithm = match (jwk.text("kty")?, jwk.text("crv")) {
+        ("RSA", _) => Algorithm::Rs256,
+        ("EC", Some("P-256")) => Algorithm::Es256,
+        ("EC", Some("P-384")) => Algorithm::Es384,
+        ("EC", Some("P-521")) => Algorithm::Es512,
+        _ => return None,
+    };
+    // A key that says what it is for is used for nothing else.
+    if jwk.0.contains_key("alg") && jwk.text("alg") != Some(algorithm.as_str()) {
+        return None;
+    }
+    let curve = |verification, size| {
+        let (x, y) = (jwk.bytes("x")?, jwk.bytes("y")?);
+        let point = [&[4], x.as_slice(), y.as_slice()].concat();
+        (x.len() == size && y.len() == size).then(|| ParsedPublicKey::new(verification, point).ok())?
+    };
+    let public = match algorithm {
+        Algorithm::Es256 => curve(&signature::ECDSA_P256_SHA256_FIXED, 32)?,
+        Algorithm::Es384 => curve(&signature::ECDSA_P384_SHA384_FIXED, 48)?,
+        Algorithm::Es512 => curve(&signature::ECDSA_P521_SHA512_FIXED, 66)?,
+        Algorithm::Rs256 => {
+            let (n, e) = (significant(jwk.bytes("n")?), significant(jwk.bytes("e")?));
+            // Outside these sizes every signature would be refused one by one; say so once, by leaving the key out.
+            if !(256..=1024).contains(&n.len()) || e.len() > 8 {
+                return None;
+            }
+            let components = RsaPublicKeyComponents { n, e };
+            components.to_parsed_public_key(&signature::RSA_PKCS1_2048_8192_SHA256).ok()?
+        }
+    };
+    Some(Key { id, algorithm, public })
+}
+
+/// A number without its leading zeros.
+fn significant(mut bytes: Vec<u8>) -> Vec<u8> {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    bytes.drain(..zeros);
+    bytes
+}

@@ -1,0 +1,95 @@
+//! A token taken apart, before anything in it is believed.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::claims::Payload;
+use super::json;
+use super::keys::Algorithm;
+use super::rejection::{Reason, Rejection};
+
+/// Longer tokens are not looked at. Those of an API server have some 1,000 bytes.
+pub const MAX_TOKEN: usize = 16 * 1024;
+
+/// The parts of a token.
+pub(super) struct Parts<'a> {
+    pub(super) algorithm: Algorithm,
+    pub(super) key: String,
+    pub(super) payload: Payload,
+    pub(super) signature: Vec<u8>,
+    /// What is signed.
+    pub(super) signed: &'a str,
+}
+
+/// The header's fields that are looked at. Keys in a header (`jwk`, `jku`, `x5c`, …) are not: a token does not choose who
+/// vouches for it.
+#[derive(Deserialize)]
+struct Header {
+    alg: Option<Value>,
+    kid: Option<Value>,
+    typ: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
+    crit: bool,
+    #[serde(default, deserialize_with = "present")]
+    b64: bool,
+    #[serde(default, deserialize_with = "present")]
+    zip: bool,
+}
+
+/// A field that is there, with whatever value, `null` too.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    serde::de::IgnoredAny::deserialize(deserializer).map(|_| true)
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(token: &'a str) -> Result<Self, Rejection> {
+        if token.len() > MAX_TOKEN {
+            return Err(Rejection::new(Reason::Oversize, format!("{} bytes", token.len())));
+        }
+        let malformed = |what: &str| Rejection::new(Reason::Malformed, what);
+        let three = || {
+            let (signed, signature) = token.rsplit_once('.')?;
+            let (header, payload) = signed.split_once('.')?;
+            (!payload.contains('.')).then_some((signed, header, payload, signature))
+        };
+        let (signed, header, payload, signature) = three().ok_or_else(|| malformed("not of three parts"))?;
+        let decoded = |part: &str, what| URL_SAFE_NO_PAD.decode(part).map_err(|_| malformed(what));
+        let header = decoded(header, "the header is not base64url")?;
+        let payload = decoded(payload, "the claims are not base64url")?;
+        let signature = decoded(signature, "the signature is not base64url")?;
+        let header: Header =
+            json::read(&header).map_err(|_| malformed("the header is no JSON object, or not a plain one"))?;
+        let (algorithm, key) = header.judge()?;
+        let payload: Payload = json::read(&payload)
+            .map_err(|_| malformed("the claims are no JSON object, or not plain ones"))?;
+        Ok(Parts { algorithm, key, payload, signature, signed })
+    }
+}
+
+impl Header {
+    fn judge(self) -> Result<(Algorithm, String), Rejection> {
+        if self.crit || self.b64 || self.zip {
+            return Err(Rejection::new(Reason::Header, "an extension that is not understood"));
+        }
+        let plain = match &self.typ {
+            None => true,
+            Some(Value::String(kind)) => kind.eq_ignore_ascii_case("JWT"),
+            Some(_) => false,
+        };
+        if !plain {
+            return Err(Rejection::new(Reason::Header, "another type of token"));
+        }
+        let algorithm = match &self.alg {
+            Some(Value::String(name)) => Algorithm::named(name),
+            _ => None,
+        };
+        let algorithm = algorithm
+            .ok_or_else(|| Rejection::new(Reason::Algorithm, "an algorithm that is not on the list"))?;
+        match self.kid {
+            Some(Value::String(key)) if !key.is_empty() => Ok((algorithm, key)),
+            _ => Err(Rejection::new(Reason::UnknownKey, "no key is named")),
+        }
+    }
+}

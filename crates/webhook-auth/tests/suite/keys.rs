@@ -1,0 +1,326 @@
+//! Keys that are fetched: once for many, not too often, and again when they change.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::time::advance;
+use webhook_auth::keys::{Discovery, FetchError, FetchKeys, Get, KeyCache};
+use webhook_auth::verify::{Action, KeyError, Need, ProviderError, Refresh, Refreshed};
+use webhook_auth::{KeySet, Pending, Reason, Verifier};
+
+use crate::issuer::{ISSUER, Key, NOW, at, claims, expected, jwks, key_set};
+
+/// A source whose answers a test decides.
+#[derive(Clone)]
+struct Source {
+    published: Arc<Mutex<Option<KeySet>>>,
+    fetches: Arc<AtomicUsize>,
+    /// A fetch takes a permit.
+    gate: Arc<Semaphore>,
+}
+
+impl Source {
+    fn new(keys: &[&Key]) -> Self {
+        Source {
+            published: Arc::new(Mutex::new(Some(key_set(keys)))),
+            fetches: Arc::default(),
+            gate: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+        }
+    }
+
+    fn publish(&self, keys: Option<KeySet>) {
+        *self.published.lock().unwrap() = keys;
+    }
+
+    fn fetches(&self) -> usize {
+        self.fetches.load(Ordering::SeqCst)
+    }
+}
+
+impl FetchKeys for Source {
+    fn fetch(&self) -> Pending<'_, Result<KeySet, FetchError>> {
+        Box::pin(async {
+            self.fetches.fetch_add(1, Ordering::SeqCst);
+            self.gate.acquire().await.unwrap().forget();
+            let published = self.published.lock().unwrap().clone();
+            published.ok_or_else(|| FetchError::Transport("down".to_owned()))
+        })
+    }
+}
+
+struct Setup {
+    source: Source,
+    cache: KeyCache,
+    verifier: Verifier,
+}
+
+fn setup(keys: &[&Key]) -> Setup {
+    let source = Source::new(keys);
+    let cache = KeyCache::new(source.clone());
+    let verifier = Verifier::new(expected(), cache.keys().clone()).unwrap();
+    Setup { source, cache, verifier }
+}
+
+impl Setup {
+    async fn judge(&self, key: &Key) -> Result<(), Reason> {
+        let token = key.token(&claims("*"));
+        let judged = self.cache.authenticate(&self.verifier, &token, at(NOW)).await;
+        judged.map(|_| ()).map_err(|rejection| rejection.reason())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_fetched_once_and_kept() {
+    let key = Key::ec("k");
+    let setup = setup(&[&key]);
+    for _ in 0..3 {
+        assert_eq!(setup.judge(&key).await, Ok(()));
+    }
+    assert_eq!(setup.source.fetches(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_come_at_once_share_one_fetch() {
+    let key = Key::ec("k");
+    let setup = Arc::new(setup(&[&key]));
+    setup.source.gate.forget_permits(usize::MAX);
+    let key = Arc::new(key);
+    let callers: Vec<_> = (0..20)
+        .map(|_| {
+            let (setup, key) = (Arc::clone(&setup), Arc::clone(&key));
+            tokio::spawn(async move { setup.judge(&key).await })
+        })
+        .collect();
+    while setup.source.fetches() == 0 {
+        tokio::task::yield_now().await;
+    }
+    setup.source.gate.add_permits(1);
+    for caller in callers {
+        assert_eq!(caller.await.unwrap(), Ok(()));
+    }
+    assert_eq!(setup.source.fetches(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_key_causes_one_fetch_and_no_more_for_a_while() {
+    let (old, new, stranger) = (Key::ec("old"), Key::ec("new"), Key::ec("stranger"));
+    let setup = setup(&[&old]);
+    assert_eq!(setup.judge(&old).await, Ok(()));
+    advance(Duration::from_secs(11)).await;
+
+    // Rotated: the new key is found at once, the withdrawn one is no longer good.
+    setup.source.publish(Some(key_set(&[&new])));
+    assert_eq!(setup.judge(&new).await, Ok(()));
+    assert_eq!(setup.judge(&old).await, Err(Reason::UnknownKey));
+    assert_eq!(setup.source.fetches(), 2);
+
+    // However many strangers come.
+    for _ in 0..100 {
+        assert_eq!(setup.judge(&stranger).await, Err(Reason::UnknownKey));
+        assert_eq!(setup.judge(&new).await, Ok(()));
+    }
+    assert_eq!(setup.source.fetches(), 2);
+    advance(Duration::from_secs(10)).await;
+    for _ in 0..100 {
+        assert_eq!(setup.judge(&stranger).await, Err(Reason::UnknownKey));
+    }
+    assert_eq!(setup.source.fetches(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_come_while_rotated_keys_are_fetched_wait_for_them() {
+    let (old, new) = (Key::ec("old"), Key::ec("new"));
+    let setup = Arc::new(setup(&[&old]));
+    assert_eq!(setup.judge(&old).await, Ok(()));
+    advance(Duration::from_secs(11)).await;
+    setup.source.publish(Some(key_set(&[&old, &new])));
+    setup.source.gate.forget_permits(usize::MAX);
+    let new = Arc::new(new);
+    let callers: Vec<_> = (0..5)
+        .map(|_| {
+            let (setup, new) = (Arc::clone(&setup), Arc::clone(&new));
+            tokio::spawn(async move { setup.judge(&new).await })
+        })
+        .collect();
+    while setup.source.fetches() == 1 {
+        tokio::task::yield_now().await;
+    }
+    // Those with a known key do not wait.
+    assert_eq!(setup.judge(&old).await, Ok(()));
+    setup.source.gate.add_permits(1);
+    for caller in callers {
+        assert_eq!(caller.await.unwrap(), Ok(()));
+    }
+    assert_eq!(setup.source.fetches(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_goes_on_when_whoever_caused_it_goes_away() {
+    let (old, new) = (Key::ec("old"), Key::ec("new"));
+    let setup = Arc::new(setup(&[&old]));
+    assert_eq!(setup.judge(&old).await, Ok(()));
+    advance(Duration::from_secs(11)).await;
+    setup.source.publish(Some(key_set(&[&new])));
+    setup.source.gate.forget_permits(usize::MAX);
+    let caller = {
+        let (setup, stranger) = (Arc::clone(&setup), Key::ec("stranger"));
+        tokio::spawn(async move { setup.judge(&stranger).await })
+    };
+    while setup.source.fetches() == 1 {
+        tokio::task::yield_now().await;
+    }
+    caller.abort();
+    assert!(caller.await.unwrap_err().is_cancelled());
+    setup.source.gate.add_permits(1);
+    // Nobody fetches again, and the key is there.
+    assert_eq!(setup.judge(&new).await, Ok(()));
+    assert_eq!(setup.source.fetches(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_get_old_are_renewed_behind_and_then_no_longer_used() {
+    let (old, new) = (Key::ec("old"), Key::ec("new"));
+    let setup = setup(&[&old]);
+    assert_eq!(setup.judge(&old).await, Ok(()));
+    advance(Duration::from_secs(301)).await;
+    setup.source.publish(Some(key_set(&[&new])));
+    // This one is judged by the keys there are, and new ones are fetched meanwhile.
+    assert_eq!(setup.judge(&old).await, Ok(()));
+    while setup.cache.keys().current().ids().all(|(id, _)| id == "old") {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(setup.judge(&old).await, Err(Reason::UnknownKey));
+    assert_eq!(setup.source.fetches(), 2);
+
+    // The issuer is away: the keys serve for an hour, and then nobody is let in.
+    setup.source.publish(None);
+    advance(Duration::from_secs(3599)).await;
+    assert_eq!(setup.judge(&new).await, Ok(()));
+    advance(Duration::from_secs(11)).await;
+    assert_eq!(setup.judge(&new).await, Err(Reason::KeysUnavailable));
+    setup.source.publish(Some(key_set(&[&new])));
+    assert_eq!(setup.judge(&new).await, Err(Reason::KeysUnavailable));
+    advance(Duration::from_secs(10)).await;
+    assert_eq!(setup.judge(&new).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_keys_nobody_is_let_in_and_the_issuer_is_not_asked_too_often() {
+    let key = Key::ec("k");
+    let setup = setup(&[&key]);
+    setup.source.publish(None);
+    assert_eq!(setup.cache.prefetch().await.unwrap_err().reason(), Reason::KeysUnavailable);
+    for _ in 0..10 {
+        assert_eq!(setup.judge(&key).await, Err(Reason::KeysUnavailable));
+    }
+    assert_eq!(setup.source.fetches(), 1);
+    setup.source.publish(Some(key_set(&[&key])));
+    advance(Duration::from_secs(10)).await;
+    setup.cache.prefetch().await.unwrap();
+    assert_eq!(setup.judge(&key).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_does_not_answer_is_given_up() {
+    let key = Key::ec("k");
+    let setup = setup(&[&key]);
+    setup.source.gate.forget_permits(usize::MAX);
+    let before = tokio::time::Instant::now();
+    assert_eq!(setup.judge(&key).await, Err(Reason::KeysUnavailable));
+    assert!(before.elapsed() <= Duration::from_secs(6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_another_issuer_causes_no_fetch() {
+    let key = Key::ec("k");
+    let setup = setup(&[&key]);
+    assert_eq!(setup.judge(&key).await, Ok(()));
+    advance(Duration::from_mins(1)).await;
+    let stranger = Key::ec("stranger");
+    let mut claims = claims("*");
+    claims["iss"] = json!("https://elsewhere.example");
+    let judged = setup.cache.authenticate(&setup.verifier, &stranger.token(&claims), at(NOW)).await;
+    assert_eq!(judged.unwrap_err().reason(), Reason::Issuer);
+    assert_eq!(setup.source.fetches(), 1);
+}
+
+#[test]
+fn when_to_fetch_is_decided_by_times_alone() {
+    let refresh = Refresh::default();
+    let seconds = |s: Option<u64>| s.map(Duration::from_secs);
+    let decide = |need, fetched, tried| {
+        refresh.decide(need, Refreshed { fetched: seconds(fetched), tried: seconds(tried) })
+    };
+    let (verify, unknown) = (Need::Verify, Need::UnknownKey);
+    assert_eq!(decide(verify, None, None), Action::Fetch);
+    assert_eq!(decide(verify, None, Some(9)), Action::Refuse);
+    assert_eq!(decide(verify, None, Some(10)), Action::Fetch);
+    assert_eq!(decide(verify, Some(0), Some(0)), Action::Use);
+    assert_eq!(decide(verify, Some(299), Some(299)), Action::Use);
+    assert_eq!(decide(verify, Some(300), Some(300)), Action::UseAndFetch);
+    assert_eq!(decide(verify, Some(300), Some(5)), Action::Use);
+    assert_eq!(decide(verify, Some(3599), Some(5)), Action::Use);
+    assert_eq!(decide(verify, Some(3600), Some(5)), Action::Refuse);
+    assert_eq!(decide(verify, Some(3600), Some(10)), Action::Fetch);
+    assert_eq!(decide(unknown, Some(5), Some(5)), Action::Use);
+    assert_eq!(decide(unknown, Some(10), Some(10)), Action::Fetch);
+}
+
+/// Documents by address.
+#[derive(Clone, Default)]
+struct Documents(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
+
+impl Get for Documents {
+    fn get<'a>(&'a self, url: &'a str, accept: &'a str) -> Pending<'a, Result<Vec<u8>, FetchError>> {
+        Box::pin(async move {
+            // As an API server does.
+            if url.ends_with("/jwks") && accept != "application/jwk-set+json" {
+                return Err(FetchError::Transport("406".to_owned()));
+            }
+            let documents = self.0.lock().unwrap();
+            documents.get(url).cloned().ok_or_else(|| FetchError::Transport("404".to_owned()))
+        })
+    }
+}
+
+#[tokio::test]
+async fn discovery_reads_where_the_keys_are_and_then_the_keys() {
+    let key = Key::ec("k");
+    let documents = Documents::default();
+    let put = |url: &str, body: Vec<u8>| documents.0.lock().unwrap().insert(url.to_owned(), body);
+    let provider =
+        |issuer: &str, keys: &str| json!({"issuer": issuer, "jwks_uri": keys}).to_string().into_bytes();
+    let fetched =
+        async |discovery: Discovery<Documents>| discovery.fetch().await.map(|keys| keys.ids().count());
+
+    let discovery = Discovery::new(ISSUER, documents.clone());
+    assert_eq!(fetched(discovery.clone()).await, Err(FetchError::Transport("404".to_owned())));
+    put(&format!("{ISSUER}/.well-known/openid-configuration"), provider(ISSUER, "https://keys.example/jwks"));
+    put("https://keys.example/jwks", jwks(&[&key]));
+    assert_eq!(fetched(discovery.clone()).await, Ok(1));
+    assert_eq!(
+        fetched(Discovery::new(format!("{ISSUER}/"), documents.clone())).await,
+        Err(ProviderError::Issuer.into())
+    );
+
+    // Elsewhere, but of the same issuer.
+    let at = discovery.clone().at("https://kubernetes.default.svc/");
+    put(
+        "https://kubernetes.default.svc/.well-known/openid-configuration",
+        provider(ISSUER, "https://10.0.0.1/jwks"),
+    );
+    assert_eq!(fetched(at.clone()).await, Err(FetchError::Transport("404".to_owned())));
+    assert_eq!(fetched(at.clone().keys_at("https://keys.example/jwks")).await, Ok(1));
+    put(
+        "https://kubernetes.default.svc/.well-known/openid-configuration",
+        provider("https://x", "https://keys.example/jwks"),
+    );
+    assert_eq!(fetched(at).await, Err(ProviderError::Issuer.into()));
+
+    put("https://keys.example/jwks", b"{\"keys\":[]}".to_vec());
+    assert_eq!(fetched(discovery).await, Err(KeyError::NoKeys.into()));
+}

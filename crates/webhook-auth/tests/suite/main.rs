@@ -1,0 +1,10 @@
+//! Who is let in and who is not.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod https;
+mod issuer;
+mod keys;
+mod layer;
+mod property;
+mod tokens;
+mod verify;

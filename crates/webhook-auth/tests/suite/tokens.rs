@@ -1,0 +1,245 @@
+//! Tokens that are obtained: once for many, renewed ahead of their end, and dropped with their configuration.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::time::advance;
+use webhook_auth::tokens::{Issued, RequestToken, TokenCache, TokenError, Wanted};
+use webhook_auth::verify::{Configuration, Dialect};
+use webhook_auth::{ClientConfig, ConfigurationKind, Pending};
+
+#[derive(Clone)]
+struct Server {
+    requests: Arc<AtomicUsize>,
+    refusing: Arc<Mutex<Option<TokenError>>>,
+    gate: Arc<Semaphore>,
+}
+
+impl Server {
+    fn new() -> Self {
+        Server {
+            requests: Arc::default(),
+            refusing: Arc::default(),
+            gate: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+        }
+    }
+
+    fn refuse(&self, error: Option<TokenError>) {
+        *self.refusing.lock().unwrap() = error;
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    async fn asked(&self, times: usize) {
+        while self.requests() < times {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl RequestToken for Server {
+    fn request<'a>(&'a self, wanted: &'a Wanted) -> Pending<'a, Result<Issued, TokenError>> {
+        Box::pin(async move {
+            let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
+            self.gate.acquire().await.unwrap().forget();
+            if let Some(error) = self.refusing.lock().unwrap().clone() {
+                return Err(error);
+            }
+            let token = format!("{} {} {number}", wanted.audience(), wanted.group());
+            Ok(Issued { token, lifetime: Duration::from_mins(10) })
+        })
+    }
+}
+
+fn configuration(name: &str, uid: &str) -> Configuration {
+    Configuration { kind: ConfigurationKind::Validating, name: name.to_owned(), uid: uid.to_owned() }
+}
+
+fn wanted(name: &str, uid: &str) -> Wanted {
+    Wanted::new(&configuration(name, uid), &ClientConfig::url("https://a"), "apps").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_kept_and_renewed_ahead_of_its_end() {
+    let server = Server::new();
+    let cache = TokenCache::new(server.clone());
+    let one = wanted("guard", "1");
+    for _ in 0..3 {
+        assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 1");
+    }
+    advance(Duration::from_secs(479)).await;
+    assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 1");
+    assert_eq!(server.requests(), 1);
+
+    // The one who finds it due does not wait.
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 1");
+    server.asked(2).await;
+    tokio::task::yield_now().await;
+    assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 2");
+    assert_eq!(server.requests(), 2);
+
+    // After its end everybody waits for a new one.
+    advance(Duration::from_mins(10)).await;
+    assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_about_to_end_is_not_handed_out() {
+    let server = Server::new();
+    let cache = TokenCache::new(server.clone());
+    let one = wanted("guard", "1");
+    cache.token(&one).await.unwrap();
+    server.refuse(Some(TokenError::Failed("away".to_owned())));
+    advance(Duration::from_secs(589)).await;
+    assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 1");
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(cache.token(&one).await, Err(TokenError::Failed("away".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_come_at_once_share_one_request_and_its_outcome() {
+    let server = Server::new();
+    server.gate.forget_permits(usize::MAX);
+    let cache = TokenCache::new(server.clone());
+    let ask = || {
+        let cache = cache.clone();
+        tokio::spawn(async move { cache.token(&wanted("guard", "1")).await })
+    };
+    let callers: Vec<_> = (0..20).map(|_| ask()).collect();
+    server.asked(1).await;
+    // One goes away; the others get what was asked for.
+    callers[0].abort();
+    server.gate.add_permits(1);
+    for caller in callers.into_iter().skip(1) {
+        assert_eq!(&*caller.await.unwrap().unwrap(), "https://a apps 1");
+    }
+    assert_eq!(server.requests(), 1);
+
+    advance(Duration::from_secs(700)).await;
+    server.refuse(Some(TokenError::Refused("token request denied".to_owned())));
+    let callers: Vec<_> = (0..20).map(|_| ask()).collect();
+    server.asked(2).await;
+    server.gate.add_permits(1);
+    for caller in callers {
+        assert_eq!(caller.await.unwrap(), Err(TokenError::Refused("token request denied".to_owned())));
+    }
+    assert_eq!(server.requests(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_renewal_is_not_tried_at_every_call() {
+    let server = Server::new();
+    let cache = TokenCache::new(server.clone());
+    let one = wanted("guard", "1");
+    cache.token(&one).await.unwrap();
+    server.refuse(Some(TokenError::Failed("away".to_owned())));
+    advance(Duration::from_secs(500)).await;
+    for _ in 0..50 {
+        assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 1");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.requests(), 2);
+    advance(Duration::from_secs(11)).await;
+    server.refuse(None);
+    cache.token(&one).await.unwrap();
+    server.asked(3).await;
+    tokio::task::yield_now().await;
+    assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_given_up() {
+    let server = Server::new();
+    server.gate.forget_permits(usize::MAX);
+    let cache = TokenCache::new(server);
+    let error = cache.token(&wanted("guard", "1")).await.unwrap_err();
+    assert_eq!(error, TokenError::Failed("no answer in time".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_made_anew_has_tokens_of_its_own() {
+    let server = Server::new();
+    let cache = TokenCache::new(server.clone());
+    assert!(cache.token(&wanted("guard", "1")).await.unwrap().ends_with(" 1"));
+    assert!(cache.token(&wanted("other", "1")).await.unwrap().ends_with(" 2"));
+    assert!(cache.token(&wanted("guard", "2")).await.unwrap().ends_with(" 3"));
+    // That of the earlier one is gone, those of others are not.
+    assert!(cache.token(&wanted("other", "1")).await.unwrap().ends_with(" 2"));
+    assert!(cache.token(&wanted("guard", "1")).await.unwrap().ends_with(" 4"));
+    cache.forget(&configuration("other", ""));
+    assert!(cache.token(&wanted("other", "1")).await.unwrap().ends_with(" 5"));
+    // Another audience, group or kind is another token.
+    let mutating = Configuration { kind: ConfigurationKind::Mutating, ..configuration("guard", "1") };
+    let url = ClientConfig::url("https://a");
+    for wanted in [
+        Wanted::new(&configuration("guard", "1"), &ClientConfig::url("https://b"), "apps").unwrap(),
+        Wanted::new(&configuration("guard", "1"), &url, "batch").unwrap(),
+        Wanted::new(&mutating, &url, "apps").unwrap(),
+    ] {
+        let before = server.requests();
+        cache.token(&wanted).await.unwrap();
+        assert_eq!(server.requests(), before + 1);
+    }
+    assert!(cache.token(&wanted("guard", "1")).await.unwrap().ends_with(" 4"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_many_tokens_are_kept() {
+    let server = Server::new();
+    let cache = TokenCache::new(server);
+    for number in 0..1100 {
+        cache.token(&wanted(&format!("guard-{number}"), "1")).await.unwrap();
+    }
+    assert_eq!(format!("{cache:?}"), "TokenCache { tokens: 1024, .. }");
+}
+
+#[test]
+fn a_request_speaks_one_dialect() {
+    let one = Wanted::new(&configuration("guard", "u"), &ClientConfig::service("default", "guard"), "apps")
+        .unwrap();
+    let bound = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "name": "guard", "uid": "u"});
+    let request = |field: &str, value: serde_json::Value| {
+        let mut spec = json!({"audiences": ["https://guard.default.svc:443/"], "expirationSeconds": 600, "boundObjectRef": bound});
+        spec[field] = value;
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
+    };
+    assert_eq!(
+        one.to_request(Dialect::Attestations).unwrap(),
+        request("attestations", json!({"admissionReviewAPIGroups": ["apps"]}))
+    );
+    assert_eq!(
+        one.to_request(Dialect::AttestationClaims).unwrap(),
+        request("attestationClaims", json!({"webhook-authentication.k8s.io/allowedAPIGroup": ["apps"]}))
+    );
+    let core = Wanted::new(&configuration("guard", ""), &ClientConfig::url("https://a"), "").unwrap();
+    assert_eq!(core.to_request(Dialect::Attestations), Err(TokenError::CoreGroup));
+    let kep = core.to_request(Dialect::AttestationClaims).unwrap();
+    assert_eq!(
+        kep["spec"]["attestationClaims"]["webhook-authentication.k8s.io/allowedAPIGroup"],
+        json!([""])
+    );
+    assert_eq!(kep["spec"]["boundObjectRef"].get("uid"), None);
+    let nowhere = Wanted::new(&configuration("guard", ""), &ClientConfig::default(), "apps");
+    assert_eq!(nowhere, Err(TokenError::NoAudience));
+}
+
+#[test]
+fn an_answer_has_a_token_and_how_long_it_lives() {
+    let read = |answer| Issued::from_answer(&answer).map(|issued| (issued.token, issued.lifetime.as_secs()));
+    let one = |seconds| Some(("t".to_owned(), seconds));
+    assert_eq!(read(json!({"spec": {"expirationSeconds": 600}, "status": {"token": "t"}})), one(600));
+    assert_eq!(read(json!({"spec": {"expirationSeconds": 300}, "status": {"token": "t"}})), one(300));
+    assert_eq!(read(json!({"spec": {"expirationSeconds": 99999}, "status": {"token": "t"}})), one(600));
+    assert_eq!(read(json!({"status": {"token": "t"}})), one(600));
+    assert_eq!(read(json!({"status": {"token": ""}})), None);
+    assert_eq!(read(json!({})), None);
+    // A token is a secret.
+    let issued = Issued { token: "hidden".to_owned(), lifetime: Duration::from_secs(1) };
+    assert!(!format!("{issued:?}").contains("hidden"));
+}
