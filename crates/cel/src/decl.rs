@@ -54,13 +54,17 @@ impl Overload {
         };
         let args = args.trim().strip_suffix(')').unwrap_or(args);
         let args: Vec<Type> = receiver.into_iter().chain(types::split(args)).map(types::read).collect();
-        let result = types::read(result);
+        Overload { run, ..Overload::declared(id, receiver.is_some(), args, types::read(result)) }
+    }
+
+    /// An overload that nothing runs.
+    pub(crate) fn declared(id: &str, member: bool, args: Vec<Type>, result: Type) -> Overload {
         let mut parameters = Vec::new();
         for ty in args.iter().chain([&result]) {
             collect(ty, &mut parameters);
         }
         let stops_early = args.len() > 2;
-        Overload { id: id.into(), member: receiver.is_some(), args, result, parameters, run, stops_early }
+        Overload { id: id.into(), member, args, result, parameters, run: None, stops_early }
     }
 
     /// Whether values have the types this overload declares, as far as cel-go looks.

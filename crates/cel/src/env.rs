@@ -132,7 +132,7 @@ impl Builder {
         self.entry(name).singleton = Some(Singleton { run, accepts });
     }
 
-    fn entry(&mut self, name: &'static str) -> &mut Function {
+    fn entry(&mut self, name: &str) -> &mut Function {
         self.functions.entry(name.into()).or_insert_with(|| Function {
             name: name.into(),
             overloads: Vec::new(),
@@ -261,7 +261,7 @@ impl Env {
         }
     }
 
-    pub(crate) fn extended(&self, add: fn(&mut Builder)) -> Env {
+    pub(crate) fn extended(&self, add: impl FnOnce(&mut Builder)) -> Env {
         let library = &*self.library;
         let mut builder = Builder {
             functions: library
@@ -294,6 +294,21 @@ impl Env {
         }
         let names = all.iter().map(|(name, _)| name.clone()).collect();
         Env { variables: all.into(), names, ..self.clone() }
+    }
+
+    /// This environment with an overload of a function declared that nothing runs: expressions that use it can be checked.
+    /// The first argument of a member is the value it is called on.
+    #[must_use]
+    pub fn with_declaration(
+        &self,
+        name: &str,
+        overload: &str,
+        member: bool,
+        args: Vec<Type>,
+        result: Type,
+    ) -> Env {
+        let overload = Overload::declared(overload, member, args, result);
+        self.extended(|builder| builder.entry(name).overloads.push(Arc::new(overload)))
     }
 
     /// This environment with types added.
@@ -338,6 +353,19 @@ impl Env {
         let Parsed { source, ast } = parsed;
         let checked = with_room(may_be_deep(source.text()), || check::check(&source, ast, self))?;
         Ok(Checked { env: self.clone(), source, tree: checked })
+    }
+
+    /// The program of an expression that was not checked, for tests of the language: names are resolved as far as they can be,
+    /// overloads are chosen by the arguments, and what is not declared fails when it is reached. Kubernetes checks every
+    /// expression.
+    pub fn unchecked_program(&self, parsed: Parsed) -> Result<Program, Error> {
+        let Parsed { source, ast } = parsed;
+        let deep = may_be_deep(source.text());
+        let plan = with_room(deep, || {
+            let resolved = check::resolve_only(&source, ast, self);
+            plan::plan(&resolved, self, plan::Options { fold: false, checked: false })
+        })?;
+        Ok(Program { plan: Arc::new(plan), output: Type::Dyn })
     }
 
     /// Parses and checks an expression.
@@ -530,12 +558,12 @@ impl Checked {
 
     /// The program. Fails where a constant part of the expression can only fail.
     pub fn program(&self) -> Result<Program, Error> {
-        self.program_with(plan::Options { fold: true })
+        self.program_with(plan::Options { fold: true, checked: true })
     }
 
     /// The program with every call made when it runs; for tests of the folding.
     pub fn unfolded_program(&self) -> Result<Program, Error> {
-        self.program_with(plan::Options { fold: false })
+        self.program_with(plan::Options { fold: false, checked: true })
     }
 
     fn program_with(&self, options: plan::Options) -> Result<Program, Error> {

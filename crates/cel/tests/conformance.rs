@@ -2,17 +2,41 @@
 //!
 //! The file holds the four test suites of the npm package `@bufbuild/cel-spec` as one JSON object: `conformance`, `parsing`,
 //! `comprehension` and `checking`. Without the variable the tests are left out, and say so; with it, a file that cannot be
-//! used fails them. What is skipped is listed with its reason in `conformance_skips.txt`.
+//! used fails them. What is skipped is listed with its reason in `conformance_skips.txt`: protocol-buffer messages, and
+//! extensions that Kubernetes does not have. Where Kubernetes itself answers otherwise than the data says, its answer is wanted:
+//! those are the few in [`KUBERNETES`].
 
 #![expect(clippy::panic, clippy::unwrap_used, clippy::float_cmp, reason = "these are tests")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cel::{Activation, Env, Type, Val};
+use cel::{Activation, Env, Type, Val, Version};
 use value::{Str, Value, json};
 
 const SKIPS: &str = include_str!("conformance_skips.txt");
+
+/// What Kubernetes 1.37 answers where the data wants something else: cel-go refuses a constant key of a sort no map has when it
+/// makes the program, lets the last of repeated keys win, knows keys that are doubles, and takes a step into an optional scalar
+/// for absent.
+const KUBERNETES: [(&str, &str); 10] = [
+    ("conformance/fields/map_fields/map_bad_key_type", "invalid qualifier type: types.Bytes"),
+    ("conformance/fields/map_fields/map_bad_key_type_or_false", "invalid qualifier type: types.Bytes"),
+    ("conformance/fields/map_fields/map_bad_key_type_or_true", "invalid qualifier type: types.Bytes"),
+    ("conformance/fields/map_fields/map_bad_key_type_and_false", "invalid qualifier type: types.Bytes"),
+    ("conformance/fields/map_fields/map_bad_key_type_and_true", "invalid qualifier type: types.Bytes"),
+    ("conformance/fields/qualified_identifier_resolution/map_value_repeat_key", "int 3"),
+    (
+        "conformance/fields/qualified_identifier_resolution/map_value_repeat_key_heterogeneous",
+        "ERROR: <input>:1:8: expected type 'int' but found 'uint'\n | {0: 1, 0u: 2}[0.0]\n | .......^",
+    ),
+    (
+        "conformance/fields/qualified_identifier_resolution/map_key_float",
+        "ERROR: <input>:1:18: expected type 'double' but found 'int'\n | {3.3:15.15, 1.0: 5}[1.0]\n | .................^",
+    ),
+    ("conformance/optionals/optionals/map_null_entry_no_such_key", "bool false"),
+    ("conformance/optionals/optionals/map_present_key_invalid_field", "bool false"),
+];
 
 /// The data, or `None` if it is not there to be used.
 fn data() -> Option<Value> {
@@ -102,11 +126,16 @@ fn read_type(ty: &Value) -> Option<Type> {
     if let Some(inner) = ty.get("type") {
         return Some(Type::Type(read_type(inner).map(Arc::new)));
     }
-    if let Some("optional_type") = ty.str_at(&["abstractType", "name"]) {
-        let inner = ty.list_at(&["abstractType", "parameterTypes"]).first().and_then(read_type);
-        return Some(Type::optional(inner.unwrap_or(Type::Dyn)));
+    if let Some(name) = ty.str_at(&["typeParam"]) {
+        return Some(Type::Param(name.into()));
     }
-    None
+    let name = ty.str_at(&["abstractType", "name"])?;
+    let parameters = ty.list_at(&["abstractType", "parameterTypes"]).iter().map(read_type);
+    let parameters = parameters.collect::<Option<Vec<_>>>()?;
+    if name == "optional_type" {
+        return Some(Type::optional(parameters.into_iter().next().unwrap_or(Type::Dyn)));
+    }
+    Some(Type::Opaque(name.into(), parameters.into()))
 }
 
 /// A value of the data, owned.
@@ -211,11 +240,22 @@ fn environment(original: &Value) -> Option<Env> {
     ]
     .map(|(name, ty)| (name.into(), ty))
     .into();
+    let mut env = Env::standard()
+        .with_declaration("fg_s", "fg_s_0", false, vec![], Type::String)
+        .with_declaration("fi_s_s", "fi_s_s_0", true, vec![Type::String], Type::String);
     for declared in original.list_at(&["typeEnv"]) {
         let name = declared.str_at(&["name"])?;
-        variables.push((name.into(), read_type(declared.at(&["ident", "type"])?)?));
+        if let Some(ty) = declared.at(&["ident", "type"]) {
+            variables.push((name.into(), read_type(ty)?));
+        }
+        for overload in declared.list_at(&["function", "overloads"]) {
+            let member = overload.bool_at(&["isInstanceFunction"]).unwrap_or(false);
+            let args = overload.list_at(&["params"]).iter().map(read_type).collect::<Option<_>>()?;
+            let result = read_type(overload.get("resultType")?)?;
+            env = env.with_declaration(name, overload.str_at(&["overloadId"])?, member, args, result);
+        }
     }
-    let env = Env::standard().with_variables(variables);
+    let env = env.with_variables(variables);
     Some(match original.str_at(&["container"]) {
         Some(container) => env.with_container(container),
         None => env,
@@ -227,16 +267,22 @@ fn run(original: &Value) -> Result<(), String> {
     let expr = original.str_at(&["expr"]).unwrap_or_default();
     let env = environment(original).ok_or("a declaration that is not understood")?;
     let wants_error = original.get("evalError").is_some();
-    let checked = match env.compile(expr) {
-        Ok(checked) => checked,
-        // An expression that is not to be checked fails when it runs; here it fails before.
-        Err(_) if wants_error => return Ok(()),
-        Err(issues) => return Err(issues.to_string()),
+    let program = if original.bool_at(&["disableCheck"]) == Some(true) {
+        let parsed = env.parse(expr).map_err(|issues| issues.to_string())?;
+        env.unchecked_program(parsed)
+    } else {
+        let checked = match env.compile(expr) {
+            Ok(checked) => checked,
+            // The reference's own runner takes a refusal for the error as well.
+            Err(_) if wants_error => return Ok(()),
+            Err(issues) => return Err(issues.to_string()),
+        };
+        if original.bool_at(&["checkOnly"]) == Some(true) {
+            return Ok(());
+        }
+        checked.program()
     };
-    if original.get("checkOnly").and_then(Value::as_bool) == Some(true) {
-        return Ok(());
-    }
-    let program = match checked.program() {
+    let program = match program {
         Ok(program) => program,
         Err(_) if wants_error => return Ok(()),
         Err(error) => return Err(error.to_string()),
@@ -262,6 +308,23 @@ fn run(original: &Value) -> Result<(), String> {
     }
 }
 
+/// What Kubernetes' environment answers.
+fn answer(expr: &str) -> String {
+    let env = Env::kubernetes(Version::CURRENT);
+    let checked = match env.compile(expr) {
+        Ok(checked) => checked,
+        Err(issues) => return issues.to_string(),
+    };
+    let program = match checked.program() {
+        Ok(program) => program,
+        Err(error) => return error.to_string(),
+    };
+    match program.run(&Activation::new(&env), u64::MAX).outcome {
+        Ok(val) => cel::batch::show(&val),
+        Err(error) => error.to_string(),
+    }
+}
+
 #[test]
 fn the_conformance_suite_gives_the_documented_results() {
     let Some(data) = data() else { return };
@@ -274,7 +337,15 @@ fn the_conformance_suite_gives_the_documented_results() {
             *skips.entry(reason).or_default() += 1;
             return;
         }
-        match run(original) {
+        let known = KUBERNETES.iter().find(|(known, _)| *known == path);
+        let outcome = match known {
+            Some((_, wanted)) => {
+                let got = answer(original.str_at(&["expr"]).unwrap_or_default());
+                if got == *wanted { Ok(()) } else { Err(format!("gave {got}, wanted {wanted}")) }
+            }
+            None => run(original),
+        };
+        match outcome {
             Ok(()) => passed += 1,
             Err(why) => {
                 failures.push(format!("{path}: {} | {why}", original.str_at(&["expr"]).unwrap_or_default()));
@@ -328,19 +399,34 @@ fn what_the_parser_suite_refuses_is_refused_in_the_same_words() {
         let Some(wanted) = test.str_at(&["error"]) else { return };
         // The suite was recorded without names for its sources.
         let wanted = wanted.replace("ERROR: :", "ERROR: <input>:");
-        if skipped(path, original).is_some() || !wanted.contains("Syntax error") {
+        let expr = original.str_at(&["expr"]).unwrap_or_default();
+        if skipped(path, original).is_some() {
             return;
         }
-        let expr = original.str_at(&["expr"]).unwrap_or_default();
+        // The suite was recorded with lower limits than cel-go has by default; what it found up to them has to be found.
+        let limited = wanted.contains("limit exceeded");
+        if !wanted.contains("Syntax error") {
+            if limited && let Err(issues) = Env::standard().parse(expr) {
+                failures.push(format!("{expr} | got {issues}"));
+            }
+            return;
+        }
         match Env::standard().parse(expr) {
             Ok(_) => failures.push(format!("{expr} | parses, wanted {wanted}")),
             Err(issues) => {
                 // Only the syntax errors are compared: what the recovered rest of a tree means is not looked into.
                 let syntax = |text: &str| -> Vec<String> {
-                    text.lines().filter(|line| line.contains("Syntax error")).map(str::to_owned).collect()
+                    let lines = text.lines().filter(|line| line.contains("Syntax error"));
+                    lines.filter(|line| !line.contains("limit exceeded")).map(str::to_owned).collect()
                 };
                 let got = issues.to_string();
-                if syntax(&got) == syntax(&wanted) {
+                let (found, wanted_lines) = (syntax(&got), syntax(&wanted));
+                let agree = if limited {
+                    wanted_lines.iter().all(|line| found.contains(line))
+                } else {
+                    found == wanted_lines
+                };
+                if agree {
                     passed += 1;
                 } else {
                     failures.push(format!("{expr} | got {got}, wanted {wanted}"));
@@ -350,4 +436,34 @@ fn what_the_parser_suite_refuses_is_refused_in_the_same_words() {
     });
     eprintln!("{passed} refusals agree");
     assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn the_suite_of_two_variable_macros_is_answered_as_kubernetes_answers_it() {
+    let Some(data) = data() else { return };
+    // The suite has no results. It is made of statements that are true, of misuses that are refused, and of two more.
+    let mut answers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut failures = Vec::new();
+    walk(data.get("comprehension").unwrap(), "", &mut |path, test| {
+        let original = test.get("original").unwrap();
+        if skipped(path, original).is_some() {
+            return;
+        }
+        let expr = original.str_at(&["expr"]).unwrap_or_default();
+        let got = answer(expr);
+        let sort = match got.as_str() {
+            "bool true" => "true",
+            "insert failed: key 1 already exists" => "repeated key",
+            r#"map {"a":"WORLD","b":"hello"}"# => "map",
+            text if text.starts_with("ERROR: <input>:") => "refused",
+            _ => {
+                failures.push(format!("{expr} | {got}"));
+                return;
+            }
+        };
+        *answers.entry(sort).or_default() += 1;
+    });
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+    let counted: Vec<(&str, usize)> = answers.into_iter().collect();
+    assert_eq!(counted, [("map", 1), ("refused", 41), ("repeated key", 1), ("true", 39)]);
 }

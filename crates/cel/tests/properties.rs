@@ -91,6 +91,72 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
+/// Conditions as policies have them, on data that has some of what they ask for, and some of it of another sort.
+fn condition() -> impl Strategy<Value = String> {
+    let field = || {
+        prop_oneof![
+            Just("t"),
+            Just("f"),
+            Just("n"),
+            Just("s"),
+            Just("é"),
+            Just("z"),
+            Just("l"),
+            Just("o"),
+            Just("no")
+        ]
+        .prop_map(|name| if name == "é" { "e" } else { name })
+    };
+    let path = prop_oneof![
+        field().prop_map(|a| format!("d.{a}")),
+        (field(), field()).prop_map(|(a, b)| format!("d.{a}.{b}")),
+        field().prop_map(|a| format!("d.o.{a}")),
+        field().prop_map(|a| format!("d.o.o.{a}")),
+    ];
+    let leaf = prop_oneof![
+        path.clone(),
+        path.clone().prop_map(|path| format!("has({path})")),
+        (
+            path.clone(),
+            prop_oneof![Just("=="), Just("!=")],
+            prop_oneof![
+                Just("true"),
+                Just("false"),
+                Just("3"),
+                Just("3.0"),
+                Just("null"),
+                Just("'abc'"),
+                Just("'äöü, more than ten'"),
+                Just("''")
+            ]
+        )
+            .prop_map(|(path, op, constant)| format!("{path} {op} {constant}")),
+        (path.clone(), prop_oneof![Just("<"), Just("<="), Just(">"), Just(">=")], -1i64..5)
+            .prop_map(|(path, op, constant)| format!("{path} {op} {constant}")),
+        (field(), path.clone()).prop_map(|(name, path)| format!("'{name}' in {path}")),
+        path.clone().prop_map(|path| format!("{path} in ['abc', 3, 'x']")),
+        (path.clone(), prop_oneof![Just("startsWith"), Just("endsWith"), Just("contains")], "[a-cä]{0,12}")
+            .prop_map(|(path, function, text)| format!("{path}.{function}('{text}')")),
+        (path, prop_oneof![Just("^a.*c$"), Just("b"), Just("^äö+"), Just("^(x|abc)$"), Just("^$")])
+            .prop_map(|(path, pattern)| format!("{path}.matches('{pattern}')")),
+    ];
+    leaf.prop_recursive(3, 12, 2, |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} && {b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} || {b})")),
+            inner.clone().prop_map(|a| format!("!({a})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} ? {b} : true)")),
+            inner.clone().prop_map(|a| format!("c.all(d, {a})")),
+            inner.clone().prop_map(|a| format!("c.exists(d, {a})")),
+            inner.clone().prop_map(|a| format!("c.exists_one(d, {a})")),
+            inner.prop_map(|a| format!("c.filter(d, {a})")),
+        ]
+    })
+}
+
+const OBJECTS: &str = r#"{"t": true, "f": false, "n": 3, "s": "abc", "e": "äöü, more than ten", "z": null, "l": ["s", 1],
+    "o": {"t": true, "s": "abc", "n": 4, "o": {"f": false, "s": "abcabcabcabc"}}}"#;
+
 fn same(a: &Evaluation<'_>, b: &Evaluation<'_>) -> bool {
     let text = |evaluation: &Evaluation<'_>| match &evaluation.outcome {
         Ok(val) => cel::batch::show(val),
@@ -145,6 +211,29 @@ proptest! {
             let activation = activation(&env, &data);
             let (a, b) = (folded.run(&activation, 1_000_000), unfolded.run(&activation, 1_000_000));
             prop_assert!(same(&a, &b), "{text}: {a:?} and {b:?}");
+        }
+    }
+
+    #[test]
+    fn conditions_that_are_tried_give_fail_and_cost_as_their_instructions_do(
+        text in condition(),
+        limit in prop_oneof![Just(1_000_000u64), 0u64..40],
+    ) {
+        let env = Env::kubernetes(Version::CURRENT).with_variables([("d", Type::Dyn), ("c", Type::Dyn)]);
+        let object = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
+        let inner = object.get("o").cloned().unwrap_or_default();
+        let list = Value::list([object.clone(), inner, Value::from("text"), object.clone()]);
+        if let Ok(checked) = env.compile(&text)
+            && let (Ok(folded), Ok(unfolded)) = (checked.program(), checked.unfolded_program())
+        {
+            let activation = Activation::new(&env).with("d", Val::data(&object)).with("c", Val::data(&list));
+            let plain = unfolded.run(&activation, limit);
+            // Often enough for patterns to get their tables.
+            for _ in 0..20 {
+                let tried = folded.run(&activation, limit);
+                let both_ended = matches!((&tried.outcome, &plain.outcome), (Err(a), Err(b)) if a.is_fatal() && b.is_fatal());
+                prop_assert!(both_ended || same(&tried, &plain), "{text} at {limit}: {tried:?} and {plain:?}");
+            }
         }
     }
 

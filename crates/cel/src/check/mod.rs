@@ -61,21 +61,8 @@ impl Checked {
 
 /// Checks a parsed expression.
 pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<Checked, Issues> {
-    let count = ast.offsets.len();
-    let mut walk = Checker {
-        env,
-        source,
-        offsets: ast.offsets.clone(),
-        issues: Issues::new(source),
-        types: vec![None; count],
-        references: HashMap::new(),
-        mapping: Mapping::default(),
-        fresh: 0,
-        scopes: Vec::new(),
-    };
     let mut ast = ast;
-    walk.check(&mut ast.expr);
-    let Checker { issues, mut types, references, mapping, .. } = walk;
+    let Checker { issues, mut types, references, mapping, .. } = Checker::walk(source, &mut ast, env);
     if !issues.is_empty() {
         return Err(issues);
     }
@@ -86,6 +73,14 @@ pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<Checked, Iss
     let mut issues = issues;
     validate(source, &checked, env, &mut issues);
     if issues.is_empty() { Ok(checked) } else { Err(issues) }
+}
+
+/// Resolves names as far as they can be; types and overloads are left open.
+pub(crate) fn resolve_only(source: &Source, ast: Ast, env: &Env) -> Checked {
+    let mut ast = ast;
+    let mut references = Checker::walk(source, &mut ast, env).references;
+    references.retain(|_, reference| !matches!(reference, Reference::Overloads(_)));
+    Checked { ast, types: Vec::new(), references }
 }
 
 struct Checker<'e> {
@@ -99,6 +94,24 @@ struct Checker<'e> {
     fresh: usize,
     /// The variables of comprehensions, innermost last.
     scopes: Vec<(Str, Type)>,
+}
+
+impl<'e> Checker<'e> {
+    fn walk(source: &'e Source, ast: &mut Ast, env: &'e Env) -> Self {
+        let mut walk = Checker {
+            env,
+            source,
+            offsets: ast.offsets.clone(),
+            issues: Issues::new(source),
+            types: vec![None; ast.offsets.len()],
+            references: HashMap::new(),
+            mapping: Mapping::default(),
+            fresh: 0,
+            scopes: Vec::new(),
+        };
+        walk.check(&mut ast.expr);
+        walk
+    }
 }
 
 impl Checker<'_> {

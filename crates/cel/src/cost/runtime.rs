@@ -141,7 +141,7 @@ impl Rule {
                 _ => 1,
             },
             Rule::Both => traverse(size(0).saturating_add(size(1))),
-            Rule::Pattern => traverse(size(0).saturating_add(1)).saturating_mul(size(1).div_ceil(4)),
+            Rule::Pattern => matching(size(0), size(1)),
             Rule::Contains => traverse(size(0)).saturating_mul(traverse(size(1))),
             Rule::Selector => selector(size(1)),
             Rule::Deep => args.first().map_or(0, deep),
@@ -186,8 +186,13 @@ impl Rule {
 
 /// What it costs to go over so many characters: a tenth, rounded up. The reference multiplies by 0.1 in floating point, which
 /// gives the same for every size there can be.
-fn traverse(size: u64) -> u64 {
+pub(crate) fn traverse(size: u64) -> u64 {
     size.div_ceil(10)
+}
+
+/// What it costs to match so many code points with a pattern of so many.
+pub(crate) fn matching(text: u64, pattern: u64) -> u64 {
+    traverse(text.saturating_add(1)).saturating_mul(pattern.div_ceil(4))
 }
 
 /// What it costs to read a selector: it is gone over once, and makes a requirement for every two characters.

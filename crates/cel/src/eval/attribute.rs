@@ -5,25 +5,6 @@ use crate::lib::messages;
 use crate::plan::node::{Attribute, Base, Key, Node, Qualifier};
 use crate::val::{List, Map, Text, Val};
 
-/// Where a path into plain data ends.
-pub(super) enum Step<'a> {
-    /// Whether the last field is there, for `has`.
-    Present(bool),
-    Found(&'a value::Value),
-    /// What the rest of the path made, where it left plain data.
-    Made(Val<'a>),
-}
-
-impl<'a> Step<'a> {
-    pub(super) fn into_val(self) -> Val<'a> {
-        match self {
-            Step::Present(present) => Val::Bool(present),
-            Step::Found(value) => Val::data(value),
-            Step::Made(val) => val,
-        }
-    }
-}
-
 impl<'a> Eval<'a, '_> {
     /// The value of an attribute or of a conditional, without the cost of naming it.
     pub(super) fn unobserved(&mut self, node: &'a Node) -> Outcome<'a> {
@@ -44,7 +25,7 @@ impl<'a> Eval<'a, '_> {
 
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
         if let Some(map) = self.plain_data(attribute) {
-            return Ok(self.walk(map, &attribute.path, attribute.test_only)?.into_val());
+            return self.walk(map, &attribute.path, attribute.test_only);
         }
         let base = match &attribute.base {
             Base::Variable(at) => {
@@ -72,7 +53,7 @@ impl<'a> Eval<'a, '_> {
 
     /// The map in which a plain path begins, if it begins in plain data.
     #[inline]
-    pub(super) fn plain_data(&self, attribute: &'a Attribute) -> Option<&'a value::Map> {
+    fn plain_data(&self, attribute: &'a Attribute) -> Option<&'a value::Map> {
         if !attribute.plain || attribute.path.is_empty() {
             return None;
         }
@@ -90,12 +71,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Follows fields into plain data, which is most of what expressions read: nothing is copied on the way.
-    pub(super) fn walk(
-        &mut self,
-        map: &'a value::Map,
-        path: &'a [Qualifier],
-        test_only: bool,
-    ) -> Result<Step<'a>, Error> {
+    fn walk(&mut self, map: &'a value::Map, path: &'a [Qualifier], test_only: bool) -> Outcome<'a> {
         let mut map = map;
         let mut path = path;
         loop {
@@ -105,18 +81,18 @@ impl<'a> Eval<'a, '_> {
             let found = map.get(name);
             self.charge(1)?;
             if test_only && rest.is_empty() {
-                return Ok(Step::Present(found.is_some()));
+                return Ok(Val::Bool(found.is_some()));
             }
             let Some(value) = found else { return Err(missing_key(name)) };
             if rest.is_empty() {
-                return Ok(Step::Found(value));
+                return Ok(Val::data(value));
             }
             match value {
                 value::Value::Map(inner) => {
                     map = inner;
                     path = rest;
                 }
-                other => return self.path(Val::data(other), rest, test_only).map(Step::Made),
+                other => return self.path(Val::data(other), rest, test_only),
             }
         }
     }
@@ -250,6 +226,7 @@ impl<'a> Eval<'a, '_> {
     }
 }
 
+#[cold]
 fn missing_key(key: &str) -> Error {
     Error::new(format!("no such key: {key}"))
 }

@@ -36,15 +36,18 @@ impl Error {
         Error(Arc::new(kind))
     }
 
+    #[cold]
     pub(crate) fn no_such_overload() -> Self {
         Error::new("no such overload")
     }
 
+    #[cold]
     pub(crate) fn cost_limit() -> Self {
         Error::of(ErrorKind::CostLimit)
     }
 
     /// Ends an evaluation, whatever the expression says.
+    #[cold]
     pub fn interrupted() -> Self {
         Error::of(ErrorKind::Interrupted)
     }

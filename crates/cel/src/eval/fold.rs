@@ -69,7 +69,8 @@ impl<'a> Eval<'a, '_> {
             FoldKind::General { accu, init, condition, step, result } => {
                 self.set_slot(*accu, Slot::Lazy(init));
                 for at in 0..range.len() {
-                    self.turn(fold, &range, at)?;
+                    self.tick()?;
+                    self.turn(fold, &range, at);
                     match self.node(condition) {
                         Ok(Val::Bool(false)) => break,
                         Err(error) if error.is_fatal() => return Err(error),
@@ -88,13 +89,12 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Sets the variables of one turn.
-    fn turn(&mut self, fold: &Fold, range: &Range<'a>, at: usize) -> Result<(), Error> {
-        self.tick()?;
+    fn turn(&mut self, fold: &Fold, range: &Range<'a>, at: usize) {
         if let (Range::List(List::Data(items, None)), None) = (range, fold.var2) {
             if let Some(item) = items.get(at) {
                 self.set_slot(fold.var, Slot::Val(Val::data(item)));
             }
-            return Ok(());
+            return;
         }
         if let Some((first, second)) = range.get(at, fold.var2.is_some()) {
             self.set_slot(fold.var, Slot::Val(first));
@@ -102,7 +102,6 @@ impl<'a> Eval<'a, '_> {
                 self.set_slot(slot, Slot::Val(second));
             }
         }
-        Ok(())
     }
 
     /// `all` and `exists`: `&&` or `||` over all elements, ended by the value that decides.
@@ -111,15 +110,34 @@ impl<'a> Eval<'a, '_> {
         let condition = if all { 2 } else { 3 };
         let mut decided = false;
         let mut failed: Option<Error> = None;
+        // Plain elements are tried where they are.
+        let plain = match (predicate, range, fold.var2) {
+            (Node::Condition(tried), Range::List(List::Data(items, None)), None) => Some((&**tried, *items)),
+            _ => None,
+        };
         for at in 0..range.len() {
-            self.turn(fold, range, at)?;
+            self.tick()?;
             if decided {
                 self.charge(condition)?;
                 break;
             }
             // The step reads the result as well.
             self.charge(condition + 1)?;
-            match self.truth(predicate) {
+            let tried = plain.and_then(|(tried, items)| {
+                let element = items.get(at)?.as_map()?;
+                self.attempt(tried, Some((fold.var, element)))
+            });
+            let holds = match (tried, predicate) {
+                (Some(holds), _) => Ok(holds),
+                (None, predicate) => {
+                    self.turn(fold, range, at);
+                    self.truth(match predicate {
+                        Node::Condition(tried) if plain.is_some() => &tried.node,
+                        predicate => predicate,
+                    })
+                }
+            };
+            match holds {
                 Ok(b) if b == all => {}
                 Ok(_) => {
                     decided = true;
@@ -137,7 +155,8 @@ impl<'a> Eval<'a, '_> {
         let mut count = 0u64;
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
-            self.turn(fold, range, at)?;
+            self.tick()?;
+            self.turn(fold, range, at);
             match self.passes(predicate) {
                 Ok(true) => {
                     // Reads the result and adds one.
@@ -170,7 +189,8 @@ impl<'a> Eval<'a, '_> {
         let mut gathered = Vec::new();
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
-            self.turn(fold, range, at)?;
+            self.tick()?;
+            self.turn(fold, range, at);
             if let Some(filter) = filter {
                 match self.passes(filter) {
                     Ok(true) => {}
@@ -233,7 +253,8 @@ impl<'a> Eval<'a, '_> {
         let mut entries = Entries::default();
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
-            self.turn(fold, range, at)?;
+            self.tick()?;
+            self.turn(fold, range, at);
             if let Some(filter) = filter {
                 match self.passes(filter) {
                     Ok(true) => {}

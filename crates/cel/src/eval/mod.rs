@@ -80,8 +80,10 @@ pub struct Evaluation<'a> {
     pub cost: u64,
 }
 
+/// How many slots one loop needs.
+const FEW: usize = 3;
 /// How many slots are kept without an allocation.
-const FEW: usize = 6;
+const MANY: usize = 8;
 
 /// Runs an instruction tree.
 pub(crate) fn run<'a>(
@@ -96,6 +98,10 @@ pub(crate) fn run<'a>(
     }
     let mut few: [Slot<'a>; FEW] = [const { Slot::Empty }; FEW];
     if let Some(slots) = few.get_mut(..slots) {
+        return run_in(root, slots, activation, limit);
+    }
+    let mut many: [Slot<'a>; MANY] = [const { Slot::Empty }; MANY];
+    if let Some(slots) = many.get_mut(..slots) {
         return run_in(root, slots, activation, limit);
     }
     run_in(root, &mut vec![Slot::Empty; slots], activation, limit)
@@ -242,6 +248,10 @@ impl<'a> Eval<'a, '_> {
                 self.set_slot(bind.slot, Slot::Lazy(&bind.value));
                 self.node(&bind.result)
             }
+            Node::Condition(condition) => match self.attempt(condition, None) {
+                Some(b) => Ok(Val::Bool(b)),
+                None => self.node(&condition.node),
+            },
         }
     }
 

@@ -1,6 +1,7 @@
 //! A checked expression to a program: names become positions, calls know what runs them and what they cost, constants are
 //! computed, and the loops behind macros are recognised.
 
+pub(crate) mod condition;
 mod fold;
 pub(crate) mod node;
 
@@ -39,15 +40,20 @@ const DEEP: usize = 80;
 /// How a program is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// Whether calls that cannot give anything else are made before the program runs. What they cost is charged all the
-    /// same.
+    /// Whether calls that cannot give anything else are made before the program runs, and conditions on plain data are
+    /// tried without making values. What they cost is charged all the same.
     pub(crate) fold: bool,
+    /// Whether the expression was checked. If not, what is not declared fails when it is reached.
+    pub(crate) checked: bool,
 }
 
 /// Makes a program. Fails where a constant part of the expression can only fail.
 pub(crate) fn plan(checked: &Checked, env: &Env, options: Options) -> Result<Plan, Error> {
     let mut planner = Planner { checked, env, options, scopes: Vec::new(), slots: 0 };
-    let root = planner.plan(&checked.ast.expr)?;
+    let mut root = planner.plan(&checked.ast.expr)?;
+    if options.fold {
+        condition::put(&mut root);
+    }
     Ok(Plan { root, slots: planner.slots, deep: depth(&checked.ast.expr) > DEEP })
 }
 
@@ -166,8 +172,14 @@ impl Planner<'_> {
             Base::Slot(*slot)
         } else {
             let name = name.strip_prefix('.').unwrap_or(name);
-            let at = self.env.variable(name);
-            Base::Variable(at.ok_or_else(|| Error::new(format!("no such attribute(s): {name}")))?)
+            let Some(at) = self.env.variable(name) else {
+                let error = Error::new(format!("no such attribute(s): {name}"));
+                if self.options.checked {
+                    return Err(error);
+                }
+                return Ok(Node::Folded(Box::new(Folded { outcome: Err(error), cost: 0 })));
+            };
+            Base::Variable(at)
         };
         Ok(attribute(base))
     }

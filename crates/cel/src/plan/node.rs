@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use value::Str;
 
+use super::condition::Condition;
 use crate::cost::runtime::Rule;
 use crate::decl::{Function, Implementation, Overload, Singleton};
 use crate::eval::Error;
@@ -38,6 +39,8 @@ pub(crate) enum Node {
     Fold(Box<Fold>),
     /// A variable that is computed when it is first read.
     Bind(Box<Bind>),
+    /// A condition that is tried before its instructions are run.
+    Condition(Box<Condition>),
 }
 
 #[derive(Clone, Debug)]
@@ -54,16 +57,6 @@ pub(crate) struct Attribute {
     pub(crate) test_only: bool,
     /// Whether all steps are fields that have to be there.
     pub(crate) plain: bool,
-}
-
-impl Attribute {
-    /// The names of the fields of a plain path.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
-        self.path.iter().filter_map(|qualifier| match &qualifier.key {
-            Key::Field(name) => Some(&**name),
-            _ => None,
-        })
-    }
 }
 
 #[derive(Clone, Debug)]
