@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use admission::policy::{Binding, Snapshot, Source, Validating, ValidatingPolicy};
-use admission::{Attributes, Cluster, Later, Notes, Operation, Seen, Served, Stage, Unmetered};
+use admission::{Attributes, Cluster, InForce, Later, Notes, Operation, Seen, Served, Stage, Unmetered};
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -121,6 +121,7 @@ fn admit(stage: &Validating, pod: &Value, cluster: &Small) -> bool {
         dry_run: true,
         now: 0,
         deadline: None,
+        in_force: InForce::default(),
     };
     let seen = Seen::new(Some(pod));
     let mut notes = Notes::default();

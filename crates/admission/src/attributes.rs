@@ -7,7 +7,7 @@ use api::{Cause, Details, GroupResource, GroupVersionKind, Status};
 use authn::User;
 use value::{Str, Value};
 
-use crate::Cluster;
+use crate::{Cluster, InForce};
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +65,8 @@ pub struct Attributes<'a> {
     pub now: i64,
     /// When it must be answered, if there is a limit.
     pub deadline: Option<Instant>,
+    /// The policies and webhooks that decide it.
+    pub in_force: InForce,
 }
 
 impl Attributes<'_> {

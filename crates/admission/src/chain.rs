@@ -1,6 +1,6 @@
 //! The chain: which plugins there are, which are on, and how they run.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use api::Status;
@@ -204,6 +204,8 @@ fn bit(phase: Phase, operation: Operation) -> u8 {
 pub struct Chain {
     links: Vec<Placed>,
     meter: Arc<dyn Meter>,
+    /// Held while a request takes what is in force, and while several sets are replaced as one.
+    replacing: RwLock<()>,
 }
 
 impl Chain {
@@ -234,13 +236,29 @@ impl Chain {
             })
             .filter_map(|(place, row)| Some(Placed::new(place, row.name, (row.make)(stages)?)))
             .collect();
-        Ok(Chain { links, meter: Arc::new(Unmetered) })
+        Ok(Chain { links, meter: Arc::new(Unmetered), replacing: RwLock::new(()) })
     }
 
     /// This chain, counted by `meter`.
     #[must_use]
     pub fn metered(self, meter: Arc<dyn Meter>) -> Self {
         Chain { meter, ..self }
+    }
+
+    /// Until the guard is dropped no request takes what is in force: for replacing the sets of several plugins as one. It must not
+    /// be held for long.
+    pub fn replace(&self) -> RwLockWriteGuard<'_, ()> {
+        self.replacing.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what is in force for a request that begins.
+    fn begin_request(&self, attributes: &Attributes<'_>) {
+        let _steady = self.replacing.read().unwrap_or_else(PoisonError::into_inner);
+        for placed in &self.links {
+            if let Link::Stage(stage) = &placed.link {
+                stage.begin(&attributes.in_force);
+            }
+        }
     }
 
     /// The names of the plugins that are on, in order.
@@ -270,6 +288,7 @@ impl Chain {
         cluster: &dyn Cluster,
         notes: &mut Notes,
     ) -> Result<(), Status> {
+        self.begin_request(attributes);
         let mut passes = Reinvocation::default();
         let mut clock = self.meter.now();
         loop {
@@ -312,6 +331,7 @@ impl Chain {
         cluster: &dyn Cluster,
         notes: &mut Notes,
     ) -> Result<(), Status> {
+        self.begin_request(attributes);
         let seen = Seen::new(object);
         let mut clock = self.meter.now();
         for placed in &self.links {

@@ -117,6 +117,11 @@ pub trait Meter: Send + Sync {
     /// The time since a moment that stays the same.
     fn now(&self) -> Duration;
 
+    /// Where decisions of policies and webhooks of manifest files are counted besides.
+    fn manifests(&self) -> Option<&dyn Meter> {
+        None
+    }
+
     /// A whole phase was passed.
     fn step(&self, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
         let _ = (phase, operation, rejected, took);
@@ -174,6 +179,11 @@ pub trait Meter: Send + Sync {
     fn conditions_excluded(&self, conditions: &Conditions<'_>) {
         let _ = conditions;
     }
+}
+
+/// Whoever counts a decision: the meter, and for what comes from manifest files its other one besides.
+pub(crate) fn counters(meter: &dyn Meter, is_static: bool) -> impl Iterator<Item = &dyn Meter> {
+    std::iter::once(meter).chain(meter.manifests().filter(|_| is_static))
 }
 
 /// Counts nothing, and its clock stands still.

@@ -29,8 +29,42 @@ pub struct Notes {
     pub warnings: Vec<String>,
     /// Audit annotations, in order; of two with one key the first counts.
     pub annotations: Vec<Annotation>,
+    /// What was evaluated that comes from manifest files.
+    pub manifests: FromManifests,
     /// What must last until the request is answered.
     pub held: Vec<Held>,
+}
+
+/// The names of webhook configurations and policies of manifest files that were evaluated, each once, in order. KEP-5793 has them
+/// in the audit event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FromManifests {
+    /// Webhook configurations.
+    pub webhooks: Vec<Str>,
+    /// Policies.
+    pub policies: Vec<Str>,
+}
+
+/// The most names that are kept of either, before dots stand for the rest: an audit event is no inventory.
+const MOST_NAMES: usize = 128;
+
+impl FromManifests {
+    /// A webhook of this configuration was asked.
+    pub fn webhook(&mut self, configuration: &Str) {
+        Self::add(&mut self.webhooks, configuration);
+    }
+
+    /// A policy was evaluated.
+    pub fn policy(&mut self, name: &Str) {
+        Self::add(&mut self.policies, name);
+    }
+
+    fn add(names: &mut Vec<Str>, name: &Str) {
+        if names.len() > MOST_NAMES || names.contains(name) {
+            return;
+        }
+        names.push(if names.len() < MOST_NAMES { name.clone() } else { Str::new_static("...") });
+    }
 }
 
 /// Something that its maker wants to see dropped when a request ends.
@@ -62,5 +96,7 @@ impl Notes {
         self.warnings.extend(other.warnings);
         self.annotations.extend(other.annotations);
         self.held.extend(other.held);
+        other.manifests.webhooks.iter().for_each(|name| self.manifests.webhook(name));
+        other.manifests.policies.iter().for_each(|name| self.manifests.policy(name));
     }
 }

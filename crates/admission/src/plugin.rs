@@ -3,7 +3,7 @@
 use api::Status;
 use value::Value;
 
-use crate::{Attributes, Cluster, Later, Notes, Reinvocation, Seen};
+use crate::{Attributes, Cluster, InForce, Later, Notes, Reinvocation, Seen};
 
 /// One built-in admission plugin: decides at once, from memory.
 pub trait Plugin: Send + Sync {
@@ -46,6 +46,11 @@ pub struct Pass<'a, 'r> {
 
 /// A link of the chain that may have to wait: policies (authorization checks), webhooks, quota.
 pub trait Stage: Send + Sync {
+    /// Takes what is in force now for a request that is about to begin.
+    fn begin(&self, in_force: &InForce) {
+        let _ = in_force;
+    }
+
     /// May change the object, in its stored shape, or refuse. The object is absent when something is deleted.
     fn mutate<'a>(
         &'a self,

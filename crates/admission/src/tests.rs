@@ -4,7 +4,7 @@ use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use value::Value;
 
-use crate::{Attributes, Chain, ChainError, Cluster, Later, Notes, Operation, Seen, Served, Stages};
+use crate::{Attributes, Chain, ChainError, Cluster, InForce, Later, Notes, Operation, Seen, Served, Stages};
 
 /// A cluster with namespace `here`, and `going` that is being deleted.
 struct Two;
@@ -104,6 +104,7 @@ fn decide(
         dry_run: false,
         now: 0,
         deadline: None,
+        in_force: InForce::default(),
     };
     let chain = only("NamespaceLifecycle");
     let (mut notes, mut object) = (Notes::default(), Value::Null);

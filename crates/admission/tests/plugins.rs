@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use admission::plugins::resource_quota;
-use admission::{Attributes, Chain, Cluster, Later, Notes, Operation, Seen, Served, Stages};
+use admission::{Attributes, Chain, Cluster, InForce, Later, Notes, Operation, Seen, Served, Stages};
 use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
 use value::{Value, yaml};
@@ -164,6 +164,7 @@ impl Page {
             dry_run: false,
             now: 1_700_000_000,
             deadline: None,
+            in_force: InForce::default(),
         };
         let mut said = String::new();
         if plugin == "ResourceQuota" {

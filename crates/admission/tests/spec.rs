@@ -22,7 +22,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use admission::policy::{Binding, Mutating, MutatingPolicy, Snapshot, Source, Validating, ValidatingPolicy};
-use admission::{Attributes, Chain, Cluster, Later, Notes, Operation, Seen, Served, Stages, Unmetered};
+use admission::{
+    Attributes, Chain, Cluster, InForce, Later, Notes, Operation, Seen, Served, Stages, Unmetered,
+};
 use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
 use value::{Str, Value};
@@ -287,6 +289,7 @@ impl World {
             dry_run: false,
             now: 0,
             deadline: None,
+            in_force: InForce::default(),
         };
         let chain = self.chain();
         let mut notes = Notes::default();

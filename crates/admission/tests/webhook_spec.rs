@@ -17,7 +17,7 @@ use admission::webhook::{
     MutatingWebhooks, NoReply, Outgoing, Place, Reply, Set, Transport, ValidatingWebhooks,
 };
 use admission::{
-    Attributes, Chain, Cluster, Later, Level, Notes, Operation, Seen, Served, Stages, Unmetered,
+    Attributes, Chain, Cluster, InForce, Later, Level, Notes, Operation, Seen, Served, Stages, Unmetered,
 };
 use api::{GroupResource, GroupVersionKind, Status};
 use authn::User;
@@ -307,6 +307,7 @@ impl Page {
             dry_run: request.bool_at(&["dryRun"]).unwrap_or_default(),
             now: 0,
             deadline: request.bool_at(&["late"]).unwrap_or_default().then(Instant::now),
+            in_force: InForce::default(),
         };
         let mut changed = object.clone();
         let mut notes = Notes::default();

@@ -13,6 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use admission::manifests::Problem;
 use anyhow::{Context as _, Result, bail};
 use authz::ReviewCompiler;
 use authz::abac::Policies;
@@ -20,6 +21,8 @@ use authz::config::{
     self, AuthorizerType, Configuration, ConfiguredAuthorizer, Environment, FailurePolicy, ReviewVersion,
     WebhookConfiguration,
 };
+
+use crate::check;
 
 /// The flags of `authz`.
 #[derive(Debug, clap::Args)]
@@ -80,21 +83,49 @@ struct Loaded {
     policies: Option<Policies>,
 }
 
-fn load(args: &FileArgs) -> Result<Loaded> {
-    let path = args.config.display().to_string();
-    let bytes = std::fs::read(&args.config).with_context(|| format!("cannot read `{path}`"))?;
+/// Reads a configuration as the server does: how many authorizers it has, or everything that is wrong with it.
+pub(crate) fn judge(path: &Path) -> std::result::Result<usize, Vec<Problem>> {
+    let whole = |why: String| vec![check::whole(path, why)];
+    let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
+    let configuration = read(&bytes, false).map_err(|refused| {
+        let place = |problem: &config::Problem| Problem {
+            position: problem.position,
+            hint: problem.hint.clone(),
+            source: problem.position.and_then(|position| line(&bytes, position.line)),
+            ..check::whole(path, problem.message.clone())
+        };
+        refused.problems().iter().map(place).collect::<Vec<_>>()
+    })?;
+    for authorizer in &configuration.authorizers {
+        if let Some(webhook) = &authorizer.webhook {
+            kubeconfig(&webhook.kubeconfig)
+                .map_err(|error| whole(format!("the kubeconfig of `{}`: {error:#}", authorizer.name)))?;
+        }
+    }
+    Ok(configuration.authorizers.len())
+}
+
+/// A line of a file, unless it is too long to be a help.
+fn line(bytes: &[u8], number: usize) -> Option<String> {
+    let line = bytes.split(|byte| *byte == b'\n').nth(number.checked_sub(1)?)?;
+    (line.len() <= 400).then(|| String::from_utf8_lossy(line).replace('\t', " "))
+}
+
+fn read(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Configuration, config::Refused> {
     let compiler = ReviewCompiler::default();
     let anywhere = |_: &str| Ok(());
     let environment = Environment {
         compiler: &compiler,
-        kubeconfig: if args.without_kubeconfigs {
-            &anywhere
-        } else {
-            &server::authorization::kubeconfig_is_there
-        },
+        kubeconfig: if without_kubeconfigs { &anywhere } else { &server::authorization::kubeconfig_is_there },
         required: &[],
     };
-    let configuration = config::load(&bytes, &environment).map_err(|refused| {
+    config::load(bytes, &environment)
+}
+
+fn load(args: &FileArgs) -> Result<Loaded> {
+    let path = args.config.display().to_string();
+    let bytes = std::fs::read(&args.config).with_context(|| format!("cannot read `{path}`"))?;
+    let configuration = read(&bytes, args.without_kubeconfigs).map_err(|refused| {
         anyhow::anyhow!("{}\n\nkube-apiserver would say: {refused}", refused.located(&path).join("\n"))
     })?;
     if !args.without_kubeconfigs {

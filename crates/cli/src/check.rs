@@ -13,11 +13,17 @@ use value::{Value, write};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folders of static manifests. Each may hold all six admission kinds, unless --plugin says what it is for.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["config", "authorization_config"])]
     folders: Vec<PathBuf>,
     /// The plugin whose `staticManifestsDir` the folders are.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with = "config")]
     plugin: Option<Plugin>,
+    /// An AdmissionConfiguration, as for --admission-control-config-file: it is checked with every folder that it names.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// An AuthorizationConfiguration, as for --authorization-config.
+    #[arg(long, value_name = "FILE")]
+    authorization_config: Option<PathBuf>,
     /// How problems are printed.
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -45,12 +51,19 @@ enum Output {
     Github,
 }
 
-/// What a folder turned out to be.
+/// What a folder or a file turned out to be.
 struct Checked {
-    folder: PathBuf,
-    objects: usize,
-    hash: String,
+    path: PathBuf,
+    found: Found,
     problems: Vec<Problem>,
+}
+
+/// What is at a path, if nothing is wrong with it.
+enum Found {
+    /// A folder of manifests: how many objects, and the hash over them.
+    Folder(usize, String),
+    /// A configuration file: what it says, in a few words.
+    File(String),
 }
 
 /// Checks, prints, and fails if anything is wrong.
@@ -62,10 +75,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Plugin::ValidatingWebhook) => Set::ValidatingWebhooks,
         Some(Plugin::MutatingWebhook) => Set::MutatingWebhooks,
     };
-    if args.folders.is_empty() {
-        bail!("name at least one folder of manifests");
+    let mut checked: Vec<Checked> = args.folders.iter().map(|folder| check(set, folder)).collect();
+    if let Some(path) = &args.config {
+        checked.extend(admission_config(path));
     }
-    let checked: Vec<Checked> = args.folders.iter().map(|folder| check(set, folder)).collect();
+    checked.extend(args.authorization_config.as_deref().map(authorization_config));
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Text => checked.iter().for_each(|c| text(&mut out, c)),
@@ -85,17 +99,50 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn check(set: Set, folder: &Path) -> Checked {
     match manifests::load(set, folder) {
         Ok(loaded) => Checked {
-            folder: folder.to_owned(),
-            objects: loaded.len(),
-            hash: loaded.hash,
+            path: folder.to_owned(),
+            found: Found::Folder(loaded.len(), loaded.hash),
             problems: Vec::new(),
         },
         Err(refused) => Checked {
-            folder: folder.to_owned(),
-            objects: 0,
-            hash: String::new(),
+            path: folder.to_owned(),
+            found: Found::Folder(0, String::new()),
             problems: refused.problems().to_vec(),
         },
+    }
+}
+
+/// The file of `--admission-control-config-file`, then every folder in it, as the server takes them.
+fn admission_config(path: &Path) -> Vec<Checked> {
+    let found =
+        |words: String, problems| Checked { path: path.to_owned(), found: Found::File(words), problems };
+    match manifests::configured(path) {
+        Err(error) => vec![found(String::new(), vec![whole(path, error.to_string())])],
+        Ok(folders) => {
+            let words = format!("{} folders of manifests", folders.len());
+            let folders = folders.iter().map(|(set, folder)| check(*set, folder));
+            std::iter::once(found(words, Vec::new())).chain(folders).collect()
+        }
+    }
+}
+
+/// The file of `--authorization-config`.
+fn authorization_config(path: &Path) -> Checked {
+    let (words, problems) = match crate::authz::judge(path) {
+        Ok(count) => (format!("{count} authorizers"), Vec::new()),
+        Err(problems) => (String::new(), problems),
+    };
+    Checked { path: path.to_owned(), found: Found::File(words), problems }
+}
+
+/// A problem of a file as a whole.
+pub(crate) fn whole(path: &Path, message: String) -> Problem {
+    Problem {
+        file: path.display().to_string(),
+        position: None,
+        field: String::new(),
+        message,
+        hint: None,
+        source: None,
     }
 }
 
@@ -104,12 +151,15 @@ fn text(out: &mut impl std::io::Write, checked: &Checked) {
         let _ = writeln!(out, "{problem}\n");
     }
     if checked.problems.is_empty() {
-        let _ = writeln!(out, "{}: {} objects, {}", checked.folder.display(), checked.objects, hash(checked));
+        let path = checked.path.display();
+        let _ = match &checked.found {
+            Found::Folder(objects, hash) if hash.is_empty() => {
+                writeln!(out, "{path}: {objects} objects, no content")
+            }
+            Found::Folder(objects, hash) => writeln!(out, "{path}: {objects} objects, {hash}"),
+            Found::File(words) => writeln!(out, "{path}: {words}"),
+        };
     }
-}
-
-fn hash(checked: &Checked) -> &str {
-    if checked.hash.is_empty() { "no content" } else { &checked.hash }
 }
 
 /// `::error file=F,line=L,col=C::message`, with what has a meaning there escaped.
@@ -132,7 +182,7 @@ fn github(out: &mut impl std::io::Write, checked: &Checked) {
 }
 
 fn json(checked: &[Checked]) -> Value {
-    let folders = checked.iter().map(|checked| {
+    let checked_values = checked.iter().map(|checked| {
         let problems = checked.problems.iter().map(|problem| {
             let mut value = Value::map([("message", problem.message.as_str())]);
             if !problem.file.is_empty() {
@@ -150,13 +200,23 @@ fn json(checked: &[Checked]) -> Value {
             }
             value
         });
-        let mut value = Value::map([("folder", checked.folder.display().to_string())]);
+        let path = checked.path.display().to_string();
+        let mut value = match &checked.found {
+            Found::Folder(objects, hash) => {
+                let mut value = Value::map([("folder", path)]);
+                value.set_at(&["objects"], i64::try_from(*objects).unwrap_or(i64::MAX));
+                value.set_at(&["hash"], hash.as_str());
+                value
+            }
+            Found::File(_) => Value::map([("file", path)]),
+        };
         value.set_at(&["problems"], Value::List(problems.collect()));
-        value.set_at(&["objects"], i64::try_from(checked.objects).unwrap_or(i64::MAX));
-        value.set_at(&["hash"], checked.hash.as_str());
         value
     });
+    let (folders, files): (Vec<Value>, Vec<Value>) =
+        checked_values.partition(|value| value.get("folder").is_some());
     let mut report = Value::map([("valid", checked.iter().all(|c| c.problems.is_empty()))]);
-    report.set_at(&["folders"], Value::List(folders.collect()));
+    report.set_at(&["folders"], Value::List(folders));
+    report.set_at(&["files"], Value::List(files));
     report
 }

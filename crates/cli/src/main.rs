@@ -42,7 +42,9 @@ enum Task {
     Serve(Box<serve::Args>),
     /// Evaluate a CEL expression as policies do: its value, type, cost and estimate.
     Cel(cel::Args),
-    /// Check folders of static admission manifests, as the server would load them.
+    /// Check folders of static admission manifests and configuration files, as the server would load them.
+    ///
+    /// Exits with 0 if nothing is wrong, 1 if something is, and 2 if it was not told what to check.
     Check(check::Args),
     /// Look at an authorization configuration without a server.
     Authz(authz::Args),

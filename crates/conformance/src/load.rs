@@ -4,6 +4,7 @@
 //! Absolute figures move with the machine; the ratio, measured in one run, is what counts.
 
 mod measure;
+pub mod policies;
 mod requests;
 mod table;
 

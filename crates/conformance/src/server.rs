@@ -71,15 +71,21 @@ impl Server {
     /// Starts `portcullis serve` with the callers of [`TOKENS`], RBAC unless the flags say otherwise, and further flags.
     pub async fn serve(flags: &[&str]) -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
-        Self::serve_in(Folder::Own(own), flags).await
+        Self::serve_in(Folder::Own(own), "", flags).await
+    }
+
+    /// The same, started by a shell that runs `first` before it: for limits that a process inherits.
+    pub async fn serve_after(first: &str, flags: &[&str]) -> Result<Self> {
+        let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
+        Self::serve_in(Folder::Own(own), first, flags).await
     }
 
     /// The same in a folder that outlives the server.
     pub async fn serve_at(folder: &Path, flags: &[&str]) -> Result<Self> {
-        Self::serve_in(Folder::Given(folder.to_owned()), flags).await
+        Self::serve_in(Folder::Given(folder.to_owned()), "", flags).await
     }
 
-    async fn serve_in(folder: Folder, flags: &[&str]) -> Result<Self> {
+    async fn serve_in(folder: Folder, first: &str, flags: &[&str]) -> Result<Self> {
         let path = folder.path().to_owned();
         let tokens = path.join("tokens.csv");
         write_private(&tokens, TOKENS)?;
@@ -88,7 +94,13 @@ impl Server {
             write_private(&signing, &signing_key()?)?;
         }
         let (port, port_guard) = free_port()?;
-        let mut command = Command::new(binary()?);
+        let mut command = if first.is_empty() {
+            Command::new(binary()?)
+        } else {
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(format!("{first}\nexec \"$0\" \"$@\"")).arg(binary()?);
+            shell
+        };
         command
             .arg("serve")
             .args(["--bind-address=127.0.0.1", "--allow-privileged=true"])

@@ -2,6 +2,7 @@
 
 pub(crate) mod configuration;
 pub(crate) mod follow;
+pub(crate) mod inventory;
 pub(crate) mod meter;
 pub(crate) mod pod_security;
 pub(crate) mod quota;

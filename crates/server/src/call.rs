@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use admission::{Annotation, Held, Level, Notes};
+use admission::{Annotation, Held, InForce, Level, Notes};
 use api::Status;
 use authn::{Caller, User};
 use authz::Permit;
@@ -36,6 +36,8 @@ pub struct Call {
     pub now: i64,
     /// When it must be answered, if there is a limit.
     pub deadline: Option<Instant>,
+    /// The policies and webhooks that decide it.
+    pub in_force: InForce,
     permit: Permit,
     caller: Caller,
     body: Unread,
@@ -73,6 +75,7 @@ impl Call {
             headers,
             now,
             deadline: None,
+            in_force: InForce::default(),
             permit,
             caller,
             body,
@@ -125,6 +128,8 @@ impl Call {
             };
             self.record.annotate_from(level, &key, value);
         }
+        self.record.list("source.admission.k8s.io/manifest-webhooks", &notes.manifests.webhooks);
+        self.record.list("source.admission.k8s.io/manifest-policies", &notes.manifests.policies);
         self.held.extend(notes.held);
     }
 

@@ -1,16 +1,20 @@
 //! The health pages: `/healthz`, `/livez`, `/readyz`, each check by name.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use storage::Store;
 
+use crate::manifests::Standings;
 use crate::request_info::Query;
 
 /// What the checks look at.
 #[derive(Debug)]
 pub struct Health {
     store: Store,
+    /// The folders of static manifests.
+    manifests: Arc<Standings>,
     /// Bootstrap has written what every cluster has.
     bootstrapped: AtomicBool,
     /// The server is on its way down.
@@ -32,15 +36,34 @@ const CHECKS: &[(&str, bool)] = &[
     ("shutdown", false),
 ];
 
-/// Whether there is a check of this name on any page; the empty name is the page itself.
-pub fn is_check(name: &str) -> bool {
-    name.is_empty() || CHECKS.iter().any(|(check, _)| *check == name)
-}
+/// What the checks of folders of static manifests begin with; the plugin follows. They are part of readiness alone: a server is
+/// not ready before its policy is in force, but nothing is won by starting it anew.
+const MANIFESTS: &str = "manifest-admission-config/";
 
 impl Health {
-    /// Of a server over this store.
-    pub fn new(store: Store) -> Self {
-        Health { store, bootstrapped: AtomicBool::new(false), stopping: AtomicBool::new(false) }
+    /// Of a server over this store, with these folders of static manifests.
+    pub(crate) fn new(store: Store, manifests: Arc<Standings>) -> Self {
+        let (bootstrapped, stopping) = (AtomicBool::new(false), AtomicBool::new(false));
+        Health { store, manifests, bootstrapped, stopping }
+    }
+
+    /// Whether there is a check of this name on any page; the empty name is the page itself.
+    pub fn is_check(&self, name: &str) -> bool {
+        name.is_empty() || self.checks("readyz").iter().any(|check| check == name)
+    }
+
+    /// The checks of a page, in order.
+    fn checks(&self, page: &str) -> Vec<String> {
+        let ready = page == "readyz";
+        let mut checks: Vec<String> =
+            CHECKS.iter().filter(|(_, live)| ready || *live).map(|(name, _)| (*name).to_owned()).collect();
+        if ready {
+            // The last one says that the server is going.
+            let last = checks.len().saturating_sub(1);
+            let folders = self.manifests.plugins().into_iter().map(|plugin| format!("{MANIFESTS}{plugin}"));
+            checks.splice(last..last, folders);
+        }
+        checks
     }
 
     /// Bootstrap is complete.
@@ -64,7 +87,10 @@ impl Health {
                 }
             }
             "shutdown" if self.stopping.load(Ordering::Acquire) => Err("process is shutting down".to_owned()),
-            _ => Ok(()),
+            _ => match name.strip_prefix(MANIFESTS) {
+                Some(plugin) => self.manifests.check(plugin),
+                None => Ok(()),
+            },
         }
     }
 
@@ -72,12 +98,9 @@ impl Health {
     pub fn page(&self, path: &str, query: &Query) -> Option<Page> {
         let path = path.trim_matches('/');
         let (page, one) = path.split_once('/').unwrap_or((path, ""));
-        let on_page = |(name, live): &&(&str, bool)| {
-            let _ = name;
-            page == "readyz" || *live
-        };
+        let checks = self.checks(page);
         if !one.is_empty() {
-            let (name, _) = CHECKS.iter().filter(on_page).find(|(name, _)| *name == one)?;
+            let name = checks.iter().find(|name| *name == one)?;
             return Some(match self.check(name) {
                 Ok(()) => (200, "ok".to_owned()),
                 Err(_) => (500, format!("internal server error: {name} failed: reason withheld\n")),
@@ -86,8 +109,8 @@ impl Health {
         let excluded: Vec<&str> = query.all("exclude").collect();
         let mut text = String::new();
         let mut failed = Vec::new();
-        for (name, _) in CHECKS.iter().filter(on_page) {
-            if excluded.contains(name) {
+        for name in &checks {
+            if excluded.contains(&name.as_str()) {
                 let _ = writeln!(text, "[+]{name} excluded: ok");
                 continue;
             }
@@ -97,13 +120,13 @@ impl Health {
                 }
                 Err(_) => {
                     let _ = writeln!(text, "[-]{name} failed: reason withheld");
-                    failed.push(*name);
+                    failed.push(name);
                 }
             }
         }
         let unknown: Vec<String> = excluded
             .iter()
-            .filter(|e| !CHECKS.iter().any(|(name, _)| name == *e))
+            .filter(|excluded| !self.is_check(excluded))
             .map(|e| api::field::quote(e))
             .collect();
         if !unknown.is_empty() {
@@ -129,11 +152,51 @@ impl Health {
 mod tests {
     use storage::{Memory, Options, Store};
 
+    use std::sync::Arc;
+
+    use admission::manifests::Set;
+
     use super::Health;
+    use crate::manifests::Standings;
     use crate::request_info::Query;
 
     async fn health() -> Health {
-        Health::new(Store::open(Memory::new(), Options::default()).await.unwrap())
+        health_of(Standings::default()).await
+    }
+
+    async fn health_of(manifests: Standings) -> Health {
+        Health::new(Store::open(Memory::new(), Options::default()).await.unwrap(), Arc::new(manifests))
+    }
+
+    #[tokio::test]
+    async fn readiness_waits_for_every_folder_of_manifests_and_each_has_a_page() {
+        let folders = [(Set::ValidatingPolicies, "/p".into()), (Set::MutatingWebhooks, "/w".into())];
+        let health = health_of(Standings::of(&folders)).await;
+        health.set_bootstrapped();
+        let page = |path: &str| health.page(path, &Query::default());
+        let (policies, webhooks) = (
+            "/readyz/manifest-admission-config/ValidatingAdmissionPolicy",
+            "/readyz/manifest-admission-config/MutatingAdmissionWebhook",
+        );
+        assert_eq!(page("/readyz").unwrap().0, 500);
+        assert_eq!(page(policies).unwrap().0, 500);
+        health.manifests.loaded(Set::ValidatingPolicies, "sha256:0", 2);
+        assert_eq!(page(policies), Some((200, "ok".to_owned())));
+        assert_eq!(page("/readyz").unwrap().0, 500, "the other folder is not in force yet");
+        health.manifests.loaded(Set::MutatingWebhooks, "", 0);
+        assert_eq!(page(webhooks).unwrap().0, 200);
+        assert_eq!(page("/readyz").unwrap().0, 200);
+        health.manifests.failed(Set::ValidatingPolicies, "bad");
+        assert_eq!(page("/readyz").unwrap().0, 200, "the last good set is in force");
+        health.manifests.unfollowed();
+        assert_eq!(page(policies).unwrap().0, 500, "nobody would see a change");
+        assert_eq!(page("/livez").unwrap().0, 200);
+        assert_eq!(page("/livez/manifest-admission-config/ValidatingAdmissionPolicy"), None);
+        assert_eq!(
+            page("/readyz/manifest-admission-config/MutatingAdmissionPolicy"),
+            None,
+            "it has no folder"
+        );
     }
 
     #[tokio::test]

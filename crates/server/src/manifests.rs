@@ -4,20 +4,25 @@
 //! A folder is read, checked and compiled as a whole and then replaces the set before it in one step; on any failure the old set
 //! stays. Nothing here asks the store.
 
-use std::collections::BTreeMap;
+mod metrics;
+mod standing;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
-use admission::manifests::{self, File, Loaded, Refused, Set};
-use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use admission::manifests::{self, File, Judged, Loaded, Refused, Set};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::admission::configuration::PluginConfigurations;
 use crate::config::ConfigError;
 use crate::files::go_words;
 use crate::hints::{Hints, Look};
+
+pub(crate) use metrics::ManifestMetrics;
+pub(crate) use standing::{Standing, Standings};
 
 /// The most bytes that the files of one folder may have together.
 const MAX_BYTES: usize = 256 << 20;
@@ -27,6 +32,16 @@ const MAX_FILES: usize = 100_000;
 /// Reads and checks a folder.
 pub fn load(set: Set, folder: &Path) -> Result<Loaded, Refused> {
     manifests::load(set, &folder.display().to_string(), &read(set, folder)?)
+}
+
+/// The folders that a file of `--admission-control-config-file` names, or why the server would not start with it.
+pub fn configured(path: &Path) -> Result<Vec<(Set, PathBuf)>, ConfigError> {
+    let mut configurations = PluginConfigurations::read(Some(path))?;
+    configurations.pod_security()?;
+    configurations.webhook_credentials()?;
+    let folders = configurations.manifests(true, |_| true)?;
+    configurations.finish(&[])?;
+    Ok(folders)
 }
 
 /// The files of a folder, by name: its direct children with the right endings. A file that cannot be read is one that says why.
@@ -64,19 +79,29 @@ pub fn read(set: Set, folder: &Path) -> Result<Vec<File>, Refused> {
     Ok(files)
 }
 
-/// The files of a folder once nobody seems to write to it: a file that is being written in place is empty for a moment, and an
-/// empty file is no policy at all. After a while they are taken as they are.
-fn settled(set: Set, folder: &Path) -> Result<Vec<File>, Refused> {
+/// The files of a folder once nobody seems to write to it: they must be the same twice. After a while they are taken as they are.
+///
+/// A file that is being written in place is empty for a moment, and an empty file is no policy at all: one that has just become
+/// empty must stay so for longer.
+fn settled(set: Set, folder: &Path, before: &[File]) -> Result<Vec<File>, Refused> {
     let mut files = read(set, folder)?;
+    let mut calm = 0;
     for _ in 0..SETTLING {
         std::thread::sleep(SETTLE);
         let again = read(set, folder)?;
-        if again == files {
+        calm = if again == files { calm + 1 } else { 0 };
+        files = again;
+        let wanted = if files.iter().any(|file| is_emptied(file, before)) { EMPTY_FOR } else { 1 };
+        if calm >= wanted {
             break;
         }
-        files = again;
     }
     Ok(files)
+}
+
+/// Whether a file is empty that was not, or that was not there.
+fn is_emptied(file: &File, before: &[File]) -> bool {
+    file.content.as_ref().is_ok_and(Vec::is_empty) && !before.contains(file)
 }
 
 /// The bytes of a file, or why not, as Go says it: `open PATH: no such file or directory`.
@@ -95,9 +120,31 @@ fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
 }
 
 /// How long a folder must stay the same to be read.
-const SETTLE: Duration = Duration::from_millis(25);
+const SETTLE: Duration = Duration::from_millis(15);
+/// How many times as long a file must stay empty.
+const EMPTY_FOR: usize = 15;
 /// How often a folder that keeps changing is read again before it is taken as it is.
-const SETTLING: usize = 20;
+const SETTLING: usize = 40;
+
+/// What learns how folders fare.
+#[derive(Clone)]
+struct Told {
+    metrics: Arc<ManifestMetrics>,
+    standings: Arc<Standings>,
+}
+
+impl Told {
+    fn loaded(&self, set: Set, loaded: &Loaded) {
+        self.metrics.reloaded(set, true);
+        self.metrics.in_force(set, &loaded.hash);
+        self.standings.loaded(set, &loaded.hash, loaded.len());
+    }
+
+    fn failed(&self, set: Set, refused: &Refused) {
+        self.metrics.reloaded(set, false);
+        self.standings.failed(set, &refused.to_string());
+    }
+}
 
 /// A folder in force.
 struct Kept {
@@ -107,6 +154,8 @@ struct Kept {
     count: usize,
     /// What was there when it was last looked at.
     seen: Vec<File>,
+    /// What of it need not be judged again.
+    judged: Judged,
 }
 
 /// What becomes of the objects of a folder: they replace the ones before, all at once.
@@ -114,21 +163,24 @@ pub(crate) type Apply = Arc<dyn Fn(Set, &Loaded) + Send + Sync>;
 
 impl Kept {
     /// Loads a folder and puts it in force, or says why the server must not start.
-    fn start(set: Set, path: PathBuf, apply: &Apply, metrics: &ManifestMetrics) -> Result<Self, Refused> {
+    fn start(set: Set, path: PathBuf, apply: &Apply, told: &Told) -> Result<Self, Refused> {
         let files = read(set, &path)?;
-        let loaded = manifests::load(set, &path.display().to_string(), &files)?;
+        let mut judged = Judged::default();
+        let loaded = manifests::load_changes(set, &path.display().to_string(), &files, &mut judged)?;
         apply(set, &loaded);
         let count = loaded.len();
         info!(plugin = set.plugin(), dir = %path.display(), count, "Loaded {count} manifest-based {}", what(set));
-        metrics.reloaded(set, true);
-        metrics.in_force(set, &loaded.hash);
-        Ok(Kept { set, path, hash: loaded.hash, count, seen: files })
+        told.loaded(set, &loaded);
+        Ok(Kept { set, path, hash: loaded.hash, count, seen: files, judged })
     }
 
     /// The files whose folders tell of changes: the folder's own, and where links in it lead. The folder that it is in tells when
     /// it is a link itself, or missing.
     fn watched(&self) -> Vec<PathBuf> {
-        let mut files: Vec<PathBuf> = self.seen.iter().map(|file| PathBuf::from(&file.path)).collect();
+        // A file that is no link is in the folder itself.
+        let is_link = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        let mut files: Vec<PathBuf> =
+            self.seen.iter().map(|file| PathBuf::from(&file.path)).filter(is_link).collect();
         files.push(self.path.join("any"));
         if !std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_dir()) {
             files.push(self.path.clone());
@@ -137,8 +189,8 @@ impl Kept {
     }
 
     /// Looks at the folder, and puts it in force if it has changed and can be used.
-    fn look(&mut self, why: Look, apply: &Apply, metrics: &ManifestMetrics) {
-        let (files, missing) = match settled(self.set, &self.path) {
+    fn look(&mut self, why: Look, apply: &Apply, told: &Told) {
+        let (files, missing) = match settled(self.set, &self.path, &self.seen) {
             Ok(files) => (files, None),
             Err(refused) => (Vec::new(), Some(refused)),
         };
@@ -149,15 +201,16 @@ impl Kept {
             return;
         }
         if let Some(refused) = missing {
-            return self.failed(&refused, metrics);
+            return self.failed(&refused, told);
         }
         let readable = self.seen.iter().all(|file| file.content.is_ok());
         if readable && manifests::hash(&self.seen) == self.hash {
             return;
         }
-        let loaded = match manifests::load(self.set, &self.path.display().to_string(), &self.seen) {
+        let folder = self.path.display().to_string();
+        let loaded = match manifests::load_changes(self.set, &folder, &self.seen, &mut self.judged) {
             Ok(loaded) => loaded,
-            Err(refused) => return self.failed(&refused, metrics),
+            Err(refused) => return self.failed(&refused, told),
         };
         apply(self.set, &loaded);
         let (dir, plugin, count) = (self.path.display(), self.set.plugin(), loaded.len());
@@ -165,17 +218,16 @@ impl Kept {
             warn!(plugin, %dir, removed = self.count, "a manifest folder is empty now: {} manifest-based {} are no longer in force", self.count, what(self.set));
         }
         info!(plugin, %dir, count, hash = loaded.hash, "Reloaded {count} manifest-based {}", what(self.set));
-        metrics.reloaded(self.set, true);
-        metrics.in_force(self.set, &loaded.hash);
+        told.loaded(self.set, &loaded);
         (self.hash, self.count) = (loaded.hash, count);
     }
 
     /// The last good set stays.
-    fn failed(&self, refused: &Refused, metrics: &ManifestMetrics) {
+    fn failed(&self, refused: &Refused, told: &Told) {
         for problem in refused.problems() {
             error!(plugin = self.set.plugin(), dir = %self.path.display(), "manifests cannot be used; the last good ones stay in force\n{problem}");
         }
-        metrics.reloaded(self.set, false);
+        told.failed(self.set, refused);
     }
 }
 
@@ -191,7 +243,7 @@ fn what(set: Set) -> &'static str {
 pub(crate) struct InForce {
     kept: Vec<Kept>,
     apply: Apply,
-    metrics: Arc<ManifestMetrics>,
+    told: Told,
 }
 
 impl InForce {
@@ -200,11 +252,13 @@ impl InForce {
         folders: Vec<(Set, PathBuf)>,
         apply: Apply,
         metrics: Arc<ManifestMetrics>,
+        standings: Arc<Standings>,
     ) -> Result<Self, ConfigError> {
+        let told = Told { metrics, standings };
         let mut kept = Vec::new();
         let mut first = None;
         for (set, path) in folders {
-            match Kept::start(set, path, &apply, &metrics) {
+            match Kept::start(set, path, &apply, &told) {
                 Ok(folder) => kept.push(folder),
                 Err(refused) => {
                     for problem in refused.problems() {
@@ -215,7 +269,7 @@ impl InForce {
             }
         }
         match first {
-            None => Ok(InForce { kept, apply, metrics }),
+            None => Ok(InForce { kept, apply, told }),
             Some((Set::Mixed, refused)) => Err(ConfigError::other(refused)),
             Some((set, refused)) => Err(ConfigError::other(format!(
                 "failed to apply admission: failed to initialize admission plugin \"{}\": {refused}",
@@ -226,115 +280,31 @@ impl InForce {
 
     /// Follows the folders until the server stops.
     pub(crate) async fn follow(self, stopped: watch::Receiver<bool>) {
-        let InForce { mut kept, apply, metrics } = self;
+        let InForce { mut kept, apply, told } = self;
         if kept.is_empty() {
             return;
         }
-        let mut hints = Hints::new(SETTLE, stopped);
+        let mut hints = Hints::new(Duration::ZERO, stopped);
+        let mut watched: Vec<PathBuf> = kept.iter().flat_map(Kept::watched).collect();
         loop {
-            let watched: Vec<PathBuf> = kept.iter().flat_map(Kept::watched).collect();
             hints.watch(watched.iter().map(PathBuf::as_path));
             let Some(why) = hints.next().await else { return };
-            let (apply, metrics) = (Arc::clone(&apply), Arc::clone(&metrics));
+            let (apply, teller) = (Arc::clone(&apply), told.clone());
             let looked = tokio::task::spawn_blocking(move || {
                 for folder in &mut kept {
-                    folder.look(why, &apply, &metrics);
+                    folder.look(why, &apply, &teller);
                 }
-                kept
+                let watched = kept.iter().flat_map(Kept::watched).collect();
+                (kept, watched)
             });
             match looked.await {
-                Ok(back) => kept = back,
+                Ok(back) => (kept, watched) = back,
                 Err(error) => {
                     error!(%error, "static manifests are no longer followed; what is in force stays");
+                    told.standings.unfollowed();
                     return;
                 }
             }
-        }
-    }
-}
-
-/// What happens to folders, counted under the names of Kubernetes and of KEP-5793.
-#[derive(Debug)]
-pub(crate) struct ManifestMetrics {
-    id_hash: String,
-    reloads: IntCounterVec,
-    times: GaugeVec,
-    info: IntGaugeVec,
-    /// The hash that is shown of each plugin.
-    hashes: Mutex<BTreeMap<&'static str, String>>,
-    kep_reloads: IntCounterVec,
-    kep_times: GaugeVec,
-}
-
-impl ManifestMetrics {
-    /// Registers the families. `id_hash` is the hash of the server's identity.
-    pub(crate) fn new(registry: &Registry, id_hash: String) -> Result<Arc<Self>, prometheus::Error> {
-        const RELOADS: &str = "Total number of automatic reloads of admission manifest configuration split by status, plugin, and apiserver identity.";
-        const TIMES: &str = "Timestamp of the last automatic reload of admission manifest configuration split by status, plugin, and apiserver identity.";
-        let labels = &["apiserver_id_hash", "plugin", "status"];
-        let counter = |name: &str, help: String, labels: &[&str]| {
-            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let gauge = |name: &str, help: String, labels: &[&str]| {
-            let metric = GaugeVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let info = IntGaugeVec::new(
-            Opts::new(
-                "apiserver_manifest_admission_config_controller_last_config_info",
-                "[ALPHA] Information about the last applied admission manifest configuration with hash as label, split by plugin and apiserver identity.",
-            ),
-            &["apiserver_id_hash", "hash", "plugin"],
-        )?;
-        registry.register(Box::new(info.clone()))?;
-        Ok(Arc::new(ManifestMetrics {
-            id_hash,
-            info,
-            hashes: Mutex::default(),
-            reloads: counter(
-                "apiserver_manifest_admission_config_controller_automatic_reloads_total",
-                format!("[ALPHA] {RELOADS}"),
-                labels,
-            )?,
-            times: gauge(
-                "apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds",
-                format!("[ALPHA] {TIMES}"),
-                labels,
-            )?,
-            kep_reloads: counter(
-                "apiserver_admission_manifest_config_automatic_reloads_total",
-                format!("[ALPHA] {RELOADS}"),
-                &["plugin", "status"],
-            )?,
-            kep_times: gauge(
-                "apiserver_admission_manifest_config_automatic_reload_last_timestamp_seconds",
-                format!("[ALPHA] {TIMES}"),
-                &["plugin", "status"],
-            )?,
-        }))
-    }
-
-    fn reloaded(&self, set: Set, ok: bool) {
-        let status = if ok { "success" } else { "failure" };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        for plugin in plugins(set) {
-            self.reloads.with_label_values(&[self.id_hash.as_str(), plugin, status]).inc();
-            self.times.with_label_values(&[self.id_hash.as_str(), plugin, status]).set(now);
-            self.kep_reloads.with_label_values(&[plugin, status]).inc();
-            self.kep_times.with_label_values(&[plugin, status]).set(now);
-        }
-    }
-
-    fn in_force(&self, set: Set, hash: &str) {
-        for plugin in plugins(set) {
-            let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(before) = hashes.insert(plugin, hash.to_owned()) {
-                let _ = self.info.remove_label_values(&[self.id_hash.as_str(), &before, plugin]);
-            }
-            self.info.with_label_values(&[self.id_hash.as_str(), hash, plugin]).set(1);
         }
     }
 }

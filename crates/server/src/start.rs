@@ -186,7 +186,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let webhooks = RegisteredWebhooks::start(&store, webhook_credentials, &meter, &mut stages)?;
     let admission = AdmissionChain::new(&enable_admission, &disable_admission, &stages)
         .map_err(ConfigError::other)?
-        .metered(meter);
+        .metered(Arc::clone(&meter));
     let (stop, stopped) = watch::channel(false);
     follow_authorization(authorization, parts, files, &authorizer, stopped.clone());
     let advertise = advertise.unwrap_or(address.ip());
@@ -199,8 +199,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let audit = Audit::open(audit, metrics.registry())?;
     let catalog = Catalog::new(served.clone());
     let (definitions, follower) = crate::definitions::load(&store, &catalog).map_err(ConfigError::other)?;
+    let standings = Arc::new(manifests::Standings::of(&folders));
     let state = Arc::new(State {
-        health: Health::new(store.clone()),
+        health: Health::new(store.clone(), Arc::clone(&standings)),
         store,
         openapi: OpenApi::new(served, "1.37")
             .with_issuer(tokens.as_ref().is_some_and(|t| t.configuration.is_some())),
@@ -236,6 +237,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         roles,
         policies,
         webhooks,
+        manifests: standings,
+        meter,
         stop: stopped.clone(),
     });
     state.quotas.attach(&state);
@@ -277,12 +280,13 @@ fn manifests_in_force(
     let weak = Arc::downgrade(state);
     let apply = move |set: Set, loaded: &Loaded| {
         let Some(state) = weak.upgrade() else { return };
-        if matches!(set, Set::ValidatingPolicies | Set::Mixed) {
-            state.policies.fix_validating(loaded);
-        }
-        if matches!(set, Set::MutatingPolicies | Set::Mixed) {
-            state.policies.fix_mutating(loaded);
-        }
+        // Compiled first, and then replaced as one: no request meets some of it.
+        let validating = matches!(set, Set::ValidatingPolicies | Set::Mixed)
+            .then(|| state.policies.fix_validating(loaded));
+        let mutating =
+            matches!(set, Set::MutatingPolicies | Set::Mixed).then(|| state.policies.fix_mutating(loaded));
+        let _replacing = state.admission.replace();
+        validating.into_iter().chain(mutating).for_each(|fixed| fixed());
         if matches!(set, Set::ValidatingWebhooks | Set::Mixed) {
             state.webhooks.fix_validating(loaded);
         }
@@ -292,7 +296,7 @@ fn manifests_in_force(
     };
     let metrics = ManifestMetrics::new(state.metrics.registry(), identity::hash(identity::id().as_bytes()))
         .map_err(ConfigError::other)?;
-    manifests::InForce::start(folders, Arc::new(apply), metrics)
+    manifests::InForce::start(folders, Arc::new(apply), metrics, Arc::clone(&state.manifests))
 }
 
 /// Keeps the index of roles and bindings at what is stored.

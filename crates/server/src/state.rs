@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::Chain as AdmissionChain;
+use admission::{Chain as AdmissionChain, Meter};
 use api::Status;
 use arc_swap::ArcSwap;
 use authn::{Authenticator, Caller, Via};
@@ -24,6 +24,7 @@ use crate::catalog::{Catalog, Kind};
 use crate::cluster::Parsed;
 use crate::follow::Followed;
 use crate::health::Health;
+use crate::manifests::Standings;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
 use crate::tokens::Tokens;
@@ -86,6 +87,10 @@ pub struct State {
     pub(crate) policies: Followers,
     /// How far the webhooks in force have come.
     pub(crate) webhooks: RegisteredWebhooks,
+    /// How the folders of static manifests stand.
+    pub(crate) manifests: Arc<Standings>,
+    /// The clock and counters of admission.
+    pub(crate) meter: Arc<dyn Meter>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

@@ -113,6 +113,7 @@ impl Subject<'_> {
             dry_run: self.dry_run,
             now: call.now,
             deadline: call.deadline,
+            in_force: call.in_force.clone(),
         }
     }
 
@@ -609,6 +610,7 @@ impl Posted<'_> {
             dry_run: self.dry_run,
             now: call.now,
             deadline: call.deadline,
+            in_force: call.in_force.clone(),
         }
     }
 

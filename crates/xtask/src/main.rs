@@ -22,7 +22,7 @@ usage: cargo xtask COMMAND
   setup     only set up what the tests need (kubectl, the Python client, the CEL conformance data)
   tidy      check that the tree is what ARCHITECTURE.md says
   bench     run the benchmarks and the load run (REFERENCE_URL, REFERENCE_TOKEN: against a reference too)
-  torture   run the crash and model tests for long (PORTCULLIS_ROUNDS: how many rounds)
+  torture   run the crash and model tests, and those of policies that change under load, for long (PORTCULLIS_ROUNDS: how many rounds)
   codegen   write the table of schemas from the published definitions";
 
 fn main() -> ExitCode {

@@ -12,6 +12,9 @@ use crate::stages::Stages;
 /// Rounds when `PORTCULLIS_ROUNDS` does not say: some minutes of each.
 const ROUNDS: &str = "500";
 
+/// The same for servers that are started under fire, and folders that are changed under load.
+const STARTS: &str = "100";
+
 /// Runs the command.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let rounds = env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| ROUNDS.to_owned());
@@ -31,6 +34,20 @@ pub(crate) fn run(root: &Path) -> Result<()> {
                 .args(["test", "--package", "conformance", "--test", "crash"])
                 .env("PORTCULLIS_BIN", binary)
                 .env("PORTCULLIS_ROUNDS", &rounds),
+        )
+    });
+    stages.run("static manifests", || {
+        let binary = setup::target_folder(root)?.join("debug/portcullis");
+        let names = ["torture::", "start::"];
+        run_command(
+            cargo(root)
+                .args(["test", "--package", "conformance", "--test", "manifests", "--"])
+                .args(names)
+                .env("PORTCULLIS_BIN", binary)
+                .env(
+                    "PORTCULLIS_ROUNDS",
+                    env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| STARTS.to_owned()),
+                ),
         )
     });
     stages.finish()

@@ -9,11 +9,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use cel::authz::Check;
-use cel::{Activation, Error, ErrorKind, Evaluation, LazyFields, List, Map, PER_CALL_LIMIT, Program, Val};
-use resources::expressions::{Age, CompileError, Compiler, Offered, Returns};
+use cel::{
+    Activation, Error, ErrorKind, Evaluation, LazyFields, List, Map, PER_CALL_LIMIT, Program, Range, Val,
+};
+use resources::expressions::{Age, CompileError, Compiled, Compiler, Offered, Returns};
 use value::Str;
 
 use super::Pace;
+use crate::account::FREE;
 
 /// What is said when several expressions together cost too much.
 pub const OUT_OF_BUDGET: &str =
@@ -35,6 +38,7 @@ const MANY: usize = 16;
 pub struct Expression {
     text: Str,
     program: Result<Program, CompileError>,
+    estimate: Range,
 }
 
 /// A variable of a policy.
@@ -76,7 +80,17 @@ impl Expression {
     /// Compiles a stored expression.
     pub fn compile(text: &str, compiler: &Compiler, offered: Offered, returns: Returns) -> Self {
         let compiled = compiler.compile(text, offered, returns, Age::Stored);
-        Expression { text: text.into(), program: compiled.map(|compiled| compiled.program) }
+        Self::of(text, compiled)
+    }
+
+    fn of(text: &str, compiled: Result<Compiled, CompileError>) -> Self {
+        let estimate = compiled.as_ref().map_or(FREE, |compiled| compiled.estimate);
+        Expression { text: text.into(), program: compiled.map(|compiled| compiled.program), estimate }
+    }
+
+    /// What it may cost; nothing if it does not compile.
+    pub fn estimate(&self) -> Range {
+        self.estimate
     }
 
     /// The text.
@@ -108,8 +122,7 @@ impl Variable {
     /// Compiles a stored variable and makes it known to the compiler.
     pub fn compile(name: &str, text: &str, compiler: &Compiler, offered: Offered) -> Self {
         let compiled = compiler.variable(name, text, offered, Age::Stored);
-        let expression = Expression { text: text.into(), program: compiled.map(|compiled| compiled.program) };
-        Variable { name: name.into(), expression }
+        Variable { name: name.into(), expression: Expression::of(text, compiled) }
     }
 }
 
@@ -125,6 +138,11 @@ impl FromIterator<Variable> for Variables {
 }
 
 impl Variables {
+    /// What they may cost.
+    pub(crate) fn estimates(&self) -> impl Iterator<Item = Range> {
+        self.list.iter().map(|variable| variable.expression.estimate())
+    }
+
     /// None.
     pub const NONE: &'static Variables = &Variables { list: Vec::new(), positions: BTreeMap::new() };
 

@@ -8,7 +8,8 @@ mod decode;
 mod problem;
 mod restrictions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use resources::validation::Context;
 use sha2::{Digest, Sha256};
@@ -80,7 +81,7 @@ impl Set {
 #[derive(Clone, Debug)]
 pub struct Manifest {
     /// The object.
-    pub object: Value,
+    pub object: Arc<Value>,
     /// The file it comes from.
     pub file: Str,
     /// The line on which it begins.
@@ -140,8 +141,34 @@ pub fn hash(files: &[File]) -> String {
     text
 }
 
+/// What was found good in a folder, by file: a file that has not changed need not be judged again. It is of one [`Set`].
+#[derive(Debug, Default)]
+pub struct Judged(HashMap<String, Good>);
+
+/// A file without any problem.
+#[derive(Debug)]
+struct Good {
+    digest: [u8; 32],
+    objects: Vec<(&'static str, Manifest)>,
+}
+
+impl Judged {
+    /// What is in a file, if that is known and none of its names has been seen elsewhere.
+    fn of(&self, path: &str, digest: &[u8; 32], names: &restrictions::Names) -> Option<&Good> {
+        let good = self.0.get(path).filter(|good| good.digest == *digest)?;
+        let fresh = good.objects.iter().all(|(kind, m)| !names.is_taken(kind, api::meta::name(&m.object)));
+        fresh.then_some(good)
+    }
+}
+
 /// Loads the files of a folder, which must be in the order of their names.
 pub fn load(set: Set, folder: &str, files: &[File]) -> Result<Loaded, Refused> {
+    load_changes(set, folder, files, &mut Judged::default())
+}
+
+/// The same, where most files are known from before.
+pub fn load_changes(set: Set, folder: &str, files: &[File], judged: &mut Judged) -> Result<Loaded, Refused> {
+    let mut known = std::mem::take(judged);
     let context = &Context { static_names: true, ..Context::default() };
     let mut problems = problem::Problems::new(set, folder);
     let mut names = restrictions::Names::default();
@@ -154,11 +181,26 @@ pub fn load(set: Set, folder: &str, files: &[File]) -> Result<Loaded, Refused> {
                 continue;
             }
         };
-        decode::items(set, file, content, &mut problems, &mut |items, problems| {
-            for (kind, manifest) in accept(file, items, context, &mut names, problems) {
-                objects.entry(kind).or_default().push(manifest);
+        let digest: [u8; 32] = Sha256::digest(content).into();
+        let good = if let Some(good) = known.of(&file.path, &digest, &names) {
+            for (kind, manifest) in &good.objects {
+                names.take(kind, api::meta::name(&manifest.object), &file.path);
             }
-        });
+            known.0.remove(&file.path)
+        } else {
+            let before = problems.len();
+            let mut found = Vec::new();
+            decode::items(set, file, content, &mut problems, &mut |items, problems| {
+                found.extend(accept(file, items, context, &mut names, problems));
+            });
+            (problems.len() == before).then_some(Good { digest, objects: found })
+        };
+        if let Some(good) = good {
+            for (kind, manifest) in &good.objects {
+                objects.entry(kind).or_default().push(manifest.clone());
+            }
+            judged.0.insert(file.path.clone(), good);
+        }
     }
     // A policy that is refused itself is no reason to complain about its binding.
     if problems.len() == 0 {
@@ -199,7 +241,7 @@ fn accept(
     });
     let in_force = |item: decode::Item| {
         let line = item.place.line();
-        (item.kind, Manifest { object: item.object, file: file.path.as_str().into(), line })
+        (item.kind, Manifest { object: Arc::new(item.object), file: file.path.as_str().into(), line })
     };
     valid.into_iter().map(in_force).collect()
 }

@@ -17,6 +17,16 @@ pub use resources::validation::admissionregistration::STATIC_SUFFIX;
 pub(super) struct Names(HashMap<(&'static str, Str), String>);
 
 impl Names {
+    /// Whether a name has been seen.
+    pub(super) fn is_taken(&self, kind: &'static str, name: &str) -> bool {
+        self.0.contains_key(&(kind, name.into()))
+    }
+
+    /// Notes a name that nothing is wrong with.
+    pub(super) fn take(&mut self, kind: &'static str, name: &str, file: &str) {
+        self.0.insert((kind, name.into()), file.to_owned());
+    }
+
     /// A name must have the suffix and be the only one of its kind.
     pub(super) fn check(
         &mut self,
@@ -50,7 +60,7 @@ impl Names {
             });
             return;
         }
-        self.0.insert((kind, name.into()), file.path.clone());
+        self.take(kind, name, &file.path);
     }
 }
 

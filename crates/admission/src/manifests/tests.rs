@@ -1,4 +1,4 @@
-use super::{File, Loaded, Refused, Set, hash, is_manifest, load};
+use super::{File, Judged, Loaded, Refused, Set, hash, is_manifest, load, load_changes};
 
 const POLICY: &str = "\
 apiVersion: admissionregistration.k8s.io/v1
@@ -207,4 +207,33 @@ fn which_names_are_manifests() {
     for name in ["a.txt", "yaml", "a.yaml~", "a.yaml.bak", ""] {
         assert!(!is_manifest(name), "{name}");
     }
+}
+
+#[test]
+fn what_has_not_changed_is_judged_as_before_and_what_has_is_judged_anew() {
+    let file =
+        |name: &str, text: &str| File { path: format!("/m/{name}"), content: Ok(text.as_bytes().to_vec()) };
+    let policy = |name: &str| POLICY.replace("p1.static.k8s.io", &format!("{name}.static.k8s.io"));
+    let mut judged = Judged::default();
+    let mut both = |files: &[File]| {
+        let again = load_changes(Set::ValidatingPolicies, "/m", files, &mut judged);
+        let fresh = load(Set::ValidatingPolicies, "/m", files);
+        let shown = |outcome: Result<Loaded, Refused>| match outcome {
+            Ok(loaded) => format!("{:?}", loaded),
+            Err(refused) => format!("{:?}", refused),
+        };
+        let (again, fresh) = (shown(again), shown(fresh));
+        assert_eq!(again, fresh);
+        again
+    };
+    both(&[file("a.yaml", &policy("a")), file("b.yaml", &policy("b"))]);
+    both(&[file("a.yaml", &policy("a")), file("b.yaml", &policy("c"))]);
+    // A name that another file took meanwhile is a problem of the file that comes later, though it has not changed.
+    let said = both(&[file("a.yaml", &policy("c")), file("b.yaml", &policy("c"))]);
+    assert!(said.contains("duplicate name"), "{said}");
+    let said = both(&[file("a.yaml", "a: ["), file("b.yaml", &policy("c"))]);
+    assert!(said.contains("a.yaml"), "{said}");
+    both(&[file("a.yaml", &policy("a")), file("b.yaml", &policy("b"))]);
+    both(&[file("b.yaml", &policy("b"))]);
+    both(&[]);
 }

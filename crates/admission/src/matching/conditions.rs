@@ -1,7 +1,7 @@
 //! Match conditions: expressions that leave requests out.
 
 use api::field::aggregate;
-use cel::Activation;
+use cel::{Activation, Range};
 use resources::expressions::{Compiler, Offered, Returns};
 use value::Value;
 
@@ -55,6 +55,11 @@ impl Conditions {
         };
         let expressions = list.iter().map(compile).collect();
         Some(Conditions { expressions, offered, composed: false, fails_closed })
+    }
+
+    /// What they may cost.
+    pub(crate) fn estimates(&self) -> impl Iterator<Item = Range> {
+        self.expressions.iter().map(Expression::estimate)
     }
 
     /// The variables that they are evaluated with.

@@ -5,7 +5,7 @@ use authn::User;
 use value::{Value, yaml};
 
 use super::{Asked, Criteria, Exempt, Match, exempt};
-use crate::{Attributes, Cluster, Later, Operation, Seen, Served};
+use crate::{Attributes, Cluster, InForce, Later, Operation, Seen, Served};
 
 /// A cluster with namespace `team` (labels `env: prod`), and an autoscaler that is served in two versions.
 struct Small;
@@ -96,6 +96,7 @@ fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Opti
         dry_run: false,
         now: 0,
         deadline: None,
+        in_force: InForce::default(),
     };
     let mut criteria = yaml::read(criteria.as_bytes()).unwrap().value;
     for field in ["namespaceSelector", "objectSelector"] {

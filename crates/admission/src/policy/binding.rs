@@ -1,8 +1,11 @@
 //! A binding: which policy, with which parameters, for which requests, and what a failure leads to.
 
+use std::sync::Arc;
+
 use api::selector::Selector;
 use value::{Str, Value};
 
+use crate::account::{Account, FREE};
 use crate::matching::Criteria;
 
 /// What a failed validation leads to.
@@ -60,6 +63,8 @@ pub struct Binding {
     pub(super) params: Option<ParamRef>,
     /// What a failure leads to; empty for mutating ones.
     pub actions: Vec<Action>,
+    /// What operators may know of it.
+    pub account: Arc<Account>,
 }
 
 impl Binding {
@@ -82,6 +87,7 @@ impl Binding {
             policy: text(&["policyName"]),
             criteria: present("matchResources").map(Criteria::of_policy),
             params,
+            account: Arc::new(Account::new(object, spec, &["matchResources"], FREE)),
             actions: spec
                 .list_at(&["validationActions"])
                 .iter()

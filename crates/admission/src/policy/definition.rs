@@ -1,9 +1,12 @@
 //! A stored policy to what runs.
 
+use std::sync::Arc;
+
 use api::{GroupVersion, GroupVersionKind};
 use resources::expressions::{Compiler, Offered, Returns};
 use value::{Str, Value};
 
+use crate::account::{Account, FREE, together};
 use crate::expression::{Expression, Variable, Variables};
 use crate::matching::{Conditions, Criteria};
 
@@ -14,6 +17,8 @@ pub struct Policy {
     pub name: Str,
     /// Whether a failure to evaluate refuses the request (`failurePolicy: Fail`).
     pub fails_closed: bool,
+    /// What operators may know of it.
+    pub account: Arc<Account>,
     pub(super) criteria: Result<Criteria, String>,
     pub(super) params: Option<GroupVersionKind>,
     pub(super) conditions: Option<Conditions>,
@@ -66,6 +71,9 @@ pub(super) enum Mutation {
     Json(Expression),
 }
 
+/// The fields of a policy's `spec` that say what it is about.
+const MATCHING: &[&str] = &["matchConstraints", "matchConditions"];
+
 /// Reads what both kinds have. The compiler knows the policy's variables afterwards.
 fn read(object: &Value, compiler: &Compiler) -> Policy {
     let spec = object.get("spec").unwrap_or(&Value::Null);
@@ -92,10 +100,21 @@ fn read(object: &Value, compiler: &Compiler) -> Policy {
         conditions: Conditions::of_policy(spec, compiler, params.is_some(), fails_closed),
         params,
         variables,
+        account: Arc::new(Account::new(object, spec, MATCHING, FREE)),
     }
 }
 
 impl Policy {
+    /// Notes what the expressions may cost, which is known once all of them are compiled.
+    fn costing<'e>(mut self, own: impl IntoIterator<Item = &'e Expression>) -> Self {
+        let shared = self.variables.estimates().chain(self.conditions.iter().flat_map(Conditions::estimates));
+        let estimate = together(shared.chain(own.into_iter().map(Expression::estimate)));
+        if let Some(account) = Arc::get_mut(&mut self.account) {
+            account.estimate = estimate;
+        }
+        self
+    }
+
     fn offered(&self) -> Offered {
         Offered { params: self.params.is_some(), authorizer: true, patches: false }
     }
@@ -131,6 +150,11 @@ impl ValidatingPolicy {
         let annotations: Vec<Annotation> = annotations.collect();
         let says_more = !annotations.is_empty()
             || validations.iter().any(|validation| validation.message_expression.is_some());
+        let own = validations
+            .iter()
+            .flat_map(|v| std::iter::once(&v.expression).chain(&v.message_expression))
+            .chain(annotations.iter().map(|annotation| &annotation.value));
+        let policy = policy.costing(own);
         ValidatingPolicy { policy, validations, annotations, says_more }
     }
 }
@@ -153,7 +177,10 @@ impl MutatingPolicy {
                 _ => None,
             }
         });
-        let mutations = mutations.collect();
+        let mutations: Vec<Mutation> = mutations.collect();
+        let policy = policy.costing(mutations.iter().map(|mutation| match mutation {
+            Mutation::Apply(expression) | Mutation::Json(expression) => expression,
+        }));
         let reinvoked = object.str_at(&["spec", "reinvocationPolicy"]) == Some("IfNeeded");
         MutatingPolicy { policy, mutations, reinvoked }
     }

@@ -88,7 +88,10 @@ pub(super) fn judge(
         match conditions.evaluate_with(&policy.variables, &base, scope.pace(), &owner, meter)? {
             Matched::Yes => {}
             Matched::No => return Ok(Judgement::default()),
-            Matched::Failed(why) => return Ok(failed(why)),
+            Matched::Failed(why) => {
+                policy.account.failed(&why, meter.now());
+                return Ok(failed(why));
+            }
         }
     }
     let shape = Shape { params: policy.params.is_some(), composed: true, conditions: false, may_ask: true };
@@ -98,7 +101,10 @@ pub(super) fn judge(
         Ok(decisions) => decisions,
         Err(Stop::Check(check)) => return Err(Pause::Check(check)),
         Err(Stop::Late) => return Err(Pause::Late),
-        Err(Stop::Budget) => return Ok(failed(OUT_OF_BUDGET.to_owned())),
+        Err(Stop::Budget) => {
+            policy.account.failed(OUT_OF_BUDGET, meter.now());
+            return Ok(failed(OUT_OF_BUDGET.to_owned()));
+        }
     };
     if decisions.is_empty() && !validating.says_more {
         return Ok(Judgement::default());
@@ -111,7 +117,10 @@ pub(super) fn judge(
         Ok(annotations) => Ok(Judgement { decisions, annotations }),
         Err(Stop::Check(check)) => Err(Pause::Check(check)),
         Err(Stop::Late) => Err(Pause::Late),
-        Err(Stop::Budget) => Ok(failed(OUT_OF_BUDGET.to_owned())),
+        Err(Stop::Budget) => {
+            policy.account.failed(OUT_OF_BUDGET, meter.now());
+            Ok(failed(OUT_OF_BUDGET.to_owned()))
+        }
     }
 }
 
@@ -131,7 +140,10 @@ fn validate(
         let (denies, message) = match validation.expression.evaluate(&frame, budget)? {
             Ok(Val::Bool(true)) => continue,
             Ok(_) => (true, String::new()),
-            Err(error) => (policy.fails_closed, error),
+            Err(error) => {
+                policy.account.failed(&error, meter.now());
+                (policy.fails_closed, error)
+            }
         };
         let reason = match validation.reason.as_str() {
             "" => Str::new_static("Invalid"),
@@ -248,6 +260,7 @@ fn annotate(
                 }
             },
             Err(error) if validating.policy.fails_closed => {
+                validating.policy.account.failed(&error, meter.now());
                 annotations.push(Noted::Failed(error, meter.now().saturating_sub(started)));
             }
             Err(_) => {}

@@ -10,11 +10,11 @@ use super::judge::{BUDGET, with_params};
 use super::params::{self, Params};
 use super::snapshot::Current;
 use super::validating::{forbidden, namespace_exists};
-use super::{Binding, Hook, MutatingPolicy, Snapshot, patch};
+use super::{Binding, Hook, MutatingPolicy, Snapshot, Source, patch};
 use crate::expression::{Checks, Facts, Frame, OUT_OF_BUDGET, Pause, Scope, Shape, Stop, namespace_shown};
 use crate::matching::{Asked, Match, Matched};
-use crate::meter::{CheckError, Conditions as Owner, Meter};
-use crate::{Attributes, Cluster, Later, Operation, Pass, Reinvocation, Stage};
+use crate::meter::{CheckError, Conditions as Owner, Meter, counters};
+use crate::{Attributes, Cluster, InForce, Later, Notes, Operation, Pass, Reinvocation, Stage};
 
 /// `MutatingAdmissionPolicy`.
 pub struct Mutating {
@@ -35,20 +35,24 @@ impl Mutating {
 }
 
 impl Stage for Mutating {
+    fn begin(&self, in_force: &InForce) {
+        in_force.mutating_policies(|| self.current.take());
+    }
+
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         object: Option<&'a mut Value>,
     ) -> Later<'a, Result<(), Status>> {
-        let snapshot = self.current.take();
+        let snapshot = pass.attributes.in_force.mutating_policies(|| self.current.take());
         // What is deleted has nothing that could be changed.
         let object = object.filter(|_| pass.attributes.operation != Operation::Delete);
         let (Some(object), false) = (object, snapshot.is_empty()) else {
             return Box::pin(std::future::ready(Ok(())));
         };
         Box::pin(async move {
-            let Pass { attributes, cluster, passes, .. } = pass;
-            run(&snapshot, attributes, object, *cluster, passes, &*self.meter).await
+            let Pass { attributes, cluster, passes, notes } = pass;
+            run(&snapshot, attributes, object, *cluster, passes, notes, &*self.meter).await
         })
     }
 }
@@ -83,13 +87,17 @@ async fn run(
     object: &mut Value,
     cluster: &dyn Cluster,
     passes: &mut Reinvocation,
+    notes: &mut Notes,
     meter: &dyn Meter,
 ) -> Result<(), Status> {
     let mut failures: Vec<Failure> = Vec::new();
     let invocations = {
         let asked = Asked::new(attributes, Some(object), cluster);
-        invocations(snapshot, &asked, &mut failures).await
+        invocations(snapshot, &asked, &mut failures, meter).await
     };
+    for invocation in invocations.iter().filter(|invocation| invocation.hook.source == Source::Manifest) {
+        notes.manifests.policy(&invocation.hook.policy.policy.name);
+    }
     if !invocations.is_empty() {
         let outcome = dispatch(&invocations, attributes, object, cluster, passes, meter, &mut failures).await;
         passes.policies.left(object);
@@ -103,12 +111,16 @@ async fn invocations<'a>(
     snapshot: &'a Snapshot<MutatingPolicy>,
     asked: &Asked<'_>,
     failures: &mut Vec<Failure>,
+    meter: &dyn Meter,
 ) -> Vec<Invocation<'a>> {
     let mut invocations = Vec::new();
     for hook in snapshot.candidates(asked) {
         let policy = &hook.policy.policy;
         let mut misconfigured = |binding: Option<&Binding>, why: &str| {
+            policy.account.called();
+            policy.account.failed(why, meter.now());
             if policy.fails_closed {
+                policy.account.denied();
                 failures.push(misconfigured(hook, binding, why));
             }
         };
@@ -202,7 +214,9 @@ async fn dispatch(
     for invocation in invocations {
         let policy = &invocation.hook.policy.policy;
         let mut fail = |message: &str| {
+            policy.account.failed(message, meter.now());
             if policy.fails_closed {
+                policy.account.denied();
                 failures.push(invalid(invocation, message));
             }
         };
@@ -245,6 +259,7 @@ async fn dispatch(
         if passes.is_second() && !passes.policies.is_required(&key) {
             continue;
         }
+        policy.account.called();
         let before = shown.clone();
         for mutation in &invocation.hook.policy.mutations {
             let started = meter.now();
@@ -279,7 +294,9 @@ async fn dispatch(
             };
             let took = meter.now().saturating_sub(started);
             let count = |error: CheckError| {
-                meter.mutation_checked(&policy.name, &invocation.binding.name, error, took);
+                for meter in counters(meter, invocation.hook.source == Source::Manifest) {
+                    meter.mutation_checked(&policy.name, &invocation.binding.name, error, took);
+                }
             };
             match outcome {
                 Ok(None) => count(CheckError::None),
@@ -294,6 +311,8 @@ async fn dispatch(
                 }
                 Err(Refused::Decoding(why)) => {
                     count(CheckError::Invalid);
+                    policy.account.failed(&why, meter.now());
+                    policy.account.denied();
                     return Err(Status::internal(why));
                 }
             }

@@ -15,7 +15,7 @@ use super::{Binding, Mutating, MutatingPolicy, Snapshot, Source, Validating, Val
 use crate::tests::Listed;
 use crate::webhook::{NoReply, Outgoing, Reply, Set, Transport, ValidatingWebhooks};
 use crate::{
-    Attributes, Cluster, Later, Notes, Operation, Pass, Reinvocation, Seen, Served, Stage, Unmetered,
+    Attributes, Cluster, InForce, Later, Notes, Operation, Pass, Reinvocation, Seen, Served, Stage, Unmetered,
 };
 
 /// A cluster whose clock says that time is up after having been asked so often.
@@ -159,6 +159,7 @@ fn with_attributes<T>(run: impl FnOnce(&Attributes<'_>) -> T) -> T {
         dry_run: false,
         now: 0,
         deadline: Some(Instant::now()),
+        in_force: InForce::default(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The stage of validating policies: all of them are evaluated, and what they say becomes one answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{Cause, Details, GroupResource, Status};
 use value::{Str, Value, write};
@@ -9,11 +10,11 @@ use super::judge::{Decision, Judgement, Noted, judge};
 use super::params::{self, Params};
 use super::shown::Shown;
 use super::snapshot::Current;
-use super::{Action, Binding, Hook, Snapshot, ValidatingPolicy};
+use super::{Action, Binding, Hook, Snapshot, Source, ValidatingPolicy};
 use crate::expression::{Checks, Facts, Scope, namespace_shown};
 use crate::matching::{Asked, Match};
-use crate::meter::{CheckError, Meter};
-use crate::{Attributes, Cluster, Later, Notes, Seen, Stage};
+use crate::meter::{CheckError, Meter, counters};
+use crate::{Attributes, Cluster, InForce, Later, Notes, Seen, Stage};
 
 /// The key of the audit annotation that lists failed validations.
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
@@ -41,6 +42,10 @@ impl Validating {
 }
 
 impl Stage for Validating {
+    fn begin(&self, in_force: &InForce) {
+        in_force.validating_policies(|| self.current.take());
+    }
+
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
@@ -48,7 +53,7 @@ impl Stage for Validating {
         cluster: &'a dyn Cluster,
         notes: &'a mut Notes,
     ) -> Later<'a, Result<(), Status>> {
-        let snapshot = self.current.take();
+        let snapshot = attributes.in_force.validating_policies(|| self.current.take());
         if snapshot.is_empty() {
             return Box::pin(std::future::ready(Ok(())));
         }
@@ -95,13 +100,15 @@ async fn run(
         .collect();
     let scopes: Vec<Scope<'_>> = facts.iter().map(Scope::new).collect();
 
-    let mut verdict = Verdict { denied: None, failures: Vec::new(), notes, meter };
+    let mut verdict = Verdict { denied: None, failures: Vec::new(), refuses: false, notes, meter };
     for Concerned { hook, matched } in concerned {
         let policy = &hook.policy.policy;
+        verdict.begin();
         let position = match matched {
             Ok(position) => position,
             Err(why) => {
                 verdict.misconfigured(&hook.policy, None, &why);
+                verdict.end(hook);
                 continue;
             }
         };
@@ -109,16 +116,19 @@ async fn run(
             Ok(served) => served,
             Err(why) => {
                 verdict.misconfigured(&hook.policy, None, &why);
+                verdict.end(hook);
                 continue;
             }
         };
         let (Some(scope), Some(shown)) = (scopes.get(position), shown.get(position)) else { continue };
         let mut collected: Vec<(Str, Vec<String>)> = Vec::new();
+        let mut evaluated = false;
         for binding in &hook.bindings {
             let params = match bound(&hook.policy, binding, served.as_ref(), asked).await {
                 Ok(Some(params)) => params,
                 Ok(None) => continue,
                 Err(why) => {
+                    evaluated = true;
                     verdict.misconfigured(&hook.policy, Some(binding), &why);
                     continue;
                 }
@@ -130,6 +140,7 @@ async fn run(
             if unset.is_empty() && each.is_empty() {
                 continue;
             }
+            evaluated = true;
             if let Err(why) = shown {
                 let why = format!("failed to convert object version: {why}");
                 verdict.misconfigured(&hook.policy, Some(binding), &why);
@@ -147,11 +158,14 @@ async fn run(
                         Err(pause) => checks.resume(pause, asked).await?,
                     }
                 };
-                verdict.add(&hook.policy, binding, judgement, &mut collected);
+                verdict.add(hook, binding, judgement, &mut collected);
                 if asked.pace().is_due() {
                     asked.rest().await?;
                 }
             }
+        }
+        if evaluated {
+            verdict.end(hook);
         }
         for (key, values) in collected {
             verdict.notes.annotate(format!("{}/{key}", policy.name), values.join(", "));
@@ -223,12 +237,31 @@ struct Verdict<'a> {
     /// The first refusal: message and reason.
     denied: Option<(String, Str)>,
     failures: Vec<String>,
+    /// Whether the policy at hand refuses.
+    refuses: bool,
     notes: &'a mut Notes,
     meter: &'a dyn Meter,
 }
 
 impl Verdict<'_> {
+    fn begin(&mut self) {
+        self.refuses = false;
+    }
+
+    /// A policy has been evaluated.
+    fn end(&mut self, hook: &Hook<ValidatingPolicy>) {
+        let policy = &hook.policy.policy;
+        policy.account.called();
+        if self.refuses {
+            policy.account.denied();
+        }
+        if hook.source == Source::Manifest {
+            self.notes.manifests.policy(&policy.name);
+        }
+    }
+
     fn deny(&mut self, policy: &str, binding: Option<&str>, message: &str, reason: &Str) {
+        self.refuses = true;
         if self.denied.is_some() {
             return;
         }
@@ -246,27 +279,34 @@ impl Verdict<'_> {
     /// A policy or binding that cannot be used.
     fn misconfigured(&mut self, validating: &ValidatingPolicy, binding: Option<&Binding>, why: &str) {
         let policy = &validating.policy;
+        let what = if binding.is_some() { "binding" } else { "policy" };
+        let message = format!("failed to configure {what}: {why}");
+        policy.account.failed(&message, self.meter.now());
         if !policy.fails_closed {
             return;
         }
-        let what = if binding.is_some() { "binding" } else { "policy" };
-        let message = format!("failed to configure {what}: {why}");
         self.deny(&policy.name, binding.map(|binding| binding.name.as_str()), &message, &Str::default());
     }
 
     /// What a policy said through a binding.
     fn add(
         &mut self,
-        validating: &ValidatingPolicy,
+        hook: &Hook<ValidatingPolicy>,
         binding: &Binding,
         judgement: Judgement,
         collected: &mut Vec<(Str, Vec<String>)>,
     ) {
-        let policy = &validating.policy.name;
+        let policy = &hook.policy.policy.name;
+        let meter = self.meter;
+        let count = |error: CheckError, action: &str, took: Duration| {
+            for meter in counters(meter, hook.source == Source::Manifest) {
+                meter.policy_checked(policy, &binding.name, error, action, took);
+            }
+        };
         for decision in judgement.decisions {
             let error = CheckError::of(&decision.message);
             if !decision.denies {
-                self.meter.policy_checked(policy, &binding.name, error, "allow", decision.took);
+                count(error, "allow", decision.took);
                 continue;
             }
             for action in &binding.actions {
@@ -284,7 +324,7 @@ impl Verdict<'_> {
                         binding.name, decision.message
                     )),
                 }
-                self.meter.policy_checked(policy, &binding.name, error, action.label(), decision.took);
+                count(error, action.label(), decision.took);
             }
         }
         for noted in judgement.annotations {
@@ -299,7 +339,7 @@ impl Verdict<'_> {
                 }
                 Noted::Failed(error, took) => {
                     self.deny(policy, Some(&binding.name), &error, &Str::default());
-                    self.meter.policy_checked(policy, &binding.name, CheckError::of(&error), "deny", took);
+                    count(CheckError::of(&error), "deny", took);
                 }
             }
         }

@@ -8,6 +8,7 @@ use api::field::quote;
 use value::Value;
 
 use crate::matching::{Asked, Match};
+use crate::meter::counters;
 use crate::webhook::denial::{denial, dry_run_unsupported};
 use crate::webhook::hook::SideEffects;
 use crate::webhook::response::{Response, verify};
@@ -61,6 +62,9 @@ impl Means {
         invocation: &Invocation<'_>,
         notes: &mut Notes,
     ) -> Result<Response, Failure> {
+        if hook.is_static {
+            notes.manifests.webhook(&hook.configuration);
+        }
         let attributes = asked.attributes;
         if attributes.dry_run {
             match hook.side_effects {
@@ -128,10 +132,21 @@ impl Means {
             Some(Failure::Denied(status)) => (status.code(), Some(Rejection::Denied)),
             Some(Failure::Internal(_)) => (0, Some(Rejection::Internal)),
         };
-        if let Some(why) = rejection {
-            self.meter.webhook_rejected(&hook.name, phase, operation, why, code);
+        hook.account.called();
+        if rejection.is_some() {
+            hook.account.denied();
         }
-        self.meter.webhook(&hook.name, phase, operation, code, rejection.is_some(), took);
+        match failure {
+            Some(Failure::Calling { reason, .. }) => hook.account.failed(reason, self.meter.now()),
+            Some(Failure::Internal(status)) => hook.account.failed(status.message(), self.meter.now()),
+            Some(Failure::Denied(_)) | None => {}
+        }
+        for meter in counters(&*self.meter, hook.is_static) {
+            if let Some(why) = rejection {
+                meter.webhook_rejected(&hook.name, phase, operation, why, code);
+            }
+            meter.webhook(&hook.name, phase, operation, code, rejection.is_some(), took);
+        }
     }
 
     /// What a failure means for the request: nothing if the webhook's failures are ignored.
@@ -145,7 +160,9 @@ impl Means {
         match failure {
             Failure::Denied(status) | Failure::Internal(status) => Err(status),
             Failure::Calling { .. } if hook.ignores_failures => {
-                self.meter.webhook_failed_open(&hook.name, phase);
+                for meter in counters(&*self.meter, hook.is_static) {
+                    meter.webhook_failed_open(&hook.name, phase);
+                }
                 failed_open();
                 Ok(())
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::{GroupVersion, GroupVersionKind, meta};
 use value::{Str, Value, format_smolstr};
 
+use crate::account::{Account, FREE, together};
 use crate::matching::{Conditions, Criteria};
 use crate::webhook::Target;
 
@@ -21,10 +22,12 @@ pub struct Hook {
     pub is_static: bool,
     /// Where it is.
     pub target: Target,
+    /// What operators may know of it.
+    pub account: Account,
     pub(super) criteria: Criteria,
     pub(super) conditions: Option<Conditions>,
     /// Whether a request goes on when the webhook cannot be asked.
-    pub(super) ignores_failures: bool,
+    pub ignores_failures: bool,
     pub(super) side_effects: SideEffects,
     pub(super) timeout: Option<Duration>,
     /// The first version of reviews among those it takes that this server knows.
@@ -89,6 +92,9 @@ impl ReviewVersion {
     }
 }
 
+/// The fields of a webhook that say what it is about.
+const MATCHING: &[&str] = &["rules", "namespaceSelector", "objectSelector", "matchPolicy", "matchConditions"];
+
 /// The webhooks of one configuration, in its order. The configuration has been validated and has its defaults.
 pub(super) fn hooks(configuration: &Value, is_static: bool) -> Vec<Hook> {
     let name = Str::from(meta::name(configuration));
@@ -102,12 +108,22 @@ pub(super) fn hooks(configuration: &Value, is_static: bool) -> Vec<Hook> {
             let earlier = seen.iter().filter(|earlier| **earlier == hook_name).count();
             let uid = format_smolstr!("{name}/{hook_name}/{earlier}");
             seen.push(hook_name.clone());
-            read(hook, hook_name, name.clone(), uid, is_static)
+            let account = Account::new(configuration, hook, MATCHING, FREE);
+            read(hook, hook_name, name.clone(), uid, account, is_static)
         })
         .collect()
 }
 
-fn read(hook: &Value, name: Str, configuration: Str, uid: Str, is_static: bool) -> Hook {
+fn read(
+    hook: &Value,
+    name: Str,
+    configuration: Str,
+    uid: Str,
+    mut account: Account,
+    is_static: bool,
+) -> Hook {
+    let conditions = Conditions::of_webhook(hook);
+    account.estimate = together(conditions.iter().flat_map(Conditions::estimates));
     let text = |field: &str| hook.str_at(&[field]);
     let seconds = hook.int_at(&["timeoutSeconds"]).and_then(|seconds| u64::try_from(seconds).ok());
     let mut versions = hook.list_at(&["admissionReviewVersions"]).iter().filter_map(Value::as_str);
@@ -116,9 +132,10 @@ fn read(hook: &Value, name: Str, configuration: Str, uid: Str, is_static: bool) 
         configuration,
         uid,
         is_static,
+        account,
         target: Target::read(hook.get("clientConfig")),
         criteria: Criteria::of_webhook(hook),
-        conditions: Conditions::of_webhook(hook),
+        conditions,
         ignores_failures: text("failurePolicy") == Some("Ignore"),
         side_effects: match text("sideEffects") {
             None => SideEffects::Unsaid,

@@ -12,7 +12,7 @@ use crate::webhook::response::{JSON_PATCH, Response};
 use crate::webhook::selection::Selection;
 use crate::webhook::views::Views;
 use crate::webhook::{Hook, Set, Transport, patch};
-use crate::{Later, Level, Meter, Notes, Pass, Phase, Seen, Stage};
+use crate::{InForce, Later, Level, Meter, Notes, Pass, Phase, Seen, Stage};
 
 /// The stage.
 pub struct MutatingWebhooks {
@@ -28,12 +28,16 @@ impl MutatingWebhooks {
 }
 
 impl Stage for MutatingWebhooks {
+    fn begin(&self, in_force: &InForce) {
+        in_force.mutating_webhooks(|| self.set.hooks());
+    }
+
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         object: Option<&'a mut Value>,
     ) -> Later<'a, Result<(), Status>> {
-        let hooks = self.set.hooks();
+        let hooks = pass.attributes.in_force.mutating_webhooks(|| self.set.hooks());
         let reach = exempt(&pass.attributes.resource);
         let none = hooks.is_empty() || reach == Exempt::Always;
         if none || reach != Exempt::No && !hooks.iter().any(|hook| hook.is_static) {

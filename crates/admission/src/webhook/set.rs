@@ -1,6 +1,6 @@
 //! All webhooks of one kind, in the order in which they are asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use api::meta;
@@ -47,9 +47,15 @@ impl Set {
 
     /// Replaces the webhooks of manifest files. They run before all others, in the order given.
     pub fn fix(&self, configurations: &[Value]) {
-        let fixed = configurations.iter().flat_map(|each| hooks(each, true)).map(Arc::new).collect();
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        state.fixed = fixed;
+        // One that has not changed stays as it is, with what is known of it.
+        let before: HashMap<Str, Arc<Hook>> =
+            state.fixed.drain(..).map(|hook| (hook.uid.clone(), hook)).collect();
+        let kept = |hook: Hook| {
+            let same = before.get(&hook.uid).filter(|old| old.account.decides_as(&hook.account));
+            same.cloned().unwrap_or_else(|| Arc::new(hook))
+        };
+        state.fixed = configurations.iter().flat_map(|each| hooks(each, true)).map(kept).collect();
         state.line_up();
     }
 

@@ -13,7 +13,7 @@ use crate::webhook::exchange::{Invocation, Means};
 use crate::webhook::selection::Selection;
 use crate::webhook::views::Views;
 use crate::webhook::{Hook, Set, Transport};
-use crate::{Attributes, Cluster, Later, Meter, Notes, Phase, Seen, Stage};
+use crate::{Attributes, Cluster, InForce, Later, Meter, Notes, Phase, Seen, Stage};
 
 /// The stage.
 pub struct ValidatingWebhooks {
@@ -29,6 +29,10 @@ impl ValidatingWebhooks {
 }
 
 impl Stage for ValidatingWebhooks {
+    fn begin(&self, in_force: &InForce) {
+        in_force.validating_webhooks(|| self.set.hooks());
+    }
+
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
@@ -36,7 +40,7 @@ impl Stage for ValidatingWebhooks {
         cluster: &'a dyn Cluster,
         notes: &'a mut Notes,
     ) -> Later<'a, Result<(), Status>> {
-        let hooks = self.set.hooks();
+        let hooks = attributes.in_force.validating_webhooks(|| self.set.hooks());
         let reach = exempt(&attributes.resource);
         let none = hooks.is_empty() || reach == Exempt::Always;
         if none || reach != Exempt::No && !hooks.iter().any(|hook| hook.is_static) {

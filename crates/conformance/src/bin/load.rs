@@ -1,7 +1,8 @@
 //! The load run against the built binary (`PORTCULLIS_BIN`) and, if `REFERENCE_URL` is set, a reference beside it.
 //!
 //! `REFERENCE_TOKEN` is the reference's administrator, `REFERENCE_PIDS` its processes (the API server's and etcd's, with a comma),
-//! `REFERENCE_START_MS` how long it took to be ready. `LOAD_SECONDS` is how long each rate is measured.
+//! `REFERENCE_START_MS` how long it took to be ready. `LOAD_SECONDS` is how long each rate is measured. `LOAD_ONLY` is
+//! `requests` or `policies`, for one of the two parts: the second starts servers with many static policies.
 
 use std::env;
 use std::process::ExitCode;
@@ -31,9 +32,15 @@ fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let time = Duration::from_secs(number("LOAD_SECONDS").unwrap_or(4));
-    let own = portcullis(time).await?;
-    let reference = reference(time).await?;
-    load::print(&own, reference.as_ref());
+    let only = env::var("LOAD_ONLY").unwrap_or_default();
+    if only.is_empty() || only == "requests" {
+        let own = portcullis(time).await?;
+        let reference = reference(time).await?;
+        load::print(&own, reference.as_ref());
+    }
+    if only.is_empty() || only == "policies" {
+        load::print(&load::policies::run(time).await?, None);
+    }
     Ok(())
 }
 

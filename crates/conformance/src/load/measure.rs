@@ -88,7 +88,9 @@ pub async fn run(subject: &Subject) -> Result<Figures> {
 }
 
 /// A pod as people write them.
-fn dry_run_pod(namespace: &str) -> impl Fn(u64) -> (Method, String, Bytes) + Clone + Send + 'static {
+pub(super) fn dry_run_pod(
+    namespace: &str,
+) -> impl Fn(u64) -> (Method, String, Bytes) + Clone + Send + 'static {
     let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -46,6 +46,10 @@ pub(super) enum Until {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     pub(super) per_second: f64,
+    /// How long half of the requests took at most.
+    pub(super) p50: Duration,
+    /// How long all but one in a hundred took at most.
+    pub(super) p99: Duration,
 }
 
 impl Wires {
@@ -107,25 +111,31 @@ impl Wires {
             let (mut sender, wires, make) = (sender.clone(), self.clone(), make.clone());
             let (next, done) = (Arc::clone(&next), Arc::clone(&done));
             streams.spawn(async move {
+                let mut times = Vec::new();
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     match until {
-                        Until::Count(count) if number >= count => return Ok(()),
-                        Until::Time(time) if started.elapsed() >= time => return Ok(()),
+                        Until::Count(count) if number >= count => return Ok::<_, Problem>(times),
+                        Until::Time(time) if started.elapsed() >= time => return Ok(times),
                         _ => {}
                     }
                     let (method, path, body) = make(number);
+                    let begun = Instant::now();
                     exchange(&mut sender, wires.request(&method, &path, body)?).await?;
+                    times.push(begun.elapsed());
                     done.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
+        let mut times: Vec<Duration> = Vec::new();
         while let Some(stream) = streams.join_next().await {
-            stream.map_err(|e| Problem::at("a stream", e))??;
+            times.extend(stream.map_err(|e| Problem::at("a stream", e))??);
         }
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let per_second = done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
-        Ok(Rate { per_second })
+        times.sort_unstable();
+        let at = |hundredths: usize| times.get(times.len() * hundredths / 100).copied().unwrap_or_default();
+        Ok(Rate { per_second, p50: at(50), p99: at(99) })
     }
 
     /// Opens a watch; its events are counted as they come.

@@ -1,5 +1,6 @@
 //! The examples of KEP-5793 and of its documentation page, as written there, with the suffix that names must have.
 
+use std::fs;
 use std::time::Duration;
 
 use conformance::{Server, accepts, eventually};
@@ -80,6 +81,41 @@ metadata:
   name: "example-deny-privileged-binding.static.k8s.io"
 spec:
   policyName: "example-deny-privileged.static.k8s.io"
+  validationActions:
+  - Deny
+  matchResources:
+    namespaceSelector:
+      matchExpressions:
+      - key: "kubernetes.io/metadata.name"
+        operator: NotIn
+        values: ["kube-system"]
+"#;
+
+/// Story 1 of the KEP.
+const STORY: &str = r#"
+# /etc/kubernetes/admission/no-privileged.yaml
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: "platform.deny-privileged-containers.static.k8s.io"
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - apiGroups: [""]
+      apiVersions: ["v1"]
+      operations: ["CREATE", "UPDATE"]
+      resources: ["pods"]
+  validations:
+  - expression: "!object.spec.containers.exists(c, c.securityContext.privileged == true)"
+    message: "Privileged containers are not allowed"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: "platform.deny-privileged-containers-binding.static.k8s.io"
+spec:
+  policyName: "platform.deny-privileged-containers.static.k8s.io"
   validationActions:
   - Deny
   matchResources:
@@ -261,6 +297,30 @@ async fn privileged_containers_are_denied_outside_of_kube_system() {
 }
 
 #[tokio::test]
+async fn a_platform_keeps_privileged_containers_out_on_every_cluster() {
+    let folders = Folders::new();
+    folders.write("no-privileged.yaml", STORY);
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    let pods = |namespace: &str| format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
+    let (policy, binding) =
+        ("platform.deny-privileged-containers", "platform.deny-privileged-containers-binding");
+    let privileged = pod("p", true, &json!({}));
+    denied(
+        client.post(&pods("default"), &privileged).await,
+        policy,
+        binding,
+        "Privileged containers are not allowed",
+    );
+    accepts(client.post(&pods("default"), &pod("p", false, &json!({}))).await).unwrap();
+    accepts(client.post(&pods("kube-system"), &privileged).await).unwrap();
+    fs::remove_file(folders.policies().join("no-privileged.yaml")).unwrap();
+    eventually(Duration::from_secs(20), async || accepts(client.post(&pods("default"), &privileged).await))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn a_list_of_policy_and_binding_requires_labels() {
     let folders = Folders::new();
     folders.write("labels.yaml", LABELS);
@@ -275,6 +335,8 @@ async fn a_list_of_policy_and_binding_requires_labels() {
     );
     let labelled = pod("p", false, &json!({"app.kubernetes.io/name": "x"}));
     accepts(client.post(pods, &labelled).await).unwrap();
+    let free = Server::serve(&[NO_ACCOUNTS]).await.unwrap();
+    accepts(free.client().unwrap().post(pods, &pod("p", false, &json!({}))).await).unwrap();
 }
 
 #[tokio::test]
@@ -290,6 +352,11 @@ async fn a_prefix_is_kept_for_manifests() {
             "platform.prevent-admission-name-collision-binding",
             "Names starting with 'platform.' are reserved for manifest-based admission configs",
         );
+    }
+    let free = Server::serve(&[NO_ACCOUNTS]).await.unwrap();
+    for (resource, body) in six("platform.mine") {
+        let path = format!("{GROUP}/{resource}?dryRun=All");
+        accepts(free.client().unwrap().post(&path, &body).await).unwrap();
     }
     for (resource, body) in six("mine") {
         accepts(client.post(&format!("{GROUP}/{resource}?dryRun=All"), &body).await).unwrap();
@@ -311,5 +378,57 @@ async fn manifests_are_not_seen_through_the_api() {
         let path = format!("{GROUP}/{path}");
         conformance::rejects(client.get(&path).await, 404, "NotFound").unwrap();
         conformance::rejects(client.delete(&path).await, 404, "NotFound").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn reviews_are_never_intercepted_and_everything_else_is() {
+    let folders = Folders::new();
+    folders.write(
+        "nothing.yaml",
+        r#"apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: nothing.static.k8s.io
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: ["*"], apiVersions: ["*"], operations: ["CREATE"], resources: ["*/*"]}
+  matchConditions:
+  - {name: people, expression: "!request.userInfo.username.startsWith('system:')"}
+  validations:
+  - {expression: "false", message: nothing at all}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: nothing-binding.static.k8s.io
+spec: {policyName: nothing.static.k8s.io, validationActions: [Deny]}
+"#,
+    );
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    let access = json!({"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "default"}});
+    let mut other = access.clone();
+    other["user"] = json!("alice");
+    for (path, body) in [
+        ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", json!({"spec": access})),
+        ("/apis/authorization.k8s.io/v1/subjectaccessreviews", json!({"spec": other})),
+        (
+            "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews",
+            json!({"metadata": {"namespace": "default"}, "spec": other}),
+        ),
+        ("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", json!({"spec": {"namespace": "default"}})),
+        ("/apis/authentication.k8s.io/v1/selfsubjectreviews", json!({})),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", json!({"spec": {"token": "admintoken"}})),
+    ] {
+        accepts(client.post(path, &body).await).unwrap();
+    }
+    let denied = |answer| denied(answer, "nothing", "nothing-binding", "nothing at all");
+    denied(client.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "m"}})).await);
+    let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    denied(client.post(token, &json!({"spec": {"audiences": ["a"]}})).await);
+    for (resource, body) in six("any") {
+        denied(client.post(&format!("{GROUP}/{resource}"), &body).await);
     }
 }

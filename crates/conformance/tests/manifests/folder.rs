@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use conformance::server::{run_to_end, write_private};
 use conformance::{Client, Server, rejects};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,14 +27,25 @@ const PLUGINS: [(&str, &str); 4] = [
 
 impl Folders {
     pub(crate) fn new() -> Self {
+        Self::with_credentials(None)
+    }
+
+    /// The same, with a kubeconfig for both webhook plugins.
+    pub(crate) fn with_credentials(kubeconfig: Option<&str>) -> Self {
         let root = TempDir::new().unwrap();
         let mut plugins = Vec::new();
         for (plugin, kind) in PLUGINS {
             let folder = root.path().join(plugin);
             fs::create_dir(&folder).unwrap();
-            plugins.push(json!({"name": plugin, "configuration": {
+            let mut configuration = json!({
                 "apiVersion": "apiserver.config.k8s.io/v1", "kind": kind, "staticManifestsDir": folder,
-            }}));
+            });
+            if let Some(text) = kubeconfig.filter(|_| kind == "WebhookAdmissionConfiguration") {
+                let path = root.path().join("kubeconfig");
+                write_private(&path, text).unwrap();
+                configuration["kubeConfigFile"] = json!(path);
+            }
+            plugins.push(json!({"name": plugin, "configuration": configuration}));
         }
         let file = json!({
             "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins,
@@ -56,9 +69,19 @@ impl Folders {
         fs::write(self.policies().join(name), text).unwrap();
     }
 
+    /// Writes a file for a plugin.
+    pub(crate) fn write_for(&self, plugin: &str, name: &str, text: &str) {
+        fs::write(self.of(plugin).join(name), text).unwrap();
+    }
+
+    /// The file that names the folders.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.root.path().join("admission.yaml")
+    }
+
     /// The flag that names the file.
     pub(crate) fn flag(&self) -> String {
-        format!("--admission-control-config-file={}", self.root.path().join("admission.yaml").display())
+        format!("--admission-control-config-file={}", self.config().display())
     }
 
     /// Any other place beside the folders.
@@ -67,7 +90,15 @@ impl Folders {
     }
 
     pub(crate) async fn server(&self) -> Server {
-        Server::serve(&[&self.flag(), NO_ACCOUNTS]).await.unwrap()
+        self.server_with(&[]).await
+    }
+
+    /// The same with further flags.
+    pub(crate) async fn server_with(&self, flags: &[&str]) -> Server {
+        let flag = self.flag();
+        let mut all = vec![flag.as_str(), NO_ACCOUNTS];
+        all.extend(flags);
+        Server::serve(&all).await.unwrap()
     }
 }
 
@@ -132,4 +163,33 @@ pub(crate) fn rename_onto(path: &Path, text: &str) {
     let fresh = path.with_extension("fresh");
     fs::write(&fresh, text).unwrap();
     fs::rename(&fresh, path).unwrap();
+}
+
+/// The sum of the series of a family whose labels hold these words.
+pub(crate) async fn counted(client: &Client, family: &str, words: &[&str]) -> u64 {
+    let page = client.get("/metrics").await.unwrap().text();
+    page.lines()
+        .filter(|line| line.starts_with(family) && words.iter().all(|word| line.contains(word)))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// The hash in force of a plugin, as the metric shows it.
+pub(crate) async fn hash_in_force(client: &Client, plugin: &str) -> String {
+    let family = "apiserver_manifest_admission_config_controller_last_config_info{";
+    let page = client.get("/metrics").await.unwrap().text();
+    let plugin = format!("plugin=\"{plugin}\"");
+    let line =
+        page.lines().find(|line| line.starts_with(family) && line.contains(&plugin)).unwrap_or_default();
+    let hash = line.split_once(",hash=\"").and_then(|(_, rest)| rest.split_once('"'));
+    hash.map(|(hash, _)| hash.to_owned()).unwrap_or_default()
+}
+
+/// Offline: what `check` says, as JSON, and its exit code.
+pub(crate) async fn check(args: &[&str]) -> (i32, Value) {
+    let mut all = vec!["check", "--output", "json"];
+    all.extend(args);
+    let (code, said) = run_to_end(&all, Duration::from_mins(1)).await.unwrap();
+    let line = said.lines().find(|line| line.starts_with('{')).unwrap_or(&said);
+    (code.unwrap(), serde_json::from_str(line).unwrap_or(Value::Null))
 }

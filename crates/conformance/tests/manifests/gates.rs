@@ -9,10 +9,10 @@ use serde_json::json;
 use crate::folder::{Folders, NO_ACCOUNTS, refusing};
 
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
-const OFF: &str = "--feature-gates=ManifestBasedAdmissionControlConfig=false";
+pub(crate) const OFF: &str = "--feature-gates=ManifestBasedAdmissionControlConfig=false";
 
 /// The last lines of a server that must not start.
-async fn refused(flags: &[&str]) -> String {
+pub(crate) async fn refused(flags: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let data = format!("--data-dir={}", folder.path().join("data").display());
     let certs = format!("--cert-dir={}", folder.path().join("certs").display());

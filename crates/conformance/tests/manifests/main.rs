@@ -6,5 +6,12 @@
 mod examples;
 mod folder;
 mod gates;
+mod in_flight;
+mod offline;
 mod reload;
+mod seen;
 mod start;
+mod store;
+mod torture;
+mod trouble;
+mod webhooks;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use conformance::{Client, Server, accepts, eventually};
 
-use crate::folder::{Folders, denied, refusing, rename_onto, tries};
+use crate::folder::{Folders, counted, denied, refusing, rename_onto, tries};
 
-const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// Waits until names that begin with `word` are refused by the policy.
-async fn refuses(client: &Client, policy: &str, word: &str) {
+pub(crate) async fn refuses(client: &Client, policy: &str, word: &str) {
     let words = format!("'{policy}.static.k8s.io'");
     eventually(SOON, async || {
         let status = conformance::rejects(tries(client, word).await, 422, "Invalid")?;
@@ -24,21 +24,12 @@ async fn refuses(client: &Client, policy: &str, word: &str) {
     .unwrap();
 }
 
-async fn allows(client: &Client, word: &str) {
+pub(crate) async fn allows(client: &Client, word: &str) {
     eventually(SOON, async || accepts(tries(client, word).await)).await.unwrap();
 }
 
-/// The value of a series whose labels hold these words.
-async fn counted(client: &Client, family: &str, words: &[&str]) -> u64 {
-    let page = client.get("/metrics").await.unwrap().text();
-    page.lines()
-        .filter(|line| line.starts_with(family) && words.iter().all(|word| line.contains(word)))
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-        .sum()
-}
-
-const RELOADS: &str = "apiserver_manifest_admission_config_controller_automatic_reloads_total";
-const KEP_RELOADS: &str = "apiserver_admission_manifest_config_automatic_reloads_total";
+pub(crate) const RELOADS: &str = "apiserver_manifest_admission_config_controller_automatic_reloads_total";
+pub(crate) const KEP_RELOADS: &str = "apiserver_admission_manifest_config_automatic_reloads_total";
 
 async fn guarded(folders: &Folders) -> (Server, Client) {
     folders.write("guard.yaml", &refusing("guard", "zero"));
@@ -144,67 +135,4 @@ async fn an_emptied_folder_is_accepted_and_warned_about() {
     assert!(server.log().contains("removed=2"), "{}", server.log());
     let info = "apiserver_manifest_admission_config_controller_last_config_info";
     assert_eq!(counted(&client, info, &["ValidatingAdmissionPolicy", "hash=\"\""]).await, 1);
-}
-
-/// How many changes the folder goes through: thousands in full.
-fn changes() -> usize {
-    std::env::var("PORTCULLIS_ROUNDS").ok().and_then(|rounds| rounds.parse::<usize>().ok()).unwrap_or(2) * 20
-}
-
-/// Two policies of one folder change together: a request that meets one of one version and one of the other was decided by a
-/// mixture.
-#[tokio::test(flavor = "multi_thread")]
-async fn no_request_is_decided_by_a_mixture_however_often_the_folder_changes() {
-    let folders = Folders::new();
-    let set = |version: usize| {
-        let both = format!("{}---\n{}", refusing("first", "bad"), refusing("second", "bad"));
-        both.replace("no bad", &format!("version {version};"))
-    };
-    folders.write("set.yaml", &set(0));
-    let server = folders.server().await;
-    let client = server.client().unwrap();
-    let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let askers: Vec<_> = (0..4)
-        .map(|_| {
-            let (client, over) = (client.clone(), std::sync::Arc::clone(&over));
-            tokio::spawn(async move {
-                let mut asked = 0;
-                while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                    let status = conformance::rejects(tries(&client, "bad").await, 422, "Invalid").unwrap();
-                    let said = status.to_string();
-                    let versions: std::collections::BTreeSet<&str> = said
-                        .match_indices("version ")
-                        .filter_map(|(at, _)| said.get(at..)?.split(';').next())
-                        .collect();
-                    assert_eq!(versions.len(), 1, "{said}");
-                    asked += 1;
-                }
-                asked
-            })
-        })
-        .collect();
-    let path = folders.policies().join("set.yaml");
-    for version in 1..=changes() {
-        match version % 4 {
-            0 => fs::write(&path, "a: [").unwrap(),
-            _ => rename_onto(&path, &set(version)),
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    rename_onto(&path, &set(9999));
-    eventually(SOON, async || {
-        let status = conformance::rejects(tries(&client, "bad").await, 422, "Invalid")?;
-        if status.to_string().contains("version 9999;") {
-            return Ok(());
-        }
-        Err(conformance::Problem::new(status.to_string()))
-    })
-    .await
-    .unwrap();
-    over.store(true, std::sync::atomic::Ordering::Relaxed);
-    let mut asked = 0;
-    for asker in askers {
-        asked += asker.await.unwrap();
-    }
-    assert!(asked > 0);
 }

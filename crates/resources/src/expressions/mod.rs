@@ -9,7 +9,7 @@ mod types;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-use cel::{Env, Program, Type, TypeProvider, Version};
+use cel::{Env, NoHints, Program, Range, Type, TypeProvider, Version};
 use value::Str;
 
 pub use kinds::{KindTypes, TypedCompiler};
@@ -100,6 +100,8 @@ pub struct Compiled {
     pub program: Program,
     /// The type of its value.
     pub output: Type,
+    /// What running it may cost.
+    pub estimate: Range,
 }
 
 /// Compiles expressions. One made by [`Compiler::composed`] knows the `variables` of one policy, which are added as they come.
@@ -153,7 +155,7 @@ impl Compiler {
         let program = checked
             .program()
             .map_err(|error| CompileError::Internal(format!("program instantiation failed: {error}")))?;
-        Ok(Compiled { program, output })
+        Ok(Compiled { program, output, estimate: checked.estimate(&NoHints) })
     }
 
     /// Compiles a variable and makes it known to what comes after; one that does not compile is known too, as anything.

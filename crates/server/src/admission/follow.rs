@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use ::admission::account::Account;
 use ::admission::manifests::{Loaded, Manifest};
 use ::admission::policy::{
     Binding, Mutating, MutatingPolicy, Policies, Snapshot, Source, Validating, ValidatingPolicy,
@@ -50,14 +52,24 @@ impl Followers {
         Ok(Followers { validating, mutating })
     }
 
-    /// Replaces the validating policies of manifest files; they are in force when this returns.
-    pub(crate) fn fix_validating(&self, loaded: &Loaded) {
-        (self.validating.fix)(loaded);
+    /// Compiles the validating policies of manifest files; they are in force when what comes back has run.
+    pub(crate) fn fix_validating(&self, loaded: &Loaded) -> Fixed {
+        (self.validating.fix)(loaded)
     }
 
-    /// Replaces the mutating policies of manifest files; they are in force when this returns.
-    pub(crate) fn fix_mutating(&self, loaded: &Loaded) {
-        (self.mutating.fix)(loaded);
+    /// Compiles the mutating policies of manifest files; they are in force when what comes back has run.
+    pub(crate) fn fix_mutating(&self, loaded: &Loaded) -> Fixed {
+        (self.mutating.fix)(loaded)
+    }
+
+    /// Every validating policy that there is, in the order in which they are evaluated.
+    pub(crate) fn list_validating(&self) -> Vec<ListedPolicy> {
+        (self.validating.list)()
+    }
+
+    /// Every mutating policy that there is, in the order in which they are evaluated.
+    pub(crate) fn list_mutating(&self) -> Vec<ListedPolicy> {
+        (self.mutating.list)()
     }
 
     /// Waits until what was written at `revision` to a resource is in force.
@@ -73,10 +85,38 @@ impl Followers {
     }
 }
 
+/// A set that is ready: running it puts it in force.
+pub(crate) type Fixed = Box<dyn FnOnce() + Send>;
+
+/// A policy as operators see it.
+pub(crate) struct ListedPolicy {
+    pub(crate) name: Str,
+    pub(crate) from: CameFrom,
+    pub(crate) fails_closed: bool,
+    pub(crate) account: Arc<Account>,
+    /// What binds it; without any it is not in force.
+    pub(crate) bindings: Vec<ListedBinding>,
+}
+
+/// A binding as operators see it.
+pub(crate) struct ListedBinding {
+    pub(crate) from: CameFrom,
+    pub(crate) binding: Arc<Binding>,
+}
+
+/// Where something in force comes from, and how long it took to compile.
+#[derive(Clone, Debug)]
+pub(crate) struct CameFrom {
+    /// The file and the line in it; nothing for what is stored.
+    pub(crate) place: Option<(Str, usize)>,
+    pub(crate) compiled_in: Duration,
+}
+
 /// How far one kind of policies has come.
 struct Kept {
     /// Puts those of manifest files in force.
-    fix: Box<dyn Fn(&Loaded) + Send + Sync>,
+    fix: Box<dyn Fn(&Loaded) -> Fixed + Send + Sync>,
+    list: Box<dyn Fn() -> Vec<ListedPolicy> + Send + Sync>,
     followed: [Followed; 2],
     heard: watch::Receiver<u64>,
     built: watch::Receiver<u64>,
@@ -100,15 +140,47 @@ struct Table<P> {
     heard: watch::Sender<u64>,
 }
 
-/// Policies and bindings of one source.
+/// Policies and bindings of one source, and where each comes from.
 struct Policied<P> {
     policies: BTreeMap<Str, Arc<P>>,
     bindings: BTreeMap<Str, Arc<Binding>>,
+    policies_from: BTreeMap<Str, CameFrom>,
+    bindings_from: BTreeMap<Str, CameFrom>,
 }
 
 impl<P> Default for Policied<P> {
     fn default() -> Self {
-        Policied { policies: BTreeMap::new(), bindings: BTreeMap::new() }
+        Policied {
+            policies: BTreeMap::new(),
+            bindings: BTreeMap::new(),
+            policies_from: BTreeMap::new(),
+            bindings_from: BTreeMap::new(),
+        }
+    }
+}
+
+impl<P: Policies> Policied<P> {
+    /// In the order in which they are evaluated: by name.
+    fn list(&self) -> impl Iterator<Item = ListedPolicy> {
+        let from = |all: &BTreeMap<Str, CameFrom>, name: &Str| {
+            all.get(name).cloned().unwrap_or(CameFrom { place: None, compiled_in: Duration::ZERO })
+        };
+        let mut bound: BTreeMap<&Str, Vec<ListedBinding>> = BTreeMap::new();
+        for (name, binding) in &self.bindings {
+            let listed =
+                ListedBinding { from: from(&self.bindings_from, name), binding: Arc::clone(binding) };
+            bound.entry(&binding.policy).or_default().push(listed);
+        }
+        self.policies.iter().map(move |(name, policy)| {
+            let policy = policy.policy();
+            ListedPolicy {
+                name: name.clone(),
+                from: from(&self.policies_from, name),
+                fails_closed: policy.fails_closed,
+                account: Arc::clone(&policy.account),
+                bindings: bound.remove(name).unwrap_or_default(),
+            }
+        })
     }
 }
 
@@ -132,10 +204,17 @@ fn keep<P: Policies + 'static>(
         if same {
             return;
         }
+        let begun = Instant::now();
         let compiled = new.map(|new| Arc::new(compile(new)));
-        change(&hear, old.or(new), |table, name| match compiled {
-            Some(policy) => drop(table.stored.policies.insert(name, policy)),
-            None => drop(table.stored.policies.remove(&name)),
+        let from = CameFrom { place: None, compiled_in: begun.elapsed() };
+        change(&hear, old.or(new), |table, name| {
+            if let Some(policy) = compiled {
+                table.stored.policies_from.insert(name.clone(), from);
+                table.stored.policies.insert(name, policy);
+            } else {
+                table.stored.policies_from.remove(&name);
+                table.stored.policies.remove(&name);
+            }
         });
     })?;
     let hear = Arc::clone(&shared);
@@ -151,9 +230,21 @@ fn keep<P: Policies + 'static>(
     let fix = {
         let (shared, replace) = (Arc::clone(&shared), Arc::clone(&replace));
         move |loaded: &Loaded| {
-            let fixed = compile_all(loaded, kinds, compile);
-            lock(&shared).fixed = fixed;
-            build(&shared, &*replace);
+            let before = lock(&shared).fixed.policies.clone();
+            let fixed = compile_all(loaded, kinds, &before, compile);
+            let (shared, replace) = (Arc::clone(&shared), Arc::clone(&replace));
+            let fixed: Fixed = Box::new(move || {
+                lock(&shared).fixed = fixed;
+                build(&shared, &*replace);
+            });
+            fixed
+        }
+    };
+    let list = {
+        let shared = Arc::clone(&shared);
+        move || {
+            let table = lock(&shared);
+            table.fixed.list().chain(table.stored.list()).collect()
         }
     };
     tokio::spawn(async move {
@@ -162,7 +253,13 @@ fn keep<P: Policies + 'static>(
             let _ = sender.send(build(&shared, &*replace));
         }
     });
-    Ok(Kept { fix: Box::new(fix), followed: [policies, bindings], heard: heard_of, built })
+    Ok(Kept {
+        fix: Box::new(fix),
+        list: Box::new(list),
+        followed: [policies, bindings],
+        heard: heard_of,
+        built,
+    })
 }
 
 fn change<P>(shared: &Shared<P>, object: Option<&Value>, apply: impl FnOnce(&mut Table<P>, Str)) {
@@ -177,14 +274,33 @@ fn lock<P>(shared: &Shared<P>) -> MutexGuard<'_, Table<P>> {
     shared.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The policies and bindings of a folder, ready to run.
-fn compile_all<P>(loaded: &Loaded, kinds: [&str; 2], compile: fn(&Value) -> P) -> Policied<P> {
+/// The policies and bindings of a folder, ready to run. A policy that has not changed is the one from before, with what is known
+/// of it: compiling is the costly part.
+fn compile_all<P: Policies>(
+    loaded: &Loaded,
+    kinds: [&str; 2],
+    before: &BTreeMap<Str, Arc<P>>,
+    compile: fn(&Value) -> P,
+) -> Policied<P> {
     let [policies, bindings] = kinds.map(|kind| loaded.of_kind(kind));
-    let name = |manifest: &Manifest| Str::from(api::meta::name(&manifest.object));
-    Policied {
-        policies: policies.iter().map(|m| (name(m), Arc::new(compile(&m.object)))).collect(),
-        bindings: bindings.iter().map(|m| (name(m), Arc::new(Binding::read(&m.object)))).collect(),
+    let mut made = Policied::default();
+    for Manifest { object, file, line } in policies {
+        let name = Str::from(api::meta::name(object));
+        let begun = Instant::now();
+        let spec = object.get("spec").unwrap_or(&Value::Null);
+        let same = before.get(&name).filter(|old| old.policy().account.is_of(spec));
+        let policy = same.map_or_else(|| Arc::new(compile(object)), Arc::clone);
+        let place = Some((file.clone(), *line));
+        made.policies_from.insert(name.clone(), CameFrom { place, compiled_in: begun.elapsed() });
+        made.policies.insert(name, policy);
     }
+    for Manifest { object, file, line } in bindings {
+        let name = Str::from(api::meta::name(object));
+        let place = Some((file.clone(), *line));
+        made.bindings_from.insert(name.clone(), CameFrom { place, compiled_in: Duration::ZERO });
+        made.bindings.insert(name, Arc::new(Binding::read(object)));
+    }
+    made
 }
 
 /// Puts everything in force that there is now, and says how many changes that covers. The table stays locked meanwhile, so that

@@ -23,17 +23,29 @@ pub(crate) struct AdmissionMeter {
     /// The series of `plugins`, by a link's place: every request passes some twenty links, and finding a series by its labels
     /// costs more than most of them.
     plugin_series: Vec<[OnceLock<Histogram>; TURNS]>,
+    condition_errors: IntCounterVec,
+    condition_exclusions: IntCounterVec,
+    condition_seconds: HistogramVec,
+    decisions: Decisions,
+    manifests: FromManifests,
+}
+
+/// What policies and webhooks decide.
+struct Decisions {
     webhooks: HistogramVec,
     webhook_requests: IntCounterVec,
     webhook_rejections: IntCounterVec,
     webhook_fail_open: IntCounterVec,
-    condition_errors: IntCounterVec,
-    condition_exclusions: IntCounterVec,
-    condition_seconds: HistogramVec,
     policy_checks: IntCounterVec,
     policy_seconds: HistogramVec,
     mutation_checks: IntCounterVec,
     mutation_seconds: HistogramVec,
+}
+
+/// The same of those from manifest files, under the names of KEP-5793.
+struct FromManifests {
+    start: Instant,
+    decisions: Decisions,
 }
 
 const BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
@@ -47,15 +59,9 @@ const CONDITION_LABELS: &[&str] = &["kind", "name", "operation", "type"];
 impl AdmissionMeter {
     /// Registers the families.
     pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
+        let counter = |name: &str, help: &str, labels: &[&str]| counter(registry, name, help, labels);
         let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
-            let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
+            histogram(registry, name, help, labels, buckets)
         };
         let step_summary = Summary::new(
             "apiserver_admission_step_admission_duration_seconds_summary",
@@ -63,8 +69,11 @@ impl AdmissionMeter {
             ["operation", "rejected", "type"],
         )?;
         registry.register(Box::new(step_summary.clone()))?;
+        let start = Instant::now();
         Ok(AdmissionMeter {
-            start: Instant::now(),
+            start,
+            decisions: Decisions::new(registry, false)?,
+            manifests: FromManifests { start, decisions: Decisions::new(registry, true)? },
             steps: histogram(
                 "apiserver_admission_step_admission_duration_seconds",
                 "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource and step type (validate or admit).",
@@ -79,27 +88,6 @@ impl AdmissionMeter {
                 BUCKETS,
             )?,
             plugin_series: (0..admission::Chain::PLACES).map(|_| Default::default()).collect(),
-            webhooks: histogram(
-                "apiserver_admission_webhook_admission_duration_seconds",
-                "[STABLE] Admission webhook latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
-                &["name", "operation", "rejected", "type"],
-                WEBHOOK_BUCKETS,
-            )?,
-            webhook_requests: counter(
-                "apiserver_admission_webhook_request_total",
-                "[ALPHA] Admission webhook request total, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify whether the request was rejected or not and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
-                &["code", "name", "operation", "rejected", "type"],
-            )?,
-            webhook_rejections: counter(
-                "apiserver_admission_webhook_rejection_count",
-                "[ALPHA] Admission webhook rejection count, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify an error type (calling_webhook_error or apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero rejection code if the webhook rejects the request with an HTTP status code (honored by the apiserver when the code is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
-                &["error_type", "name", "operation", "rejection_code", "type"],
-            )?,
-            webhook_fail_open: counter(
-                "apiserver_admission_webhook_fail_open_count",
-                "[ALPHA] Admission webhook fail open count, identified by name and broken out for each admission type (validating or admit).",
-                &["name", "type"],
-            )?,
             condition_errors: counter(
                 "apiserver_admission_match_condition_evaluation_errors_total",
                 "[ALPHA] Admission match condition evaluation errors count, identified by name of resource containing the match condition and broken out for each kind containing matchConditions (webhook or policy), operation and admission type (validate or admit).",
@@ -116,30 +104,210 @@ impl AdmissionMeter {
                 CONDITION_LABELS,
                 CONDITION_BUCKETS,
             )?,
+        })
+    }
+}
+
+fn counter(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> Result<IntCounterVec, prometheus::Error> {
+    let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn histogram(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+    buckets: &[f64],
+) -> Result<HistogramVec, prometheus::Error> {
+    let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+impl Decisions {
+    /// Registers the families: Kubernetes' own, or their parallels of KEP-5793.
+    fn new(registry: &Registry, manifests: bool) -> Result<Self, prometheus::Error> {
+        let word = if manifests { "manifest_" } else { "" };
+        let help = |stability: &str, help: &str| {
+            if manifests {
+                format!("[ALPHA] Of what comes from manifest files: {help}")
+            } else {
+                format!("[{stability}] {help}")
+            }
+        };
+        let counter = |name: &str, help: &str, labels: &[&str]| counter(registry, name, help, labels);
+        let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
+            histogram(registry, name, help, labels, buckets)
+        };
+        Ok(Decisions {
+            webhooks: histogram(
+                &format!("apiserver_admission_{word}webhook_admission_duration_seconds"),
+                &help(
+                    "STABLE",
+                    "Admission webhook latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
+                ),
+                &["name", "operation", "rejected", "type"],
+                WEBHOOK_BUCKETS,
+            )?,
+            webhook_requests: counter(
+                &format!("apiserver_admission_{word}webhook_request_total"),
+                &help(
+                    "ALPHA",
+                    "Admission webhook request total, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify whether the request was rejected or not and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
+                ),
+                &["code", "name", "operation", "rejected", "type"],
+            )?,
+            webhook_rejections: counter(
+                &format!("apiserver_admission_{word}webhook_rejection_count"),
+                &help(
+                    "ALPHA",
+                    "Admission webhook rejection count, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify an error type (calling_webhook_error or apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero rejection code if the webhook rejects the request with an HTTP status code (honored by the apiserver when the code is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
+                ),
+                &["error_type", "name", "operation", "rejection_code", "type"],
+            )?,
+            webhook_fail_open: counter(
+                &format!("apiserver_admission_{word}webhook_fail_open_count"),
+                &help(
+                    "ALPHA",
+                    "Admission webhook fail open count, identified by name and broken out for each admission type (validating or admit).",
+                ),
+                &["name", "type"],
+            )?,
             policy_checks: counter(
-                "apiserver_validating_admission_policy_check_total",
-                "[BETA] Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
+                &format!("apiserver_validating_admission_{word}policy_check_total"),
+                &help(
+                    "BETA",
+                    "Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
+                ),
                 POLICY_LABELS,
             )?,
             policy_seconds: histogram(
-                "apiserver_validating_admission_policy_check_duration_seconds",
-                "[BETA] Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
+                &format!("apiserver_validating_admission_{word}policy_check_duration_seconds"),
+                &help(
+                    "BETA",
+                    "Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
+                ),
                 POLICY_LABELS,
                 POLICY_BUCKETS,
             )?,
             mutation_checks: counter(
-                "apiserver_mutating_admission_policy_check_total",
-                "[ALPHA] Mutation admission policy check total, labeled by policy and further identified by binding.",
+                &format!("apiserver_mutating_admission_{word}policy_check_total"),
+                &help(
+                    "ALPHA",
+                    "Mutation admission policy check total, labeled by policy and further identified by binding.",
+                ),
                 MUTATION_LABELS,
             )?,
             mutation_seconds: histogram(
-                "apiserver_mutating_admission_policy_check_duration_seconds",
-                "[ALPHA] Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
+                &format!("apiserver_mutating_admission_{word}policy_check_duration_seconds"),
+                &help(
+                    "ALPHA",
+                    "Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
+                ),
                 MUTATION_LABELS,
                 POLICY_BUCKETS,
             )?,
         })
     }
+
+    fn webhook(
+        &self,
+        name: &str,
+        phase: Phase,
+        operation: Operation,
+        code: u16,
+        rejected: bool,
+        took: Duration,
+    ) {
+        let code = code.min(MAX_CODE).to_string();
+        let (operation, rejected, phase) = (operation.as_str(), word(rejected), phase.webhook_label());
+        self.webhook_requests.with_label_values(&[&code, name, operation, rejected, phase]).inc();
+        self.webhooks.with_label_values(&[name, operation, rejected, phase]).observe(took.as_secs_f64());
+    }
+
+    fn webhook_rejected(&self, name: &str, phase: Phase, operation: Operation, why: Rejection, code: u16) {
+        let code = code.min(MAX_CODE).to_string();
+        let labels = [why.as_str(), name, operation.as_str(), &code, phase.webhook_label()];
+        self.webhook_rejections.with_label_values(&labels).inc();
+    }
+
+    fn webhook_failed_open(&self, name: &str, phase: Phase) {
+        self.webhook_fail_open.with_label_values(&[name, phase.webhook_label()]).inc();
+    }
+
+    fn policy_checked(&self, policy: &str, binding: &str, error: CheckError, action: &str, took: Duration) {
+        let labels = [action, error.as_str(), policy, binding];
+        self.policy_checks.with_label_values(&labels).inc();
+        self.policy_seconds.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+
+    fn mutation_checked(&self, policy: &str, binding: &str, error: CheckError, took: Duration) {
+        let labels = [error.as_str(), policy, binding];
+        self.mutation_checks.with_label_values(&labels).inc();
+        self.mutation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+}
+
+/// Both meters count decisions, each in its own families.
+macro_rules! decisions {
+    () => {
+        fn webhook(
+            &self,
+            name: &str,
+            phase: Phase,
+            operation: Operation,
+            code: u16,
+            rejected: bool,
+            took: Duration,
+        ) {
+            self.decisions.webhook(name, phase, operation, code, rejected, took);
+        }
+
+        fn webhook_rejected(
+            &self,
+            name: &str,
+            phase: Phase,
+            operation: Operation,
+            why: Rejection,
+            code: u16,
+        ) {
+            self.decisions.webhook_rejected(name, phase, operation, why, code);
+        }
+
+        fn webhook_failed_open(&self, name: &str, phase: Phase) {
+            self.decisions.webhook_failed_open(name, phase);
+        }
+
+        fn policy_checked(
+            &self,
+            policy: &str,
+            binding: &str,
+            error: CheckError,
+            action: &str,
+            took: Duration,
+        ) {
+            self.decisions.policy_checked(policy, binding, error, action, took);
+        }
+
+        fn mutation_checked(&self, policy: &str, binding: &str, error: CheckError, took: Duration) {
+            self.decisions.mutation_checked(policy, binding, error, took);
+        }
+    };
+}
+
+impl Meter for FromManifests {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    decisions!();
 }
 
 fn word(truth: bool) -> &'static str {
@@ -173,31 +341,6 @@ impl Meter for AdmissionMeter {
         }
     }
 
-    fn webhook(
-        &self,
-        name: &str,
-        phase: Phase,
-        operation: Operation,
-        code: u16,
-        rejected: bool,
-        took: Duration,
-    ) {
-        let code = code.min(MAX_CODE).to_string();
-        let (operation, rejected, phase) = (operation.as_str(), word(rejected), phase.webhook_label());
-        self.webhook_requests.with_label_values(&[&code, name, operation, rejected, phase]).inc();
-        self.webhooks.with_label_values(&[name, operation, rejected, phase]).observe(took.as_secs_f64());
-    }
-
-    fn webhook_rejected(&self, name: &str, phase: Phase, operation: Operation, why: Rejection, code: u16) {
-        let code = code.min(MAX_CODE).to_string();
-        let labels = [why.as_str(), name, operation.as_str(), &code, phase.webhook_label()];
-        self.webhook_rejections.with_label_values(&labels).inc();
-    }
-
-    fn webhook_failed_open(&self, name: &str, phase: Phase) {
-        self.webhook_fail_open.with_label_values(&[name, phase.webhook_label()]).inc();
-    }
-
     fn conditions_evaluated(&self, conditions: &Conditions<'_>, took: Duration) {
         self.condition_seconds.with_label_values(&condition_labels(conditions)).observe(took.as_secs_f64());
     }
@@ -210,15 +353,9 @@ impl Meter for AdmissionMeter {
         self.condition_exclusions.with_label_values(&condition_labels(conditions)).inc();
     }
 
-    fn policy_checked(&self, policy: &str, binding: &str, error: CheckError, action: &str, took: Duration) {
-        let labels = [action, error.as_str(), policy, binding];
-        self.policy_checks.with_label_values(&labels).inc();
-        self.policy_seconds.with_label_values(&labels).observe(took.as_secs_f64());
+    fn manifests(&self) -> Option<&dyn Meter> {
+        Some(&self.manifests)
     }
 
-    fn mutation_checked(&self, policy: &str, binding: &str, error: CheckError, took: Duration) {
-        let labels = [error.as_str(), policy, binding];
-        self.mutation_checks.with_label_values(&labels).inc();
-        self.mutation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
-    }
+    decisions!();
 }

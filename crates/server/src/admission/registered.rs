@@ -1,12 +1,13 @@
 //! Webhooks in force, kept at what is stored.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use ::admission::manifests::Loaded;
-use ::admission::webhook::{MutatingWebhooks, Set, ValidatingWebhooks};
+use ::admission::manifests::{Loaded, Manifest};
+use ::admission::webhook::{Hook, MutatingWebhooks, Set, ValidatingWebhooks};
 use ::admission::{Meter, Stages};
 use storage::Store;
-use value::Value;
+use value::{Str, Value};
 
 use crate::admission::webhooks::{Credentials, WebhookTransport};
 use crate::config::ConfigError;
@@ -25,6 +26,18 @@ pub(crate) struct WebhookCredentials {
 pub(crate) struct RegisteredWebhooks {
     mutating: (Arc<Set>, Followed),
     validating: (Arc<Set>, Followed),
+    mutating_places: Mutex<Places>,
+    validating_places: Mutex<Places>,
+}
+
+/// The file, and the line in it, of each configuration that comes from one.
+type Places = BTreeMap<Str, (Str, usize)>;
+
+/// A webhook as operators see it.
+pub(crate) struct ListedWebhook {
+    pub(crate) hook: Arc<Hook>,
+    /// The file and the line in it; nothing for what is stored.
+    pub(crate) place: Option<(Str, usize)>,
 }
 
 impl RegisteredWebhooks {
@@ -57,17 +70,28 @@ impl RegisteredWebhooks {
             Arc::clone(meter),
         );
         stages.validating_webhooks = Some(Arc::new(stage));
-        Ok(RegisteredWebhooks { mutating, validating })
+        let (mutating_places, validating_places) = (Mutex::default(), Mutex::default());
+        Ok(RegisteredWebhooks { mutating, validating, mutating_places, validating_places })
     }
 
     /// Replaces the mutating webhooks of manifest files; they are in force when this returns.
     pub(crate) fn fix_mutating(&self, loaded: &Loaded) {
-        self.mutating.0.fix(&objects(loaded, "MutatingWebhookConfiguration"));
+        self.mutating.0.fix(&fix(loaded, "MutatingWebhookConfiguration", &self.mutating_places));
     }
 
     /// Replaces the validating webhooks of manifest files; they are in force when this returns.
     pub(crate) fn fix_validating(&self, loaded: &Loaded) {
-        self.validating.0.fix(&objects(loaded, "ValidatingWebhookConfiguration"));
+        self.validating.0.fix(&fix(loaded, "ValidatingWebhookConfiguration", &self.validating_places));
+    }
+
+    /// Every mutating webhook that there is, in the order in which they are asked.
+    pub(crate) fn list_mutating(&self) -> Vec<ListedWebhook> {
+        list(&self.mutating.0, &self.mutating_places)
+    }
+
+    /// Every validating webhook that there is, in the order in which they are asked.
+    pub(crate) fn list_validating(&self) -> Vec<ListedWebhook> {
+        list(&self.validating.0, &self.validating_places)
     }
 
     /// Waits until what was written at `revision` to a resource is in force.
@@ -80,6 +104,21 @@ impl RegisteredWebhooks {
     }
 }
 
-fn objects(loaded: &Loaded, kind: &str) -> Vec<Value> {
-    loaded.of_kind(kind).iter().map(|manifest| manifest.object.clone()).collect()
+/// The objects of a folder, whose places are noted.
+fn fix(loaded: &Loaded, kind: &str, places: &Mutex<Places>) -> Vec<Value> {
+    let manifests = loaded.of_kind(kind);
+    let place = |manifest: &Manifest| {
+        (Str::from(api::meta::name(&manifest.object)), (manifest.file.clone(), manifest.line))
+    };
+    *places.lock().unwrap_or_else(PoisonError::into_inner) = manifests.iter().map(place).collect();
+    manifests.iter().map(|manifest| Value::clone(&manifest.object)).collect()
+}
+
+fn list(set: &Set, places: &Mutex<Places>) -> Vec<ListedWebhook> {
+    let places = places.lock().unwrap_or_else(PoisonError::into_inner);
+    let listed = |hook: &Arc<Hook>| ListedWebhook {
+        place: places.get(&hook.configuration).filter(|_| hook.is_static).cloned(),
+        hook: Arc::clone(hook),
+    };
+    set.hooks().iter().map(listed).collect()
 }

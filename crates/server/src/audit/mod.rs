@@ -197,6 +197,22 @@ impl Record {
         }
     }
 
+    /// Adds names to an annotation that lists some with commas, each once.
+    pub(crate) fn list(&self, key: &str, names: &[Str]) {
+        let Some(open) = self.wants(Level::Metadata).filter(|_| !names.is_empty()) else { return };
+        let mut event = open.event();
+        let listed = event.annotations.entry(key.to_owned()).or_default();
+        for name in names {
+            if listed.split(',').any(|known| known == name) {
+                continue;
+            }
+            if !listed.is_empty() {
+                listed.push(',');
+            }
+            listed.push_str(name);
+        }
+    }
+
     /// What the authorizer said, and why.
     pub(crate) fn decided(&self, decision: &str, reason: &dyn std::fmt::Display) {
         if self.opened().is_some() {

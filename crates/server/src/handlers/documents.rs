@@ -49,14 +49,15 @@ pub fn is_path(state: &State, path: &str) -> bool {
                         && definition.versions.iter().any(|v| v.served && v.name == *version)
                 })
         }
-        ["healthz" | "livez" | "readyz", check @ ..] => crate::health::is_check(&check.join("/")),
+        ["healthz" | "livez" | "readyz", check @ ..] => state.health.is_check(&check.join("/")),
         []
         | ["api" | "apis" | "version" | "metrics"]
         | ["api", _]
         | [".well-known", "openid-configuration"]
         | ["openid", "v1", "jwks"]
         | ["openapi", "v2"]
-        | ["openapi", "v3", ..] => true,
+        | ["openapi", "v3", ..]
+        | ["debug", "admission"] => true,
         _ => false,
     }
 }
@@ -121,6 +122,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
                 Body::from(page),
             ))
         }
+        ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
         ["openapi", "v3"] => {
             document(state, call, "text/plain; charset=utf-8", |state, custom| {
                 Some(state.openapi.v3_index(custom))

@@ -1,0 +1,49 @@
+//! Static policy decides whatever becomes of the store.
+
+use conformance::client::Answer;
+use conformance::{Server, accepts, rejects};
+use serde_json::json;
+
+use crate::folder::{Folders, MAPS, NO_ACCOUNTS, denied, map, refusing};
+
+/// No file may grow past some megabytes, which is what a full disk looks like; the signal that comes with it is for whoever does
+/// not look at errors.
+const SMALL_DISK: &str = "trap '' XFSZ; ulimit -f 8192";
+
+#[tokio::test]
+async fn policy_denies_and_what_it_lets_pass_fails_when_nothing_can_be_stored() {
+    let folders = Folders::new();
+    folders.write("guard.yaml", &refusing("guard", "bad"));
+    let server = Server::serve_after(SMALL_DISK, &[&folders.flag(), NO_ACCOUNTS]).await.unwrap();
+    let client = server.client().unwrap();
+    let denied = |answer| denied(answer, "guard", "guard-binding", "no bad");
+    denied(client.post(MAPS, &map("bad")).await);
+    let stored = accepts(client.post(MAPS, &map("good")).await).unwrap();
+
+    let filler = "x".repeat(500_000);
+    let mut failed: Option<Answer> = None;
+    for number in 0..100 {
+        let body = json!({"metadata": {"name": format!("filler-{number}")}, "data": {"k": filler}});
+        let answer = client.post(MAPS, &body).await.unwrap();
+        if answer.code != 201 {
+            failed = Some(answer);
+            break;
+        }
+    }
+    let failed = failed.expect("the disk never became full");
+    assert!((500..600).contains(&failed.code), "{} {}", failed.code, failed.text());
+    for round in 0..3 {
+        denied(client.post(MAPS, &map("bad")).await);
+        denied(client.post(&format!("{MAPS}?dryRun=All"), &map("bad")).await);
+        let body = json!({"metadata": {"name": format!("clean-{round}")}, "data": {"k": filler}});
+        let clean = client.post(MAPS, &body).await.unwrap();
+        assert!((500..600).contains(&clean.code), "{} {}", clean.code, clean.text());
+        rejects(client.get(&format!("{MAPS}/clean-{round}")).await, 404, "NotFound").unwrap();
+        // What was answered before is still there.
+        let read = accepts(client.get(&format!("{MAPS}/good")).await).unwrap();
+        assert_eq!(read["metadata"]["uid"], stored["metadata"]["uid"]);
+    }
+    // Policy from files changes even now.
+    folders.write("guard.yaml", &refusing("guard", "worse"));
+    crate::reload::refuses(&client, "guard", "worse").await;
+}

@@ -1,0 +1,215 @@
+//! A folder is changed in every manner, again and again, while requests come in: no request meets a mixture, and what settles is what
+//! a fresh start on the same folder would be.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use conformance::{Client, Problem, eventually};
+
+use crate::folder::{Folders, check, counted, hash_in_force, refusing, tries};
+use crate::reload::{RELOADS, SOON};
+
+const PLUGIN: &str = "ValidatingAdmissionPolicy";
+
+/// How many changes the folder goes through: thousands in full.
+fn changes() -> usize {
+    std::env::var("PORTCULLIS_ROUNDS").ok().and_then(|rounds| rounds.parse::<usize>().ok()).unwrap_or(1) * 20
+}
+
+/// Two policies that warn about everything, in one version: a request that meets one of one version and one of the other, or one
+/// alone, was decided by a mixture.
+fn pair(version: usize) -> String {
+    let warning = |policy: &str| {
+        refusing(policy, "")
+            .replace("no ", &format!("version {version};"))
+            .replace("validationActions: [Deny]", "validationActions: [Warn]")
+    };
+    format!("{}---\n{}", warning("first"), warning("second"))
+}
+
+/// The warnings that a request gets, as versions.
+async fn versions(client: &Client) -> Result<Vec<String>, Problem> {
+    let answer = tries(client, "any").await?;
+    if answer.code != 201 {
+        return Err(Problem::new(answer.text()));
+    }
+    let warnings = answer.headers.get_all("warning").iter().filter_map(|warning| warning.to_str().ok());
+    let version = |text: &str| {
+        let (_, rest) = text.split_once("version ")?;
+        Some(rest.split(';').next()?.to_owned())
+    };
+    Ok(warnings.filter_map(version).collect())
+}
+
+/// Changes the folder in one manner or another. What it holds afterwards can be used, unless this says otherwise.
+fn change(folders: &Folders, number: usize) -> bool {
+    let folder = folders.policies();
+    let file = folder.join("set.yaml");
+    let text = pair(number);
+    match number % 12 {
+        // Written in place, as careless editors do.
+        0 => fs::write(&file, &text).unwrap(),
+        // Renamed onto it, as careful ones do; with the temporary file in the folder, and beside it.
+        1 => {
+            fs::write(folder.join("set.yaml.tmp"), &text).unwrap();
+            fs::rename(folder.join("set.yaml.tmp"), &file).unwrap();
+        }
+        2 => {
+            fs::write(folders.beside("set.yaml"), &text).unwrap();
+            fs::rename(folders.beside("set.yaml"), &file).unwrap();
+        }
+        // Gone, and back under another name.
+        3 => {
+            fs::remove_file(&file).unwrap();
+            fs::write(folders.beside("x"), &text).unwrap();
+            fs::rename(folders.beside("x"), folder.join("other.json.yml")).unwrap();
+        }
+        4 => {
+            fs::write(folders.beside("x"), &text).unwrap();
+            fs::rename(folders.beside("x"), &file).unwrap();
+            fs::remove_file(folder.join("other.json.yml")).unwrap();
+        }
+        // Not to be used: no YAML, a name twice, a policy that is missing.
+        5 => {
+            fs::write(folder.join("bad.yaml"), "a: [").unwrap();
+            return false;
+        }
+        6 => {
+            fs::write(folder.join("bad.yaml"), &text).unwrap();
+            return false;
+        }
+        7 => {
+            fs::remove_file(folder.join("bad.yaml")).unwrap();
+            fs::write(&file, &text).unwrap();
+        }
+        // Links that are swapped, as volumes of config maps do.
+        8 | 9 => {
+            let version = format!("..v{number}");
+            fs::create_dir(folder.join(&version)).unwrap();
+            fs::write(folder.join(&version).join("set.yaml"), &text).unwrap();
+            symlink(&version, folder.join("..data_tmp")).unwrap();
+            fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+            if number % 12 == 8 {
+                symlink("..data/set.yaml", folder.join("..link")).unwrap();
+                fs::rename(folder.join("..link"), &file).unwrap();
+            }
+        }
+        // The folder as a whole.
+        10 => {
+            let (fresh, away) = (folders.beside("fresh"), folders.beside("away"));
+            let _ = fs::remove_dir_all(&away);
+            fs::create_dir(&fresh).unwrap();
+            fs::write(fresh.join("set.yaml"), &text).unwrap();
+            fs::rename(&folder, &away).unwrap();
+            fs::rename(&fresh, &folder).unwrap();
+        }
+        // Emptied.
+        _ => fs::remove_file(&file).unwrap(),
+    }
+    true
+}
+
+/// What a request would get from a server that is started on the folder now.
+async fn fresh(folders: &Folders) -> Vec<String> {
+    let server = folders.server().await;
+    versions(&server.client().unwrap()).await.unwrap()
+}
+
+/// Whether there is anything to read in the folder.
+fn is_full(folder: &Path) -> bool {
+    ["set.yaml", "other.json.yml"].iter().any(|name| folder.join(name).exists())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_the_folder_changes_no_request_meets_a_mixture_and_it_settles_as_a_fresh_start() {
+    let folders = Folders::new();
+    folders.write("set.yaml", &pair(0));
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let askers: Vec<_> = (0..3)
+        .map(|_| {
+            let (client, over) = (server.client().unwrap(), Arc::clone(&over));
+            tokio::spawn(async move {
+                let (mut asked, mut seen) = (0_usize, BTreeSet::new());
+                while !over.load(Ordering::Relaxed) {
+                    let met = versions(&client).await.unwrap();
+                    let different: BTreeSet<&String> = met.iter().collect();
+                    assert!(met.is_empty() || met.len() == 2 && different.len() == 1, "a mixture: {met:?}");
+                    seen.extend(met);
+                    asked += 1;
+                }
+                (asked, seen.len())
+            })
+        })
+        .collect();
+    let mut in_force = vec!["0".to_owned(); 2];
+    for number in 1..=changes() {
+        let failures = counted(&client, RELOADS, &[PLUGIN, "\"failure\""]).await;
+        let usable = change(&folders, number);
+        let (code, report) = check(&[folders.policies().to_str().unwrap(), "--plugin", PLUGIN]).await;
+        assert_eq!(code == 0, usable, "change {number}: {report}");
+        if usable {
+            let wanted = report["folders"][0]["hash"].as_str().unwrap().to_owned();
+            eventually(SOON, async || match hash_in_force(&client, PLUGIN).await {
+                hash if hash == wanted => Ok(()),
+                hash => Err(Problem::new(format!("change {number}: {hash} is in force, not {wanted}"))),
+            })
+            .await
+            .unwrap();
+            in_force = if is_full(&folders.policies()) { vec![number.to_string(); 2] } else { Vec::new() };
+        } else {
+            eventually(SOON, async || match counted(&client, RELOADS, &[PLUGIN, "\"failure\""]).await {
+                now if now > failures => Ok(()),
+                _ => Err(Problem::new(format!("change {number} was not counted"))),
+            })
+            .await
+            .unwrap();
+        }
+        let met = versions(&client).await.unwrap();
+        assert_eq!(met, in_force, "change {number}");
+        if usable && number % 6 == 1 {
+            assert_eq!(met, fresh(&folders).await, "change {number} and a fresh start");
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    for asker in askers {
+        let (asked, seen) = asker.await.unwrap();
+        assert!(asked > 0 && seen > 1, "{asked} requests met {seen} versions");
+    }
+}
+
+/// Changes that do not wait for each other: only the end is known.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_that_follow_at_once_end_in_the_last_one() {
+    let folders = Folders::new();
+    folders.write("set.yaml", &pair(0));
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    let file = folders.policies().join("set.yaml");
+    for burst in 1..=changes() / 4 {
+        for step in 0..50 {
+            let number = burst * 1000 + step;
+            match step % 3 {
+                0 => fs::write(&file, pair(number)).unwrap(),
+                1 => fs::write(&file, "a: [").unwrap(),
+                _ => {
+                    fs::write(folders.beside("x"), pair(number)).unwrap();
+                    fs::rename(folders.beside("x"), &file).unwrap();
+                }
+            }
+        }
+        let last = burst * 1000 + 999;
+        fs::write(&file, pair(last)).unwrap();
+        eventually(SOON, async || match versions(&client).await? {
+            met if met == [last.to_string(), last.to_string()] => Ok(()),
+            met => Err(Problem::new(format!("burst {burst}: {met:?}"))),
+        })
+        .await
+        .unwrap();
+    }
+}

@@ -1,0 +1,429 @@
+//! `/debug/admission`: everything that admission is decided by, in the order in which it is evaluated.
+//!
+//! What manifest files hold is not seen through the API, so this page shows it to whoever may read the path: policies, bindings and
+//! webhooks of both sources, where each comes from, what it matches and what it has done. Expressions, messages and credentials are
+//! not on it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ::admission::account::{Account, Figures, Range};
+use ::admission::policy::Action;
+use ::admission::webhook::{Hook, Place};
+use api::Status;
+use api::field::quote;
+use api::time::Timestamp;
+use value::{Str, Value, json, write};
+
+use crate::admission::follow::{CameFrom, ListedBinding, ListedPolicy};
+use crate::admission::registered::ListedWebhook;
+use crate::body::Body;
+use crate::call::{Answer, Call};
+use crate::manifests::Standing;
+use crate::negotiate;
+use crate::state::State;
+
+/// The most policies or webhooks that are shown of one plugin; the rest is counted. `?plugin=NAME` shows one plugin alone.
+const MOST: usize = 10_000;
+
+/// The four plugins, in the order in which they run.
+const PLUGINS: [&str; 4] = [
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+];
+
+/// Answers the page: as JSON where that is asked for, else as text.
+pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Status> {
+    let wanted = call.query.get("plugin").map(str::to_owned);
+    if let Some(wanted) = &wanted
+        && !PLUGINS.contains(&wanted.as_str())
+    {
+        let known = PLUGINS.join(", ");
+        return Err(Status::bad_request(format!(
+            "plugin {} has no policies; those of {known} have",
+            quote(wanted)
+        )));
+    }
+    let forms = [("text", "plain"), ("application", "json")];
+    let form = negotiate::clauses(&call.headers)
+        .iter()
+        .find_map(|clause| forms.iter().find(|(kind, subtype)| clause.covers(kind, subtype)))
+        .ok_or_else(|| Status::no_representation(&["text/plain", "application/json"]))?;
+    let as_json = form.1 == "json";
+    let state = Arc::clone(state);
+    let render = move || {
+        let plugins = PLUGINS
+            .iter()
+            .filter(|plugin| wanted.as_ref().is_none_or(|wanted| wanted == *plugin))
+            .map(|plugin| Plugin::of(&state, plugin))
+            .collect::<Vec<_>>();
+        if as_json {
+            let plugins = Value::List(plugins.iter().map(Plugin::json).collect());
+            let mut text = write::to_vec(&Value::map([("plugins", plugins)]));
+            text.push(b'\n');
+            text
+        } else {
+            let mut text = String::new();
+            for plugin in &plugins {
+                plugin.text(&mut text);
+            }
+            text.into_bytes()
+        }
+    };
+    // Thousands of entries take a while, which must hold up nobody else.
+    let body = tokio::task::spawn_blocking(render)
+        .await
+        .map_err(|_| Status::internal("the page could not be made"))?;
+    let content_type = if as_json { "application/json" } else { "text/plain; charset=utf-8" };
+    Ok(Answer::Raw(200, content_type, Body::from(body)))
+}
+
+/// A plugin, ready to be shown.
+struct Plugin {
+    name: &'static str,
+    enabled: bool,
+    standing: Option<Standing>,
+    entries: Vec<Entry>,
+    omitted: usize,
+}
+
+/// A policy or a webhook, ready to be shown.
+struct Entry {
+    name: Str,
+    /// The name of the webhook's configuration.
+    configuration: Option<Str>,
+    /// Where the webhook is.
+    target: Option<String>,
+    origin: Origin,
+    fails_closed: bool,
+    in_force: bool,
+    account: Shown,
+    compiled_in: Option<Duration>,
+    bindings: Vec<Bound>,
+}
+
+struct Bound {
+    name: Str,
+    origin: Origin,
+    actions: Vec<Action>,
+    account: Shown,
+}
+
+enum Origin {
+    File(Str, usize),
+    Object(Str),
+}
+
+/// What an account says, with times as others have them.
+struct Shown {
+    hash: String,
+    rules: Vec<u8>,
+    estimate: Range,
+    figures: Figures,
+    /// When the last error was.
+    failed: Option<String>,
+}
+
+impl Plugin {
+    fn of(state: &State, name: &'static str) -> Self {
+        let clock = Clock::now(state);
+        let mut entries: Vec<Entry> = match name {
+            "MutatingAdmissionPolicy" => policies(state.policies.list_mutating(), &clock),
+            "ValidatingAdmissionPolicy" => policies(state.policies.list_validating(), &clock),
+            "MutatingAdmissionWebhook" => webhooks(&state.webhooks.list_mutating(), &clock),
+            _ => webhooks(&state.webhooks.list_validating(), &clock),
+        };
+        let omitted = entries.len().saturating_sub(MOST);
+        entries.truncate(MOST);
+        Plugin {
+            name,
+            enabled: state.admission.plugins().any(|plugin| plugin == name),
+            standing: state.manifests.of_plugin(name),
+            entries,
+            omitted,
+        }
+    }
+}
+
+fn policies(listed: Vec<ListedPolicy>, clock: &Clock) -> Vec<Entry> {
+    let bound = |ListedBinding { from, binding }: &ListedBinding| Bound {
+        name: binding.name.clone(),
+        origin: origin(from, &binding.account),
+        actions: binding.actions.clone(),
+        account: Shown::of(&binding.account, clock),
+    };
+    // One more than is shown says that there are more; a page never costs more than what is on it.
+    let entry = |(position, policy): (usize, ListedPolicy)| {
+        let bindings: Vec<Bound> =
+            if position < MOST { policy.bindings.iter().map(bound).collect() } else { Vec::new() };
+        Entry {
+            configuration: None,
+            target: None,
+            origin: origin(&policy.from, &policy.account),
+            fails_closed: policy.fails_closed,
+            in_force: !policy.bindings.is_empty(),
+            account: Shown::of(&policy.account, clock),
+            compiled_in: Some(policy.from.compiled_in),
+            bindings,
+            name: policy.name,
+        }
+    };
+    listed.into_iter().enumerate().map(entry).collect()
+}
+
+fn webhooks(listed: &[ListedWebhook], clock: &Clock) -> Vec<Entry> {
+    let entry = |ListedWebhook { hook, place }: &ListedWebhook| Entry {
+        name: hook.name.clone(),
+        configuration: Some(hook.configuration.clone()),
+        target: Some(target(hook)),
+        origin: match place {
+            Some((file, line)) => Origin::File(file.clone(), *line),
+            None => Origin::Object(hook.account.uid.clone()),
+        },
+        fails_closed: !hook.ignores_failures,
+        in_force: true,
+        account: Shown::of(&hook.account, clock),
+        compiled_in: None,
+        bindings: Vec::new(),
+    };
+    listed.iter().map(entry).collect()
+}
+
+fn origin(from: &CameFrom, account: &Account) -> Origin {
+    match &from.place {
+        Some((file, line)) => Origin::File(file.clone(), *line),
+        None => Origin::Object(account.uid.clone()),
+    }
+}
+
+/// Where a webhook is. Validation lets no credentials into a URL; were there any, they would not be shown.
+fn target(hook: &Hook) -> String {
+    match &hook.target.place {
+        Place::Url(url) => match (url.split_once("://"), url.split_once('@')) {
+            (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+            _ => url.to_string(),
+        },
+        Place::Service { namespace, name, port, path } => {
+            format!("service {namespace}/{name}:{port}/{}", path.trim_start_matches('/'))
+        }
+        Place::Nowhere => "nowhere".to_owned(),
+    }
+}
+
+/// The clock of admission beside everybody's.
+struct Clock {
+    own: Duration,
+    wall: SystemTime,
+}
+
+impl Clock {
+    fn now(state: &State) -> Self {
+        Clock { own: state.meter.now(), wall: SystemTime::now() }
+    }
+
+    fn at(&self, own: Duration) -> String {
+        shown_time(self.wall.checked_sub(self.own.saturating_sub(own)).unwrap_or(UNIX_EPOCH))
+    }
+}
+
+fn shown_time(at: SystemTime) -> String {
+    let micros = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)).micro_time()
+}
+
+impl Shown {
+    fn of(account: &Account, clock: &Clock) -> Self {
+        let figures = account.figures();
+        Shown {
+            hash: account.hash(),
+            rules: account.rules().to_vec(),
+            estimate: account.estimate,
+            failed: figures.last_error.as_ref().map(|error| clock.at(error.at)),
+            figures,
+        }
+    }
+
+    fn rules(&self) -> Value {
+        json::parse(&self.rules).unwrap_or(Value::Null)
+    }
+}
+
+fn number(count: impl TryInto<i64>) -> Value {
+    Value::from(count.try_into().unwrap_or(i64::MAX))
+}
+
+impl Origin {
+    fn describe(&self, into: &mut Value) {
+        match self {
+            Origin::File(file, line) => {
+                into.set_at(&["source"], "manifest");
+                into.set_at(&["file"], file.clone());
+                into.set_at(&["line"], number(*line));
+            }
+            Origin::Object(uid) => {
+                into.set_at(&["source"], "api");
+                into.set_at(&["uid"], uid.clone());
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::File(file, line) => write!(f, "{file}:{line}"),
+            Origin::Object(uid) => write!(f, "api uid {uid}"),
+        }
+    }
+}
+
+impl Plugin {
+    fn json(&self) -> Value {
+        let mut plugin = Value::map([("name", self.name)]);
+        plugin.set_at(&["enabled"], self.enabled);
+        if let Some(standing) = &self.standing {
+            plugin.set_at(&["manifests"], reloads(standing));
+        }
+        let entries = self.entries.iter().enumerate().map(|(position, entry)| entry.json(position + 1));
+        plugin.set_at(&["entries"], Value::List(entries.collect()));
+        if self.omitted > 0 {
+            plugin.set_at(&["omitted"], number(self.omitted));
+        }
+        plugin
+    }
+
+    fn text(&self, out: &mut String) {
+        let _ = writeln!(out, "{}: {}", self.name, if self.enabled { "on" } else { "off" });
+        if let Some(standing) = &self.standing {
+            let _ = write!(out, "  manifests in {}", quote(&standing.folder));
+            if let Some(good) = &standing.in_force {
+                let hash = if good.hash.is_empty() { "no content" } else { &good.hash };
+                let _ = write!(out, ": {} objects, {hash}, loaded {}", good.objects, shown_time(good.since));
+            }
+            if !standing.followed {
+                let _ = write!(out, "; NO LONGER FOLLOWED");
+            }
+            let _ = writeln!(out);
+            if let Some((at, why)) = &standing.failure {
+                let _ = writeln!(out, "  last failure {}: {}", shown_time(*at), quote(why));
+            }
+        }
+        for (position, entry) in self.entries.iter().enumerate() {
+            entry.text(position + 1, out);
+        }
+        if self.omitted > 0 {
+            let _ = writeln!(out, "  and {} more", self.omitted);
+        }
+        let _ = writeln!(out);
+    }
+}
+
+/// How a folder fared: the last reload, whichever way it went, and the last that failed.
+fn reloads(standing: &Standing) -> Value {
+    let mut value = Value::map([("folder", standing.folder.as_str())]);
+    value.set_at(&["followed"], standing.followed);
+    let mut last = None;
+    if let Some(good) = &standing.in_force {
+        value.set_at(&["hash"], good.hash.as_str());
+        value.set_at(&["objects"], number(good.objects));
+        value.set_at(&["lastSuccess"], shown_time(good.since));
+        last = Some((good.since, "success"));
+    }
+    if let Some((at, why)) = &standing.failure {
+        value.set_at(&["lastFailure", "time"], shown_time(*at));
+        value.set_at(&["lastFailure", "error"], why.as_str());
+        last = last.filter(|(since, _)| since >= at).or(Some((*at, "failure")));
+    }
+    if let Some((at, status)) = last {
+        value.set_at(&["lastReload", "time"], shown_time(at));
+        value.set_at(&["lastReload", "status"], status);
+    }
+    value
+}
+
+impl Entry {
+    fn json(&self, position: usize) -> Value {
+        let mut entry = Value::map([("name", self.name.as_str())]);
+        entry.set_at(&["position"], number(position));
+        self.origin.describe(&mut entry);
+        if let Some(configuration) = &self.configuration {
+            entry.set_at(&["configuration"], configuration.as_str());
+        }
+        if let Some(target) = &self.target {
+            entry.set_at(&["target"], target.as_str());
+        }
+        entry.set_at(&["hash"], self.account.hash.as_str());
+        entry.set_at(&["failurePolicy"], if self.fails_closed { "Fail" } else { "Ignore" });
+        entry.set_at(&["match"], self.account.rules());
+        let estimate = self.account.estimate;
+        entry.set_at(&["compile", "estimatedCost", "min"], number(estimate.min));
+        if estimate.max != u64::MAX {
+            entry.set_at(&["compile", "estimatedCost", "max"], number(estimate.max));
+        }
+        if let Some(took) = self.compiled_in {
+            entry.set_at(&["inForce"], self.in_force);
+            entry.set_at(&["compile", "microseconds"], number(took.as_micros()));
+            entry.set_at(&["bindings"], Value::List(self.bindings.iter().map(Bound::json).collect()));
+        }
+        let Figures { calls, denials, last_error } = &self.account.figures;
+        entry.set_at(&["calls"], number(*calls));
+        entry.set_at(&["denials"], number(*denials));
+        if let (Some(error), Some(at)) = (last_error, &self.account.failed) {
+            entry.set_at(&["lastError", "time"], at.as_str());
+            entry.set_at(&["lastError", "message"], error.message.as_str());
+        }
+        entry
+    }
+
+    fn text(&self, position: usize, out: &mut String) {
+        let Entry { name, origin, account, .. } = self;
+        let of = self.configuration.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+        let fails = if self.fails_closed { "fails closed" } else { "fails open" };
+        let idle = if self.in_force { "" } else { ", bound by nothing" };
+        let _ = writeln!(out, "  {position}. {name}{of} ({origin}), {fails}{idle}");
+        if let Some(target) = &self.target {
+            let _ = writeln!(out, "     asks {target}");
+        }
+        let most = match account.estimate.max {
+            u64::MAX => "no bound".to_owned(),
+            most => most.to_string(),
+        };
+        let took = self.compiled_in.map(|took| format!(", compiled in {took:?}")).unwrap_or_default();
+        let _ = writeln!(out, "     {}{took}, cost {} to {most}", account.hash, account.estimate.min);
+        let _ = writeln!(out, "     match {}", String::from_utf8_lossy(&account.rules));
+        for bound in &self.bindings {
+            let actions: Vec<&str> = bound.actions.iter().map(|action| action.as_str()).collect();
+            let rules = String::from_utf8_lossy(&bound.account.rules);
+            let _ = writeln!(
+                out,
+                "     bound by {} ({}) {} match {rules}",
+                bound.name,
+                bound.origin,
+                actions.join(",")
+            );
+        }
+        let Figures { calls, denials, last_error } = &account.figures;
+        let _ = write!(out, "     calls {calls}, denials {denials}");
+        if let (Some(error), Some(at)) = (last_error, &account.failed) {
+            let _ = write!(out, ", last error {at}: {}", quote(&error.message));
+        }
+        let _ = writeln!(out);
+    }
+}
+
+impl Bound {
+    fn json(&self) -> Value {
+        let mut bound = Value::map([("name", self.name.as_str())]);
+        self.origin.describe(&mut bound);
+        bound.set_at(&["hash"], self.account.hash.as_str());
+        bound.set_at(&["match"], self.account.rules());
+        if !self.actions.is_empty() {
+            let actions = self.actions.iter().map(|action| action.as_str());
+            bound.set_at(&["validationActions"], Value::list(actions));
+        }
+        bound
+    }
+}

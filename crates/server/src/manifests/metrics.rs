@@ -1,0 +1,96 @@
+//! What happens to folders of manifests, counted.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use admission::manifests::Set;
+use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+use super::plugins;
+
+/// What happens to folders, counted under the names of Kubernetes and of KEP-5793.
+#[derive(Debug)]
+pub(crate) struct ManifestMetrics {
+    id_hash: String,
+    reloads: IntCounterVec,
+    times: GaugeVec,
+    info: IntGaugeVec,
+    /// The hash that is shown of each plugin.
+    hashes: Mutex<BTreeMap<&'static str, String>>,
+    kep_reloads: IntCounterVec,
+    kep_times: GaugeVec,
+}
+
+impl ManifestMetrics {
+    /// Registers the families. `id_hash` is the hash of the server's identity.
+    pub(crate) fn new(registry: &Registry, id_hash: String) -> Result<Arc<Self>, prometheus::Error> {
+        const RELOADS: &str = "Total number of automatic reloads of admission manifest configuration split by status, plugin, and apiserver identity.";
+        const TIMES: &str = "Timestamp of the last automatic reload of admission manifest configuration split by status, plugin, and apiserver identity.";
+        let labels = &["apiserver_id_hash", "plugin", "status"];
+        let counter = |name: &str, help: String, labels: &[&str]| {
+            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let gauge = |name: &str, help: String, labels: &[&str]| {
+            let metric = GaugeVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let info = IntGaugeVec::new(
+            Opts::new(
+                "apiserver_manifest_admission_config_controller_last_config_info",
+                "[ALPHA] Information about the last applied admission manifest configuration with hash as label, split by plugin and apiserver identity.",
+            ),
+            &["apiserver_id_hash", "hash", "plugin"],
+        )?;
+        registry.register(Box::new(info.clone()))?;
+        Ok(Arc::new(ManifestMetrics {
+            id_hash,
+            info,
+            hashes: Mutex::default(),
+            reloads: counter(
+                "apiserver_manifest_admission_config_controller_automatic_reloads_total",
+                format!("[ALPHA] {RELOADS}"),
+                labels,
+            )?,
+            times: gauge(
+                "apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds",
+                format!("[ALPHA] {TIMES}"),
+                labels,
+            )?,
+            kep_reloads: counter(
+                "apiserver_admission_manifest_config_automatic_reloads_total",
+                format!("[ALPHA] {RELOADS}"),
+                &["plugin", "status"],
+            )?,
+            kep_times: gauge(
+                "apiserver_admission_manifest_config_automatic_reload_last_timestamp_seconds",
+                format!("[ALPHA] {TIMES}"),
+                &["plugin", "status"],
+            )?,
+        }))
+    }
+
+    pub(super) fn reloaded(&self, set: Set, ok: bool) {
+        let status = if ok { "success" } else { "failure" };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        for plugin in plugins(set) {
+            self.reloads.with_label_values(&[self.id_hash.as_str(), plugin, status]).inc();
+            self.times.with_label_values(&[self.id_hash.as_str(), plugin, status]).set(now);
+            self.kep_reloads.with_label_values(&[plugin, status]).inc();
+            self.kep_times.with_label_values(&[plugin, status]).set(now);
+        }
+    }
+
+    pub(super) fn in_force(&self, set: Set, hash: &str) {
+        for plugin in plugins(set) {
+            let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(before) = hashes.insert(plugin, hash.to_owned()) {
+                let _ = self.info.remove_label_values(&[self.id_hash.as_str(), &before, plugin]);
+            }
+            self.info.with_label_values(&[self.id_hash.as_str(), hash, plugin]).set(1);
+        }
+    }
+}
