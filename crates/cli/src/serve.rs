@@ -161,6 +161,9 @@ pub(crate) struct Args {
     /// Whether containers may be privileged.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     allow_privileged: bool,
+    /// Gives pods nodes with a small scheduler of its own; without it, that is a kube-scheduler's.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
+    enable_scheduler: bool,
 
     /// Requests that read, worked on at once; 0 is no limit.
     #[arg(long, default_value_t = 400, help_heading = "Limits")]
@@ -301,6 +304,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
         api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
     config.request_timeout = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
     config.allow_privileged = args.allow_privileged;
+    config.scheduler = args.enable_scheduler;
     config.static_manifests = gates.is_on(STATIC_MANIFESTS);
     if args.profiling == Some(true) {
         tracing::warn!("--profiling: there is no profiling page");

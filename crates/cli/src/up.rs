@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// it changes.
     #[arg(long, value_name = "DIR")]
     policies: Option<PathBuf>,
+    /// Gives pods nodes with a small scheduler of its own.
+    #[arg(long)]
+    enable_scheduler: bool,
     /// text or json.
     #[arg(long, default_value = "text")]
     logging_format: Format,
@@ -66,6 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let modes = vec!["Node".to_owned(), "RBAC".to_owned()];
     config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
     config.allow_privileged = true;
+    config.scheduler = args.enable_scheduler;
     config.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));
     runtime()?.block_on(async move {
         let running = server::start(config).await?;

@@ -107,6 +107,9 @@ pub trait View: Send + Sync {
 
     /// Seconds since the epoch.
     fn now(&self) -> i64;
+
+    /// A uid that nothing has yet.
+    fn fresh_uid(&self) -> String;
 }
 
 /// Which changes to be told of.

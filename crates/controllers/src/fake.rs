@@ -85,6 +85,10 @@ impl View for Fake {
         self.list(kind, namespace).unwrap().len()
     }
 
+    fn fresh_uid(&self) -> String {
+        "00000000-0000-4000-8000-000000000000".to_owned()
+    }
+
     fn now(&self) -> i64 {
         0
     }

@@ -12,11 +12,14 @@ mod drive;
 mod queue;
 
 mod aggregation;
+mod claims;
+mod events;
 mod garbage;
 mod namespaces;
 mod pods;
 mod quotas;
 mod root_ca;
+mod scheduler;
 mod service_accounts;
 
 #[cfg(test)]
@@ -41,6 +44,10 @@ pub struct Options {
     pub aggregate: Aggregate,
     /// How what is used of a quota is counted; without it nobody counts.
     pub recount: Option<Recount>,
+    /// Whether admin access to devices is there at all.
+    pub admin_access: bool,
+    /// Whether pods are given nodes.
+    pub scheduler: bool,
     /// How long a node may be missing before its pods are taken for lost.
     pub node_quarantine: Duration,
 }
@@ -48,9 +55,19 @@ pub struct Options {
 impl Options {
     /// As Kubernetes has it.
     pub fn new(root_ca: Option<String>, aggregate: Aggregate) -> Self {
-        Options { root_ca, aggregate, recount: None, node_quarantine: Duration::from_secs(40) }
+        Options {
+            root_ca,
+            aggregate,
+            recount: None,
+            admin_access: true,
+            scheduler: false,
+            node_quarantine: Duration::from_secs(40),
+        }
     }
 }
+
+/// The name of the scheduler's access; the user is `system:kube-scheduler`.
+pub const SCHEDULER: &str = scheduler::NAME;
 
 /// Starts all controllers. `api` makes the access of one, under the name of its service account in `kube-system`. They stop
 /// when `stop` turns true; then the handle ends, once what was under way is finished.
@@ -59,7 +76,7 @@ pub fn start<A: Api>(
     options: Options,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    let Options { root_ca, aggregate, recount, node_quarantine } = options;
+    let Options { root_ca, aggregate, recount, admin_access, scheduler, node_quarantine } = options;
     let api = |name| Arc::new(api(name));
     let mut all = JoinSet::new();
     if let Some(pem) = root_ca {
@@ -68,6 +85,10 @@ pub fn start<A: Api>(
     if let Some(recount) = recount {
         all.spawn(quotas::run(api(quotas::NAME), recount, stop.clone()));
     }
+    if scheduler {
+        all.spawn(scheduler::run(api(scheduler::NAME), admin_access, stop.clone()));
+    }
+    all.spawn(claims::run(api(claims::NAME), admin_access, stop.clone()));
     all.spawn(service_accounts::run(api(service_accounts::NAME), stop.clone()));
     all.spawn(aggregation::run(api(aggregation::NAME), aggregate, stop.clone()));
     all.spawn(namespaces::run(api(namespaces::NAME), stop.clone()));

@@ -129,6 +129,8 @@ pub struct Config {
     pub request_timeout: Duration,
     /// `--allow-privileged`.
     pub allow_privileged: bool,
+    /// Pods are given nodes.
+    pub scheduler: bool,
     /// The bounds on connections.
     pub limits: Limits,
     /// Whether the built-in controllers run.
@@ -166,6 +168,7 @@ impl Config {
             max_mutating_in_flight: 200,
             request_timeout: Duration::from_mins(1),
             allow_privileged: false,
+            scheduler: false,
             limits: Limits::default(),
             controllers: true,
         }

@@ -26,7 +26,7 @@ use crate::state::State;
 const EVERYTHING: &str = "/registry/";
 
 /// Starts the controllers; the handle ends when the server stops and they have finished what was under way.
-pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>) -> JoinHandle<()> {
+pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>, scheduler: bool) -> JoinHandle<()> {
     let quotas = Arc::clone(&state.quotas);
     let recount = Recount(Arc::new(move |namespace: Str, name: Str| {
         let quotas = Arc::clone(&quotas);
@@ -34,7 +34,7 @@ pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>) -> JoinHandle<(
     }));
     // What nobody enforces nobody counts.
     let recount = state.admission.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
-    start_with(state, Options { recount, ..Options::new(root_ca, aggregate) })
+    start_with(state, Options { recount, scheduler, ..Options::new(root_ca, aggregate) })
 }
 
 fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {
@@ -43,7 +43,10 @@ fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {
         state: Arc::clone(state),
         client: Client::new(
             Arc::clone(state),
-            InternalIdentity::ServiceAccount { namespace: "kube-system", name },
+            match name {
+                controllers::SCHEDULER => InternalIdentity::Scheduler,
+                _ => InternalIdentity::ServiceAccount { namespace: "kube-system", name },
+            },
         ),
         kinds: Arc::clone(&kinds),
     };
@@ -173,6 +176,10 @@ impl View for InProcess {
 
     fn now(&self) -> i64 {
         self.state.now()
+    }
+
+    fn fresh_uid(&self) -> String {
+        crate::random::uid().to_string()
     }
 }
 

@@ -115,6 +115,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         max_mutating_in_flight,
         request_timeout,
         allow_privileged,
+        scheduler,
         limits,
         controllers,
     } = config;
@@ -264,7 +265,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     info!(%address, "ready");
     let controllers = controllers.then(|| {
         let status = status::start(&state);
-        let others = crate::controllers::start(&state, root_ca);
+        let others = crate::controllers::start(&state, root_ca, scheduler);
         tokio::spawn(async move {
             let _ = tokio::join!(status, others);
         })

@@ -4,8 +4,8 @@ use api::Status;
 use api::quantity::Quantity;
 use value::{Str, Value};
 
-use super::pod_resources::{self, Amounts, amounts};
 use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use api::pod_resources::{self, Amounts, amounts};
 
 /// Where a pod is told what was set for it.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";

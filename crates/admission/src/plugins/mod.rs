@@ -11,7 +11,6 @@ mod owner_references;
 mod persistent_volume_claim_resize;
 mod plain;
 mod pod_placement;
-mod pod_resources;
 mod pod_secrets;
 pub mod pod_security;
 mod priority;

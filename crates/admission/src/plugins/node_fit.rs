@@ -7,8 +7,8 @@ use api::quantity::Quantity;
 use api::{Cause, Status, field};
 use value::Value;
 
-use super::pod_resources::{self, amounts, is_sidecar};
 use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use api::pod_resources::{self, amounts, is_sidecar};
 
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 

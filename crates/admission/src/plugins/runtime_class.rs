@@ -5,9 +5,9 @@ use std::sync::Arc;
 use api::Status;
 use value::Value;
 
-use super::pod_resources::amounts;
 use super::tolerations;
 use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use api::pod_resources::amounts;
 
 /// See the module.
 #[derive(Debug)]

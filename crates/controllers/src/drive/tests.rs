@@ -55,6 +55,10 @@ impl View for Scripted {
     fn count(&self, kind: &Kind, namespace: &str) -> usize {
         self.fake.count(kind, namespace)
     }
+    fn fresh_uid(&self) -> String {
+        String::new()
+    }
+
     fn now(&self) -> i64 {
         0
     }

@@ -16,8 +16,8 @@ use value::{Map, Str, Value};
 
 pub(super) use self::scopes::is_best_effort;
 use self::usage::Evaluator;
-use super::pod_resources::{Amounts, add, amounts};
 use crate::{Attributes, Cluster, Operation};
+use api::pod_resources::{Amounts, add, amounts};
 
 /// What nobody is charged for: what is not stored, and events.
 const IGNORED: &[(&str, &str)] = &[
@@ -174,7 +174,7 @@ fn growth(now: &Amounts, before: &Amounts) -> Amounts {
 fn check_containers(pod: &Value, names: &BTreeSet<&str>) -> Result<(), String> {
     let required: Vec<&str> = names.iter().copied().filter(|name| MUST_BE_SET.contains(name)).collect();
     let of_pod = |side| amounts(pod.at(&["spec", "resources", side]));
-    let supported = |list: Amounts| list.keys().any(|name| super::pod_resources::is_pod_level(name));
+    let supported = |list: Amounts| list.keys().any(|name| api::pod_resources::is_pod_level(name));
     if required.is_empty() || supported(of_pod("requests")) || supported(of_pod("limits")) {
         return Ok(());
     }

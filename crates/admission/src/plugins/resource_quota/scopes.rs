@@ -2,8 +2,8 @@
 
 use value::Value;
 
-use super::super::pod_resources::amounts;
 use super::usage::Evaluator;
+use api::pod_resources::amounts;
 
 /// Whether an object is in all scopes of a quota. Only pods and volume claims are in any.
 pub(crate) fn all_match(quota: &Value, evaluator: &Evaluator, object: &Value) -> bool {

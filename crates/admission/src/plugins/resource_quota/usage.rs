@@ -6,8 +6,8 @@ use value::{Str, Value, format_smolstr};
 
 use super::super::default_class::CLAIM_CLASS;
 use super::super::plain::is_extended;
-use super::super::pod_resources::{self, Amounts, add, amounts, raise};
 use crate::Cluster;
+use api::pod_resources::{self, Amounts, add, amounts, raise};
 
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const PER_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use api::quantity::Quantity;
+use crate::quantity::Quantity;
 use value::{Str, Value};
 
 /// Amounts by resource.
-pub(crate) type Amounts = BTreeMap<Str, Quantity>;
+pub type Amounts = BTreeMap<Str, Quantity>;
 
 /// The amounts of a map of quantities. What cannot be read is left out; objects that came this far can be.
-pub(crate) fn amounts(list: Option<&Value>) -> Amounts {
+pub fn amounts(list: Option<&Value>) -> Amounts {
     let Some(map) = list.and_then(Value::as_map) else { return Amounts::new() };
     map.iter()
         .filter_map(|(name, amount)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?)))
@@ -18,7 +18,7 @@ pub(crate) fn amounts(list: Option<&Value>) -> Amounts {
 }
 
 /// Adds `more` to `sum`.
-pub(crate) fn add(sum: &mut Amounts, more: &Amounts) {
+pub fn add(sum: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         match sum.get_mut(name) {
             Some(so_far) => *so_far = so_far.add(amount),
@@ -30,7 +30,7 @@ pub(crate) fn add(sum: &mut Amounts, more: &Amounts) {
 }
 
 /// Raises `sum` to `other` wherever that is more.
-pub(crate) fn raise(sum: &mut Amounts, other: &Amounts) {
+pub fn raise(sum: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         if sum.get(name).is_none_or(|so_far| amount > so_far) {
             sum.insert(name.clone(), amount.clone());
@@ -39,12 +39,12 @@ pub(crate) fn raise(sum: &mut Amounts, other: &Amounts) {
 }
 
 /// Whether a container is a sidecar: an init container that stays.
-pub(crate) fn is_sidecar(container: &Value) -> bool {
+pub fn is_sidecar(container: &Value) -> bool {
     container.str_at(&["restartPolicy"]) == Some("Always")
 }
 
 /// The sum over the containers of what `of` says of each.
-pub(crate) fn over_containers(pod: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
+pub fn over_containers(pod: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
     let mut total = Amounts::new();
     for container in pod.list_at(&["spec", "containers"]) {
         add(&mut total, &of(container));
@@ -67,12 +67,12 @@ pub(crate) fn over_containers(pod: &Value, of: impl Fn(&Value) -> Amounts) -> Am
 }
 
 /// The sum over the containers of one side (`requests` or `limits`) of their specification.
-pub(crate) fn of_containers(pod: &Value, side: &str) -> Amounts {
+pub fn of_containers(pod: &Value, side: &str) -> Amounts {
     over_containers(pod, |container| amounts(container.at(&["resources", side])))
 }
 
 /// Replaces sums by what the pod itself says, for the resources that it may say.
-pub(crate) fn of_pod_itself(pod: &Value, side: &str, total: &mut Amounts, may: impl Fn(&str) -> bool) {
+pub fn of_pod_itself(pod: &Value, side: &str, total: &mut Amounts, may: impl Fn(&str) -> bool) {
     for (name, amount) in amounts(pod.at(&["spec", "resources", side])) {
         if may(&name) {
             total.insert(name, amount);
@@ -81,6 +81,6 @@ pub(crate) fn of_pod_itself(pod: &Value, side: &str, total: &mut Amounts, may: i
 }
 
 /// Whether a pod may set this resource for itself.
-pub(crate) fn is_pod_level(name: &str) -> bool {
+pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }

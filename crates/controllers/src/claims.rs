@@ -1,0 +1,431 @@
+//! Claims for devices: made from templates for the pods that ask for them, reserved for pods that were given a node by hand, let go
+//! when nobody uses them any more.
+//!
+//! The pipeline judges every claim that is made here as it judges anybody's: a template that was allowed to ask for admin access does
+//! not make a claim where that is no longer allowed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::{Status, meta};
+use tokio::sync::watch;
+use value::{Str, Value};
+
+use crate::api::{Api, Change, Kind, Patch, What, unless_gone};
+use crate::drive::{self, Controller, Next};
+use crate::events;
+
+pub(crate) const NAME: &str = "resource-claim-controller";
+
+/// Keeps a claim that is allocated.
+pub(crate) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// Which claim of a pod's list a claim was made for.
+const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
+/// The most pods that share a claim.
+pub(crate) const MAX_RESERVATIONS: usize = 256;
+/// The most bytes of a name that something is still put behind.
+const MAX_BASE: usize = 57;
+
+struct Claims<A> {
+    api: Arc<A>,
+    pods: Arc<Kind>,
+    claims: Arc<Kind>,
+    templates: Arc<Kind>,
+    admin_access: bool,
+    users: Mutex<Users>,
+}
+
+/// Which pods name which claims and templates.
+#[derive(Default)]
+struct Users {
+    by_claim: HashMap<(Str, Str), BTreeSet<Str>>,
+    by_template: HashMap<(Str, Str), BTreeSet<Str>>,
+    /// What each pod is listed under.
+    of_pod: HashMap<(Str, Str), (Vec<Str>, Vec<Str>)>,
+}
+
+impl Users {
+    fn forget(&mut self, namespace: &Str, pod: &Str) {
+        let Some((claims, templates)) = self.of_pod.remove(&(namespace.clone(), pod.clone())) else { return };
+        for (index, names) in [(&mut self.by_claim, claims), (&mut self.by_template, templates)] {
+            for name in names {
+                let key = (namespace.clone(), name);
+                if let Some(pods) = index.get_mut(&key) {
+                    pods.remove(pod);
+                    if pods.is_empty() {
+                        index.remove(&key);
+                    }
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, namespace: &Str, pod: &Str, object: &Value) {
+        self.forget(namespace, pod);
+        let wanted = object.list_at(&["spec", "resourceClaims"]);
+        if wanted.is_empty() {
+            return;
+        }
+        let claims: Vec<Str> =
+            wanted.iter().filter_map(|one| named(object, one).ok().flatten()).map(|n| n.name).collect();
+        let templates: Vec<Str> = wanted
+            .iter()
+            .filter_map(|one| one.str_at(&["resourceClaimTemplateName"]))
+            .map(Str::from)
+            .collect();
+        for (index, names) in [(&mut self.by_claim, &claims), (&mut self.by_template, &templates)] {
+            for name in names {
+                index.entry((namespace.clone(), name.clone())).or_default().insert(pod.clone());
+            }
+        }
+        self.of_pod.insert((namespace.clone(), pod.clone()), (claims, templates));
+    }
+}
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Pod { namespace: Str, name: Str },
+    Claim { namespace: Str, name: Str },
+}
+
+pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Receiver<bool>) {
+    let resource = |kind: &str| api.kind("resource.k8s.io/v1", kind);
+    let (Some(pods), Some(claims), Some(templates)) =
+        (api.kind("v1", "Pod"), resource("ResourceClaim"), resource("ResourceClaimTemplate"))
+    else {
+        return;
+    };
+    let sources = [&pods, &claims, &templates].map(|kind| What::Kind(Arc::clone(kind))).to_vec();
+    let users = Mutex::default();
+    let controller = Claims { api: Arc::clone(&api), pods, claims, templates, admin_access, users };
+    drive::run(controller, api, sources, stop).await;
+}
+
+impl<A: Api> Controller for Claims<A> {
+    type Key = Key;
+    const NAME: &'static str = NAME;
+    const WORKERS: usize = 5;
+
+    fn observe(&self, change: &Change) -> Vec<(Key, Duration)> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let (namespace, name) = (&change.place.namespace, &change.place.name);
+        let pod = |name: &Str| Key::Pod { namespace: namespace.clone(), name: name.clone() };
+        let claim = |name: &Str| Key::Claim { namespace: namespace.clone(), name: name.clone() };
+        let all = |index: &HashMap<(Str, Str), BTreeSet<Str>>| -> Vec<Key> {
+            index.get(&(namespace.clone(), name.clone())).into_iter().flatten().map(pod).collect()
+        };
+        let keys = if change.place.kind == self.pods {
+            if change.deleted || is_done(&change.object) {
+                // Whatever it used, known by now or only before.
+                users.remember(namespace, name, &change.object);
+                let used = users.of_pod.get(&(namespace.clone(), name.clone()));
+                let keys = used.into_iter().flat_map(|(claims, _)| claims).map(claim).collect();
+                users.forget(namespace, name);
+                keys
+            } else {
+                users.remember(namespace, name, &change.object);
+                let asks = !change.object.list_at(&["spec", "resourceClaims"]).is_empty();
+                if asks { vec![pod(name)] } else { Vec::new() }
+            }
+        } else if change.place.kind == self.claims {
+            let mut keys = all(&users.by_claim);
+            if !change.deleted {
+                keys.push(claim(name));
+            }
+            keys
+        } else if change.deleted {
+            Vec::new()
+        } else {
+            all(&users.by_template)
+        };
+        keys.into_iter().map(|key| (key, Duration::ZERO)).collect()
+    }
+
+    async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
+        match key {
+            Key::Pod { namespace, name } => self.pod(&namespace, &name).await,
+            Key::Claim { namespace, name } => self.claim(&namespace, &name).await,
+        }?;
+        Ok(Next::Done)
+    }
+}
+
+impl<A: Api> Claims<A> {
+    /// A pod gets what it asks for.
+    async fn pod(&self, namespace: &str, name: &str) -> Result<(), Status> {
+        let Some(pod) = self.api.get(&self.pods.place(namespace, name))? else { return Ok(()) };
+        if meta::is_deleting(&pod) || is_done(&pod) {
+            return Ok(());
+        }
+        let wanted = pod.list_at(&["spec", "resourceClaims"]);
+        let mut made = BTreeMap::new();
+        for one in wanted {
+            match self.make(&pod, one).await {
+                Ok(None) => {}
+                Ok(Some(claim)) => {
+                    made.insert(one.str_at(&["name"]).unwrap_or_default().to_owned(), claim);
+                }
+                Err(why) => {
+                    let words =
+                        format!("PodResourceClaim {}: {}", one.str_at(&["name"]).unwrap_or_default(), why);
+                    events::warn(&*self.api, &pod, "FailedResourceClaimCreation", &words, NAME).await;
+                    return Err(Status::internal(words));
+                }
+            }
+        }
+        if !made.is_empty() {
+            let statuses = made.iter().map(|(name, claim)| {
+                Value::map([
+                    ("name", Value::from(name.as_str())),
+                    ("resourceClaimName", Value::from(claim.as_str())),
+                ])
+            });
+            let mut patch = Value::default();
+            patch.set_at(&["metadata", "uid"], meta::uid(&pod));
+            patch.set_at(&["status", "resourceClaimStatuses"], Value::List(statuses.collect()));
+            self.api.patch(&self.pods.place(namespace, name), "status", &Patch::Strategic(patch)).await?;
+        }
+        // The scheduler reserves for the pods that it places.
+        if pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty() {
+            return Ok(());
+        }
+        for one in wanted {
+            self.reserve(&pod, one).await?;
+        }
+        Ok(())
+    }
+
+    /// The claim that has to be noted in the pod's status, made if there is none.
+    async fn make(&self, pod: &Value, one: &Value) -> Result<Option<Str>, String> {
+        let namespace = meta::namespace(pod);
+        match named(pod, one) {
+            Err(Unnamed::Unknown) => {
+                return Err(format!(
+                    "checking for claim before creating it: pod claim {}: none of the supported fields are set",
+                    one.str_at(&["name"]).unwrap_or_default()
+                ));
+            }
+            Ok(None) => return Ok(None),
+            Ok(Some(Named { name, made })) => {
+                let there = self.api.get(&self.claims.place(namespace, &name)).map_err(|e| e.to_string())?;
+                if there.is_some_and(|claim| !made || is_of(pod, &claim)) {
+                    return Ok(None);
+                }
+            }
+            Err(Unnamed::NotYet) => {}
+        }
+        let Some(template) = one.str_at(&["resourceClaimTemplateName"]) else { return Ok(None) };
+        let pod_claim = one.str_at(&["name"]).unwrap_or_default();
+        // One that was made, and nobody could note it.
+        let all = self.api.list(&self.claims, namespace).map_err(|e| e.to_string())?;
+        let orphan = all.iter().find(|claim| {
+            is_of(pod, claim)
+                && !meta::is_deleting(claim)
+                && claim.str_at(&["metadata", "annotations", POD_CLAIM]) == Some(pod_claim)
+        });
+        if let Some(orphan) = orphan {
+            return Ok(Some(meta::name(orphan).into()));
+        }
+        let there = self.api.get(&self.templates.place(namespace, template)).map_err(|e| e.to_string())?;
+        let quoted = api::field::quote(template);
+        let template = there.ok_or_else(|| {
+            format!(
+                "resource claim template {quoted}: resourceclaimtemplate.resource.k8s.io {quoted} not found"
+            )
+        })?;
+        if !self.admin_access && asks_for_admin_access(&template) {
+            return Err("admin access is requested, but the feature is disabled".to_owned());
+        }
+        let claim = from_template(pod, pod_claim, &template);
+        let made = self.api.create(&self.claims, namespace, &claim).await;
+        made.map(|claim| Some(meta::name(&claim).into()))
+            .map_err(|why| format!("create ResourceClaim : {why}"))
+    }
+
+    /// Reserves an allocated claim for a pod that was not placed by the scheduler.
+    async fn reserve(&self, pod: &Value, one: &Value) -> Result<(), Status> {
+        let Ok(Some(Named { name, made })) = named(pod, one) else { return Ok(()) };
+        let place = self.claims.place(meta::namespace(pod), &name);
+        let Some(mut claim) = self.api.get(&place)? else { return Ok(()) };
+        let usable = is_allocated(&claim) && (!made || is_of(pod, &claim));
+        if !usable || is_reserved_for(&claim, pod) || reservations(&claim).len() >= MAX_RESERVATIONS {
+            return Ok(());
+        }
+        add_reservation(&mut claim, pod);
+        self.api.update(&place, "status", &claim).await.map(drop)
+    }
+
+    /// A claim is kept as long as somebody uses it.
+    async fn claim(&self, namespace: &str, name: &str) -> Result<(), Status> {
+        let place = self.claims.place(namespace, name);
+        let Some(mut claim) = self.api.get(&place)? else { return Ok(()) };
+        let before = reservations(&claim).len();
+        let mut left = Vec::with_capacity(before);
+        for reservation in reservations(&claim) {
+            if self.stands(namespace, reservation)? {
+                left.push(reservation.clone());
+            }
+        }
+        let unused = left.is_empty();
+        let guarded = |claim: &Value| meta::finalizers(claim).any(|one| one == FINALIZER);
+        if left.len() < before {
+            claim.set_at(&["status", "reservedFor"], Value::List(left));
+            if unused && guarded(&claim) {
+                claim.remove_at(&["status", "allocation"]);
+            }
+            claim = self.api.update(&place, "status", &claim).await?;
+            if guarded(&claim) && !is_allocated(&claim) {
+                claim = self.unguard(claim, &place).await?;
+            }
+        } else if guarded(&claim) && meta::is_deleting(&claim) && unused {
+            if is_allocated(&claim) {
+                claim.remove_at(&["status", "allocation"]);
+                claim = self.api.update(&place, "status", &claim).await?;
+            }
+            claim = self.unguard(claim, &place).await?;
+        }
+        if unused && let Some(owner) = owning_pod(&claim) {
+            let pod =
+                self.api.get(&self.pods.place(namespace, owner.str_at(&["name"]).unwrap_or_default()))?;
+            // A pod that is gone takes its claims along: the garbage collector sees to that.
+            if pod.is_some_and(|pod| owner.str_at(&["uid"]) != Some(meta::uid(&pod)) || is_done(&pod)) {
+                unless_gone(self.api.delete(&place, &Value::default()).await)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a claim go.
+    async fn unguard(&self, mut claim: Value, place: &crate::api::Place) -> Result<Value, Status> {
+        if let Some(all) = claim.at_mut(&["metadata", "finalizers"]).and_then(Value::as_list_mut) {
+            all.retain(|one| one.as_str() != Some(FINALIZER));
+        }
+        match self.api.update(place, "", &claim).await {
+            // That was the last thing that held it.
+            Err(status) if status.code() == 404 => Ok(claim),
+            outcome => outcome,
+        }
+    }
+
+    /// Whether somebody still uses a claim. Of what is no pod nothing is known, and it stays.
+    fn stands(&self, namespace: &str, reservation: &Value) -> Result<bool, Status> {
+        let text = |field: &str| reservation.str_at(&[field]).unwrap_or_default();
+        if !text("apiGroup").is_empty() || text("resource") != "pods" {
+            return Ok(true);
+        }
+        let pod = self.api.get(&self.pods.place(namespace, text("name")))?;
+        Ok(pod.is_some_and(|pod| meta::uid(&pod) == text("uid") && !is_done(&pod)))
+    }
+}
+
+/// The claim that an entry of a pod's list stands for.
+pub(crate) struct Named {
+    pub(crate) name: Str,
+    /// Whether it was made for the pod, and so has to be owned by it.
+    pub(crate) made: bool,
+}
+
+/// Why an entry stands for no claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unnamed {
+    /// None was made yet.
+    NotYet,
+    /// It says where to get one in a way that is not known.
+    Unknown,
+}
+
+/// Which claim an entry of a pod's list stands for; nothing where none is needed.
+pub(crate) fn named(pod: &Value, one: &Value) -> Result<Option<Named>, Unnamed> {
+    if let Some(name) = one.str_at(&["resourceClaimName"]) {
+        return Ok(Some(Named { name: name.into(), made: false }));
+    }
+    if one.str_at(&["resourceClaimTemplateName"]).is_none() {
+        return Err(Unnamed::Unknown);
+    }
+    let statuses = pod.list_at(&["status", "resourceClaimStatuses"]);
+    let noted = statuses.iter().find(|status| status.str_at(&["name"]) == one.str_at(&["name"]));
+    let noted = noted.ok_or(Unnamed::NotYet)?;
+    Ok(noted.str_at(&["resourceClaimName"]).map(|name| Named { name: name.into(), made: true }))
+}
+
+/// Whether a claim belongs to a pod.
+pub(crate) fn is_of(pod: &Value, claim: &Value) -> bool {
+    owning_pod(claim).is_some_and(|owner| owner.str_at(&["uid"]) == Some(meta::uid(pod)))
+}
+
+fn owning_pod(claim: &Value) -> Option<&Value> {
+    claim.list_at(&["metadata", "ownerReferences"]).iter().find(|owner| {
+        owner.at(&["controller"]) == Some(&Value::Bool(true))
+            && owner.str_at(&["apiVersion"]) == Some("v1")
+            && owner.str_at(&["kind"]) == Some("Pod")
+    })
+}
+
+/// Whether a pod will not run any more.
+pub(crate) fn is_done(pod: &Value) -> bool {
+    matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"))
+        || (meta::is_deleting(pod) && pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty())
+}
+
+pub(crate) fn is_allocated(claim: &Value) -> bool {
+    claim.at(&["status", "allocation"]).is_some_and(|allocation| !allocation.is_null())
+}
+
+pub(crate) fn reservations(claim: &Value) -> &[Value] {
+    claim.list_at(&["status", "reservedFor"])
+}
+
+pub(crate) fn is_reserved_for(claim: &Value, pod: &Value) -> bool {
+    reservations(claim).iter().any(|one| one.str_at(&["uid"]) == Some(meta::uid(pod)))
+}
+
+pub(crate) fn add_reservation(claim: &mut Value, pod: &Value) {
+    let mut all = reservations(claim).to_vec();
+    all.push(Value::map([("resource", "pods"), ("name", meta::name(pod)), ("uid", meta::uid(pod))]));
+    claim.set_at(&["status", "reservedFor"], Value::List(all));
+}
+
+/// Whether a template asks for admin access.
+fn asks_for_admin_access(template: &Value) -> bool {
+    template
+        .list_at(&["spec", "spec", "devices", "requests"])
+        .iter()
+        .any(|request| request.at(&["exactly", "adminAccess"]) == Some(&Value::Bool(true)))
+}
+
+/// The claim of a pod, as its template says.
+fn from_template(pod: &Value, pod_claim: &str, template: &Value) -> Value {
+    let mut claim = Value::map([("apiVersion", "resource.k8s.io/v1"), ("kind", "ResourceClaim")]);
+    claim.set_at(&["metadata", "generateName"], base_name(meta::name(pod), pod_claim));
+    for field in ["labels", "annotations"] {
+        if let Some(given) = template.at(&["spec", "metadata", field]) {
+            claim.set_at(&["metadata", field], given.clone());
+        }
+    }
+    claim.set_at(&["metadata", "annotations", POD_CLAIM], pod_claim);
+    let owner = Value::map([
+        ("apiVersion", Value::from("v1")),
+        ("kind", Value::from("Pod")),
+        ("name", Value::from(meta::name(pod))),
+        ("uid", Value::from(meta::uid(pod))),
+        ("controller", Value::Bool(true)),
+    ]);
+    claim.set_at(&["metadata", "ownerReferences"], Value::List(vec![owner]));
+    claim.set_at(&["spec"], template.at(&["spec", "spec"]).cloned().unwrap_or_default());
+    claim
+}
+
+/// Both names, each cut in proportion if they are too long together.
+fn base_name(pod: &str, claim: &str) -> String {
+    let whole = format!("{pod}-{claim}-");
+    if whole.len() <= MAX_BASE {
+        return whole;
+    }
+    let cut = |name: &str| name.chars().take(name.len() * MAX_BASE / whole.len()).collect::<String>();
+    format!("{}-{}", cut(pod), cut(claim))
+}
+
+#[cfg(test)]
+mod tests;

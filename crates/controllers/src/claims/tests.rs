@@ -1,0 +1,59 @@
+use super::{Unnamed, base_name, from_template, is_done, is_of, named};
+use crate::fake::parse;
+
+#[test]
+fn a_claim_of_a_template_belongs_to_its_pod() {
+    let pod = parse(r#"{"metadata":{"name":"web","namespace":"n","uid":"u"}}"#);
+    let template = parse(
+        r#"{"metadata":{"name":"t","labels":{"of":"template"}},"spec":{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}},
+        "spec":{"devices":{"requests":[{"name":"r"}]}}}}"#,
+    );
+    let claim = from_template(&pod, "gpu", &template);
+    assert_eq!(
+        claim,
+        parse(
+            r#"{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"generateName":"web-gpu-","labels":{"a":"b"},
+            "annotations":{"c":"d","resource.kubernetes.io/pod-claim-name":"gpu"},
+            "ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"web","uid":"u","controller":true}]},
+            "spec":{"devices":{"requests":[{"name":"r"}]}}}"#
+        )
+    );
+    assert!(is_of(&pod, &claim));
+    assert!(!is_of(&parse(r#"{"metadata":{"name":"web","uid":"other"}}"#), &claim));
+}
+
+#[test]
+fn long_names_are_cut_in_proportion() {
+    assert_eq!(base_name("web", "gpu"), "web-gpu-");
+    let cut = base_name(&"p".repeat(100), &"c".repeat(20));
+    assert_eq!(cut, format!("{}-{}", "p".repeat(46), "c".repeat(9)));
+    assert!(base_name(&"p".repeat(253), &"c".repeat(63)).len() <= 58);
+}
+
+#[test]
+fn an_entry_names_its_claim_by_itself_or_by_the_status_of_the_pod() {
+    let pod = parse(
+        r#"{"status":{"resourceClaimStatuses":[{"name":"made","resourceClaimName":"x"},{"name":"needless"}]}}"#,
+    );
+    let entry =
+        |text: &str| named(&pod, &parse(text)).map(|found| found.map(|n| (n.name.to_string(), n.made)));
+    assert_eq!(entry(r#"{"name":"a","resourceClaimName":"c"}"#), Ok(Some(("c".to_owned(), false))));
+    let made = r#"{"name":"made","resourceClaimTemplateName":"t"}"#;
+    assert_eq!(entry(made), Ok(Some(("x".to_owned(), true))));
+    assert_eq!(entry(r#"{"name":"needless","resourceClaimTemplateName":"t"}"#), Ok(None));
+    assert_eq!(entry(r#"{"name":"new","resourceClaimTemplateName":"t"}"#), Err(Unnamed::NotYet));
+    assert_eq!(entry(r#"{"name":"odd","somethingNew":"t"}"#), Err(Unnamed::Unknown));
+}
+
+#[test]
+fn a_pod_is_done_when_it_ended_or_will_never_begin() {
+    for (pod, done) in [
+        (r#"{"status":{"phase":"Succeeded"}}"#, true),
+        (r#"{"status":{"phase":"Failed"}}"#, true),
+        (r#"{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"}}"#, true),
+        (r#"{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"},"spec":{"nodeName":"n"}}"#, false),
+        (r#"{"status":{"phase":"Running"},"spec":{"nodeName":"n"}}"#, false),
+    ] {
+        assert_eq!(is_done(&parse(pod)), done, "{pod}");
+    }
+}

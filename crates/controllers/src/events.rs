@@ -1,0 +1,54 @@
+//! Events: what controllers say about an object, for people.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use api::meta;
+use api::time::Timestamp;
+use value::Value;
+
+use crate::api::{Api, Patch};
+
+/// Warns about an object. What was said before is counted; an event that cannot be written is not worth a failure.
+pub(crate) async fn warn(api: &impl Api, object: &Value, reason: &str, message: &str, component: &str) {
+    let Some(events) = api.kind("v1", "Event") else { return };
+    let namespace = meta::namespace(object);
+    let mut hash = DefaultHasher::new();
+    (meta::uid(object), reason, message).hash(&mut hash);
+    let name = format!("{}.{:016x}", meta::name(object), hash.finish());
+    let now = Timestamp::from_seconds(api.now()).time();
+    let place = events.place(namespace, &name);
+    if let Ok(Some(said)) = api.get(&place) {
+        let count = said.int_at(&["count"]).unwrap_or(1).saturating_add(1);
+        let patch = Value::map([("count", Value::from(count)), ("lastTimestamp", Value::from(now))]);
+        if let Err(error) = api.patch(&place, "", &Patch::Merge(patch)).await {
+            tracing::debug!(%error, "an event could not be counted");
+        }
+        return;
+    }
+    let mut event = crate::api::object(&events, namespace, &name);
+    let gvk = meta::gvk(object);
+    let about = Value::map([
+        ("apiVersion", Value::from(gvk.api_version())),
+        ("kind", Value::from(gvk.kind.clone())),
+        ("name", Value::from(meta::name(object))),
+        ("namespace", Value::from(namespace)),
+        ("uid", Value::from(meta::uid(object))),
+        ("resourceVersion", Value::from(meta::resource_version(object))),
+    ]);
+    event.set_at(&["involvedObject"], about);
+    for (field, value) in [
+        ("reason", Value::from(reason)),
+        ("message", Value::from(message)),
+        ("type", Value::from("Warning")),
+        ("count", Value::from(1)),
+        ("firstTimestamp", Value::from(now.clone())),
+        ("lastTimestamp", Value::from(now)),
+        ("reportingComponent", Value::from(component)),
+    ] {
+        event.set_at(&[field], value);
+    }
+    event.set_at(&["source", "component"], component);
+    if let Err(error) = api.create(&events, namespace, &event).await {
+        tracing::debug!(%error, "an event could not be written");
+    }
+}

@@ -1,0 +1,396 @@
+//! A small scheduler, off unless asked for: enough to run pods and their claims for devices end to end.
+//!
+//! One pod at a time, so that nothing is given twice. What a pod asks for and this scheduler does not know keeps the pod pending, and
+//! its condition says what: a wrong placement is worse than none. Preferences are not looked at, and nobody is preempted.
+//!
+//! Everything that may make room for a pod (nodes, pods that end, claims, slices, classes) has all pending pods tried again.
+
+mod fit;
+mod unknown;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::time::Timestamp;
+use api::{Status, meta};
+use dra::{Allocation, Allocator, Claim, Gates, Node};
+use tokio::sync::watch;
+use value::{Str, Value};
+
+use crate::api::{Api, Change, Kind, Patch, Place, What};
+use crate::claims::{self, FINALIZER, MAX_RESERVATIONS, Named, Unnamed};
+use crate::drive::{self, Controller, Next};
+use fit::{Cluster, Why};
+
+pub(crate) const NAME: &str = "kube-scheduler";
+
+/// The name in the pods that are this scheduler's.
+const SCHEDULER_NAME: &str = "default-scheduler";
+/// Changes come in groups; pods that are pending are tried again once for all of them.
+const GATHER: Duration = Duration::from_millis(20);
+
+struct Scheduler<A> {
+    api: Arc<A>,
+    pods: Arc<Kind>,
+    nodes: Arc<Kind>,
+    claims: Arc<Kind>,
+    classes: Arc<Kind>,
+    bindings: Arc<Kind>,
+    known: Mutex<Known>,
+}
+
+/// What is known of the cluster, kept at what was observed.
+struct Known {
+    cluster: Cluster,
+    pending: BTreeSet<(Str, Str)>,
+    classes: HashMap<Str, Value>,
+    slices: HashMap<Str, Value>,
+    claims: HashMap<(Str, Str), Value>,
+    gates: Gates,
+    /// Made of classes, slices and claims when it is needed.
+    allocator: Option<Allocator>,
+}
+
+impl Known {
+    fn allocator(&mut self) -> &mut Allocator {
+        let Known { allocator, classes, slices, claims, gates, .. } = self;
+        allocator.get_or_insert_with(|| {
+            // In an order of their own, so that equal clusters are served alike.
+            let sorted = |map: &HashMap<Str, Value>| {
+                let mut all: Vec<(Str, Value)> = map.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+                all.sort_by(|a, b| a.0.cmp(&b.0));
+                all.into_iter().map(|(_, v)| v).collect::<Vec<_>>()
+            };
+            let mut made = Allocator::new(&sorted(classes), &sorted(slices), *gates);
+            claims.values().for_each(|claim| made.observe(claim));
+            made
+        })
+    }
+}
+
+pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Receiver<bool>) {
+    let core = |kind: &str| api.kind("v1", kind);
+    let resource = |kind: &str| api.kind("resource.k8s.io/v1", kind);
+    let (Some(pods), Some(nodes), Some(bindings)) = (core("Pod"), core("Node"), core("Binding")) else {
+        return;
+    };
+    let (Some(claims), Some(classes), Some(slices)) =
+        (resource("ResourceClaim"), resource("DeviceClass"), resource("ResourceSlice"))
+    else {
+        return;
+    };
+    let sources =
+        [&nodes, &classes, &slices, &claims, &pods].map(|kind| What::Kind(Arc::clone(kind))).to_vec();
+    let known = Known {
+        cluster: Cluster::default(),
+        pending: BTreeSet::new(),
+        classes: HashMap::new(),
+        slices: HashMap::new(),
+        claims: HashMap::new(),
+        gates: Gates { admin_access, ..Gates::default() },
+        allocator: None,
+    };
+    let known = Mutex::new(known);
+    let scheduler = Scheduler { api: Arc::clone(&api), pods, nodes, claims, classes, bindings, known };
+    drive::run(scheduler, api, sources, stop).await;
+}
+
+/// A pod that has to be placed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    namespace: Str,
+    name: Str,
+}
+
+impl<A: Api> Controller for Scheduler<A> {
+    type Key = Key;
+    const NAME: &'static str = NAME;
+    // Two pods at a time could be given the same device.
+    const WORKERS: usize = 1;
+
+    fn observe(&self, change: &Change) -> Vec<(Key, Duration)> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut *known;
+        let Change { place, object, deleted } = change;
+        let at = (place.namespace.clone(), place.name.clone());
+        if place.kind == self.pods {
+            known.cluster.forget_pod(&at);
+            if !*deleted && is_pending(object) {
+                let fresh = known.pending.insert(at);
+                let wait = if fresh { Duration::ZERO } else { GATHER };
+                return vec![(Key { namespace: place.namespace.clone(), name: place.name.clone() }, wait)];
+            }
+            known.pending.remove(&at);
+            let ended = *deleted || claims::is_done(object);
+            if !ended {
+                known.cluster.remember_pod(at, object);
+                return Vec::new();
+            }
+        } else if place.kind == self.nodes {
+            known.cluster.nodes.remove(&place.name);
+            if !*deleted {
+                known.cluster.nodes.insert(place.name.clone(), object.clone());
+            }
+        } else if place.kind == self.claims {
+            known.claims.remove(&at);
+            if let Some(allocator) = &mut known.allocator {
+                if *deleted { allocator.forget(meta::uid(object)) } else { allocator.observe(object) }
+            }
+            if !*deleted {
+                known.claims.insert(at, object.clone());
+            }
+        } else {
+            let objects = if place.kind == self.classes { &mut known.classes } else { &mut known.slices };
+            objects.remove(&place.name);
+            if !*deleted {
+                objects.insert(place.name.clone(), object.clone());
+            }
+            known.allocator = None;
+        }
+        // The more wait, the more is gathered before all are tried again.
+        let wait = GATHER * u32::try_from(1 + known.pending.len() / 100).unwrap_or(u32::MAX);
+        let key = |(namespace, name): &(Str, Str)| Key { namespace: namespace.clone(), name: name.clone() };
+        known.pending.iter().map(|at| (key(at), wait)).collect()
+    }
+
+    async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
+        let place = self.pods.place(&key.namespace, &key.name);
+        let Some(pod) = self.api.get(&place)?.filter(is_pending) else { return Ok(Next::Done) };
+        match self.choose(&pod)? {
+            Ok(placement) => self.carry_out(&place, &pod, placement).await?,
+            Err(why) => self.say(&place, &pod, &why).await?,
+        }
+        Ok(Next::Done)
+    }
+}
+
+/// Whether a pod waits for this scheduler.
+fn is_pending(pod: &Value) -> bool {
+    pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty()
+        && pod.str_at(&["spec", "schedulerName"]).unwrap_or(SCHEDULER_NAME) == SCHEDULER_NAME
+        && pod.list_at(&["spec", "schedulingGates"]).is_empty()
+        && !meta::is_deleting(pod)
+        && !claims::is_done(pod)
+}
+
+/// Where a pod goes, and what its claims get there.
+struct Placement {
+    node: Str,
+    /// Claims that have no devices yet.
+    allocated: Vec<(Value, Allocation)>,
+    /// Claims that have, and are shared.
+    shared: Vec<Value>,
+}
+
+/// The claims of a pod, as far as they are there.
+struct Wanted {
+    open: Vec<Value>,
+    shared: Vec<Value>,
+}
+
+impl<A: Api> Scheduler<A> {
+    /// The best node for a pod, or why there is none.
+    fn choose(&self, pod: &Value) -> Result<Result<Placement, String>, Status> {
+        let wanted = match self.wanted(pod)? {
+            Ok(wanted) => wanted,
+            Err(why) => return Ok(Err(why)),
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = unknown::asked(pod).or_else(|| known.cluster.unknown_rule_about(pod)) {
+            return Ok(Err(format!("not scheduled: {why}, which this scheduler does not know")));
+        }
+        let (fitting, mut reasons) = known.cluster.fitting(pod);
+        let read: Result<Vec<Claim>, dra::Error> = wanted.open.iter().map(Claim::read).collect();
+        let read = match read {
+            Ok(read) => read,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        for name in fitting {
+            let Some(object) = known.cluster.nodes.get(&name).cloned() else { continue };
+            let node = Node::of(&object);
+            let reached = wanted.shared.iter().all(|claim| {
+                claim.at(&["status", "allocation"]).is_some_and(|a| node.reaches(a).unwrap_or(false))
+            });
+            if !reached {
+                *reasons.entry(Why::OutOfReach).or_insert(0) += 1;
+                continue;
+            }
+            if read.is_empty() {
+                return Ok(Ok(Placement { node: name, allocated: Vec::new(), shared: wanted.shared }));
+            }
+            match known.allocator().allocate(&read, &node) {
+                Ok(Some(allocations)) => {
+                    for (claim, allocation) in wanted.open.iter().zip(&allocations) {
+                        known.allocator().hold(meta::uid(claim), allocation);
+                    }
+                    let allocated = wanted.open.into_iter().zip(allocations).collect();
+                    return Ok(Ok(Placement { node: name, allocated, shared: wanted.shared }));
+                }
+                Ok(None) => *reasons.entry(Why::NoDevices).or_insert(0) += 1,
+                Err(error) if error.concerns_only_the_node() => {
+                    *reasons.entry(Why::Devices(error.to_string())).or_insert(0) += 1;
+                }
+                Err(error) => return Ok(Err(error.to_string())),
+            }
+        }
+        Ok(Err(fit::told(known.cluster.nodes.len(), &reasons)))
+    }
+
+    /// The claims of a pod, or what it still waits for.
+    fn wanted(&self, pod: &Value) -> Result<Result<Wanted, String>, Status> {
+        let mut wanted = Wanted { open: Vec::new(), shared: Vec::new() };
+        for one in pod.list_at(&["spec", "resourceClaims"]) {
+            let entry = one.str_at(&["name"]).unwrap_or_default();
+            let Named { name, made } = match claims::named(pod, one) {
+                Ok(Some(named)) => named,
+                Ok(None) => continue,
+                Err(Unnamed::NotYet) => {
+                    return Ok(Err(format!(
+                        "waiting for resource claim of {} to be created",
+                        api::field::quote(entry)
+                    )));
+                }
+                Err(Unnamed::Unknown) => {
+                    return Ok(Err(format!("pod claim {entry}: none of the supported fields are set")));
+                }
+            };
+            let Some(claim) = self.api.get(&self.claims.place(meta::namespace(pod), &name))? else {
+                let quoted = api::field::quote(&name);
+                return Ok(Err(format!("resourceclaim.resource.k8s.io {quoted} not found")));
+            };
+            let quoted = api::field::quote(&name);
+            if made && !claims::is_of(pod, &claim) {
+                return Ok(Err(format!("resource claim {quoted} was not created for this pod")));
+            }
+            if meta::is_deleting(&claim) {
+                return Ok(Err(format!("resourceclaim {quoted} is being deleted")));
+            }
+            if !claims::is_allocated(&claim) {
+                wanted.open.push(claim);
+            } else if claims::is_reserved_for(&claim, pod)
+                || claims::reservations(&claim).len() < MAX_RESERVATIONS
+            {
+                wanted.shared.push(claim);
+            } else {
+                return Ok(Err(format!("resourceclaim {quoted} is in use by as many pods as can share it")));
+            }
+        }
+        Ok(Ok(wanted))
+    }
+
+    /// Writes the claims and then the pod; what was written is taken back where the pod cannot go there.
+    async fn carry_out(&self, place: &Place, pod: &Value, placement: Placement) -> Result<(), Status> {
+        let Placement { node, allocated, shared } = placement;
+        let mut written: Vec<(Place, bool)> = Vec::new();
+        let mut outcome = Ok(());
+        let fresh = allocated.into_iter().map(|(claim, allocation)| (claim, Some(allocation)));
+        let known = shared.into_iter().map(|claim| (claim, None));
+        for (claim, allocation) in fresh.chain(known) {
+            let at = self.claims.place(meta::namespace(&claim), meta::name(&claim));
+            let first = allocation.is_some();
+            if let Err(error) = self.reserve(&at, claim, allocation, pod).await {
+                outcome = Err(error);
+                break;
+            }
+            written.push((at, first));
+        }
+        if outcome.is_ok() {
+            outcome = self.bind(place, pod, &node).await;
+        }
+        let Err(error) = outcome else { return Ok(()) };
+        for (at, first) in written {
+            if let Err(error) = self.take_back(&at, pod, first).await {
+                tracing::warn!(claim = %at, %error, "a claim could not be taken back from a pod that was not placed");
+            }
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was held for them is what is stored for them, whatever that is now.
+        known.allocator = None;
+        Err(error)
+    }
+
+    /// Gives a claim its devices, if it has none, and the pod its place in the list.
+    async fn reserve(
+        &self,
+        at: &Place,
+        mut claim: Value,
+        allocation: Option<Allocation>,
+        pod: &Value,
+    ) -> Result<(), Status> {
+        if let Some(allocation) = allocation {
+            if !meta::finalizers(&claim).any(|one| one == FINALIZER) {
+                let mut all: Vec<Value> = claim.list_at(&["metadata", "finalizers"]).to_vec();
+                all.push(FINALIZER.into());
+                claim.set_at(&["metadata", "finalizers"], Value::List(all));
+                claim = self.api.update(at, "", &claim).await?;
+            }
+            let mut allocated = allocation.to_value(&mut || self.api.fresh_uid());
+            allocated.set_at(&["allocationTimestamp"], Timestamp::from_seconds(self.api.now()).time());
+            claim.set_at(&["status", "allocation"], allocated);
+        } else if claims::is_reserved_for(&claim, pod) {
+            return Ok(());
+        }
+        if !claims::is_reserved_for(&claim, pod) {
+            claims::add_reservation(&mut claim, pod);
+        }
+        self.api.update(at, "status", &claim).await.map(drop)
+    }
+
+    async fn take_back(&self, at: &Place, pod: &Value, first: bool) -> Result<(), Status> {
+        let Some(mut claim) = self.api.get(at)? else { return Ok(()) };
+        let left: Vec<Value> = claims::reservations(&claim)
+            .iter()
+            .filter(|one| one.str_at(&["uid"]) != Some(meta::uid(pod)))
+            .cloned()
+            .collect();
+        if first && left.is_empty() {
+            claim.remove_at(&["status", "allocation"]);
+        }
+        claim.set_at(&["status", "reservedFor"], Value::List(left));
+        self.api.update(at, "status", &claim).await.map(drop)
+    }
+
+    async fn bind(&self, place: &Place, pod: &Value, node: &str) -> Result<(), Status> {
+        let mut binding = crate::api::object(&self.bindings, &place.namespace, &place.name);
+        binding.set_at(&["metadata", "uid"], meta::uid(pod));
+        binding.set_at(&["target"], Value::map([("kind", "Node"), ("name", node)]));
+        self.api.create(&self.bindings, &place.namespace, &binding).await.map(drop)
+    }
+
+    /// Notes in the pod why it has no node, if that is news.
+    async fn say(&self, place: &Place, pod: &Value, why: &str) -> Result<(), Status> {
+        let conditions = pod.list_at(&["status", "conditions"]);
+        let said = conditions.iter().any(|one| {
+            one.str_at(&["type"]) == Some("PodScheduled")
+                && one.str_at(&["status"]) == Some("False")
+                && one.str_at(&["message"]) == Some(why)
+        });
+        if said {
+            return Ok(());
+        }
+        let now = Timestamp::from_seconds(self.api.now()).time();
+        let condition = Value::map([
+            ("type", Value::from("PodScheduled")),
+            ("status", Value::from("False")),
+            ("reason", Value::from("Unschedulable")),
+            ("message", Value::from(why)),
+            ("lastTransitionTime", Value::from(now)),
+        ]);
+        let mut patch = Value::default();
+        patch.set_at(&["metadata", "uid"], meta::uid(pod));
+        patch.set_at(&["status", "conditions"], Value::List(vec![condition]));
+        match self.api.patch(place, "status", &Patch::Strategic(patch)).await {
+            Err(status) if status.code() == 404 => Ok(()),
+            outcome => outcome.map(drop),
+        }?;
+        crate::events::warn(&*self.api, pod, "FailedScheduling", why, SCHEDULER_NAME).await;
+        Ok(())
+    }
+}
+
+/// How often each reason kept a pod from a node.
+type Reasons = BTreeMap<Why, usize>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Which nodes a pod fits on, as far as nodes and the pods on them are concerned, and in which order they are tried.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use api::meta;
+use api::pod_resources::{self, Amounts};
+use api::quantity::Quantity;
+use api::selector::Selector as LabelSelector;
+use dra::{Node, NodeSelector};
+use value::{Str, Value};
+
+use super::Reasons;
+
+/// Nodes, and what the pods on them take.
+#[derive(Default)]
+pub(crate) struct Cluster {
+    pub(crate) nodes: BTreeMap<Str, Value>,
+    pods: HashMap<(Str, Str), Placed>,
+    by_node: HashMap<Str, BTreeSet<(Str, Str)>>,
+    /// The pods that keep others away from themselves.
+    keeping_away: BTreeSet<(Str, Str)>,
+}
+
+/// What is known of a pod on a node.
+struct Placed {
+    node: Str,
+    requests: Amounts,
+    ports: BTreeSet<Port>,
+    keeps_away: Vec<Value>,
+}
+
+/// A port of the node: address, protocol, number.
+type Port = (Str, Str, i64);
+
+/// Why a node does not serve.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Why {
+    Insufficient(Str),
+    TooManyPods,
+    Unschedulable,
+    Taint,
+    Affinity,
+    Ports,
+    NoDevices,
+    OutOfReach,
+    Devices(String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Insufficient(resource) => write!(f, "Insufficient {resource}"),
+            Why::TooManyPods => f.write_str("Too many pods"),
+            Why::Unschedulable => f.write_str("node(s) were unschedulable"),
+            Why::Taint => f.write_str("node(s) had untolerated taint(s)"),
+            Why::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            Why::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            Why::NoDevices => f.write_str("cannot allocate all claims"),
+            Why::OutOfReach => f.write_str("resourceclaim not available on the node"),
+            Why::Devices(error) => f.write_str(error),
+        }
+    }
+}
+
+/// The reasons in Kubernetes' form.
+pub(crate) fn told(nodes: usize, reasons: &Reasons) -> String {
+    if nodes == 0 {
+        return "no nodes available to schedule pods".to_owned();
+    }
+    let mut all: Vec<String> = reasons.iter().map(|(why, count)| format!("{count} {why}")).collect();
+    all.sort();
+    format!("0/{nodes} nodes are available: {}.", all.join(", "))
+}
+
+impl Cluster {
+    pub(crate) fn forget_pod(&mut self, at: &(Str, Str)) {
+        if let Some(placed) = self.pods.remove(at)
+            && let Some(pods) = self.by_node.get_mut(&placed.node)
+        {
+            pods.remove(at);
+            self.keeping_away.remove(at);
+            if pods.is_empty() {
+                self.by_node.remove(&placed.node);
+            }
+        }
+    }
+
+    pub(crate) fn remember_pod(&mut self, at: (Str, Str), pod: &Value) {
+        let node = Str::from(pod.str_at(&["spec", "nodeName"]).unwrap_or_default());
+        if node.is_empty() {
+            return;
+        }
+        let anti = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+        let keeps_away = pod.list_at(&anti).to_vec();
+        if !keeps_away.is_empty() {
+            self.keeping_away.insert(at.clone());
+        }
+        self.by_node.entry(node.clone()).or_default().insert(at.clone());
+        self.pods.insert(at, Placed { node, requests: requests(pod), ports: ports(pod), keeps_away });
+    }
+
+    /// A pod that may not be near another one, which this scheduler cannot judge.
+    pub(crate) fn unknown_rule_about(&self, pod: &Value) -> Option<String> {
+        let away = self.keeping_away.iter().find(|at| {
+            let terms = self.pods.get(*at).map(|placed| placed.keeps_away.as_slice()).unwrap_or_default();
+            terms.iter().any(|term| may_be_about(term, &at.0, pod))
+        })?;
+        Some(format!("pod {}/{} keeps pods like it away", away.0, away.1))
+    }
+
+    /// The nodes that a pod fits on, the emptiest first, and why the others do not serve.
+    pub(crate) fn fitting(&self, pod: &Value) -> (Vec<Str>, Reasons) {
+        let wants = requests(pod);
+        let wanted_ports = ports(pod);
+        let selector = Selector::of(pod);
+        let tolerations = pod.list_at(&["spec", "tolerations"]);
+        let mut reasons = Reasons::new();
+        let mut fitting: Vec<(f64, &Str)> = Vec::new();
+        for (name, node) in &self.nodes {
+            let mut why = Vec::new();
+            if let Err(reason) = accepts(node, tolerations) {
+                why.push(reason);
+            } else if !selector.matches(node) {
+                why.push(Why::Affinity);
+            } else if self.ports_on(name).any(|used| wanted_ports.iter().any(|port| collide(used, port))) {
+                why.push(Why::Ports);
+            } else {
+                why = self.lacking(name, node, &wants);
+            }
+            if why.is_empty() {
+                fitting.push((self.fullness(name, node, &wants), name));
+            }
+            for reason in why {
+                *reasons.entry(reason).or_insert(0) += 1;
+            }
+        }
+        fitting.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
+        (fitting.into_iter().map(|(_, name)| name.clone()).collect(), reasons)
+    }
+
+    fn on(&self, node: &Str) -> impl Iterator<Item = &Placed> {
+        self.by_node.get(node).into_iter().flatten().filter_map(|at| self.pods.get(at))
+    }
+
+    fn ports_on<'a>(&'a self, node: &Str) -> impl Iterator<Item = &'a Port> + use<'a> {
+        self.by_node
+            .get(node)
+            .into_iter()
+            .flatten()
+            .filter_map(|at| self.pods.get(at))
+            .flat_map(|placed| &placed.ports)
+    }
+
+    fn used(&self, node: &Str) -> Amounts {
+        let mut used = Amounts::new();
+        for placed in self.on(node) {
+            pod_resources::add(&mut used, &placed.requests);
+        }
+        used
+    }
+
+    /// What a node has too little of.
+    fn lacking(&self, name: &Str, node: &Value, wants: &Amounts) -> Vec<Why> {
+        let has = pod_resources::amounts(node.at(&["status", "allocatable"]));
+        let used = self.used(name);
+        let nothing = Quantity::ZERO;
+        let mut why = Vec::new();
+        let pods = self.by_node.get(name).map_or(0, BTreeSet::len);
+        let room = has.get("pods").map_or(0, Quantity::value);
+        if i64::try_from(pods).is_ok_and(|pods| pods >= room) {
+            why.push(Why::TooManyPods);
+        }
+        for (resource, wanted) in wants {
+            if wanted.is_zero() {
+                continue;
+            }
+            let used = used.get(resource).unwrap_or(&nothing);
+            if used.add(wanted) > *has.get(resource).unwrap_or(&nothing) {
+                why.push(Why::Insufficient(resource.clone()));
+            }
+        }
+        why
+    }
+
+    /// How full a node would be, by the fuller of processor and memory.
+    fn fullness(&self, name: &Str, node: &Value, wants: &Amounts) -> f64 {
+        let has = pod_resources::amounts(node.at(&["status", "allocatable"]));
+        let mut used = self.used(name);
+        pod_resources::add(&mut used, wants);
+        let part = |resource: &str| match (used.get(resource), has.get(resource)) {
+            (Some(used), Some(has)) if !has.is_zero() => used.as_approximate_f64() / has.as_approximate_f64(),
+            _ => 0.0,
+        };
+        part("cpu").max(part("memory"))
+    }
+}
+
+/// What a pod takes of a node.
+fn requests(pod: &Value) -> Amounts {
+    let mut total = pod_resources::of_containers(pod, "requests");
+    pod_resources::of_pod_itself(pod, "requests", &mut total, pod_resources::is_pod_level);
+    pod_resources::add(&mut total, &pod_resources::amounts(pod.at(&["spec", "overhead"])));
+    total
+}
+
+fn ports(pod: &Value) -> BTreeSet<Port> {
+    let sidecars =
+        pod.list_at(&["spec", "initContainers"]).iter().filter(|one| pod_resources::is_sidecar(one));
+    let containers = pod.list_at(&["spec", "containers"]).iter().chain(sidecars);
+    let text = |port: &Value, field: &str, or: &str| {
+        Str::from(port.str_at(&[field]).filter(|t| !t.is_empty()).unwrap_or(or))
+    };
+    containers
+        .flat_map(|container| container.list_at(&["ports"]))
+        .filter_map(|port| {
+            let number = port.int_at(&["hostPort"]).filter(|number| *number > 0)?;
+            Some((text(port, "hostIP", "0.0.0.0"), text(port, "protocol", "TCP"), number))
+        })
+        .collect()
+}
+
+fn collide(a: &Port, b: &Port) -> bool {
+    let anywhere = |ip: &Str| ip == "0.0.0.0" || ip == "::";
+    a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || anywhere(&a.0) || anywhere(&b.0))
+}
+
+/// Whether a node takes pods with these tolerations.
+fn accepts(node: &Value, tolerations: &[Value]) -> Result<(), Why> {
+    let tolerated = |taint: &Value| tolerations.iter().any(|toleration| tolerates(toleration, taint));
+    if node.at(&["spec", "unschedulable"]) == Some(&Value::Bool(true)) {
+        let taint = Value::map([("key", "node.kubernetes.io/unschedulable"), ("effect", "NoSchedule")]);
+        if !tolerated(&taint) {
+            return Err(Why::Unschedulable);
+        }
+    }
+    let keeps_off = |taint: &&Value| taint.str_at(&["effect"]) != Some("PreferNoSchedule");
+    if node.list_at(&["spec", "taints"]).iter().filter(keeps_off).any(|taint| !tolerated(taint)) {
+        return Err(Why::Taint);
+    }
+    Ok(())
+}
+
+/// Whether a toleration covers a taint. An operator that is not known covers nothing.
+fn tolerates(toleration: &Value, taint: &Value) -> bool {
+    let text = |of: &'_ Value, field: &str| of.str_at(&[field]).unwrap_or_default().to_owned();
+    let (key, effect) = (text(toleration, "key"), text(toleration, "effect"));
+    let covers = |given: &str, field: &str| given.is_empty() || given == text(taint, field);
+    let matches = match text(toleration, "operator").as_str() {
+        "Exists" => true,
+        "" | "Equal" => text(toleration, "value") == text(taint, "value"),
+        _ => false,
+    };
+    matches && covers(&effect, "effect") && covers(&key, "key")
+}
+
+/// The nodes that a pod names by their labels.
+struct Selector<'a> {
+    labels: Option<&'a value::Map>,
+    /// Absent where nothing is required; nothing matches what cannot be read.
+    affinity: Option<Result<NodeSelector, dra::NodeSelectorError>>,
+}
+
+impl<'a> Selector<'a> {
+    fn of(pod: &'a Value) -> Self {
+        let required = ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+        Selector {
+            labels: pod.at(&["spec", "nodeSelector"]).and_then(Value::as_map),
+            affinity: pod.at(&required).filter(|required| !required.is_null()).map(NodeSelector::read),
+        }
+    }
+
+    fn matches(&self, node: &Value) -> bool {
+        let labelled = self.labels.is_none_or(|labels| {
+            labels.iter().all(|(key, value)| node.str_at(&["metadata", "labels", key]) == value.as_str())
+        });
+        labelled
+            && match &self.affinity {
+                None => true,
+                Some(Ok(selector)) => selector.matches(&Node::of(node)),
+                Some(Err(_)) => false,
+            }
+    }
+}
+
+/// Whether a pod's rule that keeps others away may mean this pod. Where that cannot be told, it may.
+fn may_be_about(term: &Value, namespace: &str, pod: &Value) -> bool {
+    let elsewhere = !term.list_at(&["namespaces"]).is_empty() || term.at(&["namespaceSelector"]).is_some();
+    if !elsewhere && meta::namespace(pod) != namespace {
+        return false;
+    }
+    let selector = LabelSelector::from_label_selector(term.at(&["labelSelector"]));
+    selector.map_or(true, |selector| selector.matches_object(pod))
+}

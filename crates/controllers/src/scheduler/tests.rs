@@ -1,0 +1,150 @@
+use value::{Str, Value};
+
+use super::fit::{Cluster, told};
+use super::{is_pending, unknown};
+use crate::fake::parse;
+
+fn cluster(nodes: &[&str], pods: &[&str]) -> Cluster {
+    let mut cluster = Cluster::default();
+    for node in nodes {
+        let node = parse(node);
+        cluster.nodes.insert(Str::from(node.str_at(&["metadata", "name"]).unwrap()), node);
+    }
+    for pod in pods {
+        let pod = parse(pod);
+        let name = Str::from(pod.str_at(&["metadata", "name"]).unwrap());
+        cluster.remember_pod((Str::new_static("default"), name), &pod);
+    }
+    cluster
+}
+
+fn tried(cluster: &Cluster, pod: &str) -> Result<Vec<String>, String> {
+    let (fitting, reasons) = cluster.fitting(&parse(pod));
+    if fitting.is_empty() {
+        return Err(told(cluster.nodes.len(), &reasons));
+    }
+    Ok(fitting.iter().map(ToString::to_string).collect())
+}
+
+const SMALL: &str = r#"{"metadata":{"name":"small","labels":{"disk":"ssd"}},"status":{"allocatable":{"cpu":"1","memory":"1Gi","pods":"2"}}}"#;
+const LARGE: &str = r#"{"metadata":{"name":"large","labels":{"disk":"tape"}},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}"#;
+
+fn wants(cpu: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"p","namespace":"default"}},"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]}}}}"#
+    )
+}
+
+#[test]
+fn the_emptiest_node_that_has_room_comes_first() {
+    let on = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"large","containers":[{"name":"c","resources":{"requests":{"cpu":"3500m"}}}]}}"#;
+    let cluster = cluster(&[SMALL, LARGE], &[on]);
+    assert_eq!(tried(&cluster, &wants("100m")), Ok(vec!["small".to_owned(), "large".to_owned()]));
+    assert_eq!(tried(&cluster, &wants("500m")), Ok(vec!["small".to_owned(), "large".to_owned()]));
+    assert_eq!(tried(&cluster, &wants("2")), Err("0/2 nodes are available: 2 Insufficient cpu.".to_owned()));
+    assert_eq!(
+        tried(&Cluster::default(), &wants("1")),
+        Err("no nodes available to schedule pods".to_owned())
+    );
+}
+
+#[test]
+fn init_containers_overhead_and_the_number_of_pods_count() {
+    let one = cluster(&[SMALL], &[]);
+    let init = r#"{"spec":{"containers":[{"name":"c"}],"initContainers":[{"name":"i","resources":{"requests":{"cpu":"2"}}}]}}"#;
+    assert_eq!(tried(&one, init), Err("0/1 nodes are available: 1 Insufficient cpu.".to_owned()));
+    let overhead = r#"{"spec":{"containers":[{"name":"c"}],"overhead":{"memory":"2Gi"}}}"#;
+    assert_eq!(tried(&one, overhead), Err("0/1 nodes are available: 1 Insufficient memory.".to_owned()));
+    let on = |name: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":"small","containers":[{{"name":"c"}}]}}}}"#
+        )
+    };
+    let full = cluster(&[SMALL], &[&on("a"), &on("b")]);
+    assert_eq!(tried(&full, &wants("1m")), Err("0/1 nodes are available: 1 Too many pods.".to_owned()));
+    let mut freed = full;
+    freed.forget_pod(&(Str::new_static("default"), Str::new_static("a")));
+    assert!(tried(&freed, &wants("1m")).is_ok());
+}
+
+#[test]
+fn selectors_taints_and_ports_are_met() {
+    let tainted = r#"{"metadata":{"name":"tainted"},"spec":{"taints":[{"key":"gpu","value":"yes","effect":"NoSchedule"}]},"status":{"allocatable":{"pods":"10"}}}"#;
+    let closed = r#"{"metadata":{"name":"closed"},"spec":{"unschedulable":true},"status":{"allocatable":{"pods":"10"}}}"#;
+    let on = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"small","containers":[{"name":"c","ports":[{"hostPort":80,"protocol":"TCP"}]}]}}"#;
+    let cluster = cluster(&[SMALL, tainted, closed], &[on]);
+    assert_eq!(tried(&cluster, r#"{"spec":{"nodeSelector":{"disk":"ssd"}}}"#), Ok(vec!["small".to_owned()]));
+    assert_eq!(
+        tried(&cluster, r#"{"spec":{"nodeSelector":{"disk":"tape"}}}"#),
+        Err("0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable.".to_owned())
+    );
+    let affinity = |operator: &str| {
+        format!(
+            r#"{{"spec":{{"affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{{"matchExpressions":[{{"key":"disk","operator":"{operator}","values":["ssd"]}}]}}]}}}}}}}}}}"#
+        )
+    };
+    assert_eq!(tried(&cluster, &affinity("In")), Ok(vec!["small".to_owned()]));
+    assert!(tried(&cluster, &affinity("NotIn")).is_err());
+    // What is not known selects nothing.
+    assert!(tried(&cluster, &affinity("Resembles")).is_err());
+    for (toleration, fits) in [
+        (r#"{"key":"gpu","operator":"Equal","value":"yes","effect":"NoSchedule"}"#, true),
+        (r#"{"key":"gpu","operator":"Exists"}"#, true),
+        (r#"{"operator":"Exists"}"#, true),
+        (r#"{"key":"gpu","value":"no"}"#, false),
+        (r#"{"key":"gpu","operator":"Exists","effect":"NoExecute"}"#, false),
+        (r#"{"key":"gpu","operator":"Resembles","value":"yes"}"#, false),
+    ] {
+        let pod = format!(r#"{{"spec":{{"tolerations":[{toleration}]}}}}"#);
+        let (fitting, _) = cluster.fitting(&parse(&pod));
+        assert_eq!(fitting.contains(&Str::new_static("tainted")), fits, "{toleration}");
+    }
+    let port = r#"{"spec":{"containers":[{"name":"c","ports":[{"hostPort":80,"hostIP":"10.0.0.1"}]}]}}"#;
+    let (fitting, _) = cluster.fitting(&parse(port));
+    assert!(fitting.is_empty(), "{fitting:?}");
+    let other = r#"{"spec":{"containers":[{"name":"c","ports":[{"hostPort":80,"protocol":"UDP"}]}]}}"#;
+    assert_eq!(tried(&cluster, other), Ok(vec!["small".to_owned()]));
+}
+
+#[test]
+fn what_is_not_known_is_said() {
+    for (spec, words) in [
+        (
+            r#"{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z"}]}}}"#,
+            Some("podAffinity"),
+        ),
+        (
+            r#"{"topologySpreadConstraints":[{"whenUnsatisfiable":"DoNotSchedule"}]}"#,
+            Some("topologySpreadConstraint"),
+        ),
+        (r#"{"topologySpreadConstraints":[{"whenUnsatisfiable":"ScheduleAnyway"}]}"#, None),
+        (
+            r#"{"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"x"}}]}"#,
+            Some("\"d\" is a persistentVolumeClaim"),
+        ),
+        (r#"{"volumes":[{"name":"d","emptyDir":{}}]}"#, None),
+        (r#"{"schedulingGroup":{"podGroupName":"g"}}"#, Some("group")),
+    ] {
+        let said = unknown::asked(&parse(&format!(r#"{{"spec":{spec}}}"#)));
+        assert_eq!(said.is_some(), words.is_some(), "{spec}");
+        assert!(said.unwrap_or_default().contains(words.unwrap_or_default()), "{spec}");
+    }
+    let alone = r#"{"metadata":{"name":"alone"},"spec":{"nodeName":"small","affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z","labelSelector":{"matchLabels":{"app":"web"}}}]}}}}"#;
+    let cluster = cluster(&[SMALL], &[alone]);
+    let pod = |app: &str, namespace: &str| {
+        parse(&format!(r#"{{"metadata":{{"namespace":"{namespace}","labels":{{"app":"{app}"}}}}}}"#))
+    };
+    assert!(cluster.unknown_rule_about(&pod("web", "default")).unwrap().contains("default/alone"));
+    assert_eq!(cluster.unknown_rule_about(&pod("db", "default")), None);
+    assert_eq!(cluster.unknown_rule_about(&pod("web", "other")), None);
+}
+
+#[test]
+fn pods_of_others_are_left_alone() {
+    let pending = |spec: &str| is_pending(&parse(&format!(r#"{{"spec":{spec}}}"#)));
+    assert!(pending(r#"{"schedulerName":"default-scheduler"}"#));
+    assert!(!pending(r#"{"schedulerName":"mine"}"#));
+    assert!(!pending(r#"{"nodeName":"n"}"#));
+    assert!(!pending(r#"{"schedulingGates":[{"name":"g"}]}"#));
+    assert!(!is_pending(&Value::map([("status", Value::map([("phase", "Failed")]))])));
+}
