@@ -105,29 +105,20 @@ impl Capacity {
     }
 }
 
-/// A quantity in thousandths, if it is a whole number of them.
-fn milli(quantity: &Quantity) -> Option<i64> {
-    let milli = quantity.milli_value();
-    (Quantity::from_milli(milli, quantity.format()) == *quantity).then_some(milli)
+/// A quantity as a whole number, rounded up, if it is not too large. Steps are counted in whole numbers, because
+/// `DRAFractionalCapacityRange` is off.
+fn whole(quantity: &Quantity) -> Option<i64> {
+    quantity.cmp_i64(i64::MAX).is_le().then(|| quantity.value())
 }
 
 impl Range {
-    /// The bounds and steps are reckoned in thousandths where all of them are whole thousandths, and else as integers.
-    fn unit(&self) -> fn(&Quantity) -> Option<i64> {
-        let bounds = [&self.least, &self.most, &self.step];
-        let fine = bounds.into_iter().flatten().all(|bound| milli(bound).is_some())
-            && self.step.as_ref().is_none_or(|step| milli(step) >= Some(1));
-        if fine { milli } else { |quantity| quantity.cmp_i64(i64::MAX).is_le().then(|| quantity.value()) }
-    }
-
     fn round_up(&self, wanted: &Quantity, least: &Quantity) -> Result<Quantity, String> {
         if wanted < least {
             return Ok(least.clone());
         }
         let Some(step) = &self.step else { return Ok(wanted.clone()) };
-        let unit = self.unit();
         let rounded = || {
-            let (wanted, least, step) = (unit(wanted)?, unit(least)?, unit(step)?);
+            let (wanted, least, step) = (whole(wanted)?, whole(least)?, whole(step)?);
             let over = wanted.checked_sub(least)?;
             let steps = over.checked_div(step)? + i64::from(over.checked_rem(step)? != 0);
             least.checked_add(step.checked_mul(steps)?)
@@ -137,12 +128,7 @@ impl Range {
                 "capacity request cannot be represented in the device's range arithmetic: {wanted}"
             ));
         };
-        let fine = unit(&Quantity::new(1, step.format())) == Some(1000);
-        Ok(match (fine, rounded % 1000) {
-            (true, 0) => Quantity::new(rounded / 1000, step.format()),
-            (true, _) => Quantity::from_milli(rounded, step.format()),
-            (false, _) => Quantity::new(rounded, step.format()),
-        })
+        Ok(Quantity::new(rounded, step.format()))
     }
 
     fn allows(&self, taken: &Quantity) -> bool {
@@ -150,9 +136,8 @@ impl Range {
             return false;
         }
         let Some(step) = &self.step else { return true };
-        let unit = self.unit();
-        let least = self.least.as_ref().map_or(Some(0), unit);
-        let rest = || unit(taken)?.checked_sub(least?)?.checked_rem(unit(step)?);
+        let least = self.least.as_ref().map_or(Some(0), whole);
+        let rest = || whole(taken)?.checked_sub(least?)?.checked_rem(whole(step)?);
         rest() == Some(0)
     }
 }

@@ -295,6 +295,44 @@ fn changes_are_judged_as_kubernetes_judges_them() {
 }
 
 #[test]
+fn devices_are_judged_as_kubernetes_judges_them() {
+    assert!(page::run(include_str!("rules/devices.txt")) > 200);
+}
+
+#[test]
+fn declared_rules_speak_of_the_version_of_the_request() {
+    let fields = |kind: &str, object: &str, version: &str| -> Vec<String> {
+        let object = value::json::parse(object.as_bytes()).unwrap();
+        let rules = resources::validation::rules(&api::GroupKind::new("resource.k8s.io", kind)).unwrap();
+        let context = resources::validation::Context { version: version.into(), ..Default::default() };
+        (rules.create)(&object, &context).iter().map(ToString::to_string).collect()
+    };
+    let claim = r#"{"metadata":{"name":"c","namespace":"n"},"spec":{"devices":{"requests":[
+        {"name":"r","exactly":{"deviceClassName":"x","allocationMode":"ExactCount","count":1}},
+        {"name":"r","exactly":{"deviceClassName":"","allocationMode":"Some"}}]}}}"#;
+    let own = "spec.devices.requests[1].exactly.deviceClassName: Required value";
+    let stable = fields("ResourceClaim", claim, "v1");
+    assert_eq!(stable[0], own);
+    assert_eq!(
+        stable[1],
+        r#"spec.devices.requests[1]: Duplicate value: {"name":"r","exactly":{"deviceClassName":"","allocationMode":"Some"}}"#
+    );
+    assert!(stable[2].starts_with("spec.devices.requests[1].exactly.allocationMode: Unsupported value"));
+    let beta = fields("ResourceClaim", claim, "v1beta1");
+    assert_eq!(beta[0], own);
+    assert_eq!(
+        beta[1],
+        r#"spec.devices.requests[1]: Duplicate value: {"name":"r","deviceClassName":"","allocationMode":"Some"}"#
+    );
+    assert!(beta[2].starts_with("spec.devices.requests[1].allocationMode: Unsupported value"));
+    let slice = r#"{"metadata":{"name":"s"},"spec":{"driver":"d","nodeName":"n","pool":{"name":"p","resourceSliceCount":1},
+        "devices":[{"name":"D","taints":[{"key":"k"}]}]}}"#;
+    let beta = fields("ResourceSlice", slice, "v1beta1");
+    assert!(beta[0].starts_with("spec.devices[0].name: Invalid value"), "{beta:?}");
+    assert_eq!(beta[1], "spec.devices[0].basic.taints[0].effect: Required value");
+}
+
+#[test]
 fn privileged_containers_need_the_servers_permission() {
     let pod = value::json::parse(
         br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n"},"spec":{"containers":[{"name":"c","image":"x","securityContext":{"privileged":true}}]}}"#,

@@ -126,7 +126,12 @@ impl State {
 
     /// What validation may know of the server.
     pub fn validation_context(&self, now: i64) -> validation::Context {
-        validation::Context { allow_privileged: self.allow_privileged, now, static_names: self.static_names }
+        validation::Context {
+            allow_privileged: self.allow_privileged,
+            now,
+            static_names: self.static_names,
+            ..validation::Context::default()
+        }
     }
 
     /// Who decides what a caller may do.

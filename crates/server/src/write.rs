@@ -231,7 +231,8 @@ impl Subject<'_> {
         }
         let held = self.allocate(&mut object, None)?;
         self.kind.prepare_create(&mut object, &self.state.strategy_context(call));
-        let context = self.state.validation_context(call.now);
+        let mut context = self.state.validation_context(call.now);
+        context.version = call.info.version.clone();
         let Found { mut errors, warnings } = self.kind.validate_create(&object, &context);
         if errors.is_empty() {
             errors = validation::meta::create(&object, self.kind.namespaced, validation::meta::path_segment);
@@ -283,7 +284,8 @@ impl Subject<'_> {
         if object.at(&["metadata", "deletionGracePeriodSeconds"]).is_none() {
             copy_meta(&mut object, old_object, "deletionGracePeriodSeconds");
         }
-        let context = self.state.validation_context(call.now);
+        let mut context = self.state.validation_context(call.now);
+        context.version = call.info.version.clone();
         let mut errors = validation::meta::update_any(&object, before, self.kind.namespaced);
         if self.facet == Facet::Status {
             errors.extend(device_access::check_admin(self.state, call, self.kind, &object, Some(before)));

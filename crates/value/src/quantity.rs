@@ -163,11 +163,6 @@ impl Quantity {
         self.as_i64().is_some()
     }
 
-    /// Whether it has no fraction, however large it is.
-    pub fn is_whole(&self) -> bool {
-        self.scale >= 0 || power_of_ten(-self.scale).is_some_and(|unit| self.mantissa % unit == 0)
-    }
-
     /// The amount in billionths, the finest there are, within the bounds of `i128`.
     pub fn nanos(&self) -> i128 {
         let factor = power_of_ten(self.scale.saturating_sub(NANO)).unwrap_or(i128::MAX);

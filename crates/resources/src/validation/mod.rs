@@ -70,6 +70,8 @@ pub struct Context {
     pub now: i64,
     /// Whether the names that are reserved for static manifests may be used: in those files, and where there are none.
     pub static_names: bool,
+    /// The version of the request, where rules speak of it.
+    pub version: value::Str,
 }
 
 /// The rules of one kind.

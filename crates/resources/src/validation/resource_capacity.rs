@@ -1,4 +1,7 @@
 //! How much of a device's capacity a request may ask for: the policy of a capacity that several requests share.
+//!
+//! Steps are counted in whole numbers, as long as `DRAFractionalCapacityRange` is off, which it is in 1.37 unless its
+//! compatibility with the version before is given up.
 
 use api::FieldErrors;
 use api::quantity::Quantity;
@@ -72,9 +75,8 @@ fn valid_values(
             found |= value == default;
         }
         for (i, value) in values.iter().enumerate() {
-            if values.iter().take(i).any(|earlier| earlier == value) {
-                let shown = value.as_i64().map_or_else(|| value.to_string(), |number| number.to_string());
-                errors.duplicate(&at.index(i), shown);
+            if values.iter().take(i).any(|earlier| earlier.value() == value.value()) {
+                errors.duplicate(&at.index(i), value.value().to_string());
             }
         }
     }
@@ -123,19 +125,6 @@ fn valid_range(
         [("default", Some(default)), ("min", Some(&least)), ("max", most.as_ref()), ("step", step.as_ref())];
     let parts: Vec<(&str, &Quantity)> =
         parts.into_iter().filter_map(|(name, part)| Some((name, part?))).collect();
-    let fine = parts.iter().any(|(_, part)| !part.is_whole());
-    if fine {
-        let before = errors.len();
-        for (name, part) in &parts {
-            if Quantity::from_milli(part.milli_value(), part.format()) != **part {
-                let detail = "value cannot be represented as a milli value";
-                errors.invalid(&at.field(name), part.to_string(), detail);
-            }
-        }
-        if errors.len() > before {
-            return;
-        }
-    }
     let Some(step) = &step else { return };
     if step.sign() <= 0 {
         errors.invalid(&at.field("step"), step.to_string(), "must be greater than zero");
@@ -146,12 +135,11 @@ fn valid_range(
         let detail = format!("one step {first} is larger than capacity value: {capacity}");
         errors.invalid(&at.field("step"), step.to_string(), detail);
     }
-    if !fine && !whole(&parts, at, errors) {
+    if !whole(&parts, at, errors) {
         return;
     }
     for value in [Some(default), most.as_ref()].into_iter().flatten() {
-        let number = |q: &Quantity| if fine { q.milli_value() } else { q.value() };
-        let rest = number(value).wrapping_sub(number(&least)).checked_rem(number(step));
+        let rest = value.value().wrapping_sub(least.value()).checked_rem(step.value());
         if rest != Some(0) {
             let detail = format!("value is not a multiple of a given step ({step}) from ({least})");
             errors.invalid(&at.field("step"), value.to_string(), detail);

@@ -151,6 +151,8 @@ fn device_request(request: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         "ExactCount" if count <= 0 => {
             errors.invalid(&at.field("count"), count, "must be greater than zero");
         }
+        // Any other mode is for the declared rules, which do not look at an empty one.
+        "" => errors.not_supported(&at.field("allocationMode"), "", &["All", "ExactCount"]),
         _ => {}
     }
     tolerations(request.items("tolerations"), &at.field("tolerations"), errors);

@@ -1,5 +1,5 @@
 //! resource.k8s.io: the rules that Kubernetes' types declare. Their errors come after those of the written rules, they look only
-//! at what has changed.
+//! at what has changed, and they speak of the version of the request.
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
@@ -8,7 +8,7 @@ use value::Value;
 
 use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::resource::{MAX_PARTS, MAX_POOL_NAME, identifier};
-use super::{Context, internal_json, meta};
+use super::{Context, internal_json};
 
 const SPEC: At<'static> = At::new("spec");
 const MAX_SUBREQUESTS: usize = 8;
@@ -20,6 +20,21 @@ const MAX_DRIVER: usize = 63;
 const MAX_DOMAIN: usize = 63;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
+/// What is wrong with a name, in the words of declared rules: they count bytes.
+fn in_bytes(details: Vec<String>) -> impl Iterator<Item = String> {
+    details.into_iter().map(|detail| {
+        if detail.contains("must be no more than") { detail.replace(" characters", " bytes") } else { detail }
+    })
+}
+
+fn subdomain(name: &str) -> impl Iterator<Item = String> {
+    in_bytes(names::is_dns1123_subdomain(name))
+}
+
+fn label(name: &str) -> impl Iterator<Item = String> {
+    in_bytes(names::is_dns1123_label(name))
+}
+
 /// Whether a field is as it was, so that its rules have nothing to say.
 fn unchanged(new: Option<&Value>, old: Option<&Value>, field: &str) -> bool {
     old.is_some() && same(new.part(field), old.part(field))
@@ -29,7 +44,7 @@ fn unchanged(new: Option<&Value>, old: Option<&Value>, field: &str) -> bool {
 pub(super) fn class(class: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let name = api::meta::name(class);
     if !name.is_empty() && old.is_none_or(|old| api::meta::name(old) != name) {
-        errors.invalid_each(&At::new("metadata.name"), name, names::is_dns1123_subdomain(name));
+        errors.invalid_each(&At::new("metadata.name"), name, subdomain(name));
     }
     let (spec, old) = (class.part("spec"), old.part("spec"));
     if !unchanged(spec, old, "selectors") {
@@ -57,7 +72,7 @@ fn extended_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if name.starts_with("requests.") {
         errors.invalid(at, name, "must not have \"requests.\" prefix");
     }
-    errors.invalid_each(at, name, names::is_qualified_name(&format!("requests.{name}")));
+    errors.invalid_each(at, name, in_bytes(names::is_qualified_name(&format!("requests.{name}"))));
 }
 
 /// Whether a list has at most `most` items; no more is said about one that has more.
@@ -97,7 +112,7 @@ fn driver(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
         return;
     }
     // Upper case is accepted, and the words for it are its own.
-    for detail in names::is_dns1123_subdomain(&name.to_lowercase()) {
+    for detail in subdomain(&name.to_lowercase()) {
         let detail = detail
             .replace(
                 "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric",
@@ -125,7 +140,7 @@ fn pool(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
             errors.invalid(at, name, format!("segment {i}: must not be empty"));
             continue;
         }
-        for detail in names::is_dns1123_subdomain(part) {
+        for detail in subdomain(part) {
             errors.invalid(at, part, format!("segment {i}: {detail}"));
         }
     }
@@ -150,7 +165,7 @@ fn attribute_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
                 if domain.len() > MAX_DOMAIN {
                     errors.too_long(at, MAX_DOMAIN);
                 }
-                for detail in names::is_dns1123_subdomain(domain) {
+                for detail in subdomain(domain) {
                     errors.invalid(at, domain, format!("prefix: {detail}"));
                 }
             }
@@ -179,7 +194,7 @@ fn tolerations(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         let here = list.index(i);
         let key = toleration.text("key");
         if !key.is_empty() {
-            meta::label_name(key, &here.field("key"), errors);
+            errors.invalid_each(&here.field("key"), key, in_bytes(names::is_qualified_name(key)));
         }
         one_of(toleration.text("operator"), &["Equal", "Exists"], true, &here.field("operator"), errors);
         one_of(toleration.text("effect"), &EFFECTS, false, &here.field("effect"), errors);
@@ -195,9 +210,10 @@ fn references(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 /// A claim that is new, or the one of a template.
-pub(super) fn devices(devices: Option<&Value>, at: &At<'_>, _: &Context, errors: &mut FieldErrors) {
+pub(super) fn devices(devices: Option<&Value>, at: &At<'_>, context: &Context, errors: &mut FieldErrors) {
     let mut found = FieldErrors::new();
-    requests(devices, at, &mut found);
+    let flat = context.version == FLAT;
+    requests(devices, at, flat, &mut found);
     if limited(devices, "constraints", MAX_PARTS, at, &mut found) {
         let list = at.field("constraints");
         for (i, constraint) in devices.items("constraints").iter().enumerate() {
@@ -218,17 +234,26 @@ pub(super) fn devices(devices: Option<&Value>, at: &At<'_>, _: &Context, errors:
             opaque_driver(config, &here, &mut found);
         }
     }
+    if flat {
+        for error in &mut found {
+            error.field = error.field.replace("].exactly.", "].");
+        }
+    }
     errors.extend(found);
 }
 
-fn requests(devices: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
+/// The version in which a request is flat and a device is `basic`.
+const FLAT: &str = "v1beta1";
+
+fn requests(devices: Option<&Value>, at: &At<'_>, flat: bool, errors: &mut FieldErrors) {
     if !limited(devices, "requests", MAX_PARTS, at, errors) {
         return;
     }
     let list = at.field("requests");
     let requests = devices.items("requests");
     let same_name = |a: &Value, b: &Value| a.text("name") == b.text("name");
-    unique(requests, "v1.DeviceRequest", &list, errors, same_name);
+    let kind = if flat { "v1beta1.DeviceRequest" } else { "v1.DeviceRequest" };
+    unique(requests, kind, &list, errors, same_name);
     for (i, request) in requests.iter().enumerate() {
         let here = list.index(i);
         if let Some(exactly) = request.part("exactly") {
@@ -245,7 +270,7 @@ fn requests(devices: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
             if class.is_empty() {
                 errors.required(&at.field("deviceClassName"), "");
             } else {
-                errors.invalid_each(&at.field("deviceClassName"), class, names::is_dns1123_subdomain(class));
+                errors.invalid_each(&at.field("deviceClassName"), class, subdomain(class));
             }
             request_parts(choice, &at, errors);
         }
@@ -364,13 +389,18 @@ fn device_statuses(devices: &[Value], old: &[Value], at: &At<'_>, errors: &mut F
 pub(super) const MAX_IPS: usize = 16;
 
 /// A slice.
-pub(super) fn slice(slice: &Value, old: Option<&Value>, _: &Context, errors: &mut FieldErrors) {
+pub(super) fn slice(slice: &Value, old: Option<&Value>, context: &Context, errors: &mut FieldErrors) {
     let (spec, old) = (slice.part("spec"), old.part("spec"));
     let mut found = FieldErrors::new();
     if !unchanged(spec, old, "devices") {
         let list = SPEC.field("devices");
         for (i, each) in spec.items("devices").iter().enumerate() {
             device(each, &list.index(i), &mut found);
+        }
+        if context.version == FLAT {
+            for error in &mut found {
+                error.field = error.field.replacen("].", "].basic.", 1);
+            }
         }
     }
     let sets = spec.items("sharedCounters");
@@ -434,14 +464,14 @@ fn counters(set: &Value, name_field: &str, at: &At<'_>, errors: &mut FieldErrors
     if name.is_empty() {
         errors.required(&at.field(name_field), "");
     } else {
-        errors.invalid_each(&at.field(name_field), name, names::is_dns1123_label(name));
+        errors.invalid_each(&at.field(name_field), name, label(name));
     }
     let list = at.field("counters");
     if set.map_of("counters").is_none_or(value::Map::is_empty) {
         errors.required(&list, "");
     }
     for (key, _) in set.entries("counters") {
-        errors.invalid_each(&list, key, names::is_dns1123_label(key));
+        errors.invalid_each(&list, key, label(key));
     }
 }
 
