@@ -8,8 +8,45 @@ const TABLE: &str = include_str!("../data/feature_gates.txt");
 /// Static manifests of admission objects, and the names that are reserved for them.
 pub(crate) const STATIC_MANIFESTS: &str = "ManifestBasedAdmissionControlConfig";
 
+/// Admin access to devices (KEP-5018).
+pub(crate) const ADMIN_ACCESS: &str = "DRAAdminAccess";
+
+/// Gates that are locked by now, and the last version in which they were not. Both sides are implemented.
+const ONCE_FREE: &[(&str, u32)] = &[(ADMIN_ACCESS, 35)];
+
 /// Gates of which both sides are implemented.
 const IMPLEMENTED: &[&str] = &[STATIC_MANIFESTS];
+
+/// `--emulated-version`: which version's gates there are. Everything else is as in 1.37.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Emulated(u32);
+
+impl Default for Emulated {
+    fn default() -> Self {
+        Emulated(37)
+    }
+}
+
+impl Emulated {
+    /// Reads `1.35`, `1.35.0` or `kube=1.35`.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let version = text.strip_prefix("kube=").unwrap_or(text);
+        let mut parts = version.split('.');
+        let (major, minor) = (parts.next(), parts.next().and_then(|minor| minor.parse().ok()));
+        match (major, minor, parts.next(), parts.next()) {
+            (Some("1"), Some(minor @ 34..=37), None | Some("0"), None) => Ok(Emulated(minor)),
+            (Some("1"), Some(_), None | Some("0"), None) => {
+                Err(format!("emulation version {version} is not between [1.34, 1.37.0]"))
+            }
+            _ => Err(format!("`{text}` is no version: write 1.35 or kube=1.35")),
+        }
+    }
+
+    /// The second part of the version.
+    pub(crate) fn minor(self) -> u32 {
+        self.0
+    }
+}
 
 /// What the gates are set to.
 #[derive(Debug, Default)]
@@ -20,11 +57,11 @@ pub(crate) struct Gates {
 impl Gates {
     /// Reads the values of `--feature-gates`: `A=true,B=false`, each perhaps with a component's name before a colon. Of two for one
     /// gate the last counts.
-    pub(crate) fn read(values: &[String]) -> Result<Self, Vec<String>> {
+    pub(crate) fn read(values: &[String], emulated: Emulated) -> Result<Self, Vec<String>> {
         let mut errors = Vec::new();
         let mut set = Vec::new();
         for pair in values.iter().flat_map(|v| v.split(',')).map(str::trim).filter(|p| !p.is_empty()) {
-            match read_one(pair) {
+            match read_one(pair, emulated) {
                 Ok(gate) => set.push(gate),
                 Err(error) => errors.push(error),
             }
@@ -39,7 +76,7 @@ impl Gates {
     }
 }
 
-fn read_one(pair: &str) -> Result<(String, bool), String> {
+fn read_one(pair: &str, emulated: Emulated) -> Result<(String, bool), String> {
     let pair = pair.split_once(':').map_or(pair, |(_, rest)| rest);
     let Some((name, value)) = pair.split_once('=') else {
         return Err(format!(
@@ -65,7 +102,8 @@ fn read_one(pair: &str) -> Result<(String, bool), String> {
     let Some((default, stage, locked)) = find(name) else {
         return Err(format!("unrecognized feature gate: {name}"));
     };
-    if on == default || IMPLEMENTED.contains(&name) {
+    let free = ONCE_FREE.iter().any(|(once, last)| *once == name && emulated.minor() <= *last);
+    if on == default || free || IMPLEMENTED.contains(&name) {
         return Ok((name.to_owned(), on));
     }
     if locked {
@@ -90,10 +128,10 @@ fn find(name: &str) -> Option<(bool, &'static str, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gates, STATIC_MANIFESTS};
+    use super::{ADMIN_ACCESS, Emulated, Gates, STATIC_MANIFESTS};
 
     fn errors(text: &str) -> Vec<String> {
-        Gates::read(&[text.to_owned()]).err().unwrap_or_default()
+        Gates::read(&[text.to_owned()], Emulated::default()).err().unwrap_or_default()
     }
 
     #[test]
@@ -104,10 +142,30 @@ mod tests {
 
     #[test]
     fn a_gate_with_two_sides_can_be_set_to_either() {
-        let off = Gates::read(&[format!("{STATIC_MANIFESTS}=false")]).unwrap();
+        let off = Gates::read(&[format!("{STATIC_MANIFESTS}=false")], Emulated::default()).unwrap();
         assert!(!off.is_on(STATIC_MANIFESTS));
         assert!(Gates::default().is_on(STATIC_MANIFESTS));
         assert!(!Gates::default().is_on("APIServerWebhookAuthenticationToken"));
+    }
+
+    #[test]
+    fn a_gate_that_is_locked_by_now_is_free_in_the_versions_before() {
+        let off = ["DRAAdminAccess=false".to_owned()];
+        for (version, free) in
+            [("1.34", true), ("kube=1.35", true), ("1.35.0", true), ("1.36", false), ("1.37", false)]
+        {
+            let gates = Gates::read(&off, Emulated::read(version).unwrap());
+            assert_eq!(gates.is_ok(), free, "{version}");
+            assert!(gates.is_err() || !gates.unwrap().is_on(ADMIN_ACCESS), "{version}");
+        }
+        assert!(Gates::read(&[], Emulated::read("1.35").unwrap()).unwrap().is_on(ADMIN_ACCESS));
+        assert_eq!(
+            Emulated::read("1.33").unwrap_err(),
+            "emulation version 1.33 is not between [1.34, 1.37.0]"
+        );
+        for wrong in ["", "1", "2.35", "1.35.1", "v1.35", "1.x"] {
+            assert!(Emulated::read(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use server::{Authorization, Config, ConfigError, Data};
 use crate::audit::AuditArgs;
 use crate::flags::{Fate, KNOWN};
 use crate::front_proxy::RequestHeaderArgs;
-use crate::gates::{Gates, STATIC_MANIFESTS};
+use crate::gates::{ADMIN_ACCESS, Emulated, Gates, STATIC_MANIFESTS};
 use crate::logging::{self, Format};
 
 /// The flags that `serve` acts on.
@@ -152,7 +152,7 @@ pub(crate) struct Args {
     /// Feature gates: NAME=true|false.
     #[arg(long, value_delimiter = ',', help_heading = "API")]
     feature_gates: Vec<String>,
-    /// The Kubernetes version whose behaviour is shown; only 1.37.
+    /// The Kubernetes version, 1.34 to 1.37, whose feature gates can be set; everything else is as in 1.37.
     #[arg(long, help_heading = "API")]
     emulated_version: Option<String>,
     /// The ranges that services get their cluster IPs from, at most one of each family.
@@ -240,12 +240,18 @@ pub(crate) async fn wait_for_signal() -> Result<()> {
 
 fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     check_known(known)?;
-    let gates = Gates::read(&args.feature_gates).map_err(|errors| anyhow!(api::field::aggregate(&errors)))?;
-    if let Some(version) = args.emulated_version.as_deref()
-        && !matches!(version.trim_start_matches("kube="), "1.37" | "1.37.0")
-    {
-        bail!("--emulated-version: only 1.37 is implemented, not `{version}`");
+    let emulated = match args.emulated_version.as_deref() {
+        None => Emulated::default(),
+        Some(version) => Emulated::read(version).map_err(|why| anyhow!("--emulated-version: {why}"))?,
+    };
+    if emulated != Emulated::default() {
+        tracing::warn!(
+            "--emulated-version=1.{}: only the feature gate DRAAdminAccess follows it; everything else is as in 1.37",
+            emulated.minor()
+        );
     }
+    let gates = Gates::read(&args.feature_gates, emulated)
+        .map_err(|errors| anyhow!(api::field::aggregate(&errors)))?;
     let authorization = authorization(args)?;
     let allows_all = match &authorization {
         Authorization::Flags(flags) => flags.modes.iter().any(|mode| mode == "AlwaysAllow"),
@@ -305,6 +311,8 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.request_timeout = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
     config.allow_privileged = args.allow_privileged;
     config.scheduler = args.enable_scheduler;
+    config.admin_access = gates.is_on(ADMIN_ACCESS);
+    config.emulated_minor = emulated.minor();
     config.static_manifests = gates.is_on(STATIC_MANIFESTS);
     if args.profiling == Some(true) {
         tracing::warn!("--profiling: there is no profiling page");

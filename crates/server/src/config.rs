@@ -131,6 +131,10 @@ pub struct Config {
     pub allow_privileged: bool,
     /// Pods are given nodes.
     pub scheduler: bool,
+    /// `DRAAdminAccess`: without it, new objects lose the field.
+    pub admin_access: bool,
+    /// The minor version that `/version` says is emulated.
+    pub emulated_minor: u32,
     /// The bounds on connections.
     pub limits: Limits,
     /// Whether the built-in controllers run.
@@ -169,6 +173,8 @@ impl Config {
             request_timeout: Duration::from_mins(1),
             allow_privileged: false,
             scheduler: false,
+            admin_access: true,
+            emulated_minor: 37,
             limits: Limits::default(),
             controllers: true,
         }

@@ -34,7 +34,10 @@ pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>, scheduler: bool
     }));
     // What nobody enforces nobody counts.
     let recount = state.admission.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
-    start_with(state, Options { recount, scheduler, ..Options::new(root_ca, aggregate) })
+    start_with(
+        state,
+        Options { recount, scheduler, admin_access: state.admin_access, ..Options::new(root_ca, aggregate) },
+    )
 }
 
 fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {

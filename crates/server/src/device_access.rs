@@ -13,6 +13,13 @@ use crate::call::Call;
 use crate::catalog::Kind;
 use crate::state::State;
 
+/// Drops admin access where there is no such thing: from what is new, not from what has it already.
+pub(crate) fn drop_admin(state: &State, kind: &Kind, object: &mut Value, old: Option<&Value>) {
+    if !state.admin_access {
+        resources::strategy::drop_admin_access(&kind.stored.group_kind(), object, old);
+    }
+}
+
 /// Admin access to devices needs a namespace that is labelled for it, as it is now. `old_status_of` is the object before a change of
 /// its status; absent for a new object.
 pub(crate) fn check_admin(

@@ -116,6 +116,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         request_timeout,
         allow_privileged,
         scheduler,
+        admin_access,
+        emulated_minor,
         limits,
         controllers,
     } = config;
@@ -231,6 +233,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         audit,
         addresses: Addresses::new(&service_ranges),
         allow_privileged,
+        admin_access,
+        emulated_minor,
         static_names: !static_manifests,
         request_timeout,
         advertised,

@@ -71,6 +71,10 @@ pub struct State {
     pub addresses: Addresses,
     /// `--allow-privileged`.
     pub allow_privileged: bool,
+    /// `DRAAdminAccess`.
+    pub admin_access: bool,
+    /// The minor version that is emulated.
+    pub emulated_minor: u32,
     /// Whether the names of static manifests may be used: where there are none.
     pub static_names: bool,
     /// How long a request may take.

@@ -14,19 +14,20 @@ pub fn user_agent(component: &str) -> String {
 }
 
 /// The answer to `/version`.
-pub fn document() -> Value {
+pub fn document(emulated_minor: u32) -> Value {
+    let (minor, compatible) = (emulated_minor.to_string(), emulated_minor.saturating_sub(1).to_string());
     Value::map([
         ("buildDate", ""),
         ("compiler", "rustc"),
         ("emulationMajor", "1"),
-        ("emulationMinor", "37"),
+        ("emulationMinor", minor.as_str()),
         ("gitCommit", ""),
         ("gitTreeState", "clean"),
         ("gitVersion", GIT_VERSION),
         ("goVersion", ""),
         ("major", "1"),
         ("minCompatibilityMajor", "1"),
-        ("minCompatibilityMinor", "36"),
+        ("minCompatibilityMinor", compatible.as_str()),
         ("minor", "37"),
         ("platform", PLATFORM),
     ])

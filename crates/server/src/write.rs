@@ -231,6 +231,7 @@ impl Subject<'_> {
         }
         let held = self.allocate(&mut object, None)?;
         self.kind.prepare_create(&mut object, &self.state.strategy_context(call));
+        device_access::drop_admin(self.state, self.kind, &mut object, None);
         let mut context = self.state.validation_context(call.now);
         context.version = call.info.version.clone();
         let Found { mut errors, warnings } = self.kind.validate_create(&object, &context);
@@ -274,6 +275,7 @@ impl Subject<'_> {
         copy_meta(&mut object, old_object, "generation");
         let context = self.state.strategy_context(call);
         self.kind.prepare_update(self.facet, &mut object, before, &context);
+        device_access::drop_admin(self.state, self.kind, &mut object, Some(before));
         if meta::uid(&object).is_empty() {
             copy_meta(&mut object, old_object, "uid");
         }

@@ -1,5 +1,6 @@
 //! `resource.k8s.io`: the fields of features that are off, and devices that were deallocated.
 
+use api::GroupKind;
 use value::Value;
 
 use super::{Context, gates::Gate};
@@ -92,4 +93,18 @@ pub(super) fn update_claim_status(new: &mut Value, old: &Value, _: &Context) {
 
 fn device_id(device: &Value) -> [String; 4] {
     ["driver", "pool", "device", "shareID"].map(|field| device.text(field).to_owned())
+}
+
+/// Admin access to devices, asked for and granted.
+const ADMIN_ACCESS: Gate = &[
+    &["spec", "devices", "requests", "*", "exactly", "adminAccess"],
+    &["spec", "spec", "devices", "requests", "*", "exactly", "adminAccess"],
+    &["status", "allocation", "devices", "results", "*", "adminAccess"],
+];
+
+/// What `DRAAdminAccess` off does to an object: new ones lose the field, those that have it keep it.
+pub fn drop_admin_access(kind: &GroupKind, object: &mut Value, old: Option<&Value>) {
+    if kind.group == "resource.k8s.io" {
+        super::gates::drop_disabled(&[ADMIN_ACCESS], object, old);
+    }
 }

@@ -104,7 +104,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             let keys = state.tokens.as_ref().map(|t| t.key_set.clone()).ok_or_else(not_found)?;
             published(call, "jwk-set+json", "application/jwk-set+json", keys)
         }
-        ["version"] => Ok(Answer::Object(200, crate::version::document())),
+        ["version"] => Ok(Answer::Object(200, crate::version::document(state.emulated_minor))),
         ["healthz" | "livez" | "readyz", ..] => {
             state.health.page(&path, &call.query).map(text).ok_or_else(not_found)
         }
