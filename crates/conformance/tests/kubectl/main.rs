@@ -11,5 +11,6 @@ mod changing;
 mod creating;
 mod custom;
 mod deleting;
+mod devices;
 mod reading;
 mod session;

@@ -30,10 +30,15 @@ pub(crate) struct Said {
 
 impl Session {
     pub(crate) async fn start() -> Session {
+        Self::start_with(&[]).await
+    }
+
+    /// A session with a server that has further flags.
+    pub(crate) async fn start_with(flags: &[&str]) -> Session {
         let (server, kubeconfig) = if let Some(path) = env::var_os("PORTCULLIS_KUBECONFIG") {
             (None, PathBuf::from(path))
         } else {
-            let server = Server::up().await.unwrap();
+            let server = Server::up_with(flags).await.unwrap();
             let kubeconfig = server.kubeconfig().unwrap();
             (Some(server), kubeconfig)
         };
