@@ -191,6 +191,27 @@ impl<'a> Eval<'a, '_> {
         Ok(if optional { Val::some(here) } else { here })
     }
 
+    /// The attribute by which an instruction gave what came straight from a variable: that is still the data's own in the
+    /// reference, and its messages show it.
+    #[cold]
+    fn raw(&mut self, node: &'a Node) -> Option<&'a Attribute> {
+        match node {
+            Node::Attribute(attribute) => matches!(attribute.base, Base::Variable(_)).then_some(&**attribute),
+            Node::Conditional(conditional) => {
+                // Asked for the second time, at no cost.
+                let cost = self.cost;
+                let condition = self.node(&conditional.condition);
+                self.cost = cost;
+                match condition {
+                    Ok(Val::Bool(true)) => self.raw(&conditional.truthy),
+                    Ok(Val::Bool(false)) => self.raw(&conditional.falsy),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// Takes one step; `None` if it cannot be taken and only its presence is asked for.
     fn step(
         &mut self,
@@ -209,12 +230,12 @@ impl<'a> Eval<'a, '_> {
                 match &key {
                     Val::String(_) | Val::Int(_) | Val::Uint(_) | Val::Bool(_) | Val::Double(_) => {}
                     other => {
-                        // What comes straight from a variable is still the data's own.
-                        let plain =
-                            matches!(node, Node::Attribute(key) if matches!(key.base, Base::Variable(_)));
+                        let raw = self.raw(node);
                         let name = match other {
-                            Val::Map(Map::Data(..)) if plain => "map[string]interface {}",
-                            Val::List(List::Data(..)) if plain => "[]interface {}",
+                            // A variable that has no value is a null of the language.
+                            Val::Null if raw.is_some_and(|raw| !raw.path.is_empty()) => "<nil>",
+                            Val::Map(Map::Data(..)) if raw.is_some() => "map[string]interface {}",
+                            Val::List(List::Data(..)) if raw.is_some() => "[]interface {}",
                             other => go_type(other),
                         };
                         return Err(Error::new(format!("invalid qualifier type: {name}")));

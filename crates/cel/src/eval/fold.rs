@@ -165,7 +165,8 @@ impl<'a> Eval<'a, '_> {
                 }
                 Ok(false) => {}
                 Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => failed = Some(failed.unwrap_or(error)),
+                // The step asks the condition before it reads what went before, so the last that failed is the one.
+                Err(error) => failed = Some(error),
             }
         }
         // Reads the result and compares it.
@@ -196,8 +197,9 @@ impl<'a> Eval<'a, '_> {
                     Ok(true) => {}
                     Ok(false) => continue,
                     Err(error) if error.is_fatal() => return Err(error),
+                    // As for `exists_one`.
                     Err(error) => {
-                        failed = Some(failed.unwrap_or(error));
+                        failed = Some(error);
                         continue;
                     }
                 }
@@ -260,8 +262,9 @@ impl<'a> Eval<'a, '_> {
                     Ok(true) => {}
                     Ok(false) => continue,
                     Err(error) if error.is_fatal() => return Err(error),
+                    // As for `exists_one`.
                     Err(error) => {
-                        failed = Some(failed.unwrap_or(error));
+                        failed = Some(error);
                         continue;
                     }
                 }

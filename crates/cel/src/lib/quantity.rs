@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use value::Str;
+
 use super::{Ext, ext, int, refuse, string};
 use crate::env::Builder;
 use crate::eval::{Cx, Error, Outcome};
@@ -12,6 +14,8 @@ use crate::val::Val;
 pub struct Quantity {
     amount: Amount,
     form: Form,
+    /// The text as it was written, where the reference takes it for canonical without making sure (`+5`, `1.000000001`).
+    written: Option<Str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +202,7 @@ fn suffix(text: &str) -> Option<(u32, i32, Form)> {
 
 impl Quantity {
     fn of(value: i64) -> Quantity {
-        Quantity { amount: Amount::Small { value, scale: 0 }, form: Form::Exponent }
+        Quantity { amount: Amount::Small { value, scale: 0 }, form: Form::Exponent, written: None }
     }
 
     /// Reads a quantity.
@@ -249,9 +253,18 @@ impl Quantity {
                 .chain(fraction.bytes())
                 .try_fold(0i64, |value, digit| value.checked_mul(10)?.checked_add(i64::from(digit - b'0')));
             let value = value.ok_or(NOT_NUMERIC)?;
-            if let Some(value) = value.checked_mul(mantissa) {
-                let value = if negative { -value } else { value };
-                return Ok(Quantity { amount: Amount::Small { value, scale }, form });
+            if let Some(product) = value.checked_mul(mantissa) {
+                let canonical = match form {
+                    Form::Binary => value & 7 != 0,
+                    Form::Decimal | Form::Exponent => {
+                        let zeros =
+                            fraction.bytes().rev().chain(whole.bytes().rev()).take_while(|b| *b == b'0');
+                        scale % 3 == 0 && zeros.count() < 3 && !whole.starts_with('0')
+                    }
+                };
+                let value = if negative { -product } else { product };
+                let written = canonical.then(|| text.into());
+                return Ok(Quantity { amount: Amount::Small { value, scale }, form, written });
             }
         }
         let mut number = Decimal::read(negative, whole, fraction);
@@ -272,7 +285,7 @@ impl Quantity {
                 form = Form::Decimal;
             }
         }
-        Ok(Quantity { amount: Amount::Big(number), form })
+        Ok(Quantity { amount: Amount::Big(number), form, written: None })
     }
 
     fn decimal(&self) -> Decimal {
@@ -340,10 +353,10 @@ impl Quantity {
                 _ => scaled(*b, t - s).and_then(|b| b.checked_add(*a)).map(|sum| (sum, *s)),
             };
             if let Some((value, scale)) = sum {
-                return Quantity { amount: Amount::Small { value, scale }, form };
+                return Quantity { amount: Amount::Small { value, scale }, form, written: None };
             }
         }
-        Quantity { amount: Amount::Big(self.decimal().plus(&other.decimal())), form }
+        Quantity { amount: Amount::Big(self.decimal().plus(&other.decimal())), form, written: None }
     }
 
     fn minus(&self, other: &Quantity) -> Quantity {
@@ -356,11 +369,14 @@ impl Quantity {
                 Amount::Big(Decimal { negative: !number.negative, ..number })
             }
         };
-        self.plus(&Quantity { amount, form: other.form })
+        self.plus(&Quantity { amount, form: other.form, written: None })
     }
 
-    /// The canonical text.
+    /// The text as the reference has it: canonical, or as it was written.
     pub(crate) fn text(&self) -> String {
+        if let Some(written) = &self.written {
+            return written.to_string();
+        }
         let number = self.decimal();
         if number.digits.is_empty() {
             return "0".to_owned();
