@@ -10,7 +10,7 @@ use crate::handles::handles;
 use crate::plugins::{
     AlwaysAdmit, AlwaysDeny, AlwaysPullImages, CertificateApproval, CertificateSigning,
     CertificateSubjectRestriction, ClusterTrustBundleAttest, DefaultIngressClass, DefaultStorageClass,
-    DefaultTolerationSeconds, DenyServiceExternalIPs, ExtendedResourceToleration,
+    DefaultTolerationSeconds, DenyServiceExternalIPs, EventRateLimit, ExtendedResourceToleration,
     LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists, NamespaceLifecycle,
     NodeDeclaredFeatureValidator, NodeRestriction, OwnerReferencesPermissionEnforcement,
     PersistentVolumeClaimResize, PodGroupProtection, PodNodeSelector, PodResizeValidator, PodSecurity,
@@ -38,6 +38,10 @@ pub struct Stages {
     pub validating_webhooks: Option<Arc<dyn Stage>>,
     /// `ResourceQuota`.
     pub quota: Option<Arc<dyn Stage>>,
+    /// `NamespaceAutoProvision`.
+    pub namespace_auto_provision: Option<Arc<dyn Stage>>,
+    /// `ImagePolicyWebhook`.
+    pub image_policy: Option<Arc<dyn Stage>>,
     /// What flags and the configuration file say to the built-in plugins.
     pub settings: Settings,
 }
@@ -91,8 +95,8 @@ macro_rules! waiting {
 
 /// A stage that the server keeps.
 macro_rules! stage {
-    ($name:literal, $field:ident) => {
-        Row { name: $name, on: true, make: |stages| stages.$field.clone().map(Link::Stage) }
+    ($name:literal, $field:ident, $on:expr) => {
+        Row { name: $name, on: $on, make: |stages| stages.$field.clone().map(Link::Stage) }
     };
 }
 
@@ -103,6 +107,7 @@ const OFF: bool = false;
 /// Every plugin, in the order in which they run.
 const PLUGINS: &[Row] = &[
     plugin!(AlwaysAdmit, OFF),
+    stage!("NamespaceAutoProvision", namespace_auto_provision, OFF),
     plugin!(NamespaceLifecycle, ON),
     plugin!(NamespaceExists, OFF),
     plugin!(LimitPodHardAntiAffinityTopology, OFF),
@@ -111,17 +116,22 @@ const PLUGINS: &[Row] = &[
     waiting!(NodeRestriction, OFF),
     plugin!(TaintNodesByCondition, ON),
     plugin!(AlwaysPullImages, OFF),
+    stage!("ImagePolicyWebhook", image_policy, OFF),
     plugin!(PodSecurity, ON, |settings| PodSecurity {
         configuration: settings.pod_security.clone(),
         counter: settings.pod_security_counter.clone(),
     }),
-    plugin!(PodNodeSelector, OFF, |_| PodNodeSelector::default()),
+    plugin!(PodNodeSelector, OFF, |settings| PodNodeSelector { selectors: settings.node_selectors.clone() }),
     plugin!(Priority, ON),
     plugin!(DefaultTolerationSeconds, ON, |settings| DefaultTolerationSeconds {
         not_ready: settings.not_ready_toleration_seconds,
         unreachable: settings.unreachable_toleration_seconds,
     }),
-    plugin!(PodTolerationRestriction, OFF, |_| PodTolerationRestriction::default()),
+    plugin!(PodTolerationRestriction, OFF, |settings| settings.tolerations.clone()),
+    plugin!(EventRateLimit, OFF, |settings| EventRateLimit::new(
+        &settings.event_limits,
+        settings.clock.clone()
+    )),
     plugin!(ExtendedResourceToleration, OFF),
     plugin!(DefaultStorageClass, ON),
     plugin!(StorageObjectInUseProtection, ON),
@@ -138,17 +148,13 @@ const PLUGINS: &[Row] = &[
     plugin!(PodTopologyLabels, ON),
     plugin!(NodeDeclaredFeatureValidator, ON),
     plugin!(PodResizeValidator, ON),
-    stage!("MutatingAdmissionPolicy", mutating_policies),
-    stage!("MutatingAdmissionWebhook", mutating_webhooks),
-    stage!("ValidatingAdmissionPolicy", validating_policies),
-    stage!("ValidatingAdmissionWebhook", validating_webhooks),
-    stage!("ResourceQuota", quota),
+    stage!("MutatingAdmissionPolicy", mutating_policies, ON),
+    stage!("MutatingAdmissionWebhook", mutating_webhooks, ON),
+    stage!("ValidatingAdmissionPolicy", validating_policies, ON),
+    stage!("ValidatingAdmissionWebhook", validating_webhooks, ON),
+    stage!("ResourceQuota", quota, ON),
     plugin!(AlwaysDeny, OFF),
 ];
-
-/// Kubernetes' plugins that this chain does not have yet. Naming one in a flag is an error that says so, because leaving a
-/// check out silently would be the wrong answer.
-const NOT_YET: &[&str] = &["EventRateLimit", "ImagePolicyWebhook", "NamespaceAutoProvision"];
 
 /// Why a chain cannot be built from the flags.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -156,9 +162,9 @@ pub enum ChainError {
     /// No such plugin.
     #[error("admission plugin `{0}` is unknown")]
     Unknown(String),
-    /// A plugin of Kubernetes that is not built in.
-    #[error("admission plugin `{0}` is not implemented yet, so it cannot be enabled")]
-    NotYet(String),
+    /// A plugin that needs a server, where there is none: leaving a check out silently would be the wrong answer.
+    #[error("admission plugin `{0}` cannot be enabled here: it needs a running server")]
+    NotHere(String),
     /// Named in both flags.
     #[error("`{0}` in enable-admission-plugins and disable-admission-plugins overlapped")]
     Both(String),
@@ -212,17 +218,23 @@ impl Chain {
     /// How many places the list of all plugins has.
     pub const PLACES: usize = PLUGINS.len();
 
+    /// Whether there is a plugin of this name.
+    pub fn knows(name: &str) -> bool {
+        PLUGINS.iter().any(|row| row.name == name)
+    }
+
     /// The chain with the default plugins, those of `enable` added and those of `disable` taken out.
     pub fn new(enable: &[String], disable: &[String], stages: &Stages) -> Result<Self, ChainError> {
         for name in enable.iter().chain(disable) {
-            let known = PLUGINS.iter().any(|row| row.name == name);
-            let not_yet = NOT_YET.contains(&name.as_str());
-            if !known && !not_yet {
+            if !Self::knows(name) {
                 return Err(ChainError::Unknown(name.clone()));
             }
-            if not_yet && enable.contains(name) {
-                return Err(ChainError::NotYet(name.clone()));
-            }
+        }
+        let missing = |row: &&Row| {
+            !row.on && enable.iter().any(|name| name == row.name) && (row.make)(stages).is_none()
+        };
+        if let Some(row) = PLUGINS.iter().find(missing) {
+            return Err(ChainError::NotHere(row.name.to_owned()));
         }
         if let Some(both) = enable.iter().find(|name| disable.contains(name)) {
             return Err(ChainError::Both(both.clone()));
@@ -295,7 +307,7 @@ impl Chain {
             for placed in &self.links {
                 let outcome = match (&placed.link, object.as_deref_mut()) {
                     (Link::Plugin(plugin), Some(object)) => plugin.mutate(attributes, object, cluster, notes),
-                    (Link::Plugin(_), None) => Ok(()),
+                    (Link::Plugin(plugin), None) => plugin.admit_deletion(attributes),
                     (Link::Stage(stage), object) => {
                         let mut pass = Pass { attributes, cluster, notes, passes: &mut passes };
                         stage.mutate(&mut pass, object).await

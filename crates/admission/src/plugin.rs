@@ -19,6 +19,12 @@ pub trait Plugin: Send + Sync {
         Ok(())
     }
 
+    /// May refuse a deletion in the mutating phase, before any webhook hears of it.
+    fn admit_deletion(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        let _ = attributes;
+        Ok(())
+    }
+
     /// May refuse. `object` is absent when something is deleted.
     fn validate(
         &self,

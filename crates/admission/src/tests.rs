@@ -108,8 +108,9 @@ fn decide(
     };
     let chain = only("NamespaceLifecycle");
     let (mut notes, mut object) = (Notes::default(), Value::Null);
-    at_once(chain.mutate(&attributes, Some(&mut object), &Two, &mut notes))
-        .map_err(|s| format!("{} {s}", s.code()))?;
+    // What is deleted has nothing that could be changed.
+    let object = (operation != Operation::Delete).then_some(&mut object);
+    at_once(chain.mutate(&attributes, object, &Two, &mut notes)).map_err(|s| format!("{} {s}", s.code()))?;
     at_once(chain.validate(&attributes, None, &Two, &mut notes)).map_err(|s| format!("{} {s}", s.code()))
 }
 
@@ -153,13 +154,38 @@ fn flags_choose_the_plugins() {
     assert_eq!(Chain::new(&names(&["Nope"]), &[], &none).unwrap_err(), ChainError::Unknown("Nope".into()));
     assert_eq!(
         Chain::new(&names(&["ImagePolicyWebhook"]), &[], &none).unwrap_err(),
-        ChainError::NotYet("ImagePolicyWebhook".into())
+        ChainError::NotHere("ImagePolicyWebhook".into())
     );
     let both = names(&["NamespaceLifecycle"]);
     assert_eq!(Chain::new(&both, &both, &none).unwrap_err(), ChainError::Both("NamespaceLifecycle".into()));
 }
 
-/// Kubernetes 1.37's list, without what is not there yet and without the stages that the server keeps.
+/// Kubernetes refuses in the mutating phase, so that no webhook is asked about what cannot be.
+#[test]
+fn a_namespace_of_the_system_is_kept_before_anybody_is_asked() {
+    let (user, options) = (User::named("u"), Value::Null);
+    let kind = GroupVersionKind::new("", "v1", "Namespace");
+    let attributes = Attributes {
+        user: &user,
+        operation: Operation::Delete,
+        kind: kind.clone(),
+        stored_kind: kind,
+        resource: GroupResource::new("", "namespaces"),
+        version: "v1".into(),
+        subresource: "".into(),
+        namespace: "".into(),
+        name: "kube-system".into(),
+        old_object: Seen::nothing(),
+        options: &options,
+        dry_run: false,
+        now: 0,
+        deadline: None,
+    };
+    let outcome = at_once(only("NamespaceLifecycle").mutate(&attributes, None, &Two, &mut Notes::default()));
+    assert_eq!(outcome.unwrap_err().code(), 403);
+}
+
+/// Kubernetes 1.37's list, without the stages that the server keeps.
 #[test]
 fn the_default_plugins_are_those_of_kubernetes_in_its_order() {
     let none = Stages::default();

@@ -193,7 +193,7 @@ impl Page {
             return "admitted\nnot charged\n".to_owned();
         }
         let quotas = self.list("", "resourcequotas", &attributes.namespace);
-        match resource_quota::check(attributes, object.unwrap(), &quotas, self) {
+        match resource_quota::check(attributes, object.unwrap(), &quotas, &[], self) {
             Err(status) => verdict(Err(status)),
             Ok(charges) => {
                 let mut said = verdict(Ok(()));

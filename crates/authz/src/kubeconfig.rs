@@ -141,7 +141,10 @@ impl User {
             }
         }
         let text = |object: &Value, field: &str| Str::from(object.str_at(&[field]).unwrap_or_default());
-        if !text(user, "as").is_empty() {
+        let given = |field: &&str| {
+            user.at(&[*field]).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
+        };
+        if ["as", "as-uid", "as-groups", "as-user-extra"].iter().any(given) {
             let why = "the server asks as itself";
             return Err(KubeconfigError::Unsupported(name.into(), "impersonation", why));
         }

@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 use authn::User;
 use value::{Str, write};
 
-pub use answer::{Answered, SendError};
+pub use answer::{Answered, Failure, SendError, received};
 
 use crate::attributes::Attributes;
 use crate::conditions::{Conditions, Match};
 use crate::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
 use crate::decision::{Answer, Decision, Reason};
 use crate::observe::{Evaluation, Observer};
-use answer::{Failure, Verdict};
+use answer::Verdict;
 use cache::Cache;
 use flight::{Flights, Seat};
 

@@ -1,10 +1,13 @@
 //! What admission needs of the server: counters, and what keeps its stages at what is stored.
 
+mod attached;
 pub(crate) mod configuration;
 pub(crate) mod follow;
 pub(crate) mod inventory;
 pub(crate) mod meter;
+pub(crate) mod param_access;
 pub(crate) mod pod_security;
+pub(crate) mod provision;
 pub(crate) mod quota;
 pub(crate) mod registered;
 pub(crate) mod status;

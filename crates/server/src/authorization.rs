@@ -8,6 +8,8 @@ mod follow;
 mod observe;
 mod send;
 
+pub(crate) use send::sender;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -200,7 +202,8 @@ impl Parts {
         };
         let followed = std::cell::RefCell::new(Files::default());
         let sender = |name: &str, webhook: &WebhookConfiguration| {
-            let (sender, files) = send::sender(name, webhook)?;
+            let (sender, files) =
+                send::sender(name, Path::new(webhook.kubeconfig.as_str()), webhook.timeout)?;
             followed.borrow_mut().add(files);
             Ok(sender)
         };

@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use api::Status;
 use authn::{Caller, Evidence, Headers, Via};
@@ -112,10 +112,12 @@ impl Asked {
         let dry_run = query.get("dryRun").is_some();
         let id = audit_id(&headers);
         let record = Record::begin(state.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
-        let received = Received { peer: &peer, uri: &uri, info: &info, record: &record };
+        let limit = time_limit(&query, state.request_timeout);
+        let longest = limit.clone().unwrap_or(state.request_timeout);
+        let received = Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started };
         let work = serve(state, received, query, headers, Unread::Incoming(body));
         let mut work = Box::pin(catch_panic(work));
-        let Answered { mut response, known, late } = finished(state, &info, &record, work.as_mut()).await;
+        let Answered { mut response, known, late } = finished(longest, &info, &record, work.as_mut()).await;
         response.headers_mut().entry(audit::HEADER).or_insert(id);
         state.metrics.finished(&Finished {
             info: &info,
@@ -144,12 +146,23 @@ fn audit_id(headers: &HeaderMap) -> HeaderValue {
 }
 
 /// A request from outside, before its caller is known.
-#[derive(Clone, Copy)]
 struct Received<'a> {
     peer: &'a Peer,
     uri: &'a str,
     info: &'a RequestInfo,
     record: &'a Record,
+    /// How long it may take, or why what it says about that cannot be read.
+    limit: Result<Duration, String>,
+    started: Instant,
+}
+
+/// How long a request may take: what its client says, or what the server does if that is less.
+fn time_limit(query: &Query, most: Duration) -> Result<Duration, String> {
+    let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(most) };
+    let asked = api::time::parse_duration(text)
+        .map_err(|why| format!("invalid timeout specified in the request URL - {why}"))?;
+    let asked = u64::try_from(asked).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+    Ok(asked.map_or(most, |asked| asked.min(most)))
 }
 
 /// What is told to the client, and what is known about it.
@@ -163,7 +176,7 @@ struct Answered {
 
 /// Waits for the work of a request as long as the request may take, and closes its record.
 async fn finished(
-    state: &State,
+    longest: Duration,
     info: &RequestInfo,
     record: &Record,
     work: Pin<&mut impl Future<Output = Result<Outcome, String>>>,
@@ -171,7 +184,7 @@ async fn finished(
     let outcome = if info.is_long_running() {
         Some(work.await)
     } else {
-        tokio::time::timeout(state.request_timeout, work).await.ok()
+        tokio::time::timeout(longest, work).await.ok()
     };
     let late = outcome.is_none();
     let Outcome { mut response, known, ends } = match outcome {
@@ -226,10 +239,22 @@ async fn serve(
     headers: HeaderMap,
     body: Unread,
 ) -> Outcome {
-    let Received { peer, uri, info, record } = received;
+    let Received { peer, uri, info, record, limit, started } = received;
     let sent = Sent { uri, info, headers: &headers, peer: peer.address.ip() };
     let refuse = |status: &Status, headers: &HeaderMap, query: &Query| {
         Outcome::unknown(respond::refusal(status, headers, query, record))
+    };
+
+    let deadline = match limit {
+        _ if info.is_long_running() => None,
+        Ok(limit) => started.checked_add(limit),
+        Err(why) => {
+            record.open(None, sent);
+            return Outcome {
+                ends: Ends::Unauthenticated,
+                ..refuse(&Status::bad_request(why), &headers, &query)
+            };
+        }
     };
 
     // authenticate
@@ -270,7 +295,7 @@ async fn serve(
         Err(status) => return Outcome::unknown(respond::too_many_requests(&status)),
     };
 
-    finish(state, uri, caller, info.clone(), query, headers, body, warnings, record).await
+    finish(state, uri, caller, info.clone(), query, headers, body, warnings, record, deadline).await
 }
 
 /// The stages that every request passes, from outside or from within.
@@ -285,6 +310,7 @@ async fn finish(
     body: Unread,
     warnings: Vec<String>,
     record: &Record,
+    deadline: Option<Instant>,
 ) -> Outcome {
     // authorize
     let begun = Instant::now();
@@ -308,9 +334,7 @@ async fn finish(
 
     // route
     let mut call = Call::new(info, query, headers, permit, body, state.now(), record.clone());
-    if !call.info.is_long_running() {
-        call.deadline = Instant::now().checked_add(state.request_timeout);
-    }
+    call.deadline = deadline;
     for warning in warnings {
         call.warn(warning);
     }
@@ -367,6 +391,8 @@ pub async fn internal(
     let query = Query::parse(query);
     let info = RequestInfo::parse(&method, &percent_decode(path, false), &query);
     let record = Record::begin(state.audit.as_ref(), crate::random::uid());
+    let limit = state.request_timeout;
+    let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
     record.open(Some(caller.user()), Sent { uri: target, info: &info, headers: &headers, peer });
     let work = async {
@@ -374,10 +400,10 @@ pub async fn internal(
             let response = respond::internal_error(&info.path, why);
             return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
         }
-        finish(state, target, caller, info.clone(), query, headers, Unread::Here(body), Vec::new(), &record)
-            .await
+        let (body, warnings) = (Unread::Here(body), Vec::new());
+        finish(state, target, caller, info.clone(), query, headers, body, warnings, &record, deadline).await
     };
-    finished(state, &info, &record, Box::pin(catch_panic(work)).as_mut()).await.response
+    finished(limit, &info, &record, Box::pin(catch_panic(work)).as_mut()).await.response
 }
 
 /// Headers as authentication reads them.

@@ -26,6 +26,7 @@ use crate::admission::configuration::PluginConfigurations;
 use crate::admission::follow::Followers;
 use crate::admission::meter::AdmissionMeter;
 use crate::admission::pod_security::PodSecurityCounters;
+use crate::admission::provision::Provision;
 use crate::admission::quota::Quotas;
 use crate::admission::registered::RegisteredWebhooks;
 use crate::admission::status;
@@ -150,20 +151,27 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         pod_security: configurations.pod_security()?,
         ..plugins
     };
-    let quotas = Arc::new(Quotas::default());
+    let named = |list: &[String], plugin: &str| list.iter().any(|name| name == plugin);
+    let enabled = |plugin: &str| named(&enable_admission, plugin) && !named(&disable_admission, plugin);
+    let settings = configurations.settings(settings, enabled)?;
+    let quotas = Arc::new(Quotas::new(configurations.limited()?));
+    let provision = Arc::new(Provision::default());
     let quota: Arc<dyn admission::Stage> = Arc::<Quotas>::clone(&quotas);
     let mut stages = Stages {
         validating_policies: Some(Arc::clone(&validating) as _),
         mutating_policies: Some(Arc::clone(&mutating) as _),
         quota: Some(quota),
+        namespace_auto_provision: Some(Arc::clone(&provision) as _),
+        image_policy: configurations.image_policy(enabled("ImagePolicyWebhook"))?,
         settings,
         ..Stages::default()
     };
     let webhook_credentials = configurations.webhook_credentials()?;
     let mut folders = manifests;
-    let disabled = |plugin: &str| disable_admission.iter().any(|name| name == plugin);
-    folders.extend(configurations.manifests(static_manifests, |plugin| !disabled(plugin))?);
-    configurations.finish(&disable_admission)?;
+    let is_on = |plugin: &str| !named(&disable_admission, plugin);
+    folders.extend(configurations.manifests(static_manifests, is_on)?);
+    PluginConfigurations::check_folders(&folders, static_manifests, is_on)?;
+    configurations.finish();
 
     let listener = TcpListener::bind(listen).await.map_err(|e| {
         ConfigError::other(format!("cannot listen on {listen}: {e}; is another server running? choose another port with --secure-port"))
@@ -247,6 +255,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         stop: stopped.clone(),
     });
     state.quotas.attach(&state);
+    provision.attach(&state);
     for entry in &state.store.snapshot("/registry/core/services/").entries {
         if let Ok(service) = encode::tree(entry) {
             state.addresses.load(&service);

@@ -15,6 +15,7 @@ use storage::{Change, CommitError, Entry, Expect, Record, Write};
 use value::{Path, Str, Value, json};
 
 use crate::addresses::Held;
+use crate::admission::param_access;
 use crate::call::Call;
 use crate::catalog::{Facet, Kind};
 use crate::decode::Draft;
@@ -239,6 +240,9 @@ impl Subject<'_> {
             errors = validation::meta::create(&object, self.kind.namespaced, validation::meta::path_segment);
         }
         let name = meta::name(&object).to_owned();
+        if errors.is_empty() {
+            errors.extend(self.check_params(call, &object, None).await);
+        }
         let mut all = device_access::check_admin(self.state, call, self.kind, &object, None);
         all.extend(errors);
         refuse_invalid(self, &object, &name, &all)?;
@@ -295,6 +299,9 @@ impl Subject<'_> {
         }
         let found = self.kind.validate_update(self.facet, &object, before, &context);
         errors.extend(found.errors);
+        if errors.is_empty() && self.facet == Facet::Whole {
+            errors.extend(self.check_params(call, &object, Some(before)).await);
+        }
         refuse_invalid(self, &object, &name, &errors)?;
         for warning in found.warnings {
             call.warn(warning);
@@ -309,6 +316,14 @@ impl Subject<'_> {
             self.run_validating(call, Operation::Update, &name, Some(&object), Some(before)).await?;
         }
         Ok(Admitted { object, expect: Expect::Revision(old.revision), held })
+    }
+
+    /// Whoever writes a policy or a binding must be able to read its parameters.
+    async fn check_params(&self, call: &Call, new: &Value, old: Option<&Value>) -> Option<FieldError> {
+        if *call.caller().via() == authn::Via::Internal {
+            return None;
+        }
+        param_access::check(self.state, call.user(), &self.kind.stored.group_kind(), new, old).await
     }
 
     /// The revision in an update must be the one that is stored, or absent where the kind allows that.

@@ -3,6 +3,8 @@
 mod certificates;
 mod default_class;
 mod default_toleration_seconds;
+pub mod event_rate_limit;
+pub mod image_policy;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod node_fit;
@@ -27,6 +29,8 @@ pub use certificates::{
 };
 pub use default_class::{DefaultIngressClass, DefaultStorageClass};
 pub use default_toleration_seconds::DefaultTolerationSeconds;
+pub use event_rate_limit::EventRateLimit;
+pub use image_policy::ImagePolicyWebhook;
 pub use limit_ranger::LimitRanger;
 pub use namespace_lifecycle::NamespaceLifecycle;
 pub use node_fit::{NodeDeclaredFeatureValidator, PodResizeValidator, PodTopologyLabels};

@@ -13,12 +13,15 @@ const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 pub struct NamespaceLifecycle;
 
 impl NamespaceLifecycle {
+    fn check_deletion(attributes: &Attributes<'_>) -> Result<(), Status> {
+        let immortal = attributes.is_kind("", "Namespace")
+            && attributes.operation == Operation::Delete
+            && IMMORTAL.contains(&attributes.name.as_str());
+        if immortal { Err(attributes.forbidden("this namespace may not be deleted")) } else { Ok(()) }
+    }
+
     fn check(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> Result<(), Status> {
-        let about_namespace = attributes.is_kind("", "Namespace");
-        if about_namespace {
-            if attributes.operation == Operation::Delete && IMMORTAL.contains(&attributes.name.as_str()) {
-                return Err(attributes.forbidden("this namespace may not be deleted"));
-            }
+        if attributes.is_kind("", "Namespace") {
             return Ok(());
         }
         // An answer about the namespace would tell the caller of an access review what exists.
@@ -55,8 +58,11 @@ impl Plugin for NamespaceLifecycle {
         Self::check(attributes, cluster)
     }
 
-    /// A deletion has no object to mutate, so its one rule is checked here; for the rest the namespace may have begun to
-    /// go away since the mutating phase.
+    fn admit_deletion(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        Self::check_deletion(attributes)
+    }
+
+    /// The namespace may have begun to go away since the mutating phase.
     fn validate(
         &self,
         attributes: &Attributes<'_>,

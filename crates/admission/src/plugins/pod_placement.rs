@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::{GroupResource, Status, meta};
-use value::{Value, json};
+use resources::validation::fields::At;
+use value::{Str, Value, json};
 
 use super::resource_quota::is_best_effort;
 use super::tolerations;
+use crate::configuration::document::Document;
 use crate::{Attributes, Cluster, Notes, Operation, Plugin};
 
 const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
@@ -24,7 +26,7 @@ pub struct PodNodeSelector {
 }
 
 /// Pods get the tolerations of their namespace, and have no others than it allows.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PodTolerationRestriction {
     /// `default`: of namespaces that have none.
     pub default: Vec<Value>,
@@ -59,6 +61,29 @@ fn labels(selector: &str) -> Result<BTreeMap<String, String>, Status> {
 }
 
 impl PodNodeSelector {
+    /// Reads the plugin's configuration, which has no version and no kind: `podNodeSelectorPluginConfig`. Where Kubernetes starts
+    /// without what it cannot read, this is an error.
+    pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, String>, String> {
+        const OWNER: &str = "pluginConfig";
+        const FIELD: &str = "podNodeSelectorPluginConfig";
+        let (root, mut fields) = Document::read(bytes)?.fields();
+        // Go finds the field in any case.
+        let known = |key: &&Str| key.eq_ignore_ascii_case(FIELD);
+        let key = root.keys().find(known).cloned().unwrap_or_else(|| Str::new_static(FIELD));
+        let mut selectors = BTreeMap::new();
+        if let Some(given) = fields.inside(&root, OWNER, &key, "map[string]string") {
+            for name in given.keys() {
+                let selector = fields.text(given, OWNER, &key, name);
+                labels(&selector).map_err(|status| format!("{key}.{name}: {}", status.message()))?;
+                selectors.insert(name.to_string(), selector.to_string());
+            }
+        }
+        // The file may be shared with the other plugin that once read it whole.
+        fields.only(&root, "", &["apiVersion", "imagePolicy", "kind", &key]);
+        fields.finish()?;
+        Ok(selectors)
+    }
+
     fn of(&self, namespace: &Value) -> Result<BTreeMap<String, String>, Status> {
         match namespace.str_at(&["metadata", "annotations", SELECTOR]) {
             Some(selector) => labels(selector),
@@ -132,6 +157,46 @@ fn listed(namespace: &Value, key: &str) -> Result<Option<Vec<Value>>, Status> {
 }
 
 impl PodTolerationRestriction {
+    /// Reads the plugin's configuration. The error is the one that Kubernetes gives at the start.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        const GROUP: &str = "podtolerationrestriction.admission.k8s.io";
+        const SCHEME: &str = "k8s.io/kubernetes/plugin/pkg/admission/podtolerationrestriction/config.go:32";
+        const OWNER: &str = "Configuration";
+        const TOLERATION: &str = "Toleration";
+        let document = Document::read(bytes)?;
+        document.is(GROUP, &["v1alpha1"], OWNER, SCHEME)?;
+        let (root, mut fields) = document.fields();
+        let mut lists = [Vec::new(), Vec::new()];
+        for (list, name) in lists.iter_mut().zip(["default", "whitelist"]) {
+            for (index, toleration) in fields.list(&root, OWNER, name, "[]v1.Toleration").iter().enumerate() {
+                let Value::Map(map) = toleration else {
+                    fields.wrong(toleration, OWNER, "", name, "v1.Toleration");
+                    continue;
+                };
+                for field in ["key", "operator", "value", "effect"] {
+                    fields.text(map, TOLERATION, name, field);
+                }
+                fields.number(map, TOLERATION, name, "tolerationSeconds", "int64");
+                let known = ["effect", "key", "operator", "tolerationSeconds", "value"];
+                fields.only(map, &format!("{name}[{index}]"), &known);
+                list.push(toleration.clone());
+            }
+        }
+        fields.only(&root, "", &["apiVersion", "default", "kind", "whitelist"]);
+        fields.finish()?;
+        let mut errors = Vec::new();
+        for (list, name) in lists.iter().zip(["default", "whitelist"]) {
+            let root = At::ROOT.field("podtolerationrestriction");
+            errors.extend(resources::validation::tolerations(list, &root.field(name)));
+        }
+        if !errors.is_empty() {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            return Err(format!("invalid config: [{}]", errors.join(" ")));
+        }
+        let [default, allowed] = lists;
+        Ok(PodTolerationRestriction { default, allowed })
+    }
+
     fn is_about(attributes: &Attributes<'_>) -> bool {
         matches!(attributes.operation, Operation::Create | Operation::Update)
             && attributes.is_resource("", "pods")

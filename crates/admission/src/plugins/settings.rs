@@ -1,7 +1,11 @@
 //! What flags and the configuration file say to the built-in plugins.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::PodTolerationRestriction;
+use super::event_rate_limit::{Clock, Limit};
 use super::pod_security::{Configuration, Counter};
 
 /// One value for all of them; each takes what is its own.
@@ -17,6 +21,14 @@ pub struct Settings {
     pub pod_security: Configuration,
     /// Who counts the decisions of `PodSecurity`.
     pub pod_security_counter: Option<Arc<dyn Counter>>,
+    /// The configuration of `PodNodeSelector`.
+    pub node_selectors: BTreeMap<String, String>,
+    /// `PodTolerationRestriction`, with its configuration.
+    pub tolerations: PodTolerationRestriction,
+    /// The configuration of `EventRateLimit`.
+    pub event_limits: Vec<Limit>,
+    /// The time, as far as limits per second go.
+    pub clock: Clock,
 }
 
 impl Default for Settings {
@@ -27,6 +39,10 @@ impl Default for Settings {
             unreachable_toleration_seconds: 300,
             pod_security: Configuration::default(),
             pod_security_counter: None,
+            node_selectors: BTreeMap::new(),
+            tolerations: PodTolerationRestriction::default(),
+            event_limits: Vec::new(),
+            clock: Arc::new(|| Duration::ZERO),
         }
     }
 }

@@ -137,6 +137,8 @@ fn tree(body: &[u8]) -> Result<Value, String> {
     }
 }
 
+/// How much of an answer an error quotes: Kubernetes quotes all of it, and clients need not see megabytes.
+const LONGEST_QUOTE: usize = 8 << 10;
 /// Kinds that every group of reviews has beside the review.
 const OF_EVERY_GROUP: [&str; 7] = [
     "CreateOptions",
@@ -167,7 +169,8 @@ fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
         sent = version.group_version();
     }
     if sent.version.is_empty() {
-        return Err(format!("Object 'apiVersion' is missing in '{}'", String::from_utf8_lossy(body)));
+        let shown = body.get(..LONGEST_QUOTE).unwrap_or(body);
+        return Err(format!("Object 'apiVersion' is missing in '{}'", String::from_utf8_lossy(shown)));
     }
     let kind = if kind.is_empty() { "AdmissionReview" } else { kind };
     if kind == "AdmissionReview" && sent == version.group_version() {

@@ -41,12 +41,13 @@ pub(super) struct Verdict {
     reason: Str,
 }
 
-/// Why there is no verdict.
+/// Why there is no answer that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
-    pub(super) message: String,
+pub struct Failure {
+    /// In the words of Kubernetes' client.
+    pub message: String,
     /// Whether another try may help.
-    pub(super) may_pass: bool,
+    pub may_pass: bool,
     result: &'static str,
 }
 
@@ -78,6 +79,11 @@ impl Failure {
 
 /// What an answer means.
 pub(super) fn verdict(sent: Result<Answered, SendError>, version: ReviewVersion) -> Result<Verdict, Failure> {
+    read(&received(sent)?, version)
+}
+
+/// The object that a service answered with, whatever it is.
+pub fn received(sent: Result<Answered, SendError>) -> Result<Value, Failure> {
     let answered = sent.map_err(|error| match error {
         SendError::Timeout(message) => Failure { result: "timeout", ..Failure::new(message) },
         SendError::Canceled(message) => Failure { result: "canceled", ..Failure::new(message) },
@@ -94,14 +100,13 @@ pub(super) fn verdict(sent: Result<Answered, SendError>, version: ReviewVersion)
         )));
     }
     // What does not begin as an object is taken for YAML, as Kubernetes' client does.
-    let object = if answered.body.trim_ascii_start().starts_with(b"{") {
+    if answered.body.trim_ascii_start().starts_with(b"{") {
         json::parse(&answered.body).map_err(|error| {
             Failure::new(format!("couldn't get version/kind; json parse error: {}", error.message))
-        })?
+        })
     } else {
-        yaml::document(&answered.body).map_err(|error| Failure::new(error.message))?.value
-    };
-    read(&object, version)
+        Ok(yaml::document(&answered.body).map_err(|error| Failure::new(error.message))?.value)
+    }
 }
 
 /// How Go prints the type it reads an object's kind with.

@@ -187,6 +187,13 @@ pub fn warnings(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<Strin
 type TextRule = fn(&str) -> Vec<String>;
 
 /// Nothing to say about a change.
+/// The rules of tolerations that stand in no pod.
+pub fn tolerations(list: &[Value], at: &fields::At<'_>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    pod_scheduling::toleration_list(list, &pod_options::Options::default(), at, &mut errors);
+    errors
+}
+
 fn no_rules(_: &Value, _: &Value, _: &Context) -> FieldErrors {
     FieldErrors::new()
 }

@@ -162,6 +162,11 @@ fn mask_containers(masked: &mut Value, old: &Value, errors: &mut FieldErrors) {
 fn put_back_of_container(container: &mut Value, old: &Value) {
     let resources = container.make_map().entry_or_insert_with("resources", || Map::new().into());
     put_back_cpu_and_memory(resources, old.part("resources"));
+    // In Go this is no pointer: without any resources it is as if it were not there.
+    let is_empty = resources.as_map().is_some_and(Map::is_empty);
+    if is_empty && old.part("resources").is_none() {
+        container.remove_at(&["resources"]);
+    }
 }
 
 fn put_back_cpu_and_memory(resources: &mut Value, old: Option<&Value>) {

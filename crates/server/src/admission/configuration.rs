@@ -1,23 +1,31 @@
 //! `--admission-control-config-file`, and the files it names → each plugin's own configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ::admission::configuration::{
     AdmissionConfiguration, ConfigurationPlace, WebhookAdmission, static_manifests,
 };
 use ::admission::manifests::Set;
-use ::admission::plugins::pod_security;
+use ::admission::plugins::image_policy::ImagePolicy;
+use ::admission::plugins::resource_quota::Limited;
+use ::admission::plugins::{
+    ImagePolicyWebhook, PodNodeSelector, PodTolerationRestriction, Settings, event_rate_limit, pod_security,
+};
+use ::admission::{Chain, Stage};
 use api::FieldError;
 use value::{Path as FieldPath, Str};
 
 use crate::admission::registered::WebhookCredentials;
 use crate::admission::webhooks::Credentials;
+use crate::authorization::sender;
 use crate::config::ConfigError;
 use crate::files::{go_words, read as read_file};
 
-/// Plugins that can be configured, but not yet here. Nothing that is said to one of them may be left unheard.
-const CONFIGURABLE: [&str; 3] = ["PodNodeSelector", "PodTolerationRestriction", "ResourceQuota"];
+/// How long the service of `ImagePolicyWebhook` may take.
+const IMAGE_POLICY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The plugins that take folders of static manifests.
 const WITH_MANIFESTS: [(&str, Set); 4] = [
@@ -51,7 +59,17 @@ impl PluginConfigurations {
         let configuration = AdmissionConfiguration::parse(&bytes).map_err(failed)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         let mut by_name = BTreeMap::new();
-        for plugin in configuration.plugins {
+        let mut named = BTreeSet::new();
+        for (index, plugin) in configuration.plugins.into_iter().enumerate() {
+            // Kubernetes takes the first of two, and nobody's configuration for none: both lose what somebody meant to enforce.
+            let at = FieldPath::root().field("plugins").index(index).field("name");
+            if !Chain::knows(&plugin.name) {
+                let why = "there is no admission plugin of this name";
+                return Err(failed(FieldError::invalid(&at, plugin.name, why).to_string()));
+            }
+            if !named.insert(plugin.name.clone()) {
+                return Err(failed(FieldError::duplicate(&at, plugin.name).to_string()));
+            }
             let bytes = match plugin.place {
                 ConfigurationPlace::Nowhere => continue,
                 ConfigurationPlace::Inline(bytes) => bytes,
@@ -66,7 +84,7 @@ impl PluginConfigurations {
                     })?
                 }
             };
-            by_name.entry(plugin.name).or_insert(bytes);
+            by_name.insert(plugin.name, bytes);
         }
         let mut read = PluginConfigurations { by_name, folders: BTreeMap::new() };
         for plugin in ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"] {
@@ -92,6 +110,64 @@ impl PluginConfigurations {
         pod_security::Configuration::parse(&bytes).map_err(|why| refused(PLUGIN, &why))
     }
 
+    /// What the built-in plugins are told. `is_on` says whether a plugin runs.
+    pub(crate) fn settings(
+        &mut self,
+        settings: Settings,
+        is_on: impl Fn(&str) -> bool,
+    ) -> Result<Settings, ConfigError> {
+        let mut of = |plugin: &'static str| {
+            let bytes = self.take(plugin);
+            if bytes.is_some() && !is_on(plugin) {
+                tracing::warn!(plugin, "the admission configuration configures a plugin that is not enabled");
+            }
+            bytes.filter(|_| is_on(plugin))
+        };
+        let node_selectors = of("PodNodeSelector").map(|bytes| PodNodeSelector::parse(&bytes)).transpose();
+        let tolerations =
+            of("PodTolerationRestriction").map(|bytes| PodTolerationRestriction::parse(&bytes)).transpose();
+        let event_limits = match of("EventRateLimit") {
+            Some(bytes) => event_rate_limit::limits(&bytes),
+            None if is_on("EventRateLimit") => event_rate_limit::no_limits(),
+            None => Ok(Vec::new()),
+        };
+        let start = Instant::now();
+        Ok(Settings {
+            node_selectors: node_selectors
+                .map_err(|why| refused("PodNodeSelector", &why))?
+                .unwrap_or_default(),
+            tolerations: tolerations
+                .map_err(|why| refused("PodTolerationRestriction", &why))?
+                .unwrap_or_default(),
+            event_limits: event_limits.map_err(|why| refused("EventRateLimit", &why))?,
+            clock: Arc::new(move || start.elapsed()),
+            ..settings
+        })
+    }
+
+    /// What needs a quota to be used at all.
+    pub(crate) fn limited(&mut self) -> Result<Vec<Limited>, ConfigError> {
+        const PLUGIN: &str = "ResourceQuota";
+        let Some(bytes) = self.take(PLUGIN) else { return Ok(Vec::new()) };
+        Limited::parse(&bytes).map_err(|why| refused(PLUGIN, &why))
+    }
+
+    /// The service that is asked about images, if it is to be asked.
+    pub(crate) fn image_policy(&mut self, is_on: bool) -> Result<Option<Arc<dyn Stage>>, ConfigError> {
+        const PLUGIN: &str = "ImagePolicyWebhook";
+        let bytes = self.take(PLUGIN);
+        if !is_on {
+            return Ok(None);
+        }
+        let stage = bytes.ok_or_else(|| "no config specified".to_owned()).and_then(|bytes| {
+            let policy = ImagePolicy::parse(&bytes)?;
+            let kubeconfig = Path::new(policy.kubeconfig.as_str());
+            let (sender, _) = sender(PLUGIN, kubeconfig, IMAGE_POLICY_TIMEOUT)?;
+            Ok(ImagePolicyWebhook::new(policy, sender))
+        });
+        stage.map(|stage| Some(Arc::new(stage) as _)).map_err(|why| refused(PLUGIN, &why))
+    }
+
     /// As whom webhooks are asked.
     pub(crate) fn webhook_credentials(&mut self) -> Result<WebhookCredentials, ConfigError> {
         Ok(WebhookCredentials {
@@ -110,6 +186,42 @@ impl PluginConfigurations {
             return Ok(Credentials::default());
         }
         Credentials::read(Path::new(kubeconfig.as_str())).map_err(failed)
+    }
+
+    /// Whether folders that were named otherwise can be in force as well: the same rules hold for them, and no two may be for the
+    /// same plugin, because one would replace the other.
+    pub(crate) fn check_folders(
+        folders: &[(Set, PathBuf)],
+        gate: bool,
+        is_on: impl Fn(&str) -> bool,
+    ) -> Result<(), ConfigError> {
+        for (index, (set, folder)) in folders.iter().enumerate() {
+            let shown = folder.display();
+            if !gate {
+                return Err(ConfigError::other(format!(
+                    "{shown}: static manifests require the ManifestBasedAdmissionControlConfig feature gate to be enabled"
+                )));
+            }
+            for (plugin, of) in WITH_MANIFESTS {
+                let concerns = |set: Set| set == Set::Mixed || set == of;
+                if !concerns(*set) {
+                    continue;
+                }
+                if !is_on(plugin) {
+                    return Err(ConfigError::other(format!(
+                        "{shown}: the plugin {plugin} is disabled, so nothing would enforce what is in the folder; enable the plugin or leave the folder out"
+                    )));
+                }
+                let other = folders.iter().take(index).find(|(other, _)| concerns(*other));
+                if let Some((_, other)) = other {
+                    return Err(ConfigError::other(format!(
+                        "{shown} and {} are both for the plugin {plugin}: one would replace the other, so name only one of them",
+                        other.display()
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The folders of static manifests. `gate` says whether there may be any, `is_on` whether a plugin runs: a folder that nobody
@@ -132,15 +244,11 @@ impl PluginConfigurations {
         Ok(folders)
     }
 
-    /// What is left when every plugin has taken its own was meant for nobody, or for one that cannot do what it says.
-    pub(crate) fn finish(self, disabled: &[String]) -> Result<(), ConfigError> {
+    /// What is left when every plugin has taken its own was meant for one that takes none.
+    pub(crate) fn finish(self) {
         for name in self.by_name.keys() {
-            if CONFIGURABLE.contains(&name.as_str()) && !disabled.iter().any(|plugin| plugin == name) {
-                return Err(refused(name, "its configuration is not implemented yet; leave it out"));
-            }
-            tracing::warn!(plugin = %name, "the admission configuration names a plugin that is not enabled or takes none");
+            tracing::warn!(plugin = %name, "the admission configuration configures a plugin that takes no configuration");
         }
-        Ok(())
     }
 }
 

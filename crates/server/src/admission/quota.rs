@@ -5,16 +5,17 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use admission::plugins::resource_quota::{self, Charge};
+use admission::plugins::resource_quota::{self, Charge, Limited};
 use admission::{Attributes, Cluster, Later, Notes, Seen, Stage};
 use api::{GroupResource, Status, meta};
 use authn::InternalIdentity;
 use tokio::sync::Notify;
 use value::{Str, Value};
 
+use super::attached::Attached;
 use crate::client::Client;
 use crate::state::State;
 
@@ -32,7 +33,9 @@ const MAX_IDLE: usize = 1024;
 /// The stage, and the counter.
 #[derive(Default)]
 pub(crate) struct Quotas {
-    server: OnceLock<Weak<State>>,
+    server: Attached,
+    /// What needs a quota to be used at all.
+    limited: Vec<Limited>,
     namespaces: Mutex<HashMap<Str, Arc<Namespace>>>,
 }
 
@@ -81,15 +84,18 @@ impl Namespace {
 }
 
 impl Quotas {
+    /// Quotas where these resources need one to be used at all.
+    pub(crate) fn new(limited: Vec<Limited>) -> Self {
+        Quotas { limited, ..Quotas::default() }
+    }
+
     /// Tells it whose quotas these are, once.
     pub(crate) fn attach(&self, state: &Arc<State>) {
-        // A second server cannot have the same value.
-        let _ = self.server.set(Arc::downgrade(state));
+        self.server.attach(state);
     }
 
     fn server(&self) -> Result<Arc<State>, Status> {
-        let server = self.server.get().and_then(Weak::upgrade);
-        server.ok_or_else(|| Status::unavailable("the server is not ready to check quotas"))
+        self.server.server("the server is not ready to check quotas")
     }
 
     fn namespace(&self, name: &str) -> Arc<Namespace> {
@@ -112,7 +118,8 @@ impl Quotas {
         let mut quotas = cluster.list("", "resourcequotas", &attributes.namespace);
         let mut lost = None;
         for _ in 0..ATTEMPTS {
-            let charges = resource_quota::check(attributes, object, &quotas, cluster)?;
+            let limited = if lost.is_none() { self.limited.as_slice() } else { &[] };
+            let charges = resource_quota::check(attributes, object, &quotas, limited, cluster)?;
             if attributes.dry_run || charges.is_empty() {
                 return Ok(());
             }
@@ -191,7 +198,10 @@ impl Stage for Quotas {
     ) -> Later<'a, Result<(), Status>> {
         let object = object.stored().filter(|object| resource_quota::concerns(attributes, Some(object)));
         match object {
-            Some(object) if !cluster.list("", "resourcequotas", &attributes.namespace).is_empty() => {
+            Some(object)
+                if !self.limited.is_empty()
+                    || !cluster.list("", "resourcequotas", &attributes.namespace).is_empty() =>
+            {
                 Box::pin(async move {
                     let charged = self.charge(attributes, object, cluster, notes);
                     tokio::time::timeout(PATIENCE, charged)

@@ -41,6 +41,15 @@ struct Targets {
     clock: u64,
 }
 
+impl Targets {
+    fn find(&mut self, key: &Key) -> Option<Target> {
+        self.clock += 1;
+        let (used, target) = self.by_place.get_mut(key)?;
+        *used = self.clock;
+        Some(target.clone())
+    }
+}
+
 /// A webhook and, if it is behind a service, the endpoint that was chosen.
 type Key = (Webhook, Option<String>);
 
@@ -133,14 +142,17 @@ impl WebhookTransport {
 
     /// The target of an endpoint, with its connections if it was called lately.
     fn target(&self, key: Key, endpoint: Endpoint) -> Result<Target, NoReply> {
-        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
-        let Targets { by_place, clock } = &mut *targets;
-        *clock += 1;
-        if let Some((used, target)) = by_place.get_mut(&key) {
-            *used = *clock;
-            return Ok(target.clone());
+        let lock = || self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(target) = lock().find(&key) {
+            return Ok(target);
         }
+        // Certificates are read here, so nobody else waits for it.
         let target = Target::new(endpoint).map_err(|error| NoReply::Unusable(error.to_string()))?;
+        let mut targets = lock();
+        if let Some(target) = targets.find(&key) {
+            return Ok(target);
+        }
+        let Targets { by_place, clock } = &mut *targets;
         if by_place.len() >= MAX_TARGETS {
             let oldest = by_place.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
             if let Some(oldest) = oldest {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use authz::config::WebhookConfiguration;
 use authz::webhook::{Answered, BoxFuture, SendError, Sender};
 use http::HeaderValue;
 use http::uri::PathAndQuery;
@@ -21,11 +20,12 @@ struct ReviewSender {
 }
 
 /// Makes what sends to a webhook from its kubeconfig, with the files that it is made of.
-pub(super) fn sender(
+pub(crate) fn sender(
     name: &str,
-    webhook: &WebhookConfiguration,
+    kubeconfig: &Path,
+    timeout: Duration,
 ) -> Result<(Arc<dyn Sender>, Vec<PathBuf>), String> {
-    let read = from_kubeconfig(Path::new(webhook.kubeconfig.as_str()))?;
+    let read = from_kubeconfig(kubeconfig)?;
     let target = Target::new(read.endpoint).map_err(|error| error.to_string())?;
     if target.withholds_credentials() {
         tracing::warn!(
@@ -33,12 +33,12 @@ pub(super) fn sender(
             "the kubeconfig does not let the webhook prove who it is, so its credentials are not sent"
         );
     }
-    let nanos = i64::try_from(webhook.timeout.as_nanos()).unwrap_or(i64::MAX);
+    let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
     let path = format!("{}?timeout={}", target.url().path(), api::time::format_duration(nanos));
     let path = path.parse().map_err(|_| format!("{path} is no path"))?;
     let agent = format!("kube-apiserver/{} ({})", version::GIT_VERSION, version::PLATFORM);
     let agent = HeaderValue::try_from(agent).map_err(|error| error.to_string())?;
-    Ok((Arc::new(ReviewSender { target, path, timeout: webhook.timeout, agent }), read.files))
+    Ok((Arc::new(ReviewSender { target, path, timeout, agent }), read.files))
 }
 
 impl Sender for ReviewSender {

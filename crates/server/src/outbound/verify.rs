@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -30,13 +30,16 @@ impl Voucher {
         Voucher::Anybody
     }
 
-    /// The system's authorities. A system without any trusts nobody.
+    /// The system's authorities, read once. A system without any trusts nobody.
     pub(super) fn system() -> Self {
-        let found = rustls_native_certs::load_native_certs();
-        for error in &found.errors {
-            tracing::debug!(%error, "a certificate of the system's trust store is left out");
-        }
-        Self::of(found.certs)
+        static FOUND: LazyLock<Vec<CertificateDer<'static>>> = LazyLock::new(|| {
+            let found = rustls_native_certs::load_native_certs();
+            for error in &found.errors {
+                tracing::debug!(%error, "a certificate of the system's trust store is left out");
+            }
+            found.certs
+        });
+        Self::of(FOUND.clone())
     }
 
     /// The authorities of a PEM bundle; what is no certificate in it is left out as Go does, unless nothing is left.

@@ -3,6 +3,7 @@
 //! This is the arithmetic: what a request uses, which quotas it is charged to, and whether it fits. Charging is the server's part,
 //! because it writes: one request of a namespace after the other, before the object itself is stored.
 
+mod limited;
 mod scopes;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use api::{GroupResource, Status, meta};
 use value::{Map, Str, Value};
 
+pub use self::limited::Limited;
 pub(super) use self::scopes::is_best_effort;
 use self::usage::Evaluator;
 use crate::{Attributes, Cluster, Operation};
@@ -74,18 +76,21 @@ pub fn concerns(attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
     }
 }
 
-/// What a request that [`concerns`] quotas is to be charged to `quotas`; nothing where its usage does not change. The error is the
-/// refusal.
+/// What a request that [`concerns`] quotas is to be charged to `quotas`; nothing where its usage does not change. What is `limited`
+/// can be used only where a quota says how much. The error is the refusal.
 pub fn check(
     attributes: &Attributes<'_>,
     object: &Value,
     quotas: &[Arc<Value>],
+    limited: &[Limited],
     cluster: &dyn Cluster,
 ) -> Result<Vec<Charge>, Status> {
     let evaluator = Evaluator::of(&attributes.resource);
     let refuse = |why: String| attributes.refuse(Some(object), why);
+    let mut needed = limited::Needed::of(limited, attributes, &evaluator, object, cluster);
     let mut matching = Vec::new();
     for quota in quotas {
+        needed.scopes_of(quota, &evaluator, object);
         let hard = amounts(quota.at(&["status", "hard"]));
         let names: BTreeSet<&str> =
             hard.keys().map(Str::as_str).filter(|name| evaluator.uses(name, cluster)).collect();
@@ -104,9 +109,10 @@ pub fn check(
             let why = format!("status unknown for quota: {name}, resources: {}", resources.join(","));
             return Err(refuse(why));
         }
+        needed.cover(&names);
         matching.push((quota, hard, used));
     }
-    if matching.is_empty() {
+    if matching.is_empty() && needed.is_met() {
         return Ok(Vec::new());
     }
     let now = attributes.now;
@@ -118,13 +124,23 @@ pub fn check(
     }
     let old = attributes.old_object.stored().filter(|_| attributes.operation == Operation::Update);
     let grown = old.map(|old| growth(&usage, &evaluator.usage(old, cluster, now)));
+    // Whoever was charged before pays the difference; one that newly comes under a quota pays all.
+    let delta_of = |quota: &Value| match (&grown, old) {
+        (Some(grown), Some(old)) if scopes::all_match(quota, &evaluator, old) => grown,
+        _ => &usage,
+    };
+    let uses = |delta: &Amounts| delta.values().any(|amount| !amount.is_zero());
+    let changes = match matching.is_empty() {
+        true => uses(grown.as_ref().unwrap_or(&usage)),
+        false => matching.iter().any(|(quota, ..)| uses(delta_of(quota))),
+    };
+    if !changes {
+        return Ok(Vec::new());
+    }
+    needed.check(refuse)?;
     let mut charges = Vec::new();
     for (quota, hard, used) in matching {
-        // Whoever was charged before pays the difference; one that newly comes under a quota pays all.
-        let delta = match (&grown, old) {
-            (Some(grown), Some(old)) if scopes::all_match(quota, &evaluator, old) => grown,
-            _ => &usage,
-        };
+        let delta = delta_of(quota);
         let requested: Amounts = delta
             .iter()
             .filter(|(name, amount)| !amount.is_zero() && hard.contains_key(*name))

@@ -16,6 +16,19 @@ pub(crate) fn all_match(quota: &Value, evaluator: &Evaluator, object: &Value) ->
         })
 }
 
+/// Whether an object is in the scope that a requirement names.
+pub(crate) fn is_in(requirement: &Value, evaluator: &Evaluator, object: &Value) -> bool {
+    let text = |field: &str| requirement.str_at(&[field]).unwrap_or_default();
+    matches(evaluator, text("scopeName"), text("operator"), requirement.list_at(&["values"]), object)
+}
+
+/// The scopes of a quota, as requirements.
+pub(crate) fn of_quota(quota: &Value) -> Vec<Value> {
+    let by_name = quota.list_at(&["spec", "scopes"]).iter().filter_map(Value::as_str);
+    let by_name = by_name.map(|scope| Value::map([("scopeName", scope), ("operator", "Exists")]));
+    by_name.chain(quota.list_at(&["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect()
+}
+
 fn matches(evaluator: &Evaluator, scope: &str, operator: &str, values: &[Value], object: &Value) -> bool {
     match (evaluator, scope) {
         (Evaluator::Pods, "Terminating") => is_terminating(object),

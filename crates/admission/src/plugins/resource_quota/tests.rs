@@ -1,8 +1,12 @@
-use api::GroupResource;
+use std::sync::Arc;
+
+use api::{GroupResource, GroupVersionKind};
+use authn::User;
 use value::{Value, yaml};
 
-use super::recount;
+use super::{Limited, check, recount};
 use crate::tests::Listed;
+use crate::{Attributes, Operation, Seen};
 
 /// A list of objects.
 fn read(text: &str) -> Vec<Value> {
@@ -63,4 +67,90 @@ fn scopes_choose_what_is_counted() {
     );
     let status = recount(&quota[0], &resources(), &cluster, 0).unwrap();
     assert_eq!(status.str_at(&["used", "pods"]), Some("0"));
+}
+
+const LIMITED: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: ResourceQuotaConfiguration\n";
+
+#[test]
+fn the_configuration_is_read_strictly() {
+    let parse = |rest: &str| Limited::parse(format!("{LIMITED}{rest}").as_bytes());
+    assert_eq!(parse("limitedResources: [{resource: pods, matchContains: [cpu]}]").unwrap().len(), 1);
+    assert!(
+        Limited::parse(b"apiVersion: resourcequota.admission.k8s.io/v1beta1\nkind: Configuration").is_ok()
+    );
+    assert_eq!(parse("limitedResources: [{}]").unwrap_err(), "limitedResources[0].resource: Required value");
+    assert_eq!(
+        parse("limitedResources: [{resource: pods, matchContain: [cpu]}]").unwrap_err(),
+        "strict decoding error: unknown field \"limitedResources[0].matchContain\""
+    );
+    assert_eq!(
+        parse("limitedResources: [{resource: pods, matchScopes: [{scope: x}]}]").unwrap_err(),
+        "strict decoding error: unknown field \"limitedResources[0].matchScopes[0].scope\""
+    );
+    assert!(parse("limitedResources: {}").unwrap_err().contains("of type []v1.LimitedResource"));
+}
+
+/// What comes of a pod that asks for CPU and is of a priority class, with these quotas and this configuration.
+fn charged(limited: &str, quotas: &str) -> Result<usize, String> {
+    let limited = Limited::parse(format!("{LIMITED}limitedResources: {limited}").as_bytes()).unwrap();
+    let quotas: Vec<Arc<Value>> = read(quotas).into_iter().map(Arc::new).collect();
+    let pod = &read(
+        "- {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: ns}, spec: {priorityClassName: high, containers: [{name: c, resources: {requests: {cpu: 100m}}}]}}",
+    )[0];
+    let (user, options) = (User::named("u"), Value::Null);
+    let kind = GroupVersionKind::new("", "v1", "Pod");
+    let attributes = Attributes {
+        user: &user,
+        operation: Operation::Create,
+        kind: kind.clone(),
+        stored_kind: kind,
+        resource: GroupResource::new("", "pods"),
+        version: "v1".into(),
+        subresource: "".into(),
+        namespace: "ns".into(),
+        name: "p".into(),
+        old_object: Seen::nothing(),
+        options: &options,
+        dry_run: false,
+        now: 0,
+        deadline: None,
+    };
+    check(&attributes, pod, &quotas, &limited, &Listed(Vec::new()))
+        .map(|charges| charges.len())
+        .map_err(|status| format!("{} {}", status.code(), status.message()))
+}
+
+#[test]
+fn what_is_limited_needs_a_quota_that_covers_it() {
+    let cpu = "[{resource: pods, matchContains: [requests.cpu]}]";
+    assert_eq!(charged("[]", "[]"), Ok(0));
+    assert_eq!(charged("[{resource: services, matchContains: [cpu]}]", "[]"), Ok(0));
+    assert_eq!(
+        charged(cpu, "[]"),
+        Err("403 pods \"p\" is forbidden: insufficient quota to consume: requests.cpu".to_owned())
+    );
+    let quota = |hard: &str| {
+        format!("[{{metadata: {{name: q}}, status: {{hard: {{{hard}: '1'}}, used: {{{hard}: '0'}}}}}}]")
+    };
+    assert_eq!(charged(cpu, &quota("requests.cpu")), Ok(1));
+    assert_eq!(
+        charged(cpu, &quota("pods")),
+        Err("403 pods \"p\" is forbidden: insufficient quota to consume: requests.cpu".to_owned())
+    );
+}
+
+#[test]
+fn a_scope_that_is_limited_needs_a_quota_of_that_scope() {
+    let of = |class: &str| {
+        format!(
+            "[{{resource: pods, matchScopes: [{{scopeName: PriorityClass, operator: In, values: [{class}]}}]}}]"
+        )
+    };
+    assert_eq!(charged(&of("low"), "[]"), Ok(0));
+    assert_eq!(
+        charged(&of("high"), "[]"),
+        Err("500 insufficient quota to match these scopes: [{PriorityClass In [high]}]".to_owned())
+    );
+    let quota = "[{metadata: {name: q}, spec: {scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [high]}]}}, status: {hard: {pods: '1'}, used: {pods: '0'}}}]";
+    assert_eq!(charged(&of("high"), quota), Ok(1));
 }

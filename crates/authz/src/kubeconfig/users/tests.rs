@@ -45,6 +45,18 @@ fn nobody_is_named_and_nothing_is_shown() {
 }
 
 #[test]
+fn nobody_asks_as_somebody_else() {
+    for user in ["as: root", "as-uid: u", "as-groups: [system:masters]", "as-user-extra: {a: [b]}"] {
+        let text = format!("users:\n- {{name: x, user: {{token: t, {user}}}}}\n");
+        let parsed = Users::parse(text.as_bytes());
+        assert!(
+            matches!(parsed, Err(KubeconfigError::Unsupported(_, "impersonation", _))),
+            "{user}: {parsed:?}"
+        );
+    }
+}
+
+#[test]
 fn programs_are_refused_for_whomever_they_are_meant() {
     let text = b"users:\n- {name: fine, user: {token: t}}\n- {name: x, user: {exec: {command: /bin/true}}}\n";
     assert!(matches!(Users::parse(text), Err(KubeconfigError::Unsupported(name, "exec", _)) if name == "x"));

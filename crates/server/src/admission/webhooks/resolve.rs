@@ -1,6 +1,7 @@
 //! A service → the address of one of its ready endpoints.
 
 use api::field::quote;
+use api::selector::FactsRef;
 use storage::Store;
 use value::Value;
 
@@ -31,8 +32,8 @@ pub(super) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) ->
         .snapshot(&scope)
         .entries
         .iter()
+        .filter(|entry| FactsRef::new(&entry.facts).label(SERVICE_NAME) == Some(name))
         .filter_map(|entry| encode::tree(entry).ok())
-        .filter(|slice| slice.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(name))
         .collect();
     // Every slice and every endpoint has its turn; those of the preferred family come first.
     rotate(&mut slices);
