@@ -180,6 +180,7 @@ fn a_namespace_of_the_system_is_kept_before_anybody_is_asked() {
         dry_run: false,
         now: 0,
         deadline: None,
+        in_force: crate::InForce::default(),
     };
     let outcome = at_once(only("NamespaceLifecycle").mutate(&attributes, None, &Two, &mut Notes::default()));
     assert_eq!(outcome.unwrap_err().code(), 403);

@@ -5,6 +5,7 @@
 
 mod measure;
 pub mod policies;
+mod registered;
 mod requests;
 mod table;
 

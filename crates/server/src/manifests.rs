@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::manifests::{self, File, Judged, Loaded, Refused, Set};
+use admission::plugins::Settings;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -39,8 +40,12 @@ pub fn configured(path: &Path) -> Result<Vec<(Set, PathBuf)>, ConfigError> {
     let mut configurations = PluginConfigurations::read(Some(path))?;
     configurations.pod_security()?;
     configurations.webhook_credentials()?;
+    let named = configurations.names();
+    configurations.settings(Settings::default(), |plugin| named.contains(plugin))?;
+    configurations.limited()?;
+    configurations.image_policy(named.contains("ImagePolicyWebhook"))?;
     let folders = configurations.manifests(true, |_| true)?;
-    configurations.finish(&[])?;
+    configurations.finish();
     Ok(folders)
 }
 

@@ -9,6 +9,7 @@ use http::Method;
 use rustls::ClientConfig;
 use serde_json::json;
 
+use super::registered;
 use super::requests::{Until, Wires};
 use crate::server::resident_kib;
 use crate::{Problem, Result};
@@ -84,6 +85,7 @@ pub async fn run(subject: &Subject) -> Result<Figures> {
     figures.push(("SubjectAccessReview /s", Some(rate.per_second)));
     figures.push(("watch fan-out, events /s", Some(fan_out(&wires, &namespace).await?)));
     figures.push(("memory at the end, MB", memory(&subject.pids)));
+    figures.extend(registered::run(subject, &wires, &namespace).await?);
     Ok(figures)
 }
 
@@ -141,7 +143,7 @@ async fn fan_out(wires: &Wires, namespace: &str) -> Result<f64> {
     Ok(per_second)
 }
 
-fn memory(pids: &[u32]) -> Option<f64> {
+pub(super) fn memory(pids: &[u32]) -> Option<f64> {
     let kib: Option<u64> = pids.iter().map(|pid| resident_kib(*pid)).sum();
     #[expect(clippy::cast_precision_loss, reason = "megabytes")]
     kib.filter(|_| !pids.is_empty()).map(|kib| kib as f64 * 1024.0 / 1e6)

@@ -96,6 +96,11 @@ impl PluginConfigurations {
         Ok(read)
     }
 
+    /// The plugins that are configured and not taken care of yet.
+    pub(crate) fn names(&self) -> BTreeSet<Str> {
+        self.by_name.keys().cloned().collect()
+    }
+
     /// The configuration of a plugin, which is then taken care of.
     pub(crate) fn take(&mut self, plugin: &str) -> Option<Vec<u8>> {
         self.by_name.remove(plugin)

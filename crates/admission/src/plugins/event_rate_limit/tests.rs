@@ -78,6 +78,7 @@ fn write(
         dry_run,
         now: 0,
         deadline: None,
+        in_force: crate::InForce::default(),
     };
     let event = yaml::read(event.as_bytes()).unwrap().value;
     plugin

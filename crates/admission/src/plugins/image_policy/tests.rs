@@ -80,6 +80,7 @@ fn ask(
         dry_run: false,
         now: 0,
         deadline: None,
+        in_force: crate::InForce::default(),
     };
     let pod = yaml::read(POD.as_bytes()).unwrap().value;
     let (seen, cluster) = (Seen::new(Some(&pod)), Listed(Vec::new()));

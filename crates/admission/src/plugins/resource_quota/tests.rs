@@ -114,6 +114,7 @@ fn charged(limited: &str, quotas: &str) -> Result<usize, String> {
         dry_run: false,
         now: 0,
         deadline: None,
+        in_force: crate::InForce::default(),
     };
     check(&attributes, pod, &quotas, &limited, &Listed(Vec::new()))
         .map(|charges| charges.len())

@@ -1,0 +1,96 @@
+//! What policies of the API cost a pod that is created past them: none, a hundred and a thousand that match, and ten thousand that do
+//! not. Beside the rate, which moves with what else the machine does, the processor time of one request is measured.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::json;
+
+use super::measure::{Figures, Subject, dry_run_pod, memory};
+use super::requests::{Until, Wires};
+use crate::Result;
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+/// The expressions that policies take in turn; the pod passes all of them.
+const EXPRESSIONS: [&str; 5] = [
+    "object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || !c.securityContext.privileged)",
+    "has(object.metadata.labels) && 'app' in object.metadata.labels",
+    "object.spec.containers.all(c, c.image.matches('^registry[.]example[.]com/[a-z0-9/-]+:[a-z0-9.]+$'))",
+    "!has(object.spec.hostNetwork) || !object.spec.hostNetwork",
+    "request.userInfo.username != 'nobody'",
+];
+
+/// How many policies, of which resource, and what the figures are called: rate, processor time, memory.
+type Round = (u64, &'static str, [&'static str; 3]);
+
+const ROUNDS: [Round; 4] = [
+    (0, "pods", ["dry run, no API policy /s", "its processor time, us", "its memory, MB"]),
+    (100, "pods", ["dry run, 100 API policies /s", "100: processor time, us", "100: memory, MB"]),
+    (1000, "pods", ["dry run, 1,000 API policies /s", "1,000: processor time, us", "1,000: memory, MB"]),
+    (
+        10_000,
+        "secrets",
+        ["dry run, 10,000 others /s", "10,000 others: time, us", "10,000 others: memory, MB"],
+    ),
+];
+
+/// Measures, and takes everything away again.
+pub(super) async fn run(subject: &Subject, wires: &Wires, namespace: &str) -> Result<Figures> {
+    let mut figures = Figures::new();
+    for (count, resource, [rate, time, bytes]) in ROUNDS {
+        register(wires, count, resource).await?;
+        // The first requests find nothing ready.
+        wires.flood(Until::Count(200), dry_run_pod(namespace)).await?;
+        let (begun, spent) = (Instant::now(), processor_seconds(&subject.pids));
+        let flood = wires.flood(Until::Time(subject.time), dry_run_pod(namespace)).await?;
+        let requests = flood.per_second * begun.elapsed().as_secs_f64();
+        let spent = processor_seconds(&subject.pids).zip(spent).map(|(after, before)| after - before);
+        figures.push((rate, Some(flood.per_second)));
+        figures.push((time, spent.map(|seconds| seconds * 1e6 / requests.max(1.0))));
+        figures.push((bytes, memory(&subject.pids)));
+        for kind in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
+            wires
+                .once(&Method::DELETE, &format!("{GROUP}/{kind}?labelSelector=run%3Dload"), Bytes::new())
+                .await?;
+        }
+    }
+    Ok(figures)
+}
+
+/// Creates so many policies with their bindings.
+async fn register(wires: &Wires, count: u64, resource: &'static str) -> Result<()> {
+    let metadata = |number: u64| json!({"name": format!("load-{number:05}"), "labels": {"run": "load"}});
+    let policy = move |number: u64| {
+        let expression = EXPRESSIONS.get(usize::try_from(number).unwrap_or(0) % EXPRESSIONS.len());
+        let object = json!({"metadata": metadata(number), "spec": {
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}]},
+            "validations": [{"expression": expression}],
+        }});
+        (Method::POST, format!("{GROUP}/validatingadmissionpolicies"), Bytes::from(object.to_string()))
+    };
+    let binding = move |number: u64| {
+        let spec = json!({"policyName": format!("load-{number:05}"), "validationActions": ["Deny"]});
+        let object = json!({"metadata": metadata(number), "spec": spec});
+        (Method::POST, format!("{GROUP}/validatingadmissionpolicybindings"), Bytes::from(object.to_string()))
+    };
+    wires.flood(Until::Count(count), policy).await?;
+    wires.flood(Until::Count(count), binding).await?;
+    Ok(())
+}
+
+/// How long the processes have kept a processor busy, where that can be read.
+fn processor_seconds(pids: &[u32]) -> Option<f64> {
+    /// Ticks per second in `/proc`, on every system that has it.
+    const TICKS: f64 = 100.0;
+    let mut sum = 0.0;
+    for pid in pids {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // What comes after the name, which may have spaces in it: the state is the first field, times are the 12th and 13th.
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let mut fields = rest.split(' ').skip(11);
+        let mut ticks = || fields.next()?.parse::<u32>().ok();
+        sum += f64::from(ticks()?) + f64::from(ticks()?);
+    }
+    (!pids.is_empty()).then_some(sum / TICKS)
+}
