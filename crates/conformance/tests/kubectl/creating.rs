@@ -19,7 +19,6 @@ async fn create_makes_every_kind_it_knows() {
         (&["service", "nodeport", "np", "--tcp=80"], "service/np created"),
         (&["service", "externalname", "en", "--external-name=example.com"], "service/en created"),
         (&["job", "j", "--image=busybox", "--", "true"], "job.batch/j created"),
-        (&["cronjob", "cj", "--image=busybox", "--schedule=*/5 * * * *"], "cronjob.batch/cj created"),
         (
             &["role", "r", "--verb=get,list", "--resource=pods,deployments.apps"],
             "role.rbac.authorization.k8s.io/r created",
@@ -30,13 +29,18 @@ async fn create_makes_every_kind_it_knows() {
         ),
         (&["serviceaccount", "sa"], "serviceaccount/sa created"),
         (&["quota", "q", "--hard=pods=10"], "resourcequota/q created"),
+        (&["ingress", "i", "--rule=example.com/*=web:80"], "ingress.networking.k8s.io/i created"),
+    ];
+    let since_21: &[(&[&str], &str)] = &[
+        (&["cronjob", "cj", "--image=busybox", "--schedule=*/5 * * * *"], "cronjob.batch/cj created"),
         (
             &["poddisruptionbudget", "p", "--selector=app=web", "--min-available=1"],
             "poddisruptionbudget.policy/p created",
         ),
-        (&["ingress", "i", "--rule=example.com/*=web:80"], "ingress.networking.k8s.io/i created"),
     ];
-    for (args, said) in made {
+    // Before, these are made in beta versions, which Kubernetes 1.37 does not serve any more.
+    let newer = kubectl.since(21, "`create cronjob` and `create poddisruptionbudget` in v1");
+    for (args, said) in made.iter().chain(since_21.iter().filter(|_| newer)) {
         contains(&kubectl.ok(&[&["create"], *args].concat()), &[said]);
     }
     assert_eq!(kubectl.ok(&["get", "configmap", "c", "-o", "jsonpath={.data.file\\.txt}"]), "content\n");
@@ -44,10 +48,7 @@ async fn create_makes_every_kind_it_knows() {
         kubectl.ok(&["get", "deployment", "web", "-o", "jsonpath={.spec.strategy.type}"]),
         "RollingUpdate"
     );
-    assert_eq!(
-        kubectl.fails(&["create", "configmap", "c"]),
-        "error: failed to create configmap: configmaps \"c\" already exists\n"
-    );
+    contains(&kubectl.fails(&["create", "configmap", "c"]), &["configmaps \"c\" already exists\n"]);
     contains(&kubectl.ok(&["expose", "deployment", "web", "--name=exposed"]), &["service/exposed exposed"]);
     assert_eq!(kubectl.ok(&["get", "service", "exposed", "-o", "jsonpath={.spec.selector.app}"]), "web");
     contains(&kubectl.ok(&["run", "lone", "--image=busybox"]), &["pod/lone created"]);

@@ -64,7 +64,11 @@ async fn an_administrator_looks_at_a_device_that_somebody_uses() {
     let (setup, admin) = (write("setup.yaml", SETUP), write("admin.yaml", ADMIN));
     session.ok(&["apply", "-f", &setup]);
     session.ok(&["taint", "node", &format!("{ns}-node"), "node.kubernetes.io/not-ready:NoSchedule-"]);
-    session.ok(&["wait", "pod/user", "--for=jsonpath={.spec.nodeName}", "--timeout=30s"]);
+    let placed = |pod: &str| {
+        let node = ["get", "pod", pod, "-o", "jsonpath={.spec.nodeName}"];
+        session.eventually(&node, |said| said.out == format!("{ns}-node"));
+    };
+    placed("user");
 
     // Not in a namespace without the label.
     let refused = session.run(&["apply", "-f", &admin]);
@@ -75,7 +79,7 @@ async fn an_administrator_looks_at_a_device_that_somebody_uses() {
 
     session.ok(&["label", "namespace", &ns, "resource.kubernetes.io/admin-access=true"]);
     session.ok(&["apply", "-f", &admin]);
-    session.ok(&["wait", "pod/monitor", "--for=jsonpath={.spec.nodeName}", "--timeout=30s"]);
+    placed("monitor");
     let device = "jsonpath={range .items[*]}{.status.allocation.devices.results[0].device} {.status.allocation.devices.results[0].adminAccess}{\"\\n\"}{end}";
     let results = session.ok(&["get", "resourceclaims", "-o", device]);
     let mut lines: Vec<&str> = results.lines().map(str::trim).collect();

@@ -54,6 +54,11 @@ impl Session {
         session
     }
 
+    /// Whether kubectl is new enough to do something in the new way; the old way is tested with an older one.
+    pub(crate) fn has(&self, minor: u32) -> bool {
+        self.minor >= minor
+    }
+
     /// Whether kubectl is new enough; says so if it is not.
     pub(crate) fn since(&self, minor: u32, what: &str) -> bool {
         if self.minor < minor {

@@ -212,6 +212,7 @@ fn named_schemas(out: &mut Message, of: &Value, key: &str) {
 fn schema(out: &mut Message, of: &Value) {
     out.text(1, of.str_at(&["$ref"]));
     out.text(2, of.str_at(&["format"]));
+    out.text(4, of.str_at(&["description"]));
     out.texts(19, of.list_at(&["required"]));
     for value in of.list_at(&["enum"]) {
         out.any(20, value);
