@@ -158,6 +158,20 @@ async fn loose_modes_are_refused_with_the_way_out() {
 }
 
 #[tokio::test]
+async fn a_folder_of_somebody_else_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("theirs");
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(&data, Permissions::from_mode(0o700)).unwrap();
+    if std::os::unix::fs::chown(&data, Some(65534), None).is_err() {
+        println!("left out: only root can give a folder away");
+        return;
+    }
+    let said = fails(&["up", "--data-dir", text(&data), "--secure-port=0"]).await;
+    assert!(said.contains("belongs to another user, who could have put keys into it"), "{said}");
+}
+
+#[tokio::test]
 async fn a_damaged_store_is_named() {
     let folder = TempDir::new().unwrap();
     drop(Server::up_at(folder.path()).await.unwrap());
