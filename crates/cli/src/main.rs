@@ -1,5 +1,6 @@
 //! The one binary, `portcullis`.
 
+mod aggregation;
 mod audit;
 mod authz;
 mod cel;

@@ -16,6 +16,7 @@ use server::tls::TlsOptions;
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, ConfigError, Data};
 
+use crate::aggregation::AggregationArgs;
 use crate::audit::AuditArgs;
 use crate::flags::{Fate, KNOWN};
 use crate::front_proxy::RequestHeaderArgs;
@@ -112,6 +113,9 @@ pub(crate) struct Args {
     /// How long any other answer of the webhook is kept; 30s if not given.
     #[arg(long, help_heading = "Authorization")]
     authorization_webhook_cache_unauthorized_ttl: Option<String>,
+
+    #[command(flatten)]
+    aggregation: AggregationArgs,
 
     #[command(flatten)]
     audit: AuditArgs,
@@ -291,6 +295,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     }
     config.front_proxy = args.request_header.front_proxy(config.client_ca.as_deref())?;
     config.files.proxy_ca.clone_from(&args.request_header.requestheader_client_ca_file);
+    args.aggregation.apply(&mut config)?;
     config.files.serving = args.tls_cert_file.clone().zip(args.tls_private_key_file.clone());
     config.anonymous = anonymous;
     config.authorization = authorization;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use admission::manifests::Set;
 use anyhow::{Context as _, Result, bail};
-use authn::Anonymous;
+use authn::{Anonymous, FrontProxy};
 use authz::config::Flags;
 use server::pki::{self, Identity};
 use server::tokens::TokenConfig;
@@ -55,6 +55,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     config.data = Data::Folder(folder.join("store"));
     config.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
     config.root_ca = Some(files.authority.cert_pem.clone());
+    // API servers behind this one believe whoever shows this certificate; so does this server.
+    config.front_proxy = Some((files.proxy_authority.cert_pem.clone().into_bytes(), front_proxy()));
+    config.proxy_client = Some(files.proxy_client.clone());
     config.tokens = Some(TokenConfig {
         issuers: vec!["https://kubernetes.default.svc".into()],
         signing_key: files.signing_key.clone().into_bytes(),
@@ -96,7 +99,23 @@ struct Files {
     authority: Identity,
     serving: Identity,
     admin: Identity,
+    proxy_authority: Identity,
+    proxy_client: Identity,
     signing_key: String,
+}
+
+/// The name of the certificate by which API servers behind this one recognise it.
+const PROXY_CLIENT: &str = "front-proxy-client";
+
+/// What the holder of that certificate may say about callers.
+fn front_proxy() -> FrontProxy {
+    FrontProxy {
+        allowed_names: vec![PROXY_CLIENT.into()],
+        username_headers: vec!["X-Remote-User".into()],
+        uid_headers: vec!["X-Remote-Uid".into()],
+        group_headers: vec!["X-Remote-Group".into()],
+        extra_header_prefixes: vec!["X-Remote-Extra-".into()],
+    }
 }
 
 impl Files {
@@ -111,6 +130,9 @@ impl Files {
         let admin = identity(folder, "admin", || {
             pki::client(&authority, "kubernetes-admin", &["system:masters"], now)
         })?;
+        let proxy_authority = identity(folder, "front-proxy-ca", || pki::authority("front-proxy-ca", now))?;
+        let proxy_client =
+            identity(folder, PROXY_CLIENT, || pki::client(&proxy_authority, PROXY_CLIENT, &[], now))?;
         let path = folder.join("sa.key");
         let signing_key = if path.exists() {
             check_private(&path)?;
@@ -120,7 +142,7 @@ impl Files {
             write_private(&path, &made)?;
             made
         };
-        Ok(Files { authority, serving, admin, signing_key })
+        Ok(Files { authority, serving, admin, proxy_authority, proxy_client, signing_key })
     }
 }
 

@@ -10,6 +10,7 @@
 pub mod client;
 pub mod compare;
 mod expect;
+pub mod extension;
 pub mod hook;
 pub mod load;
 pub mod normalise;
@@ -21,6 +22,7 @@ pub mod webhook;
 
 pub use client::{Answer, Client, Events};
 pub use expect::{accepts, eventually, rejects};
+pub use extension::Extension;
 pub use hook::{Asked, Hook, Reply};
 pub use server::Server;
 pub use webhook::WebhookServer;

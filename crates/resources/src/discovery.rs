@@ -4,6 +4,8 @@
 //! document for each of `/api` and `/apis`. Both are made of [`Entry`] rows: the table's, and those a caller adds for custom
 //! resources.
 
+mod registered;
+mod remote;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +18,9 @@ use sha2::{Digest as _, Sha256};
 use value::{Map, Value};
 
 use crate::table::{GROUPS, Resource, Served, Storage, Verb};
+
+pub use registered::{Registration, built_in, of_definition, registered_group, registered_groups};
+pub use remote::{RemoteVersion, aggregated_versions, legacy_version, stale_version};
 
 /// The media type of the aggregated form.
 pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -118,17 +123,7 @@ pub fn core_versions(server_address: &str) -> Value {
     ])
 }
 
-/// `/apis`.
-pub fn groups(served: &Served, custom: &[Entry<'_>]) -> Value {
-    let groups = Groups::collect(served, custom);
-    Value::map([
-        ("kind", Value::from("APIGroupList")),
-        ("apiVersion", Value::from("v1")),
-        ("groups", Value::list(groups.named().map(|group| Value::Map(group_document(group))))),
-    ])
-}
-
-/// `/apis/GROUP`.
+/// `/apis/GROUP` of a group that is served without being registered.
 pub fn group(served: &Served, custom: &[Entry<'_>], name: &str) -> Option<Value> {
     let groups = Groups::collect(served, custom);
     let mut document = group_document(groups.named().find(|group| group.name == name)?);
@@ -187,10 +182,13 @@ pub fn aggregated_core(served: &Served) -> Value {
     aggregated(groups.0.iter().filter(|group| group.name.is_empty()))
 }
 
-/// `/apis` in the aggregated form.
-pub fn aggregated_groups(served: &Served, custom: &[Entry<'_>]) -> Value {
+/// `/apis` in the aggregated form, with what other servers serve.
+pub fn aggregated_groups(served: &Served, custom: &[Entry<'_>], remote: &[RemoteVersion]) -> Value {
     let groups = Groups::collect(served, custom);
-    aggregated(groups.named())
+    if remote.is_empty() {
+        return aggregated(groups.named());
+    }
+    remote::merge(groups.named(), remote)
 }
 
 /// Orders versions as Kubernetes prefers them: stable before beta before alpha, then the higher number, then anything else by name.
@@ -274,20 +272,29 @@ fn group_document(group: &GroupEntries<'_>) -> Map {
 }
 
 fn aggregated<'a>(groups: impl Iterator<Item = &'a GroupEntries<'a>>) -> Value {
-    let items = groups.map(|group| {
-        let metadata = match group.name {
-            "" => Map::new(),
-            name => Map::from_iter([("name".into(), name.into())]),
-        };
-        let versions = group.versions.iter().map(|(version, entries)| {
-            Value::map([
-                ("version", Value::from(*version)),
-                ("resources", Value::list(entries.iter().map(aggregated_resource))),
-                ("freshness", Value::from("Current")),
-            ])
-        });
-        Value::map([("metadata", Value::Map(metadata)), ("versions", Value::list(versions))])
-    });
+    aggregated_list(groups.map(|group| {
+        let versions = group.versions.iter();
+        aggregated_group(group.name, versions.map(|(version, entries)| aggregated_version(version, entries)))
+    }))
+}
+
+fn aggregated_group(name: &str, versions: impl Iterator<Item = Value>) -> Value {
+    let metadata = match name {
+        "" => Map::new(),
+        name => Map::from_iter([("name".into(), name.into())]),
+    };
+    Value::map([("metadata", Value::Map(metadata)), ("versions", Value::list(versions))])
+}
+
+fn aggregated_version(version: &str, entries: &[Entry<'_>]) -> Value {
+    Value::map([
+        ("version", Value::from(version)),
+        ("resources", Value::list(entries.iter().map(aggregated_resource))),
+        ("freshness", Value::from("Current")),
+    ])
+}
+
+fn aggregated_list(items: impl Iterator<Item = Value>) -> Value {
     Value::map([
         ("kind", Value::from("APIGroupDiscoveryList")),
         ("apiVersion", Value::from("apidiscovery.k8s.io/v2")),

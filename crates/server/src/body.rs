@@ -1,7 +1,6 @@
-//! The body of an answer: bytes that are there already, or a stream of watch events.
+//! The body of an answer: bytes that are there already, a stream of watch events, or what another server sends.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -23,7 +22,22 @@ pub struct Body {
 enum Inner {
     Chunks { chunks: VecDeque<Bytes>, left: u64 },
     Stream(mpsc::Receiver<Bytes>),
+    Forwarded(mpsc::Receiver<Part>),
 }
+
+/// A part of a body that another server sends.
+#[derive(Debug)]
+pub enum Part {
+    /// What it sent.
+    Frame(Frame<Bytes>),
+    /// It sent all of it. A body without this was cut short.
+    End,
+}
+
+/// A body that ended before its end: the connection must not look as if all of it had been sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer was cut short")]
+pub struct Cut;
 
 impl Body {
     /// No bytes.
@@ -43,6 +57,11 @@ impl Body {
         Body::of(Inner::Stream(receiver))
     }
 
+    /// Whatever another server sends, until its end.
+    pub fn forwarded(receiver: mpsc::Receiver<Part>) -> Self {
+        Body::of(Inner::Forwarded(receiver))
+    }
+
     fn of(inner: Inner) -> Self {
         Body { inner, _end: None }
     }
@@ -55,7 +74,7 @@ impl Body {
     /// A copy of all bytes of a body that is not a stream.
     pub fn bytes(&self) -> Option<Bytes> {
         match &self.inner {
-            Inner::Stream(_) => None,
+            Inner::Stream(_) | Inner::Forwarded(_) => None,
             Inner::Chunks { chunks, .. } if chunks.len() == 1 => chunks.front().cloned(),
             Inner::Chunks { chunks, .. } => {
                 Some(chunks.iter().flat_map(|c| c.iter().copied()).collect::<Vec<u8>>().into())
@@ -66,7 +85,7 @@ impl Body {
     /// All bytes of a body that is not a stream.
     pub fn into_bytes(self) -> Option<Bytes> {
         match self.inner {
-            Inner::Stream(_) => None,
+            Inner::Stream(_) | Inner::Forwarded(_) => None,
             Inner::Chunks { mut chunks, .. } if chunks.len() == 1 => chunks.pop_front(),
             Inner::Chunks { chunks, .. } => {
                 Some(chunks.iter().flat_map(|c| c.iter().copied()).collect::<Vec<u8>>().into())
@@ -78,7 +97,7 @@ impl Body {
     pub fn into_stream(self) -> Option<mpsc::Receiver<Bytes>> {
         match self.inner {
             Inner::Stream(receiver) => Some(receiver),
-            Inner::Chunks { .. } => None,
+            Inner::Chunks { .. } | Inner::Forwarded(_) => None,
         }
     }
 
@@ -86,7 +105,7 @@ impl Body {
     pub fn len(&self) -> Option<u64> {
         match &self.inner {
             Inner::Chunks { left, .. } => Some(*left),
-            Inner::Stream(_) => None,
+            Inner::Stream(_) | Inner::Forwarded(_) => None,
         }
     }
 
@@ -104,32 +123,41 @@ impl<T: Into<Bytes>> From<T> for Body {
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Cut;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         match &mut self.inner {
             Inner::Chunks { chunks, left } => Poll::Ready(chunks.pop_front().map(|chunk| {
                 *left = left.saturating_sub(chunk.len() as u64);
                 Ok(Frame::data(chunk))
             })),
             Inner::Stream(receiver) => receiver.poll_recv(cx).map(|chunk| chunk.map(|c| Ok(Frame::data(c)))),
+            Inner::Forwarded(receiver) => {
+                let part = match receiver.poll_recv(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Some(Part::Frame(frame))) => return Poll::Ready(Some(Ok(frame))),
+                    Poll::Ready(part) => part,
+                };
+                self.inner = Inner::Chunks { chunks: VecDeque::new(), left: 0 };
+                Poll::Ready(part.is_none().then_some(Err(Cut)))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.inner {
             Inner::Chunks { chunks, .. } => chunks.is_empty(),
-            Inner::Stream(_) => false,
+            Inner::Stream(_) | Inner::Forwarded(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
             Inner::Chunks { left, .. } => SizeHint::with_exact(*left),
-            Inner::Stream(_) => SizeHint::default(),
+            Inner::Stream(_) | Inner::Forwarded(_) => SizeHint::default(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One request on its way: who is calling, what for, and what the answer will say besides its body.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use storage::Entry;
 use value::Value;
 
@@ -47,10 +49,20 @@ pub struct Call {
     held: Vec<Held>,
 }
 
+/// What came over the network with a request, besides its head.
+pub struct Arriving {
+    /// The body, on its way.
+    pub body: Incoming,
+    /// The connection, if it may become one of another protocol.
+    pub upgrade: Option<OnUpgrade>,
+    /// Who sent it.
+    pub peer: IpAddr,
+}
+
 /// A body that nobody has read yet.
 pub enum Unread {
     /// On its way over the network.
-    Incoming(Incoming),
+    Incoming(Box<Arriving>),
     /// Already here: a part of this process is calling.
     Here(Bytes),
     /// Read.
@@ -138,6 +150,14 @@ impl Call {
         std::mem::take(&mut self.warnings)
     }
 
+    /// The body as it comes, for whoever passes it on; nothing if it does not come over the network or has been read.
+    pub fn take_arriving(&mut self) -> Option<Arriving> {
+        match std::mem::replace(&mut self.body, Unread::Done) {
+            Unread::Incoming(arriving) => Some(*arriving),
+            Unread::Here(_) | Unread::Done => None,
+        }
+    }
+
     /// Reads the body, of which there is one; a second call finds it empty.
     pub async fn read_body(&mut self) -> Result<Bytes, Status> {
         let too_large = || Status::too_large(format!("limit is {MAX_BODY}"));
@@ -145,8 +165,8 @@ impl Call {
             Unread::Done => Ok(Bytes::new()),
             Unread::Here(bytes) if bytes.len() > MAX_BODY => Err(too_large()),
             Unread::Here(bytes) => Ok(bytes),
-            Unread::Incoming(incoming) => {
-                let reading = Limited::new(incoming, MAX_BODY).collect();
+            Unread::Incoming(arriving) => {
+                let reading = Limited::new(arriving.body, MAX_BODY).collect();
                 let read = match self.deadline {
                     Some(deadline) => tokio::time::timeout_at(deadline.into(), reading).await.ok(),
                     None => Some(reading.await),

@@ -70,6 +70,8 @@ pub struct FollowedFiles {
     pub client_ca: Option<PathBuf>,
     /// Behind the authorities of [`Config::front_proxy`].
     pub proxy_ca: Option<PathBuf>,
+    /// Behind [`Config::proxy_client`]: the certificate, and its key.
+    pub proxy_client: Option<(PathBuf, PathBuf)>,
     /// Behind [`Config::static_tokens`], with what it held.
     pub static_tokens: Option<(PathBuf, Vec<u8>)>,
 }
@@ -91,6 +93,10 @@ pub struct Config {
     pub client_ca: Option<Vec<u8>>,
     /// PEM of the authorities of front proxies, and what those may say (`--requestheader-*`).
     pub front_proxy: Option<(Vec<u8>, FrontProxy)>,
+    /// With what this server proves itself to API servers behind it (`--proxy-client-cert-file`).
+    pub proxy_client: Option<Identity>,
+    /// Whether API servers behind this one may not redirect clients (`--aggregator-reject-forwarding-redirect`).
+    pub reject_redirects: bool,
     /// Files that are read again when they change.
     pub files: FollowedFiles,
     /// PEM of the authority that signed the serving certificate, published to pods.
@@ -153,6 +159,8 @@ impl Config {
             tls: TlsOptions::default(),
             client_ca: None,
             front_proxy: None,
+            proxy_client: None,
+            reject_redirects: true,
             files: FollowedFiles::default(),
             root_ca: None,
             static_tokens: None,

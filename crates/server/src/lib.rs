@@ -8,6 +8,7 @@ pub mod pipeline;
 pub mod accept;
 pub mod addresses;
 mod admission;
+mod aggregation;
 pub mod audit;
 pub mod authorization;
 pub mod body;

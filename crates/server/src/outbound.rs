@@ -8,6 +8,7 @@
 //! INVARIANT: passwords and tokens leave only over a connection whose server proved its name, and nothing here logs them.
 
 mod connect;
+mod forward;
 mod kubeconfig;
 mod verify;
 
@@ -28,6 +29,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
+pub use forward::{Forward, Outgoing};
 pub use kubeconfig::{FromKubeconfig, from_kubeconfig};
 
 use connect::{ConnectError, Connector};

@@ -1,6 +1,6 @@
 //! The path of a request, in the order it runs. Open this file first.
 //!
-//! parse → authenticate → record → impersonate → queue → authorize → route → (decode → mutate → validate → store, in [`crate::write`]
+//! parse → authenticate → record → impersonate → queue → authorize → (forward, if another server serves it) → route → (decode → mutate → validate → store, in [`crate::write`]
 //! and the handlers) → answer. `Caller`, `Permit` and `Admitted` can only be made by their stage, so a handler that skips one
 //! does not compile. Nothing about what exists is told to a caller who is not authorized.
 
@@ -18,14 +18,16 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use resources::table::Verb;
 use tokio::sync::oneshot;
 use tracing::{debug, error, warn};
 
 use crate::accept::{self, Peer};
+use crate::aggregation;
 use crate::audit::{self, Record, Sent};
 use crate::body::Body;
-use crate::call::{Answer, Call, Unread};
+use crate::call::{Answer, Arriving, Call, Unread};
 use crate::catalog::{Facet, Kind};
 use crate::handlers;
 use crate::metrics::{Finished, Outcomes};
@@ -86,17 +88,19 @@ struct Asked {
     query: Query,
     info: RequestInfo,
     headers: HeaderMap,
-    body: Incoming,
+    body: Arriving,
 }
 
 impl Asked {
     fn read(peer: Peer, request: Request<Incoming>) -> Self {
         let started = Instant::now();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let upgrade = parts.extensions.remove::<OnUpgrade>();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let path = percent_decode(parts.uri.path(), false);
         let info = RequestInfo::parse(&parts.method, &path, &query);
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
+        let body = Arriving { body, upgrade, peer: peer.address.ip() };
         Asked { started, peer, method: parts.method, uri, query, info, headers: parts.headers, body }
     }
 
@@ -108,14 +112,16 @@ impl Asked {
     /// Hands the response to `reply`, and comes to an end after that where a response could not wait for it.
     async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
         let dropped = self.may_be_dropped();
-        let Asked { started, peer, method, uri, query, info, headers, body } = self;
+        let Asked { started, peer, method, uri, query, info, mut headers, body } = self;
         let dry_run = query.get("dryRun").is_some();
         let id = audit_id(&headers);
+        // Under the same name to whoever the request is passed on to.
+        headers.insert(audit::HEADER, id.clone());
         let record = Record::begin(state.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
         let limit = time_limit(&query, state.request_timeout);
         let longest = limit.clone().unwrap_or(state.request_timeout);
         let received = Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started };
-        let work = serve(state, received, query, headers, Unread::Incoming(body));
+        let work = serve(state, received, query, headers, Unread::Incoming(Box::new(body)));
         let mut work = Box::pin(catch_panic(work));
         let Answered { mut response, known, late } = finished(longest, &info, &record, work.as_mut()).await;
         response.headers_mut().entry(audit::HEADER).or_insert(id);
@@ -337,6 +343,11 @@ async fn finish(
     call.deadline = deadline;
     for warning in warnings {
         call.warn(warning);
+    }
+    if *call.caller().via() != Via::Internal
+        && let Some(service) = state.aggregation.serving(&call.info.path)
+    {
+        return Outcome::unknown(aggregation::forward::handle(state, &mut call, &service).await);
     }
     if !call.info.is_resource {
         if !handlers::documents::is_path(state, &call.info.path) {

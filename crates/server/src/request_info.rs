@@ -187,6 +187,11 @@ impl Query {
         Query { pairs }
     }
 
+    /// Everything that was looked at, in order.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.pairs
+    }
+
     /// The first value of a parameter.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())

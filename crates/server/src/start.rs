@@ -30,6 +30,7 @@ use crate::admission::provision::Provision;
 use crate::admission::quota::Quotas;
 use crate::admission::registered::RegisteredWebhooks;
 use crate::admission::status;
+use crate::aggregation::{self, Aggregation};
 use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
 use crate::bootstrap;
@@ -97,6 +98,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         tls: tls_options,
         client_ca,
         front_proxy,
+        proxy_client,
+        reject_redirects,
         files: followed,
         root_ca,
         static_tokens,
@@ -211,6 +214,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let catalog = Catalog::new(served.clone());
     let (definitions, follower) = crate::definitions::load(&store, &catalog).map_err(ConfigError::other)?;
     let standings = Arc::new(manifests::Standings::of(&folders));
+    let aggregation =
+        Aggregation::start(&store, proxy_client.as_ref(), reject_redirects, metrics.registry())?;
     let state = Arc::new(State {
         health: Health::new(store.clone(), Arc::clone(&standings)),
         store,
@@ -219,6 +224,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         catalog,
         conversions: crate::conversion::Targets::default(),
         definitions,
+        aggregation,
         authenticator: ArcSwap::from_pointee(Authenticator {
             front_proxy,
             client_certificates: trust.clients.is_some(),
@@ -263,14 +269,18 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     }
     // Before anything is written or answered, by anybody.
     let manifests = manifests_in_force(folders, &state)?;
-    bootstrap::run(&state, address.port(), advertise).await?;
+    // Both at once, so that their writes share commits.
+    let (bootstrapped, registrar) =
+        tokio::join!(bootstrap::run(&state, address.port(), advertise), aggregation::register::at_start(&state));
+    bootstrapped?;
     let trust_changed = Arc::new(Notify::new());
     published::publish(&state, Arc::clone(&trust_changed), stopped.clone()).await?;
     crate::definitions::start(&state, follower);
+    aggregation::run(&state, registrar);
     state.health.set_bootstrapped();
 
     let tls_config = Arc::new(ArcSwap::from_pointee(tls_config));
-    let originals = reload::Originals { serving: &serving, client_ca, proxy_ca };
+    let originals = reload::Originals { serving: &serving, client_ca, proxy_ca, proxy_client };
     let followed = reload::of_config(followed, originals, &state, &trust_changed, (&tls_config, tls_options));
     tokio::spawn(reload::follow(followed, Arc::clone(&state.metrics.authentication), stopped.clone()));
     tokio::spawn(manifests.follow(stopped.clone()));

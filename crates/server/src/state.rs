@@ -85,6 +85,8 @@ pub struct State {
     pub conversions: crate::conversion::Targets,
     /// How far the custom part of [`State::catalog`] has come.
     pub(crate) definitions: crate::definitions::Definitions,
+    /// What is registered with APIServices, here and at other servers.
+    pub(crate) aggregation: crate::aggregation::Aggregation,
     /// How far [`State::rbac`] has come.
     pub(crate) roles: Followed,
     /// How far the policies in force have come.
@@ -181,6 +183,7 @@ impl State {
                 self.webhooks.reached(&kind.resource.resource, revision).await;
             }
             "apiextensions.k8s.io" => self.definitions.reached(revision).await,
+            crate::aggregation::GROUP => self.aggregation.reached(revision).await,
             _ => {}
         }
     }

@@ -1,8 +1,9 @@
 use value::Value;
 
 use super::{
-    Entry, aggregated_core, aggregated_groups, compare_versions, core_versions, group, groups, hash,
-    resources,
+    Entry, RemoteVersion, aggregated_core, aggregated_groups, aggregated_versions, built_in, compare_versions,
+    core_versions, group, hash, legacy_version, of_definition, registered_group, registered_groups, resources,
+    stale_version,
 };
 use crate::table::{Served, verbs};
 
@@ -29,7 +30,7 @@ fn group_names(list: &Value) -> Vec<&str> {
 
 #[test]
 fn groups_are_listed_in_kubernetes_order_without_the_core_group() {
-    let list = groups(&Served::default(), &[]);
+    let list = registered_groups(&built_in(&Served::default()));
     let names = group_names(&list);
     assert_eq!(names.len(), 21);
     assert_eq!(names[..3], ["apiregistration.k8s.io", "apps", "events.k8s.io"]);
@@ -74,9 +75,14 @@ fn custom_resources_come_after_the_built_in_groups() {
         custom("b.example.com", "v1", "things"),
         custom("a.example.com", "v1", "things"),
     ];
-    let list = groups(&served, &rows);
+    let mut registered = built_in(&served);
+    registered.extend(rows.iter().map(|row| of_definition(row.group, row.version)));
+    let list = registered_groups(&registered);
     let names = group_names(&list);
     assert_eq!(names[names.len() - 2..], ["a.example.com", "b.example.com"]);
+    let preferred = registered_group(&registered, "b.example.com").unwrap();
+    assert_eq!(preferred.str_at(&["preferredVersion", "version"]), Some("v1"));
+    assert!(registered_group(&registered, "c.example.com").is_none());
     let document = group(&served, &rows, "b.example.com").unwrap();
     assert_eq!(document.str_at(&["preferredVersion", "version"]), Some("v1"));
     let list = resources(&served, &rows, "a.example.com", "v1").unwrap();
@@ -94,7 +100,7 @@ fn the_aggregated_form_holds_everything_at_once() {
     assert_eq!(pods.str_at(&["scope"]), Some("Namespaced"));
     let eviction = &pods.list_at(&["subresources"])[3];
     assert_eq!(eviction.str_at(&["responseKind", "group"]), Some("policy"));
-    let named = aggregated_groups(&served, &[]);
+    let named = aggregated_groups(&served, &[], &[]);
     assert_eq!(named.list_at(&["items"]).len(), 21);
     assert_eq!(named.list_at(&["items"])[0].str_at(&["metadata", "name"]), Some("apiregistration.k8s.io"));
 }
@@ -111,4 +117,94 @@ fn versions_are_ordered_by_stability_then_number() {
     let mut versions = vec!["v1alpha1", "foo1", "v1", "v2beta1", "v10", "v2", "v1beta2", "bar", "v3alpha1"];
     versions.sort_by(|a, b| compare_versions(a, b));
     assert_eq!(versions, ["v10", "v2", "v1", "v2beta1", "v1beta2", "v3alpha1", "v1alpha1", "bar", "foo1"]);
+}
+
+#[test]
+fn every_served_version_of_the_table_has_a_priority_in_the_order_of_the_table() {
+    let served = Served::parse("api/all").unwrap();
+    let names: Vec<String> = built_in(&served).iter().map(|registered| registered.name()).collect();
+    let mut wanted = Vec::new();
+    for group in crate::table::GROUPS.iter().filter(|group| group.name != "apiregistration.k8s.io") {
+        wanted.extend(group.versions.iter().map(|version| format!("{version}.{}", group.name)));
+    }
+    assert_eq!(names, wanted);
+    let list = registered_groups(&built_in(&served));
+    let listed: Vec<&str> = group_names(&list);
+    let table: Vec<&str> = crate::table::GROUPS.iter().map(|group| group.name).filter(|name| !name.is_empty()).collect();
+    assert_eq!(listed, table);
+}
+
+fn json(text: &str) -> Value {
+    value::json::parse(text.as_bytes()).unwrap()
+}
+
+fn remote(group: &str, version: &str, priorities: (i64, i64), entry: Value) -> RemoteVersion {
+    let mut registration = of_definition(group, version);
+    (registration.group_priority, registration.version_priority) = priorities;
+    RemoteVersion { registration, entry }
+}
+
+#[test]
+fn a_remote_version_stands_where_its_priority_says_and_hides_a_local_one() {
+    let served = Served::default();
+    let rows = [custom("a.example.com", "v1", "things"), custom("a.example.com", "v2", "things")];
+    let elsewhere = [
+        remote("a.example.com", "v1", (1000, 200), stale_version("v1")),
+        remote("first.example.com", "v1", (19_000, 1), stale_version("v1")),
+    ];
+    let list = aggregated_groups(&served, &rows, &elsewhere);
+    let names: Vec<&str> =
+        list.list_at(&["items"]).iter().filter_map(|item| item.str_at(&["metadata", "name"])).collect();
+    assert_eq!(names[..3], ["apiregistration.k8s.io", "first.example.com", "apps"]);
+    assert_eq!(names.last(), Some(&"a.example.com"));
+    let versions = list.list_at(&["items"]).last().unwrap().list_at(&["versions"]);
+    assert_eq!(versions[0], json(r#"{"version":"v1","freshness":"Stale"}"#));
+    assert_eq!(versions[1].str_at(&["freshness"]), Some("Current"));
+    // Without another server the document is what it was.
+    let alone = aggregated_groups(&served, &rows, &[]);
+    let same = aggregated_groups(&served, &rows, &[remote("z.example.com", "v1", (1, 1), stale_version("v1"))]);
+    assert_eq!(alone.list_at(&["items"]), &same.list_at(&["items"])[..alone.list_at(&["items"]).len()]);
+}
+
+#[test]
+fn of_a_remote_document_only_what_is_known_is_passed_on() {
+    let list = json(
+        r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","freshness":"Stale","evil":1,"resources":[
+            {"resource":"fischers","scope":"Namespaced","verbs":["get",7],"shortNames":["f"],"evil":{"a":1},
+             "subresources":[{"subresource":"status","verbs":["get"]}]}]}]}]}"#,
+    );
+    let wanted = json(
+        r#"{"version":"v1","freshness":"Current","resources":[
+            {"resource":"fischers","scope":"Namespaced","singularResource":"","verbs":["get"],"shortNames":["f"],
+             "responseKind":{"group":"","version":"","kind":""},
+             "subresources":[{"subresource":"status","verbs":["get"],"responseKind":{"group":"","version":"","kind":""}}]}]}"#,
+    );
+    assert_eq!(aggregated_versions(&list, "g", "v1"), wanted);
+    let nothing = json(r#"{"version":"v2","freshness":"Current"}"#);
+    assert_eq!(aggregated_versions(&list, "g", "v2"), nothing);
+    assert_eq!(aggregated_versions(&json("7"), "g", "v2"), nothing);
+}
+
+#[test]
+fn the_old_list_of_resources_becomes_the_new_one() {
+    let list = json(
+        r#"{"kind":"APIResourceList","groupVersion":"g/v1","resources":[
+            {"name":"fischers","singularName":"fischer","namespaced":true,"kind":"Fischer","verbs":["get","list"]},
+            {"name":"fischers/status","singularName":"","namespaced":true,"kind":"Fischer","verbs":["get"]},
+            {"name":"orphans/x","singularName":"","namespaced":false,"kind":"","verbs":["create"]}]}"#,
+    );
+    let wanted = json(
+        r#"{"version":"v1","freshness":"Current","resources":[
+            {"resource":"fischers","scope":"Namespaced","singularResource":"fischer","verbs":["get","list"],
+             "responseKind":{"group":"","version":"","kind":"Fischer"},
+             "subresources":[{"subresource":"status","verbs":["get"],"responseKind":{"group":"","version":"","kind":"Fischer"}}]},
+            {"resource":"orphans","scope":"Cluster","singularResource":"","verbs":[],
+             "responseKind":{"group":"","version":"","kind":""},
+             "subresources":[{"subresource":"x","verbs":["create"],"responseKind":{"group":"","version":"","kind":""}}]}]}"#,
+    );
+    assert_eq!(legacy_version(&list, "v1").unwrap(), wanted);
+    let contradiction = json(
+        r#"{"resources":[{"name":"a","namespaced":true},{"name":"a/b","namespaced":false}]}"#,
+    );
+    assert!(legacy_version(&contradiction, "v1").unwrap_err().contains("scope do not match"));
 }

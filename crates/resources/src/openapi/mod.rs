@@ -8,6 +8,7 @@ mod components;
 mod custom;
 mod operations;
 mod protobuf;
+mod remote;
 #[cfg(test)]
 mod tests;
 mod v2;
@@ -22,6 +23,8 @@ use value::{Value, write};
 
 use crate::custom::Definition;
 use crate::table::{GROUPS, Served};
+
+pub use remote::below;
 
 /// The media type of version 2 in protobuf.
 pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -57,7 +60,7 @@ pub struct OpenApi {
     version: String,
     /// Documents about the table alone, which never change.
     own: Mutex<BTreeMap<String, Arc<Document>>>,
-    /// Documents in which custom resources are; dropped when those change.
+    /// Documents in which custom resources and those of other servers are; dropped when those change.
     custom: Mutex<BTreeMap<String, Arc<Document>>>,
     /// Whether there is an issuer of tokens whose keys are published.
     issuer: bool,
@@ -82,7 +85,7 @@ impl OpenApi {
         }
     }
 
-    /// Forgets the documents in which custom resources are: they changed.
+    /// Forgets the documents in which custom resources and those of other servers are: they changed.
     pub fn forget_custom(&self) {
         self.custom.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -110,8 +113,8 @@ impl OpenApi {
         OpenApi { issuer, ..self }
     }
 
-    /// `/openapi/v3`: the paths of all documents with their hashes.
-    pub fn v3_index(&self, custom: Custom<'_>) -> Arc<Document> {
+    /// `/openapi/v3`: the paths of all documents with their hashes; those of other servers with the URLs they gave.
+    pub fn v3_index(&self, custom: Custom<'_>, others: &[(String, String)]) -> Arc<Document> {
         let make = || {
             let paths = self.v3_paths(custom).into_iter().map(|path| {
                 // The hash is the content's, so every document of the table is made here. Those of custom resources are known
@@ -128,7 +131,10 @@ impl OpenApi {
                 let url = format!("/openapi/v3/{path}?hash={}", hash.unwrap_or_default());
                 (path, Value::map([("serverRelativeURL", url)]))
             });
-            Some(Document::new(write::to_vec(&Value::map([("paths", Value::map(paths))]))))
+            let others = others.iter().map(|(path, url)| {
+                (path.clone(), Value::map([("serverRelativeURL", url.as_str())]))
+            });
+            Some(Document::new(write::to_vec(&Value::map([("paths", Value::map(paths.chain(others)))]))))
         };
         self.keep(INDEX, true, make).unwrap_or_else(|| Arc::new(Document::new(Vec::new())))
     }
@@ -139,19 +145,19 @@ impl OpenApi {
         self.keep(path, is_custom, || self.make_v3(path, custom))
     }
 
-    /// `/openapi/v2` as JSON.
-    pub fn v2_json(&self, custom: Custom<'_>) -> Arc<Document> {
-        let document = || v2::document(&self.served, &self.version, self.issuer, custom);
-        let make = || Document::new(write::to_vec(&document()));
+    /// `/openapi/v2` as JSON, with what other servers serve.
+    pub fn v2_json(&self, custom: Custom<'_>, others: &[Arc<Value>]) -> Arc<Document> {
+        let make = || Document::new(write::to_vec(&self.v2(custom, others)));
         self.keep(V2_JSON, true, || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 
-    /// `/openapi/v2` in protobuf.
-    pub fn v2_protobuf(&self, custom: Custom<'_>) -> Arc<Document> {
-        let make = || {
-            let document = v2::document(&self.served, &self.version, self.issuer, custom);
-            Document::new(protobuf::document(&document))
-        };
+    fn v2(&self, custom: Custom<'_>, others: &[Arc<Value>]) -> Value {
+        remote::merge(v2::document(&self.served, &self.version, self.issuer, custom), others)
+    }
+
+    /// `/openapi/v2` in protobuf, with what other servers serve.
+    pub fn v2_protobuf(&self, custom: Custom<'_>, others: &[Arc<Value>]) -> Arc<Document> {
+        let make = || Document::new(protobuf::document(&self.v2(custom, others)));
         self.keep(V2_BINARY, true, || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 

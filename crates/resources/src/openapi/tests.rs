@@ -15,7 +15,7 @@ fn v3(path: &str) -> Value {
 #[test]
 fn the_index_names_every_document_with_the_hash_of_its_content() {
     let documents = documents();
-    let index = json::parse(&documents.v3_index(&[]).body).unwrap();
+    let index = json::parse(&documents.v3_index(&[], &[]).body).unwrap();
     let paths = index.get("paths").unwrap().as_map().unwrap();
     assert!(
         paths.contains_key("api/v1") && paths.contains_key("apis/apps/v1") && paths.contains_key("apis/apps")
@@ -121,7 +121,7 @@ fn every_reference_leads_to_a_schema() {
             assert!(document.at(&["components", "schemas", name]).is_some(), "{path}: {name}");
         }
     }
-    let v2 = json::parse(&documents().v2_json(&[]).body).unwrap();
+    let v2 = json::parse(&documents().v2_json(&[], &[]).body).unwrap();
     let mut found = Vec::new();
     references(&v2, &mut found);
     for reference in found {
@@ -187,8 +187,8 @@ fn blocks(mut bytes: &[u8], field: u64) -> Vec<&[u8]> {
 #[test]
 fn the_protobuf_form_holds_the_same_definitions_and_paths() {
     let documents = documents();
-    let json = json::parse(&documents.v2_json(&[]).body).unwrap();
-    let protobuf = documents.v2_protobuf(&[]);
+    let json = json::parse(&documents.v2_json(&[], &[]).body).unwrap();
+    let protobuf = documents.v2_protobuf(&[], &[]);
     let names = |message: &[u8], field: u64| -> Vec<String> {
         blocks(message, field)
             .iter()
@@ -220,6 +220,6 @@ fn documents_are_made_once() {
         &documents.v3("api/v1", &[]).unwrap(),
         &documents.v3("api/v1", &[]).unwrap()
     ));
-    assert!(std::sync::Arc::ptr_eq(&documents.v2_json(&[]), &documents.v2_json(&[])));
+    assert!(std::sync::Arc::ptr_eq(&documents.v2_json(&[], &[]), &documents.v2_json(&[], &[])));
     assert_eq!(schema::definition_name("core.v1.Pod"), "io.k8s.api.core.v1.Pod");
 }

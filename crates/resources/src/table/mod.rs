@@ -20,6 +20,7 @@ mod flowcontrol;
 mod networking;
 mod node;
 mod policy;
+pub mod priority;
 mod rbac;
 mod resource;
 mod row;

@@ -1,7 +1,7 @@
 //! Sends reviews to webhooks through the server's one outbound client.
 
 mod credentials;
-mod resolve;
+pub(crate) mod resolve;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,6 @@
 //! The paths that name no resource: discovery, OpenAPI, version, health, metrics.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use api::Status;
@@ -7,7 +8,7 @@ use authn::tokens;
 use http::HeaderMap;
 use http::header::IF_NONE_MATCH;
 use resources::custom::Definition;
-use resources::discovery::{self, SubEntry};
+use resources::discovery::{self, Registration, SubEntry};
 use resources::openapi::{Document, V2_PROTOBUF};
 use resources::table::{Verb, verbs};
 use value::{Str, Value};
@@ -41,6 +42,7 @@ pub fn is_path(state: &State, path: &str) -> bool {
         ["apis", group] => {
             resources::table::group(group).is_some_and(|g| !g.name.is_empty())
                 || state.catalog.has_custom_group(group)
+                || state.aggregation.has_group(group)
         }
         ["apis", group, version] => {
             resources::table::group(group).is_some_and(|g| !g.name.is_empty())
@@ -83,15 +85,19 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             None => Ok(Answer::Object(200, discovery::core_versions(&state.advertised))),
         },
         ["apis"] => match aggregated(&call.headers) {
-            Some(_) => Ok(aggregated_answer(&discovery::aggregated_groups(served, &custom()))),
-            None => Ok(Answer::Object(200, discovery::groups(served, &custom()))),
+            Some(_) => {
+                let remote = state.aggregation.remote_versions();
+                Ok(aggregated_answer(&discovery::aggregated_groups(served, &custom(), &remote)))
+            }
+            None => Ok(Answer::Object(200, discovery::registered_groups(&registrations(state)))),
         },
         ["api", version] => discovery::resources(served, &[], "", version)
             .map(|d| Answer::Object(200, d))
             .ok_or_else(not_found),
-        ["apis", group] => {
-            discovery::group(served, &custom(), group).map(|d| Answer::Object(200, d)).ok_or_else(not_found)
-        }
+        ["apis", group] => discovery::registered_group(&registrations(state), group)
+            .or_else(|| discovery::group(served, &custom(), group))
+            .map(|d| Answer::Object(200, d))
+            .ok_or_else(not_found),
         ["apis", group, version] => discovery::resources(served, &custom(), group, version)
             .map(|d| Answer::Object(200, d))
             .ok_or_else(not_found),
@@ -125,7 +131,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
         ["openapi", "v3"] => {
             document(state, call, "text/plain; charset=utf-8", |state, custom| {
-                Some(state.openapi.v3_index(custom))
+                Some(state.openapi.v3_index(custom, &state.aggregation.remote_v3()))
             })
             .await
         }
@@ -139,15 +145,34 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
                 .first()
                 .is_some_and(|clause| clause.subtype.starts_with("com.github.proto-openapi.spec.v2"));
             if protobuf {
-                document(state, call, V2_PROTOBUF, |state, custom| Some(state.openapi.v2_protobuf(custom)))
-                    .await
+                document(state, call, V2_PROTOBUF, |state, custom| {
+                    Some(state.openapi.v2_protobuf(custom, &state.aggregation.remote_v2()))
+                })
+                .await
             } else {
-                document(state, call, "application/json", |state, custom| Some(state.openapi.v2_json(custom)))
-                    .await
+                document(state, call, "application/json", |state, custom| {
+                    Some(state.openapi.v2_json(custom, &state.aggregation.remote_v2()))
+                })
+                .await
             }
         }
         _ => Err(not_found()),
     }
+}
+
+/// What is registered. What definitions serve is, whether or not that has been written already.
+fn registrations(state: &State) -> Vec<Registration> {
+    let mut registered = state.aggregation.registrations();
+    let mut known: HashSet<(Str, Str)> =
+        registered.iter().map(|found| (found.group.clone(), found.version.clone())).collect();
+    for definition in state.catalog.custom().definitions() {
+        for version in definition.versions.iter().filter(|version| version.served) {
+            if known.insert((definition.group.clone(), version.name.clone())) {
+                registered.push(discovery::of_definition(&definition.group, &version.name));
+            }
+        }
+    }
+    registered
 }
 
 /// What relying parties may read and keep for a while.
@@ -238,6 +263,11 @@ fn paths(state: &State) -> Vec<String> {
         paths.push(format!("/apis/{}", definition.group));
         let served = definition.versions.iter().filter(|version| version.served);
         paths.extend(served.map(|version| format!("/apis/{}/{}", definition.group, version.name)));
+    }
+    for service in state.aggregation.remotes() {
+        let Registration { group, version, .. } = &service.registration;
+        paths.push(format!("/apis/{group}"));
+        paths.push(format!("/apis/{group}/{version}"));
     }
     paths.sort();
     paths.dedup();

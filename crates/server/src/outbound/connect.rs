@@ -49,10 +49,16 @@ pub(super) struct Connector {
 }
 
 struct Way {
-    /// Where to connect to.
+    /// Where to connect to; wherever each request says, if nowhere in particular.
+    place: Option<Place>,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+/// A host and a port.
+#[derive(Clone)]
+struct Place {
     host: String,
     port: u16,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
 impl Connector {
@@ -76,7 +82,14 @@ impl Connector {
         } else {
             None
         };
-        Ok(Connector { way: Arc::new(Way { host, port, tls }) })
+        Ok(Connector { way: Arc::new(Way { place: Some(Place { host, port }), tls }) })
+    }
+
+    /// Connects to whatever host and port a request names; the server there has to prove the endpoint's name.
+    pub(super) fn anywhere(endpoint: &Endpoint) -> Result<Self, EndpointError> {
+        let connector = Connector::new(endpoint, true)?;
+        let tls = connector.way.tls.clone();
+        Ok(Connector { way: Arc::new(Way { place: None, tls }) })
     }
 }
 
@@ -120,16 +133,20 @@ impl tower_service::Service<Uri> for Connector {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _uri: Uri) -> Self::Future {
+    fn call(&mut self, uri: Uri) -> Self::Future {
         let way = Arc::clone(&self.way);
-        Box::pin(async move { way.connect().await })
+        Box::pin(async move { way.connect(&uri).await })
     }
 }
 
 impl Way {
-    async fn connect(&self) -> Result<Stream, ConnectError> {
-        let tcp = tokio::time::timeout(DIAL, self.dial()).await.map_err(|_| ConnectError {
-            message: format!("dial tcp {}: i/o timeout", self.address()),
+    async fn connect(&self, uri: &Uri) -> Result<Stream, ConnectError> {
+        let place = self.place.clone().unwrap_or_else(|| Place {
+            host: uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: uri.port_u16().unwrap_or(443),
+        });
+        let tcp = tokio::time::timeout(DIAL, place.dial()).await.map_err(|_| ConnectError {
+            message: format!("dial tcp {}: i/o timeout", place.address()),
             timed_out: true,
         })??;
         let _ = tcp.set_nodelay(true);
@@ -149,7 +166,9 @@ impl Way {
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok(Stream { io: TokioIo::new(Socket::Tls(Box::new(stream))), ends, http2 })
     }
+}
 
+impl Place {
     fn address(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::Watched;
 use crate::config::FollowedFiles;
+use crate::outbound;
 use crate::pki;
 use crate::state::State;
 use crate::tls::{self, TlsOptions};
@@ -23,6 +24,8 @@ pub(crate) struct Originals<'a> {
     pub(crate) client_ca: Option<Vec<u8>>,
     /// The authorities of front proxies.
     pub(crate) proxy_ca: Option<Vec<u8>>,
+    /// The certificate shown to API servers behind this one.
+    pub(crate) proxy_client: Option<pki::Identity>,
 }
 
 /// The files that are read again when they change, and what becomes of them then.
@@ -33,8 +36,8 @@ pub(crate) fn of_config(
     trust_changed: &Arc<Notify>,
     (tls_config, options): (&Arc<ArcSwap<ServerConfig>>, TlsOptions),
 ) -> Vec<Watched> {
-    let FollowedFiles { serving, client_ca, proxy_ca, static_tokens } = files;
-    let Originals { serving: identity, client_ca: clients, proxy_ca: proxies } = originals;
+    let FollowedFiles { serving, client_ca, proxy_ca, proxy_client, static_tokens } = files;
+    let Originals { serving: identity, client_ca: clients, proxy_ca: proxies, proxy_client: client } = originals;
     let mut followed = Vec::new();
     if let Some((cert, key)) = serving {
         let config = Arc::clone(tls_config);
@@ -46,6 +49,14 @@ pub(crate) fn of_config(
             let made = tls::server_config(chain, key, &options).map_err(|e| e.to_string())?;
             config.store(Arc::new(made));
             Ok(())
+        }));
+    }
+    if let (Some((cert, key)), Some(held)) = (proxy_client, client) {
+        let state = Arc::clone(state);
+        let held = vec![held.cert_pem.into_bytes(), held.key_pem.into_bytes()];
+        followed.push(Watched::new("proxy-client-cert-file", vec![cert, key], held, move |contents| {
+            let [cert, key] = contents else { return Err("a certificate and a key are wanted".to_owned()) };
+            state.aggregation.prove_with(outbound::Identity { certificate: cert.clone(), key: key.clone() })
         }));
     }
     let mut authority = |flag: &'static str,

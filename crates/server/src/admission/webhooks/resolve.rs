@@ -11,7 +11,7 @@ use crate::encode;
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// `IP:PORT` of a ready endpoint that serves a port of a service, of the service's first address family if there is one.
-pub(super) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) -> Result<String, String> {
+pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) -> Result<String, String> {
     let service = store
         .get(&format!("/registry/core/services/{namespace}/{name}"))
         .and_then(|entry| encode::tree(&entry).ok())

@@ -1,0 +1,291 @@
+//! An API server behind the one under test: real TLS that asks for the front proxy's certificate, and any answer a test wants.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{Problem, Result};
+
+/// A request as it came in.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The method.
+    pub method: http::Method,
+    /// Path and query.
+    pub target: String,
+    /// The protocol.
+    pub version: Version,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// How long the body was.
+    pub length: usize,
+}
+
+impl Received {
+    /// The path, without the query.
+    pub fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// A header, or nothing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// All values of a header.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect()
+    }
+}
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+pub enum Does {
+    /// Answers with this code and JSON.
+    Json(u16, Value),
+    /// Answers with code, content type, further headers and body.
+    Raw(u16, &'static str, Vec<(&'static str, &'static str)>, String),
+    /// Answers with whatever [`Extension::feed`] is given, until [`Extension::finish`].
+    Stream,
+    /// Becomes another protocol, in which it sends back whatever it gets.
+    Echo(&'static str),
+    /// Announces more than it sends.
+    Truncate,
+    /// Never answers.
+    Hang,
+}
+
+type Behaviour = Arc<dyn Fn(&Received) -> Does + Send + Sync>;
+
+/// A body that breaks off.
+#[derive(Debug, thiserror::Error)]
+#[error("cut")]
+struct Cut;
+
+#[derive(Default)]
+struct Shared {
+    received: Mutex<Vec<Received>>,
+    streams: Mutex<Vec<mpsc::UnboundedSender<Bytes>>>,
+}
+
+/// A running API server, ended when dropped.
+pub struct Extension {
+    /// The port, on every address of this machine.
+    pub port: u16,
+    /// The bundle of authorities that vouch for it, in base64 as an `APIService` holds it.
+    pub ca_bundle: String,
+    shared: Arc<Shared>,
+    serving: JoinHandle<()>,
+}
+
+impl Extension {
+    /// Starts one that serves as `name` (`SERVICE.NAMESPACE.svc`). With `proxies` (PEM), only clients whose certificates those
+    /// authorities signed come through the handshake.
+    pub async fn start(
+        name: &str,
+        proxies: Option<&str>,
+        behaviour: impl Fn(&Received) -> Does + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let (config, ca_pem) = identity(name, proxies).map_err(|e| Problem::at("a certificate", e))?;
+        let listener = TcpListener::bind("0.0.0.0:0").await.map_err(|e| Problem::at("a port", e))?;
+        let port = listener.local_addr().map_err(|e| Problem::at("a port", e))?.port();
+        let shared: Arc<Shared> = Arc::default();
+        let behaviour: Behaviour = Arc::new(behaviour);
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let known = Arc::clone(&shared);
+        let serving = tokio::spawn(async move {
+            // Connections end with the server.
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((tcp, _)) = listener.accept().await {
+                let (acceptor, shared, behaviour) = (acceptor.clone(), Arc::clone(&known), Arc::clone(&behaviour));
+                connections.spawn(async move {
+                    let Ok(tls) = acceptor.accept(tcp).await else { return };
+                    let service = service_fn(move |request| answer(request, Arc::clone(&shared), Arc::clone(&behaviour)));
+                    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                    let _ = builder.serve_connection_with_upgrades(TokioIo::new(tls), service).await;
+                });
+            }
+        });
+        Ok(Extension { port, ca_bundle: BASE64_STANDARD.encode(ca_pem), shared, serving })
+    }
+
+    /// What it received so far.
+    pub fn received(&self) -> Vec<Received> {
+        self.shared.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it received of requests that this server did not make for itself.
+    pub fn received_for_others(&self) -> Vec<Received> {
+        let mut all = self.received();
+        all.retain(|received| !received.header("x-remote-user").ends_with("aggregator"));
+        all
+    }
+
+    /// Sends bytes to everybody who got a stream.
+    pub fn feed(&self, bytes: &str) {
+        for stream in self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = stream.send(Bytes::copy_from_slice(bytes.as_bytes()));
+        }
+    }
+
+    /// Ends the streams.
+    pub fn finish(&self) {
+        self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// How many of the streams are still wanted.
+    pub fn open_streams(&self) -> usize {
+        let streams = self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.iter().filter(|stream| !stream.is_closed()).count()
+    }
+}
+
+impl Drop for Extension {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl std::fmt::Debug for Extension {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Extension({})", self.port)
+    }
+}
+
+async fn answer(
+    mut request: Request<Incoming>,
+    shared: Arc<Shared>,
+    behaviour: Behaviour,
+) -> std::result::Result<Response<Sent>, Infallible> {
+    let upgrade = hyper::upgrade::on(&mut request);
+    let (parts, mut body) = request.into_parts();
+    let mut length = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        length += frame.data_ref().map_or(0, Bytes::len);
+    }
+    let received = Received {
+        method: parts.method,
+        target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+        version: parts.version,
+        headers: parts.headers,
+        length,
+    };
+    shared.received.lock().unwrap_or_else(PoisonError::into_inner).push(received.clone());
+    let full = |text: String| Sent::All(Some(text.into()));
+    let mut response = Response::new(full(String::new()));
+    let json = http::HeaderValue::from_static("application/json");
+    match behaviour(&received) {
+        Does::Hang => std::future::pending().await,
+        Does::Json(code, value) => {
+            *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
+            response.headers_mut().insert("content-type", json);
+            *response.body_mut() = full(value.to_string());
+        }
+        Does::Raw(code, kind, headers, text) => {
+            *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
+            response.headers_mut().insert("content-type", http::HeaderValue::from_static(kind));
+            for (name, value) in headers {
+                let name = http::HeaderName::from_static(name);
+                response.headers_mut().append(name, http::HeaderValue::from_static(value));
+            }
+            *response.body_mut() = full(text);
+        }
+        Does::Stream => {
+            let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
+            shared.streams.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+            response.headers_mut().insert("content-type", json);
+            *response.body_mut() = Sent::Stream(receiver);
+        }
+        Does::Truncate => {
+            response.headers_mut().insert("content-length", http::HeaderValue::from_static("1000"));
+            *response.body_mut() = Sent::Less(false);
+        }
+        Does::Echo(protocol) => {
+            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            response.headers_mut().insert("connection", http::HeaderValue::from_static("Upgrade"));
+            response.headers_mut().insert("upgrade", http::HeaderValue::from_static(protocol));
+            tokio::spawn(async move {
+                let Ok(upgraded) = upgrade.await else { return };
+                let (mut reads, mut writes) = tokio::io::split(TokioIo::new(upgraded));
+                let _ = tokio::io::copy(&mut reads, &mut writes).await;
+            });
+        }
+    }
+    Ok(response)
+}
+
+/// What is sent back.
+enum Sent {
+    All(Option<Bytes>),
+    Stream(mpsc::UnboundedReceiver<Bytes>),
+    /// Less than was announced; whether that has been sent.
+    Less(bool),
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Cut>>> {
+        match self.get_mut() {
+            Sent::All(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Sent::Stream(receiver) => receiver.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Sent::Less(done) => {
+                let frame = if std::mem::replace(done, true) { Err(Cut) } else { Ok(Frame::data("some".into())) };
+                Poll::Ready(Some(frame))
+            }
+        }
+    }
+}
+
+/// The TLS configuration, and PEM of who vouches for it.
+fn identity(
+    name: &str,
+    proxies: Option<&str>,
+) -> std::result::Result<(ServerConfig, String), Box<dyn std::error::Error + Send + Sync>> {
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+    let key = KeyPair::generate()?;
+    let leaf = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &authority)?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder = match proxies {
+        None => builder.with_no_client_auth(),
+        Some(pem) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                roots.add(certificate?)?;
+            }
+            builder.with_client_cert_verifier(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
+        }
+    };
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let mut config = builder.with_single_cert(vec![leaf.der().clone()], key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok((config, authority.pem()))
+}

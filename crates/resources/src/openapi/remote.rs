@@ -1,0 +1,143 @@
+//! Version 2 documents of other servers → parts of the one document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use value::{Map, Value};
+
+/// The parts of a document that others refer to.
+const SECTIONS: [&str; 2] = ["definitions", "parameters"];
+
+/// How often a name is looked for that nobody else has.
+const MAX_NAMES: usize = 1000;
+
+/// What of a document is about the paths below `prefix`.
+pub fn below(mut document: Value, prefix: &str) -> Value {
+    let mut paths = Map::new();
+    if let Some(Value::Map(all)) = document.remove_at(&["paths"]) {
+        for (path, item) in all.iter().filter(|(path, _)| path.starts_with(prefix)) {
+            paths.insert(path.clone(), item.clone());
+        }
+    }
+    let paths = Value::Map(paths);
+    let mut kept = Value::map([("paths", Value::Null)]);
+    let mut seen: BTreeSet<(&str, String)> = BTreeSet::new();
+    let mut open = references(&paths);
+    while let Some((section, name)) = open.pop() {
+        if !seen.insert((section, name.clone())) {
+            continue;
+        }
+        if let Some(found) = document.remove_at(&[section, &name]) {
+            open.extend(references(&found));
+            kept.set_at(&[section, &name], found);
+        }
+    }
+    kept.set_at(&["paths"], paths);
+    kept
+}
+
+/// Everything that a tree refers to: section and name.
+fn references(tree: &Value) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![tree];
+    while let Some(tree) = open.pop() {
+        match tree {
+            Value::Map(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str).and_then(target));
+                open.extend(map.values());
+            }
+            Value::List(list) => open.extend(list),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn target(reference: &str) -> Option<(&'static str, String)> {
+    let rest = reference.strip_prefix("#/")?;
+    let (section, name) = rest.split_once('/')?;
+    let section = SECTIONS.into_iter().find(|known| *known == section)?;
+    Some((section, name.to_owned()))
+}
+
+/// Adds what other servers serve. What is there already stays: a path of another server is left out, and what it calls by a name
+/// that means something else gets another name.
+pub(super) fn merge(mut document: Value, others: &[Arc<Value>]) -> Value {
+    for other in others {
+        add(&mut document, other);
+    }
+    document
+}
+
+fn add(document: &mut Value, other: &Value) {
+    let mut renamed: BTreeMap<(&str, String), String> = BTreeMap::new();
+    let mut parts: Vec<(&str, String, Value)> = Vec::new();
+    for section in SECTIONS {
+        let Some(map) = other.get(section).and_then(Value::as_map) else { continue };
+        for (name, part) in map.iter() {
+            let free = (1..MAX_NAMES).find_map(|number| {
+                let tried = if number == 1 { name.to_string() } else { format!("{name}_v{number}") };
+                match document.at(&[section, tried.as_str()]) {
+                    None => Some((tried, true)),
+                    Some(there) if same(there, part) => Some((tried, false)),
+                    Some(_) => None,
+                }
+            });
+            let Some((new_name, is_new)) = free else { continue };
+            if new_name != name.as_str() {
+                renamed.insert((section, name.to_string()), new_name.clone());
+            }
+            if is_new {
+                parts.push((section, new_name, part.clone()));
+            }
+        }
+    }
+    for (section, name, mut part) in parts {
+        rename(&mut part, &renamed);
+        document.set_at(&[section, name.as_str()], part);
+    }
+    let Some(paths) = other.get("paths").and_then(Value::as_map) else { return };
+    for (path, item) in paths.iter() {
+        if document.at(&["paths", path.as_str()]).is_none() {
+            let mut item = item.clone();
+            rename(&mut item, &renamed);
+            document.set_at(&["paths", path.as_str()], item);
+        }
+    }
+}
+
+/// Whether two parts say the same, whatever they say they belong to.
+fn same(a: &Value, b: &Value) -> bool {
+    const BELONGS: &str = "x-kubernetes-group-version-kind";
+    if a == b {
+        return true;
+    }
+    let without = |part: &Value| {
+        let mut part = part.clone();
+        part.remove_at(&[BELONGS]);
+        part
+    };
+    without(a) == without(b)
+}
+
+fn rename(tree: &mut Value, renamed: &BTreeMap<(&str, String), String>) {
+    if renamed.is_empty() {
+        return;
+    }
+    match tree {
+        Value::Map(map) => {
+            let now = map.get("$ref").and_then(Value::as_str).and_then(target).and_then(|(section, name)| {
+                let now = renamed.get(&(section, name))?;
+                Some(format!("#/{section}/{now}"))
+            });
+            if let Some(now) = now {
+                map.insert("$ref", now);
+            }
+            for (_, value) in map.iter_mut() {
+                rename(value, renamed);
+            }
+        }
+        Value::List(list) => list.iter_mut().for_each(|value| rename(value, renamed)),
+        _ => {}
+    }
+}

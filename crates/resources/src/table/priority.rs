@@ -1,0 +1,42 @@
+//! Where a group and version stand among the others: the priorities of the local APIServices.
+
+/// Priorities of a group and version: among groups, and among the versions of the group. Higher comes first.
+pub type Priority = (i64, i64);
+
+/// The priority of what a definition serves.
+pub const CUSTOM: Priority = (1000, 100);
+
+/// Above everything that can be registered.
+pub const REGISTRATION: Priority = (20_001, 0);
+
+/// Kubernetes' numbers, which decide the order in discovery.
+const PRIORITIES: &[(&str, &[(&str, i64)], i64)] = &[
+    ("", &[("v1", 1)], 18_000),
+    ("apps", &[("v1", 15)], 17_800),
+    ("events.k8s.io", &[("v1", 15)], 17_750),
+    ("authentication.k8s.io", &[("v1", 15)], 17_700),
+    ("authorization.k8s.io", &[("v1", 15)], 17_600),
+    ("autoscaling", &[("v2", 30), ("v1", 15)], 17_500),
+    ("batch", &[("v1", 15)], 17_400),
+    ("certificates.k8s.io", &[("v1", 15), ("v1beta1", 9), ("v1alpha1", 1)], 17_300),
+    ("networking.k8s.io", &[("v1", 15), ("v1beta1", 9)], 17_200),
+    ("policy", &[("v1", 15)], 17_100),
+    ("rbac.authorization.k8s.io", &[("v1", 15)], 17_000),
+    ("storage.k8s.io", &[("v1", 15), ("v1beta1", 9), ("v1alpha1", 1)], 16_800),
+    ("admissionregistration.k8s.io", &[("v1", 15), ("v1beta1", 12), ("v1alpha1", 9)], 16_700),
+    ("apiextensions.k8s.io", &[("v1", 15)], 16_700),
+    ("scheduling.k8s.io", &[("v1", 15), ("v1beta1", 9), ("v1alpha3", 3)], 16_600),
+    ("coordination.k8s.io", &[("v1", 15), ("v1beta1", 13), ("v1alpha2", 12)], 16_500),
+    ("node.k8s.io", &[("v1", 15)], 16_300),
+    ("discovery.k8s.io", &[("v1", 15)], 16_200),
+    ("resource.k8s.io", &[("v1", 21), ("v1beta2", 15), ("v1beta1", 9), ("v1alpha3", 1)], 16_200),
+    ("flowcontrol.apiserver.k8s.io", &[("v1", 21)], 16_100),
+    ("storagemigration.k8s.io", &[("v1", 15), ("v1beta1", 9)], 15_800),
+];
+
+/// The priority of a built-in group and version. The group of APIServices has none: it registers nothing.
+pub fn priority(group: &str, version: &str) -> Option<Priority> {
+    let (_, versions, among_groups) = PRIORITIES.iter().find(|(name, ..)| *name == group)?;
+    let (_, among_versions) = versions.iter().find(|(name, _)| *name == version)?;
+    Some((*among_groups, *among_versions))
+}

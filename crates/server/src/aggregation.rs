@@ -1,0 +1,242 @@
+//! Other API servers behind this one: what `APIService` objects register.
+//!
+//! One follower keeps [`Aggregation`] at what is stored. A request whose path belongs to another server is passed on to it
+//! ([`forward`]) after it was authenticated and authorized here; it is not admitted here. Of every such server it is
+//! known whether it can be reached ([`availability`]) and what it serves ([`documents`]), in the background and bounded, so
+//! that one that hangs holds nobody up. What this server serves itself is registered as well ([`register`]).
+
+pub(crate) mod availability;
+pub(crate) mod documents;
+pub(crate) mod forward;
+mod metrics;
+mod openapi;
+pub(crate) mod register;
+mod service;
+mod supervise;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use resources::discovery::Registration;
+use storage::Store;
+use tokio::sync::watch;
+use value::{Str, Value};
+
+use crate::config::ConfigError;
+use crate::follow::{Followed, follow};
+use crate::outbound::{self, Forward, Trust};
+use crate::pki;
+use crate::state::State;
+
+use documents::Documents;
+use metrics::AvailabilityMetrics;
+pub(crate) use service::{ApiService, Remote};
+
+/// The group of APIServices.
+pub(crate) const GROUP: &str = "apiregistration.k8s.io";
+/// Where they are kept.
+const SCOPE: &str = "/registry/apiregistration.k8s.io/apiservices/";
+/// Where they are written.
+const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+/// The APIService of the core group, which stands for everything below `/api`.
+const CORE: &str = "v1.";
+
+/// What is registered.
+pub(crate) struct Aggregation {
+    registry: Arc<Registry>,
+    followed: Followed,
+}
+
+/// What the follower keeps.
+struct Registry {
+    services: ArcSwap<Services>,
+    /// With what this server proves itself to the others.
+    identity: ArcSwapOption<outbound::Identity>,
+    /// Serializes changes of `services`.
+    changing: Mutex<()>,
+    /// Counts the changes.
+    changed: watch::Sender<u64>,
+    documents: Documents,
+    metrics: AvailabilityMetrics,
+    reject_redirects: bool,
+}
+
+/// The APIServices of the moment.
+#[derive(Clone, Default)]
+struct Services {
+    all: BTreeMap<Str, Arc<ApiService>>,
+    /// Those that other servers serve, by group and version.
+    remote: BTreeMap<Str, BTreeMap<Str, Arc<ApiService>>>,
+}
+
+impl Aggregation {
+    /// Reads what is registered, and follows it.
+    pub(crate) fn start(
+        store: &Store,
+        identity: Option<&pki::Identity>,
+        reject_redirects: bool,
+        metrics: &prometheus::Registry,
+    ) -> Result<Self, ConfigError> {
+        let identity = identity.map(|identity| outbound::Identity {
+            certificate: identity.cert_pem.clone().into_bytes(),
+            key: identity.key_pem.clone().into_bytes(),
+        });
+        if let Some(identity) = &identity {
+            check(identity).map_err(|why| ConfigError::flag("proxy-client-cert-file", why))?;
+        }
+        let registry = Arc::new(Registry {
+            services: ArcSwap::default(),
+            identity: ArcSwapOption::new(identity.map(Arc::new)),
+            changing: Mutex::default(),
+            changed: watch::Sender::default(),
+            documents: Documents::default(),
+            metrics: AvailabilityMetrics::new(metrics).map_err(ConfigError::other)?,
+            reject_redirects,
+        });
+        let kept = Arc::clone(&registry);
+        let followed = follow(store, SCOPE, move |old, new| kept.apply(old, new))?;
+        Ok(Aggregation { registry, followed })
+    }
+
+    /// Waits until what was written at `revision` is in force.
+    pub(crate) async fn reached(&self, revision: u64) {
+        self.followed.reached(revision).await;
+    }
+
+    /// The registration by which another server serves a path, if one does.
+    pub(crate) fn serving(&self, path: &str) -> Option<Arc<ApiService>> {
+        let services = self.registry.services.load();
+        if services.remote.is_empty() {
+            return None;
+        }
+        let (group, version) = match path.strip_prefix("/apis/") {
+            Some(rest) => {
+                let (group, rest) = rest.split_once('/')?;
+                (group, rest.split_once('/').map_or(rest, |(version, _)| version))
+            }
+            None if path == "/api" || path.starts_with("/api/") => ("", "v1"),
+            None => {
+                // Documents about what they serve are theirs too, if they have any.
+                let (group, version) = path.strip_prefix("/openapi/v3/apis/")?.split_once('/')?;
+                let service = services.remote.get(group)?.get(version)?;
+                return self.documents().said(&service.name).v3.map(|_| Arc::clone(service));
+            }
+        };
+        services.remote.get(group)?.get(version).cloned()
+    }
+
+    /// Whether anything is registered for a group.
+    pub(crate) fn has_group(&self, group: &str) -> bool {
+        self.registry.services.load().all.values().any(|service| service.registration.group == group)
+    }
+
+    /// What is registered.
+    pub(crate) fn registrations(&self) -> Vec<Registration> {
+        self.registry.services.load().all.values().map(|service| service.registration.clone()).collect()
+    }
+
+    /// What other servers serve, as far as they said.
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.registry.documents
+    }
+
+    /// What other servers serve.
+    pub(crate) fn remotes(&self) -> Vec<Arc<ApiService>> {
+        let services = self.registry.services.load();
+        services.remote.values().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// Proves this server to the others with another certificate from now on.
+    pub(crate) fn prove_with(&self, identity: outbound::Identity) -> Result<(), String> {
+        check(&identity)?;
+        self.registry.identity.store(Some(Arc::new(identity)));
+        self.registry.change(|services| {
+            for service in services.all.values_mut() {
+                if let Some(remote) = &service.remote {
+                    let mut changed = (**service).clone();
+                    changed.remote = Some(Remote { transport: self.registry.transport(remote), ..remote.clone() });
+                    *service = Arc::new(changed);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Whether clients are never redirected by other servers.
+    fn rejects_redirects(&self) -> bool {
+        self.registry.reject_redirects
+    }
+}
+
+/// Starts what runs beside requests.
+pub(crate) fn run(state: &Arc<State>, registrar: register::Registrar) {
+    tokio::spawn(supervise::run(Arc::clone(state)));
+    tokio::spawn(register::run(registrar));
+}
+
+impl Registry {
+    fn apply(&self, old: Option<&Value>, new: Option<&Value>) {
+        self.change(|services| {
+            if let Some(old) = old {
+                services.all.remove(api::meta::name(old));
+            }
+            let Some(new) = new else { return };
+            let before = old.and_then(|old| {
+                let services = self.services.load();
+                services.all.get(api::meta::name(old)).cloned()
+            });
+            let mut service = ApiService::read(new);
+            if let Some(remote) = &mut service.remote {
+                // Connections outlive changes that are not about them, such as those of the status.
+                let kept = before.as_ref().and_then(|before| before.remote.as_ref());
+                remote.transport = match kept.filter(|kept| kept.is_at_the_place_of(remote)) {
+                    Some(kept) => Arc::clone(&kept.transport),
+                    None => self.transport(remote),
+                };
+            }
+            services.all.insert(service.name.clone(), Arc::new(service));
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Services)) {
+        let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut services = (**self.services.load()).clone();
+        change(&mut services);
+        services.remote.clear();
+        for service in services.all.values().filter(|service| service.remote.is_some()) {
+            let registration = &service.registration;
+            // Whoever decides which servers there are is not one of them.
+            if registration.group != GROUP {
+                let versions = services.remote.entry(registration.group.clone()).or_default();
+                versions.insert(registration.version.clone(), Arc::clone(service));
+            }
+        }
+        self.services.store(Arc::new(services));
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// How a service is reached.
+    fn transport(&self, remote: &Remote) -> Arc<Result<Forward, String>> {
+        let trust = match (&remote.ca_bundle, remote.insecure) {
+            (_, true) => Trust::Anybody,
+            (bundle, false) if bundle.is_empty() => Trust::System,
+            (bundle, false) => Trust::Authorities(bundle.clone()),
+        };
+        let identity = self.identity.load().as_deref().cloned();
+        Arc::new(Forward::new(&remote.host(), trust, identity).map_err(|error| error.to_string()))
+    }
+}
+
+/// Whether a certificate and its key can be used.
+fn check(identity: &outbound::Identity) -> Result<(), String> {
+    Forward::new("a.b.svc", Trust::Anybody, Some(identity.clone())).map(drop).map_err(|error| error.to_string())
+}
+
+impl std::fmt::Debug for Aggregation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Aggregation")
+    }
+}

@@ -1,0 +1,232 @@
+//! Whether a registered server can be reached, written into the status of its APIService.
+//!
+//! Looked at when anything about it changes, twice a minute in any case, and sooner while it fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Status;
+use api::field::quote;
+use authn::{InternalIdentity, User};
+use http::{Method, Uri};
+use resources::custom::names;
+use storage::Store;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tracing::{debug, info};
+use value::{Str, Value};
+
+use super::service::AVAILABLE;
+use super::{ApiService, CORE, PATH, Remote, SCOPE, forward};
+use crate::admission::webhooks::resolve;
+use crate::client::Client;
+use crate::encode;
+use crate::state::State;
+
+/// How often a server that answers is asked again.
+const RESYNC: Duration = Duration::from_secs(30);
+/// How soon one that does not is: twice as long each time, from and to.
+const FIRST_RETRY: Duration = Duration::from_millis(5);
+const LAST_RETRY: Duration = RESYNC;
+/// How often it is asked at once; the first good answer counts.
+const ATTEMPTS: usize = 5;
+/// How long it has to answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The label by which slices name their service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// As whom it is asked: whoever may see everything, so that only the server counts.
+const ASKING: &str = "system:kube-aggregator";
+
+/// What is said about an APIService.
+#[derive(Debug, PartialEq)]
+pub(super) struct Finding {
+    truth: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Finding {
+    fn not(reason: &'static str, message: String) -> Self {
+        Finding { truth: "False", reason, message }
+    }
+}
+
+/// Keeps the status of a remote APIService until it is told to end.
+pub(super) async fn keep(state: Arc<State>, name: Str, moved: Arc<Notify>) {
+    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let mut retry = FIRST_RETRY;
+    loop {
+        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else { return };
+        let Some(remote) = &service.remote else { return };
+        let finding = find(&state, &service, remote).await;
+        let written = say(&state, &client, &name, &finding).await;
+        if let Err(status) = &written {
+            debug!(api_service = %name, error = %status, "the status of an APIService could not be written yet");
+        }
+        let wait = if written.is_err() || finding.reason == "FailedDiscoveryCheck" {
+            let wait = retry;
+            retry = (retry * 2).min(LAST_RETRY);
+            wait
+        } else {
+            retry = FIRST_RETRY;
+            RESYNC
+        };
+        tokio::select! {
+            () = moved.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Says of an APIService that it is local.
+pub(super) async fn local(state: Arc<State>, name: Str) {
+    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let finding = Finding {
+        truth: "True",
+        reason: "Local",
+        message: "Local APIServices are always available".to_owned(),
+    };
+    if let Err(status) = say(&state, &client, &name, &finding).await {
+        debug!(api_service = %name, error = %status, "the status of an APIService could not be written");
+    }
+}
+
+/// Writes a finding, if it is news.
+async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> Result<(), Status> {
+    let Some(entry) = state.store.get(&format!("{SCOPE}{name}")) else { return Ok(()) };
+    let mut object = encode::tree(&entry)?;
+    let is_remote = object.at(&["spec", "service"]).is_some_and(|reference| !reference.is_null());
+    if is_remote == (finding.reason == "Local") {
+        // It has become another meanwhile, about which nothing was found.
+        return Ok(());
+    }
+    let metrics = &state.aggregation.registry.metrics;
+    let available = finding.truth == "True";
+    metrics.is(name, available);
+    let mut status = object.get("status").cloned().unwrap_or_default();
+    let before = status.clone();
+    let now = api::time::Timestamp::from_seconds(state.now()).time();
+    names::set(&mut status, AVAILABLE, (finding.truth, finding.reason, &finding.message), &now);
+    if status == before {
+        return Ok(());
+    }
+    let was_available = before
+        .list_at(&["conditions"])
+        .iter()
+        .any(|c| c.str_at(&["type"]) == Some(AVAILABLE) && c.str_at(&["status"]) == Some("True"));
+    object.set_at(&["status"], status);
+    client.update(&format!("{PATH}/{name}/status"), &object).await?;
+    info!(api_service = name, available = finding.truth, reason = finding.reason, message = finding.message, "the availability of an APIService changed");
+    if was_available && !available {
+        metrics.became_unavailable(name, finding.reason);
+    }
+    Ok(())
+}
+
+/// Looks at everything between here and the server, and asks it.
+async fn find(state: &State, service: &ApiService, remote: &Remote) -> Finding {
+    let (name, namespace) = (&remote.service, quote(&remote.namespace));
+    let key = format!("/registry/core/services/{}/{name}", remote.namespace);
+    let Some(stored) = state.store.get(&key).and_then(|entry| encode::tree(&entry).ok()) else {
+        return Finding::not("ServiceNotFound", format!("service/{name} in {namespace} is not present"));
+    };
+    if stored.str_at(&["spec", "type"]).unwrap_or("ClusterIP") == "ClusterIP" {
+        let ports = stored.list_at(&["spec", "ports"]);
+        let port = ports.iter().find(|port| port.int_at(&["port"]) == Some(i64::from(remote.port)));
+        let Some(port) = port else {
+            let message = format!("service/{name} in {namespace} is not listening on port {}", remote.port);
+            return Finding::not("ServicePortError", message);
+        };
+        let port_name = port.str_at(&["name"]).unwrap_or_default();
+        let slices = slices(&state.store, remote);
+        if slices.is_empty() {
+            let message = format!("cannot find endpointslices for service/{name} in {namespace}");
+            return Finding::not("EndpointsNotFound", message);
+        }
+        if !slices.iter().any(|slice| has_ready_endpoint(slice, port_name)) {
+            let message = format!(
+                "endpointslices for service/{name} in {namespace} have no addresses with port name {}",
+                quote(port_name)
+            );
+            return Finding::not("MissingEndpoints", message);
+        }
+    }
+    match ask(state, service, remote).await {
+        Ok(()) => {
+            Finding { truth: "True", reason: "Passed", message: "all checks passed".to_owned() }
+        }
+        Err(why) => Finding::not("FailedDiscoveryCheck", why),
+    }
+}
+
+fn slices(store: &Store, remote: &Remote) -> Vec<Value> {
+    let scope = format!("/registry/discovery.k8s.io/endpointslices/{}/", remote.namespace);
+    let entries = store.snapshot(&scope).entries;
+    let trees = entries.iter().filter_map(|entry| encode::tree(entry).ok());
+    trees
+        .filter(|slice| slice.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(remote.service.as_str()))
+        .collect()
+}
+
+fn has_ready_endpoint(slice: &Value, port_name: &str) -> bool {
+    let ready = |endpoint: &Value| endpoint.bool_at(&["conditions", "ready"]) != Some(false);
+    let serves = |port: &Value| {
+        port.str_at(&["name"]) == Some(port_name) && port.int_at(&["port"]).is_some()
+    };
+    slice.list_at(&["endpoints"]).iter().any(ready) && slice.list_at(&["ports"]).iter().any(serves)
+}
+
+/// `HOST:PORT` of a server of the service.
+pub(super) fn locate(store: &Store, remote: &Remote) -> Result<String, String> {
+    let key = format!("/registry/core/services/{}/{}", remote.namespace, remote.service);
+    let service = store.get(&key).and_then(|entry| encode::tree(&entry).ok());
+    match service.as_ref().and_then(|service| service.str_at(&["spec", "type"])) {
+        Some("ExternalName") => {
+            let host = service.as_ref().and_then(|s| s.str_at(&["spec", "externalName"])).unwrap_or_default();
+            Ok(format!("{host}:{}", remote.port))
+        }
+        _ => resolve::endpoint(store, &remote.namespace, &remote.service, remote.port),
+    }
+}
+
+/// Asks the server what it serves, several times at once; the last failure is told if nothing else came.
+async fn ask(state: &State, service: &ApiService, remote: &Remote) -> Result<(), String> {
+    let transport = (*remote.transport).as_ref().map_err(Clone::clone)?;
+    let path = if service.name == CORE {
+        "/api/v1".to_owned()
+    } else {
+        format!("/apis/{}/{}", service.registration.group, service.registration.version)
+    };
+    let user = User::named(ASKING).in_groups(["system:masters"]);
+    let mut attempts: JoinSet<Result<(), String>> = JoinSet::new();
+    for _ in 0..ATTEMPTS {
+        let (transport, path, user) = (transport.clone(), path.clone(), user.clone());
+        let place = locate(&state.store, remote);
+        attempts.spawn(async move {
+            let url = format!("https://{}{path}", place?);
+            let failing = |why: String| format!("failing or missing response from {url}: {why}");
+            let uri: Uri = url.parse().map_err(|error| failing(format!("{error}")))?;
+            let request = forward::own_request(Method::GET, uri, &user).map_err(failing)?;
+            let asked = tokio::time::timeout(TIMEOUT, transport.send(request)).await;
+            match asked {
+                Err(_) => Err(failing(format!(
+                    "Get {}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
+                    quote(&url)
+                ))),
+                Ok(Err(failure)) => Err(failing(format!("Get {}: {failure}", quote(&url)))),
+                Ok(Ok(response)) if response.status().is_success() => Ok(()),
+                Ok(Ok(response)) => {
+                    Err(failing(format!("bad status from {url}: {}", response.status().as_u16())))
+                }
+            }
+        });
+    }
+    let mut last = Err("it was not asked".to_owned());
+    while let Some(done) = attempts.join_next().await {
+        last = done.unwrap_or_else(|error| Err(error.to_string()));
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}

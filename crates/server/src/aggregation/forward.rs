@@ -1,0 +1,201 @@
+//! A request that another server serves → its answer.
+//!
+//! The caller was authenticated and authorized here. The other server is told who it is in headers, which it believes because
+//! of the certificate this server shows; nothing by which the caller proved itself goes on.
+//!
+//! INVARIANT: the path and the query that go on are those that were authorized, encoded anew. Identity headers that go on are
+//! written here: those a client sent are dropped before.
+
+mod headers;
+mod upgrade;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use authn::User;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, warn};
+
+use super::{ApiService, availability};
+use crate::body::{Body, Part};
+use crate::call::{Arriving, Call};
+use crate::outbound::{Forward, Outgoing};
+use crate::state::State;
+
+pub(super) use headers::{encode_path, encode_query, identify, incoming, outgoing};
+
+/// How long a server has to say what it serves: clients ask all servers for that.
+const DISCOVERY: Duration = Duration::from_secs(5);
+/// How many parts of a body are on their way at once.
+const PARTS: usize = 8;
+
+/// Passes a request on.
+pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiService) -> Response<Body> {
+    let Some(remote) = &service.remote else { return plain(404, "") };
+    if !remote.available {
+        return unavailable();
+    }
+    let transport = match &*remote.transport {
+        Ok(transport) => transport,
+        Err(why) => return plain(500, why),
+    };
+    let place = match availability::locate(&state.store, remote) {
+        Ok(place) => place,
+        Err(why) => {
+            warn!(api_service = %service.name, why, "an API server cannot be found");
+            return unavailable();
+        }
+    };
+    let Some(arriving) = call.take_arriving() else { return plain(500, "the request has no body to pass on") };
+    let path = encode_path(&call.info.path);
+    let query = encode_query(call.query.pairs());
+    let url = if query.is_empty() { format!("https://{place}{path}") } else { format!("https://{place}{path}?{query}") };
+    let Ok(uri) = url.parse::<Uri>() else { return unavailable() };
+
+    let front_proxy = state.authenticator.load().front_proxy.clone();
+    let upgrades = headers::asks_to_upgrade(&call.headers);
+    let mut request = Request::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    *request.method_mut() = call.info.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = outgoing(&call.headers, front_proxy.as_ref(), arriving.peer, upgrades);
+    if let Err(why) = identify(request.headers_mut(), call.user()) {
+        return unreachable(&why);
+    }
+    if upgrades {
+        let Arriving { upgrade, .. } = arriving;
+        return upgrade::handle(state, transport, request, upgrade).await;
+    }
+    headers::say_for_whom(request.headers_mut(), &path, &place);
+    *request.body_mut() = arriving.body.map_err(Into::into).boxed_unsync();
+    let is_discovery =
+        !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
+    answer(state, transport, request, is_discovery, call.deadline).await
+}
+
+async fn answer(
+    state: &State,
+    transport: &Forward,
+    request: Request<Outgoing>,
+    is_discovery: bool,
+    deadline: Option<Instant>,
+) -> Response<Body> {
+    let until = is_discovery.then(|| Instant::now() + DISCOVERY);
+    let sent = transport.send(request);
+    let sent = match until {
+        Some(until) => tokio::time::timeout_at(until.into(), sent).await,
+        None => Ok(sent.await),
+    };
+    let response = match sent {
+        Ok(Ok(response)) => response,
+        Ok(Err(failure)) => {
+            debug!(%failure, "an API server cannot be reached");
+            return unreachable(&failure.message);
+        }
+        Err(_) => return unreachable("context deadline exceeded"),
+    };
+    let until = [until, deadline].into_iter().flatten().min();
+    relay(response, state.aggregation.rejects_redirects(), until, state.stopping())
+}
+
+/// The answer of another server, on its way to the client.
+fn relay(
+    response: Response<Incoming>,
+    rejects_redirects: bool,
+    until: Option<Instant>,
+    stop: watch::Receiver<bool>,
+) -> Response<Body> {
+    let (parts, body) = response.into_parts();
+    if rejects_redirects && parts.status.is_redirection() && parts.headers.contains_key(LOCATION) {
+        let text = "the backend attempted to redirect this request, which is not permitted";
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        return response;
+    }
+    if parts.status.is_informational() {
+        return unreachable("the answer is not one");
+    }
+    let mut response = Response::new(stream(body, until, stop));
+    *response.status_mut() = parts.status;
+    *response.headers_mut() = incoming(&parts.headers);
+    response
+}
+
+/// Passes a body on as it comes, until it ends, nobody wants it any more, its time is up or the server stops.
+fn stream(mut body: Incoming, until: Option<Instant>, mut stop: watch::Receiver<bool>) -> Body {
+    use http_body::Body as _;
+    if body.is_end_stream() {
+        return Body::empty();
+    }
+    let (sender, receiver) = mpsc::channel(PARTS);
+    tokio::spawn(async move {
+        let over = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(over);
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = sender.closed() => return,
+                _ = stop.wait_for(|stop| *stop) => return,
+                () = &mut over => return,
+            };
+            let part = match frame {
+                Some(Ok(frame)) => Part::Frame(frame),
+                Some(Err(error)) => return debug!(%error, "an API server broke off its answer"),
+                None => Part::End,
+            };
+            let ends = matches!(part, Part::End);
+            // A client that does not read waits no longer than one that does.
+            let passed = tokio::select! {
+                sent = sender.send(part) => sent.is_ok(),
+                _ = stop.wait_for(|stop| *stop) => false,
+                () = &mut over => false,
+            };
+            if ends || !passed {
+                return;
+            }
+        }
+    });
+    Body::forwarded(receiver)
+}
+
+/// A request of this server itself, made as `user`.
+pub(super) fn own_request(method: Method, uri: Uri, user: &User) -> Result<Request<Outgoing>, String> {
+    let mut request = Request::new(Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync());
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    identify(request.headers_mut(), user)?;
+    Ok(request)
+}
+
+/// The server is known not to be there.
+fn unavailable() -> Response<Body> {
+    plain(503, "service unavailable")
+}
+
+/// The server was asked and did not answer.
+fn unreachable(why: &str) -> Response<Body> {
+    plain(503, &format!("error trying to reach service: {why}"))
+}
+
+/// What the client is told in plain text, as Go's `http.Error` writes it.
+fn plain(code: u16, text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::from(format!("{text}\n")));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}

@@ -1,0 +1,195 @@
+//! What of a request and its answer is passed on, and what is written anew: headers, path and query.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use authn::{FrontProxy, User, protocols_without_token};
+use http::header::{self, CONNECTION, HeaderMap, HeaderName, HeaderValue};
+
+/// Headers about one connection: they end with it.
+const HOP_BY_HOP: &[&str] = &[
+    "connection",
+    "proxy-connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Headers of an answer that only this server may give.
+const OURS: &[&str] = &[
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+];
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
+const USER: &str = "x-remote-user";
+const UID: &str = "x-remote-uid";
+const REMOTE_GROUP: &str = "x-remote-group";
+const EXTRA: &str = "x-remote-extra-";
+
+/// Whether a request wants its connection to become one of another protocol.
+pub(super) fn asks_to_upgrade(headers: &HeaderMap) -> bool {
+    headers.get_all(CONNECTION).iter().any(|value| {
+        String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("upgrade")
+    })
+}
+
+/// The headers of a request that go on.
+pub(in super::super) fn outgoing(
+    received: &HeaderMap,
+    front_proxy: Option<&FrontProxy>,
+    peer: IpAddr,
+    upgrades: bool,
+) -> HeaderMap {
+    let dropped = named_by_connection(received);
+    let mut headers = HeaderMap::new();
+    for (name, value) in received {
+        let text = name.as_str();
+        let identity = matches!(text, USER | UID | REMOTE_GROUP)
+            || text.starts_with(EXTRA)
+            || text.starts_with("impersonate-")
+            || front_proxy.is_some_and(|proxy| proxy.is_identity_header(text));
+        let hop = (HOP_BY_HOP.contains(&text) || dropped.contains(name))
+            && !(upgrades && matches!(text, "connection" | "upgrade"));
+        // Who is called, and when the body comes, is the business of the next connection.
+        if identity || hop || matches!(text, "authorization" | "host" | "expect") {
+            continue;
+        }
+        if *name == header::SEC_WEBSOCKET_PROTOCOL {
+            let kept = value.to_str().map(protocols_without_token).unwrap_or_default();
+            if let Ok(kept) = HeaderValue::try_from(kept)
+                && !kept.is_empty()
+            {
+                headers.append(name.clone(), kept);
+            }
+            continue;
+        }
+        headers.append(name.clone(), value.clone());
+    }
+    if upgrades {
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    }
+    let before: Vec<String> = headers
+        .get_all(FORWARDED_FOR)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .chain([peer.to_string()])
+        .collect();
+    if let Ok(value) = HeaderValue::try_from(before.join(", ")) {
+        headers.insert(FORWARDED_FOR, value);
+    }
+    headers
+}
+
+/// The headers of an answer that go on.
+pub(in super::super) fn incoming(received: &HeaderMap) -> HeaderMap {
+    let dropped = named_by_connection(received);
+    let mut headers = HeaderMap::with_capacity(received.len());
+    for (name, value) in received {
+        let text = name.as_str();
+        if !HOP_BY_HOP.contains(&text) && !OURS.contains(&text) && !dropped.contains(name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers
+}
+
+/// The headers that `Connection` says are about the connection, too.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
+}
+
+/// Says who is calling. A name that would arrive as another one is refused.
+pub(in super::super) fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
+    let mut add = |name: &str, value: &str| {
+        let invalid = || format!("net/http: invalid header field value for {}", api::field::quote(&canonical(name)));
+        let name = name.parse::<HeaderName>().map_err(|_| {
+            format!("net/http: invalid header field name {}", api::field::quote(&canonical(name)))
+        })?;
+        // Blanks around a value are lost on the way.
+        if value.trim() != value {
+            return Err(invalid());
+        }
+        headers.append(name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?);
+        Ok(())
+    };
+    add(USER, &user.name)?;
+    if !user.uid.is_empty() {
+        add(UID, &user.uid)?;
+    }
+    for group in &user.groups {
+        add(REMOTE_GROUP, group)?;
+    }
+    for (key, values) in &user.extra {
+        let name = format!("{EXTRA}{}", escape_key(key));
+        for value in values {
+            add(&name, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// `x-remote-user` → `X-Remote-User`.
+fn canonical(name: &str) -> String {
+    let words = name.split('-').map(|word| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_ascii_uppercase().to_string() + letters.as_str()).unwrap_or_default()
+    });
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// A key of extra attributes as part of a header's name.
+fn escape_key(key: &str) -> String {
+    let mut escaped = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        let legal = byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
+        if legal {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+/// Says under which name the client was answered.
+pub(super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: &str) {
+    for (name, value) in [("x-forwarded-uri", path), ("x-forwarded-host", host), ("x-forwarded-proto", "https")] {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+}
+
+/// A path as Go encodes it.
+pub(in super::super) fn encode_path(path: &str) -> String {
+    percent_encode(path, |byte| b"-_.~$&+,/:;=@".contains(&byte))
+}
+
+/// A query as Go encodes it: by name.
+pub(in super::super) fn encode_query(pairs: &[(String, String)]) -> String {
+    let escape = |text: &str| percent_encode(text, |byte| b"-_.~ ".contains(&byte)).replace(' ', "+");
+    let mut sorted: Vec<&(String, String)> = pairs.iter().collect();
+    sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let pairs = sorted.into_iter().map(|(name, value)| format!("{}={}", escape(name), escape(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+fn percent_encode(text: &str, keeps: impl Fn(u8) -> bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || keeps(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}

@@ -1,0 +1,61 @@
+//! A connection that becomes one of another protocol (WebSocket, SPDY): from then on bytes go both ways, unread.
+
+use http::{Request, Response, StatusCode};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io;
+use tokio::sync::watch;
+use tracing::debug;
+
+use super::{Body, Forward, Outgoing, State, plain, relay};
+
+/// Passes the request on, and the connection if the server agrees.
+pub(super) async fn handle(
+    state: &State,
+    transport: &Forward,
+    request: Request<Outgoing>,
+    client: Option<OnUpgrade>,
+) -> Response<Body> {
+    let Some(client) = client else {
+        // HTTP/2 has no such thing.
+        return plain(503, "request connection cannot be hijacked");
+    };
+    let mut response = match transport.upgrade(request).await {
+        Ok(response) => response,
+        Err(failure) => return plain(503, &format!("error dialing backend: {failure}")),
+    };
+    let status = response.status();
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        if status.as_u16() < 400 {
+            return plain(503, &format!("invalid upgrade response: status code {}", status.as_u16()));
+        }
+        return relay(response, false, None, state.stopping());
+    }
+    let server = hyper::upgrade::on(&mut response);
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = status;
+    answer.headers_mut().clone_from(response.headers());
+    let stop = state.stopping();
+    tokio::spawn(async move {
+        // The client's connection changes once the answer below has been sent.
+        match tokio::try_join!(client, server) {
+            Ok((client, server)) => join(client, server, stop).await,
+            Err(error) => debug!(%error, "a connection did not change its protocol"),
+        }
+    });
+    answer
+}
+
+/// Copies both ways until either side ends, as Kubernetes does.
+async fn join(client: Upgraded, server: Upgraded, mut stop: watch::Receiver<bool>) {
+    let (mut client_reads, mut client_writes) = io::split(TokioIo::new(client));
+    let (mut server_reads, mut server_writes) = io::split(TokioIo::new(server));
+    tokio::select! {
+        _ = io::copy(&mut client_reads, &mut server_writes) => {}
+        _ = io::copy(&mut server_reads, &mut client_writes) => {}
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+    // What was written last still has to leave.
+    let _ = io::AsyncWriteExt::shutdown(&mut client_writes).await;
+    let _ = io::AsyncWriteExt::shutdown(&mut server_writes).await;
+}

@@ -1,0 +1,161 @@
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use authn::{FrontProxy, User};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use resources::discovery::of_definition;
+use value::json;
+
+use super::forward::{encode_path, encode_query, identify, incoming, outgoing};
+use super::register::{Step, step};
+use super::service::{ApiService, Managed};
+
+fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in list {
+        headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    headers
+}
+
+fn lines(headers: &HeaderMap) -> Vec<String> {
+    let mut lines: Vec<String> =
+        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+    lines.sort();
+    lines
+}
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+#[test]
+fn what_a_client_says_about_itself_does_not_go_on() {
+    let proxy = FrontProxy { username_headers: vec!["X-Who".into()], ..FrontProxy::default() };
+    let received = headers(&[
+        ("accept", "application/json"),
+        ("authorization", "Bearer secret"),
+        ("x-remote-user", "admin"),
+        ("x-remote-uid", "1"),
+        ("x-remote-group", "system:masters"),
+        ("x-remote-extra-scopes", "all"),
+        ("x-who", "admin"),
+        ("impersonate-user", "admin"),
+        ("impersonate-extra-scopes", "all"),
+        ("proxy-authorization", "Basic x"),
+        ("connection", "keep-alive, x-mine"),
+        ("x-mine", "1"),
+        ("host", "here"),
+        ("transfer-encoding", "chunked"),
+        ("x-forwarded-for", "198.51.100.7"),
+    ]);
+    let sent = outgoing(&received, Some(&proxy), PEER, false);
+    assert_eq!(lines(&sent), ["accept: application/json", "x-forwarded-for: 198.51.100.7, 192.0.2.1"]);
+}
+
+#[test]
+fn an_upgrade_keeps_its_headers_and_loses_its_token() {
+    let received = headers(&[
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.c2VjcmV0, v5.channel.k8s.io"),
+    ]);
+    let sent = outgoing(&received, None, PEER, true);
+    assert_eq!(
+        lines(&sent),
+        [
+            "connection: Upgrade",
+            "sec-websocket-protocol: v5.channel.k8s.io",
+            "upgrade: websocket",
+            "x-forwarded-for: 192.0.2.1"
+        ]
+    );
+}
+
+#[test]
+fn a_user_is_told_in_headers_and_a_name_that_would_arrive_as_another_is_not() {
+    let mut user = User::named("jane").in_groups(["a", "b"]);
+    user.uid = "42".into();
+    user.extra = BTreeMap::from([("example.com/Sc opes%".into(), vec!["x".into(), "y".into()])]);
+    let mut headers = HeaderMap::new();
+    identify(&mut headers, &user).unwrap();
+    assert_eq!(
+        lines(&headers),
+        [
+            "x-remote-extra-example.com%2fsc%20opes%25: x",
+            "x-remote-extra-example.com%2fsc%20opes%25: y",
+            "x-remote-group: a",
+            "x-remote-group: b",
+            "x-remote-uid: 42",
+            "x-remote-user: jane"
+        ]
+    );
+    for name in ["admin ", " admin", "a\nx-remote-group: system:masters", "\u{0}"] {
+        let refused = identify(&mut HeaderMap::new(), &User::named(name)).unwrap_err();
+        assert_eq!(refused, "net/http: invalid header field value for \"X-Remote-User\"");
+    }
+    let groups = User::named("jane").in_groups(["system:masters "]);
+    assert!(identify(&mut HeaderMap::new(), &groups).is_err());
+}
+
+#[test]
+fn an_answer_says_nothing_about_connections_and_origins() {
+    let received = headers(&[
+        ("content-type", "application/json"),
+        ("content-length", "2"),
+        ("connection", "close, x-theirs"),
+        ("x-theirs", "1"),
+        ("access-control-allow-origin", "*"),
+        ("audit-id", "x"),
+    ]);
+    assert_eq!(
+        lines(&incoming(&received)),
+        ["audit-id: x", "content-length: 2", "content-type: application/json"]
+    );
+}
+
+#[test]
+fn paths_and_queries_are_encoded_as_go_does() {
+    assert_eq!(encode_path("/apis/g/v1/namespaces/a b/c%2Fd/é!"), "/apis/g/v1/namespaces/a%20b/c%252Fd/%C3%A9%21");
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let pairs = [pair("watch", "1"), pair("labelSelector", "a=b,c in (d)"), pair("watch", "0")];
+    assert_eq!(encode_query(&pairs), "labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&watch=0");
+}
+
+fn service(label: &str, remote: bool) -> ApiService {
+    let reference = if remote { r#","service":{"name":"s","namespace":"n","port":443}"# } else { "" };
+    let text = format!(
+        r#"{{"metadata":{{"name":"v1.g","labels":{{"kube-aggregator.kubernetes.io/automanaged":"{label}"}}}},
+            "spec":{{"group":"g","version":"v1","groupPriorityMinimum":1000,"versionPriority":100{reference}}}}}"#
+    );
+    ApiService::read(&json::parse(text.as_bytes()).unwrap())
+}
+
+/// The table of Kubernetes' controller: rows are what is stored, columns what is wanted.
+#[test]
+fn what_is_managed_is_kept_and_what_is_not_is_left_alone() {
+    let wanted = of_definition("g", "v1");
+    let start = Some((&wanted, Managed::OnStart));
+    let always = Some((&wanted, Managed::Always));
+    let (local, other) = (service("true", false), service("true", true));
+    // Nothing stored.
+    assert_eq!(step(None, None, false, false), Step::Keep);
+    assert_eq!(step(start, None, false, false), Step::Create);
+    assert_eq!(step(start, None, true, true), Step::Keep, "once is enough");
+    assert_eq!(step(always, None, true, true), Step::Create);
+    // Not managed.
+    for wanted in [None, start, always] {
+        assert_eq!(step(wanted, Some(&service("", true)), false, true), Step::Keep);
+    }
+    // Managed at the start, and added later.
+    for wanted in [None, start, always] {
+        assert_eq!(step(wanted, Some(&service("onstart", true)), false, false), Step::Keep);
+    }
+    // Managed at the start, and there then.
+    assert_eq!(step(None, Some(&service("onstart", false)), false, true), Step::Delete);
+    assert_eq!(step(start, Some(&service("onstart", true)), false, true), Step::Update);
+    assert_eq!(step(start, Some(&service("onstart", true)), true, true), Step::Keep);
+    assert_eq!(step(None, Some(&service("onstart", false)), true, true), Step::Keep);
+    // Managed always.
+    assert_eq!(step(None, Some(&local), true, true), Step::Delete);
+    assert_eq!(step(always, Some(&other), true, true), Step::Update);
+    assert_eq!(step(always, Some(&local), true, true), Step::Keep);
+}
