@@ -30,7 +30,9 @@ impl AggregationArgs {
         let (cert, key) = match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
             (Some(cert), Some(key)) => (cert, key),
             (None, None) => return Ok(()),
-            _ => bail!("--proxy-client-cert-file and --proxy-client-key-file belong together: one of them is missing"),
+            _ => bail!(
+                "--proxy-client-cert-file and --proxy-client-key-file belong together: one of them is missing"
+            ),
         };
         let text = |flag: &str, path: &PathBuf| -> Result<String> {
             match String::from_utf8(read(flag, path)?) {

@@ -70,18 +70,13 @@ pub enum Does {
     Stream,
     /// Becomes another protocol, in which it sends back whatever it gets.
     Echo(&'static str),
-    /// Announces more than it sends.
-    Truncate,
+    /// The same, having announced this many bytes.
+    StreamOf(&'static str),
     /// Never answers.
     Hang,
 }
 
 type Behaviour = Arc<dyn Fn(&Received) -> Does + Send + Sync>;
-
-/// A body that breaks off.
-#[derive(Debug, thiserror::Error)]
-#[error("cut")]
-struct Cut;
 
 #[derive(Default)]
 struct Shared {
@@ -118,10 +113,13 @@ impl Extension {
             // Connections end with the server.
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((tcp, _)) = listener.accept().await {
-                let (acceptor, shared, behaviour) = (acceptor.clone(), Arc::clone(&known), Arc::clone(&behaviour));
+                let (acceptor, shared, behaviour) =
+                    (acceptor.clone(), Arc::clone(&known), Arc::clone(&behaviour));
                 connections.spawn(async move {
                     let Ok(tls) = acceptor.accept(tcp).await else { return };
-                    let service = service_fn(move |request| answer(request, Arc::clone(&shared), Arc::clone(&behaviour)));
+                    let service = service_fn(move |request| {
+                        answer(request, Arc::clone(&shared), Arc::clone(&behaviour))
+                    });
                     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
                     let _ = builder.serve_connection_with_upgrades(TokioIo::new(tls), service).await;
                 });
@@ -211,15 +209,14 @@ async fn answer(
             }
             *response.body_mut() = full(text);
         }
-        Does::Stream => {
+        does @ (Does::Stream | Does::StreamOf(_)) => {
             let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
             shared.streams.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
             response.headers_mut().insert("content-type", json);
+            if let Does::StreamOf(length) = does {
+                response.headers_mut().insert("content-length", http::HeaderValue::from_static(length));
+            }
             *response.body_mut() = Sent::Stream(receiver);
-        }
-        Does::Truncate => {
-            response.headers_mut().insert("content-length", http::HeaderValue::from_static("1000"));
-            *response.body_mut() = Sent::Less(false);
         }
         Does::Echo(protocol) => {
             *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -239,24 +236,20 @@ async fn answer(
 enum Sent {
     All(Option<Bytes>),
     Stream(mpsc::UnboundedReceiver<Bytes>),
-    /// Less than was announced; whether that has been sent.
-    Less(bool),
 }
 
 impl Body for Sent {
     type Data = Bytes;
-    type Error = Cut;
+    type Error = Infallible;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Cut>>> {
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Sent::All(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Sent::Stream(receiver) => receiver.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
-            Sent::Less(done) => {
-                let frame = if std::mem::replace(done, true) { Err(Cut) } else { Ok(Frame::data("some".into())) };
-                Poll::Ready(Some(frame))
+            Sent::Stream(receiver) => {
+                receiver.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
         }
     }
@@ -273,7 +266,8 @@ fn identity(
     let key = KeyPair::generate()?;
     let leaf = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &authority)?;
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let builder = match proxies {
         None => builder.with_no_client_auth(),
         Some(pem) => {
@@ -281,7 +275,9 @@ fn identity(
             for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
                 roots.add(certificate?)?;
             }
-            builder.with_client_cert_verifier(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
+            builder.with_client_cert_verifier(
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?,
+            )
         }
     };
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));

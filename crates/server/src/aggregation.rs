@@ -157,7 +157,8 @@ impl Aggregation {
             for service in services.all.values_mut() {
                 if let Some(remote) = &service.remote {
                     let mut changed = (**service).clone();
-                    changed.remote = Some(Remote { transport: self.registry.transport(remote), ..remote.clone() });
+                    changed.remote =
+                        Some(Remote { transport: self.registry.transport(remote), ..remote.clone() });
                     *service = Arc::new(changed);
                 }
             }
@@ -232,7 +233,9 @@ impl Registry {
 
 /// Whether a certificate and its key can be used.
 fn check(identity: &outbound::Identity) -> Result<(), String> {
-    Forward::new("a.b.svc", Trust::Anybody, Some(identity.clone())).map(drop).map_err(|error| error.to_string())
+    Forward::new("a.b.svc", Trust::Anybody, Some(identity.clone()))
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 impl std::fmt::Debug for Aggregation {

@@ -125,10 +125,7 @@ impl HttpBody for Body {
     type Data = Bytes;
     type Error = Cut;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         match &mut self.inner {
             Inner::Chunks { chunks, left } => Poll::Ready(chunks.pop_front().map(|chunk| {
                 *left = left.saturating_sub(chunk.len() as u64);

@@ -453,6 +453,9 @@ fn explain(error: &(dyn std::error::Error + 'static)) -> Broken {
                 return broken(FailureKind::Broken, why);
             }
         }
+        if error.source().is_none() {
+            return broken(FailureKind::Broken, error.to_string());
+        }
         cause = error.source();
     }
     broken(FailureKind::Broken, error.to_string())

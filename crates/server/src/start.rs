@@ -270,8 +270,10 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     // Before anything is written or answered, by anybody.
     let manifests = manifests_in_force(folders, &state)?;
     // Both at once, so that their writes share commits.
-    let (bootstrapped, registrar) =
-        tokio::join!(bootstrap::run(&state, address.port(), advertise), aggregation::register::at_start(&state));
+    let (bootstrapped, registrar) = tokio::join!(
+        bootstrap::run(&state, address.port(), advertise),
+        aggregation::register::at_start(&state)
+    );
     bootstrapped?;
     let trust_changed = Arc::new(Notify::new());
     published::publish(&state, Arc::clone(&trust_changed), stopped.clone()).await?;

@@ -29,12 +29,18 @@ impl Registration {
 
 /// What the server registers for the table: everything that is served, but the group of APIServices itself.
 pub fn built_in(served: &Served) -> Vec<Registration> {
-    let versions = GROUPS.iter().flat_map(|group| group.versions.iter().map(move |version| (group.name, *version)));
+    let versions =
+        GROUPS.iter().flat_map(|group| group.versions.iter().map(move |version| (group.name, *version)));
     versions
         .filter(|(group, version)| served.is_served(group, version))
         .filter_map(|(group, version)| {
             let (group_priority, version_priority) = priority::priority(group, version)?;
-            Some(Registration { group: group.into(), version: version.into(), group_priority, version_priority })
+            Some(Registration {
+                group: group.into(),
+                version: version.into(),
+                group_priority,
+                version_priority,
+            })
         })
         .collect()
 }
@@ -98,9 +104,7 @@ fn sorted(registrations: &[Registration]) -> Vec<Group<'_>> {
     }
     for group in &mut groups {
         group.0.sort_by(|a, b| {
-            b.version_priority
-                .cmp(&a.version_priority)
-                .then_with(|| compare_versions(&a.version, &b.version))
+            b.version_priority.cmp(&a.version_priority).then_with(|| compare_versions(&a.version, &b.version))
         });
     }
     groups

@@ -168,7 +168,10 @@ fn keep_list(resource: &mut Map, item: &Value, field: &'static str) {
 
 /// The aggregated document of groups served here and elsewhere. What is registered for another server is served there, whoever
 /// else could.
-pub(super) fn merge<'a>(local: impl Iterator<Item = &'a GroupEntries<'a>>, remote: &[RemoteVersion]) -> Value {
+pub(super) fn merge<'a>(
+    local: impl Iterator<Item = &'a GroupEntries<'a>>,
+    remote: &[RemoteVersion],
+) -> Value {
     let mut groups: BTreeMap<&str, BTreeMap<&str, (Priority, Value)>> = BTreeMap::new();
     for group in local {
         for (version, entries) in &group.versions {

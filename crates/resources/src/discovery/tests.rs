@@ -1,9 +1,9 @@
 use value::Value;
 
 use super::{
-    Entry, RemoteVersion, aggregated_core, aggregated_groups, aggregated_versions, built_in, compare_versions,
-    core_versions, group, hash, legacy_version, of_definition, registered_group, registered_groups, resources,
-    stale_version,
+    Entry, RemoteVersion, aggregated_core, aggregated_groups, aggregated_versions, built_in,
+    compare_versions, core_versions, group, hash, legacy_version, of_definition, registered_group,
+    registered_groups, resources, stale_version,
 };
 use crate::table::{Served, verbs};
 
@@ -130,7 +130,8 @@ fn every_served_version_of_the_table_has_a_priority_in_the_order_of_the_table() 
     assert_eq!(names, wanted);
     let list = registered_groups(&built_in(&served));
     let listed: Vec<&str> = group_names(&list);
-    let table: Vec<&str> = crate::table::GROUPS.iter().map(|group| group.name).filter(|name| !name.is_empty()).collect();
+    let table: Vec<&str> =
+        crate::table::GROUPS.iter().map(|group| group.name).filter(|name| !name.is_empty()).collect();
     assert_eq!(listed, table);
 }
 
@@ -162,7 +163,8 @@ fn a_remote_version_stands_where_its_priority_says_and_hides_a_local_one() {
     assert_eq!(versions[1].str_at(&["freshness"]), Some("Current"));
     // Without another server the document is what it was.
     let alone = aggregated_groups(&served, &rows, &[]);
-    let same = aggregated_groups(&served, &rows, &[remote("z.example.com", "v1", (1, 1), stale_version("v1"))]);
+    let same =
+        aggregated_groups(&served, &rows, &[remote("z.example.com", "v1", (1, 1), stale_version("v1"))]);
     assert_eq!(alone.list_at(&["items"]), &same.list_at(&["items"])[..alone.list_at(&["items"]).len()]);
 }
 
@@ -203,8 +205,7 @@ fn the_old_list_of_resources_becomes_the_new_one() {
              "subresources":[{"subresource":"x","verbs":["create"],"responseKind":{"group":"","version":"","kind":""}}]}]}"#,
     );
     assert_eq!(legacy_version(&list, "v1").unwrap(), wanted);
-    let contradiction = json(
-        r#"{"resources":[{"name":"a","namespaced":true},{"name":"a/b","namespaced":false}]}"#,
-    );
+    let contradiction =
+        json(r#"{"resources":[{"name":"a","namespaced":true},{"name":"a/b","namespaced":false}]}"#);
     assert!(legacy_version(&contradiction, "v1").unwrap_err().contains("scope do not match"));
 }

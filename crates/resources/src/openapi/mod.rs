@@ -131,9 +131,9 @@ impl OpenApi {
                 let url = format!("/openapi/v3/{path}?hash={}", hash.unwrap_or_default());
                 (path, Value::map([("serverRelativeURL", url)]))
             });
-            let others = others.iter().map(|(path, url)| {
-                (path.clone(), Value::map([("serverRelativeURL", url.as_str())]))
-            });
+            let others = others
+                .iter()
+                .map(|(path, url)| (path.clone(), Value::map([("serverRelativeURL", url.as_str())])));
             Some(Document::new(write::to_vec(&Value::map([("paths", Value::map(paths.chain(others)))]))))
         };
         self.keep(INDEX, true, make).unwrap_or_else(|| Arc::new(Document::new(Vec::new())))

@@ -56,7 +56,9 @@ pub(super) async fn keep(state: Arc<State>, name: Str, moved: Arc<Notify>) {
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let mut retry = FIRST_RETRY;
     loop {
-        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else { return };
+        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else {
+            return;
+        };
         let Some(remote) = &service.remote else { return };
         let finding = find(&state, &service, remote).await;
         let written = say(&state, &client, &name, &finding).await;
@@ -116,7 +118,13 @@ async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> R
         .any(|c| c.str_at(&["type"]) == Some(AVAILABLE) && c.str_at(&["status"]) == Some("True"));
     object.set_at(&["status"], status);
     client.update(&format!("{PATH}/{name}/status"), &object).await?;
-    info!(api_service = name, available = finding.truth, reason = finding.reason, message = finding.message, "the availability of an APIService changed");
+    info!(
+        api_service = name,
+        available = finding.truth,
+        reason = finding.reason,
+        message = finding.message,
+        "the availability of an APIService changed"
+    );
     if was_available && !available {
         metrics.became_unavailable(name, finding.reason);
     }
@@ -152,9 +160,7 @@ async fn find(state: &State, service: &ApiService, remote: &Remote) -> Finding {
         }
     }
     match ask(state, service, remote).await {
-        Ok(()) => {
-            Finding { truth: "True", reason: "Passed", message: "all checks passed".to_owned() }
-        }
+        Ok(()) => Finding { truth: "True", reason: "Passed", message: "all checks passed".to_owned() },
         Err(why) => Finding::not("FailedDiscoveryCheck", why),
     }
 }
@@ -170,9 +176,7 @@ fn slices(store: &Store, remote: &Remote) -> Vec<Value> {
 
 fn has_ready_endpoint(slice: &Value, port_name: &str) -> bool {
     let ready = |endpoint: &Value| endpoint.bool_at(&["conditions", "ready"]) != Some(false);
-    let serves = |port: &Value| {
-        port.str_at(&["name"]) == Some(port_name) && port.int_at(&["port"]).is_some()
-    };
+    let serves = |port: &Value| port.str_at(&["name"]) == Some(port_name) && port.int_at(&["port"]).is_some();
     slice.list_at(&["endpoints"]).iter().any(ready) && slice.list_at(&["ports"]).iter().any(serves)
 }
 

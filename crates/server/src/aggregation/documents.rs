@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tracing::debug;
 use value::{Str, Value, json};
 
-use super::{ApiService, Aggregation, CORE, availability, forward};
+use super::{Aggregation, ApiService, CORE, availability, forward};
 use crate::state::State;
 
 /// How often a server that answers is asked again; one that does not is no later than that.
@@ -119,7 +119,9 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut known = None;
     loop {
-        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else { return };
+        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else {
+            return;
+        };
         let registration = &service.registration;
         let fetched = match tokio::time::timeout(TIMEOUT, fetch(&state, &service, &mut known)).await {
             Ok(fetched) => fetched,
@@ -159,7 +161,8 @@ async fn fetch(state: &State, service: &ApiService, known: &mut Known) -> Result
         headers.insert(IF_NONE_MATCH, tag.clone());
     }
     let answer = get(state, service, "/apis", &user, headers, MAX_DISCOVERY).await?;
-    let aggregated = answer.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(is_aggregated);
+    let aggregated =
+        answer.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(is_aggregated);
     match (answer.status, known.as_ref()) {
         (304, Some((_, entry))) => return Ok(entry.clone()),
         (200, _) if aggregated => {

@@ -51,10 +51,16 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
             return unavailable();
         }
     };
-    let Some(arriving) = call.take_arriving() else { return plain(500, "the request has no body to pass on") };
+    let Some(arriving) = call.take_arriving() else {
+        return plain(500, "the request has no body to pass on");
+    };
     let path = encode_path(&call.info.path);
     let query = encode_query(call.query.pairs());
-    let url = if query.is_empty() { format!("https://{place}{path}") } else { format!("https://{place}{path}?{query}") };
+    let url = if query.is_empty() {
+        format!("https://{place}{path}")
+    } else {
+        format!("https://{place}{path}?{query}")
+    };
     let Ok(uri) = url.parse::<Uri>() else { return unavailable() };
 
     let front_proxy = state.authenticator.load().front_proxy.clone();
@@ -72,8 +78,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     }
     headers::say_for_whom(request.headers_mut(), &path, &place);
     *request.body_mut() = arriving.body.map_err(Into::into).boxed_unsync();
-    let is_discovery =
-        !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
+    let is_discovery = !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
     answer(state, transport, request, is_discovery, call.deadline).await
 }
 

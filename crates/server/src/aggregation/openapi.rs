@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authn::User;
-use http::header::{ACCEPT, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::HeaderMap;
+use http::header::{ACCEPT, ETAG, HeaderValue, IF_NONE_MATCH};
 use resources::openapi;
 use tokio::sync::Notify;
 use tracing::debug;
@@ -28,7 +28,9 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut tag = None;
     loop {
-        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else { return };
+        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else {
+            return;
+        };
         // Everything of the core group is in one document with what is served here.
         if service.name == CORE {
             return;
@@ -82,7 +84,8 @@ async fn limited<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, 
 
 /// The URL of the v3 document in the server's index.
 async fn v3(state: &State, service: &ApiService) -> Result<Option<String>, String> {
-    let answer = get(state, service, "/openapi/v3", &User::named(ASKING), HeaderMap::new(), MAX_INDEX).await?;
+    let answer =
+        get(state, service, "/openapi/v3", &User::named(ASKING), HeaderMap::new(), MAX_INDEX).await?;
     match answer.status {
         200 => {}
         404 => return Ok(None),

@@ -101,7 +101,8 @@ impl Registrar {
             let stored = services.all.get(name);
             let asked = wanted.get(name);
             let now = asked.map(|(registration, managed)| (registration, *managed));
-            let step = step(now, stored.map(|s| &**s), self.synced.contains(name), self.at_start.contains(name));
+            let step =
+                step(now, stored.map(|s| &**s), self.synced.contains(name), self.at_start.contains(name));
             if step == Step::Keep {
                 self.synced.insert(name.clone());
                 continue;
@@ -132,7 +133,13 @@ impl Registrar {
     }
 }
 
-async fn write(client: &Client, name: &str, step: Step, object: Option<Value>, uid: &str) -> Result<(), Status> {
+async fn write(
+    client: &Client,
+    name: &str,
+    step: Step,
+    object: Option<Value>,
+    uid: &str,
+) -> Result<(), Status> {
     let path = format!("{PATH}/{name}");
     let done = match (step, object) {
         (Step::Create, Some(object)) => client.create(PATH, &object).await,

@@ -109,7 +109,10 @@ impl ApiService {
         let remote = reference.map(|_| Remote {
             namespace: text(&["spec", "service", "namespace"]),
             service: text(&["spec", "service", "name"]),
-            port: u16::try_from(number(&["spec", "service", "port"])).ok().filter(|port| *port > 0).unwrap_or(443),
+            port: u16::try_from(number(&["spec", "service", "port"]))
+                .ok()
+                .filter(|port| *port > 0)
+                .unwrap_or(443),
             ca_bundle: STANDARD.decode(text(&["spec", "caBundle"]).as_bytes()).unwrap_or_default(),
             insecure: object.bool_at(&["spec", "insecureSkipTLSVerify"]) == Some(true),
             available: said("status") == "True",

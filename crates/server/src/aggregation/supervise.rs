@@ -104,7 +104,8 @@ pub(super) async fn run(state: Arc<State>) {
 
 /// Something about the services of a namespace, or of any, has changed.
 fn wake(tasks: &BTreeMap<Str, Tasks>, namespace: Option<Str>) {
-    let concerned = |tasks: &&Tasks| namespace.as_ref().is_none_or(|changed| tasks.remote.namespace == *changed);
+    let concerned =
+        |tasks: &&Tasks| namespace.as_ref().is_none_or(|changed| tasks.remote.namespace == *changed);
     for tasks in tasks.values().filter(concerned) {
         tasks.moved.notify_one();
     }

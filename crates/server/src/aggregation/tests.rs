@@ -114,7 +114,10 @@ fn an_answer_says_nothing_about_connections_and_origins() {
 
 #[test]
 fn paths_and_queries_are_encoded_as_go_does() {
-    assert_eq!(encode_path("/apis/g/v1/namespaces/a b/c%2Fd/é!"), "/apis/g/v1/namespaces/a%20b/c%252Fd/%C3%A9%21");
+    assert_eq!(
+        encode_path("/apis/g/v1/namespaces/a b/c%2Fd/é!"),
+        "/apis/g/v1/namespaces/a%20b/c%252Fd/%C3%A9%21"
+    );
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let pairs = [pair("watch", "1"), pair("labelSelector", "a=b,c in (d)"), pair("watch", "0")];
     assert_eq!(encode_query(&pairs), "labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&watch=0");

@@ -37,7 +37,8 @@ pub(crate) fn of_config(
     (tls_config, options): (&Arc<ArcSwap<ServerConfig>>, TlsOptions),
 ) -> Vec<Watched> {
     let FollowedFiles { serving, client_ca, proxy_ca, proxy_client, static_tokens } = files;
-    let Originals { serving: identity, client_ca: clients, proxy_ca: proxies, proxy_client: client } = originals;
+    let Originals { serving: identity, client_ca: clients, proxy_ca: proxies, proxy_client: client } =
+        originals;
     let mut followed = Vec::new();
     if let Some((cert, key)) = serving {
         let config = Arc::clone(tls_config);

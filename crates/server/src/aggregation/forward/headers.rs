@@ -35,9 +35,10 @@ const EXTRA: &str = "x-remote-extra-";
 
 /// Whether a request wants its connection to become one of another protocol.
 pub(super) fn asks_to_upgrade(headers: &HeaderMap) -> bool {
-    headers.get_all(CONNECTION).iter().any(|value| {
-        String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("upgrade")
-    })
+    headers
+        .get_all(CONNECTION)
+        .iter()
+        .any(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("upgrade"))
 }
 
 /// The headers of a request that go on.
@@ -109,7 +110,8 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 /// Says who is calling. A name that would arrive as another one is refused.
 pub(in super::super) fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     let mut add = |name: &str, value: &str| {
-        let invalid = || format!("net/http: invalid header field value for {}", api::field::quote(&canonical(name)));
+        let invalid =
+            || format!("net/http: invalid header field value for {}", api::field::quote(&canonical(name)));
         let name = name.parse::<HeaderName>().map_err(|_| {
             format!("net/http: invalid header field name {}", api::field::quote(&canonical(name)))
         })?;
@@ -140,7 +142,10 @@ pub(in super::super) fn identify(headers: &mut HeaderMap, user: &User) -> Result
 fn canonical(name: &str) -> String {
     let words = name.split('-').map(|word| {
         let mut letters = word.chars();
-        letters.next().map(|first| first.to_ascii_uppercase().to_string() + letters.as_str()).unwrap_or_default()
+        letters
+            .next()
+            .map(|first| first.to_ascii_uppercase().to_string() + letters.as_str())
+            .unwrap_or_default()
     });
     words.collect::<Vec<_>>().join("-")
 }
@@ -161,7 +166,9 @@ fn escape_key(key: &str) -> String {
 
 /// Says under which name the client was answered.
 pub(super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: &str) {
-    for (name, value) in [("x-forwarded-uri", path), ("x-forwarded-host", host), ("x-forwarded-proto", "https")] {
+    for (name, value) in
+        [("x-forwarded-uri", path), ("x-forwarded-host", host), ("x-forwarded-proto", "https")]
+    {
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
