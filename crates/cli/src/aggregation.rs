@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use server::Config;
 use server::pki::Identity;
+use server::{Config, Redirects};
 
 use crate::serve::read;
 
@@ -26,7 +26,9 @@ pub(crate) struct AggregationArgs {
 impl AggregationArgs {
     /// Takes over what the flags say.
     pub(crate) fn apply(&self, config: &mut Config) -> Result<()> {
-        config.reject_redirects = self.aggregator_reject_forwarding_redirect;
+        if !self.aggregator_reject_forwarding_redirect {
+            config.redirects = Redirects::PassedOn;
+        }
         let (cert, key) = match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
             (Some(cert), Some(key)) => (cert, key),
             (None, None) => return Ok(()),

@@ -25,7 +25,7 @@ use storage::Store;
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Redirects};
 use crate::follow::{Followed, follow};
 use crate::outbound::{self, Forward, Trust};
 use crate::pki;
@@ -61,7 +61,7 @@ struct Registry {
     changed: watch::Sender<u64>,
     documents: Documents,
     metrics: AvailabilityMetrics,
-    reject_redirects: bool,
+    redirects: Redirects,
 }
 
 /// The APIServices of the moment.
@@ -77,7 +77,7 @@ impl Aggregation {
     pub(crate) fn start(
         store: &Store,
         identity: Option<&pki::Identity>,
-        reject_redirects: bool,
+        redirects: Redirects,
         metrics: &prometheus::Registry,
     ) -> Result<Self, ConfigError> {
         let identity = identity.map(|identity| outbound::Identity {
@@ -94,7 +94,7 @@ impl Aggregation {
             changed: watch::Sender::default(),
             documents: Documents::default(),
             metrics: AvailabilityMetrics::new(metrics).map_err(ConfigError::other)?,
-            reject_redirects,
+            redirects,
         });
         let kept = Arc::clone(&registry);
         let followed = follow(store, SCOPE, move |old, new| kept.apply(old, new))?;
@@ -166,9 +166,9 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Whether clients are never redirected by other servers.
-    fn rejects_redirects(&self) -> bool {
-        self.registry.reject_redirects
+    /// What becomes of redirects by other servers.
+    fn redirects(&self) -> Redirects {
+        self.registry.redirects
     }
 }
 

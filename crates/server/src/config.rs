@@ -61,6 +61,15 @@ pub enum Data {
     Folder(PathBuf),
 }
 
+/// What becomes of answers of other API servers that send the client elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirects {
+    /// The client does not see them.
+    Refused,
+    /// The client may follow them.
+    PassedOn,
+}
+
 /// The files behind parts of a configuration, where they come from files: they are read again when they change.
 #[derive(Clone, Debug, Default)]
 pub struct FollowedFiles {
@@ -95,8 +104,8 @@ pub struct Config {
     pub front_proxy: Option<(Vec<u8>, FrontProxy)>,
     /// With what this server proves itself to API servers behind it (`--proxy-client-cert-file`).
     pub proxy_client: Option<Identity>,
-    /// Whether API servers behind this one may not redirect clients (`--aggregator-reject-forwarding-redirect`).
-    pub reject_redirects: bool,
+    /// What becomes of redirects by API servers behind this one (`--aggregator-reject-forwarding-redirect`).
+    pub redirects: Redirects,
     /// Files that are read again when they change.
     pub files: FollowedFiles,
     /// PEM of the authority that signed the serving certificate, published to pods.
@@ -160,7 +169,7 @@ impl Config {
             client_ca: None,
             front_proxy: None,
             proxy_client: None,
-            reject_redirects: true,
+            redirects: Redirects::Refused,
             files: FollowedFiles::default(),
             root_ca: None,
             static_tokens: None,

@@ -55,6 +55,6 @@ pub mod version;
 pub mod write;
 
 pub use authorization::Authorization;
-pub use config::{Config, ConfigError, Data, FollowedFiles};
+pub use config::{Config, ConfigError, Data, FollowedFiles, Redirects};
 pub use ephemeral::Ephemeral;
 pub use start::{Running, start};

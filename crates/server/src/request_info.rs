@@ -173,11 +173,11 @@ impl Query {
     /// The most parameters looked at; the rest of a longer query is ignored.
     const MAX: usize = 256;
 
-    /// Reads `a=b&c=d`.
+    /// Reads `a=b&c=d`. As in Go, a pair with a semicolon is none: some take that for another separator.
     pub fn parse(text: &str) -> Self {
         let pairs = text
             .split('&')
-            .filter(|pair| !pair.is_empty())
+            .filter(|pair| !pair.is_empty() && !pair.contains(';'))
             .take(Self::MAX)
             .map(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

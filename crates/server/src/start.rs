@@ -99,7 +99,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         client_ca,
         front_proxy,
         proxy_client,
-        reject_redirects,
+        redirects,
         files: followed,
         root_ca,
         static_tokens,
@@ -214,8 +214,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let catalog = Catalog::new(served.clone());
     let (definitions, follower) = crate::definitions::load(&store, &catalog).map_err(ConfigError::other)?;
     let standings = Arc::new(manifests::Standings::of(&folders));
-    let aggregation =
-        Aggregation::start(&store, proxy_client.as_ref(), reject_redirects, metrics.registry())?;
+    let aggregation = Aggregation::start(&store, proxy_client.as_ref(), redirects, metrics.registry())?;
     let state = Arc::new(State {
         health: Health::new(store.clone(), Arc::clone(&standings)),
         store,

@@ -1,7 +1,7 @@
 use value::Value;
 
 use super::{
-    Entry, RemoteVersion, aggregated_core, aggregated_groups, aggregated_versions, built_in,
+    Entry, Registration, RemoteVersion, aggregated_core, aggregated_groups, aggregated_versions, built_in,
     compare_versions, core_versions, group, hash, legacy_version, of_definition, registered_group,
     registered_groups, resources, stale_version,
 };
@@ -122,7 +122,7 @@ fn versions_are_ordered_by_stability_then_number() {
 #[test]
 fn every_served_version_of_the_table_has_a_priority_in_the_order_of_the_table() {
     let served = Served::parse("api/all").unwrap();
-    let names: Vec<String> = built_in(&served).iter().map(|registered| registered.name()).collect();
+    let names: Vec<String> = built_in(&served).iter().map(Registration::name).collect();
     let mut wanted = Vec::new();
     for group in crate::table::GROUPS.iter().filter(|group| group.name != "apiregistration.k8s.io") {
         wanted.extend(group.versions.iter().map(|version| format!("{version}.{}", group.name)));

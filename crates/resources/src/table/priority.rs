@@ -9,8 +9,11 @@ pub const CUSTOM: Priority = (1000, 100);
 /// Above everything that can be registered.
 pub const REGISTRATION: Priority = (20_001, 0);
 
+/// Versions with their priorities.
+type Versions = &'static [(&'static str, i64)];
+
 /// Kubernetes' numbers, which decide the order in discovery.
-const PRIORITIES: &[(&str, &[(&str, i64)], i64)] = &[
+const PRIORITIES: &[(&str, Versions, i64)] = &[
     ("", &[("v1", 1)], 18_000),
     ("apps", &[("v1", 15)], 17_800),
     ("events.k8s.io", &[("v1", 15)], 17_750),

@@ -33,7 +33,7 @@ const ATTEMPTS: usize = 5;
 /// How long it has to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The label by which slices name their service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// As whom it is asked: whoever may see everything, so that only the server counts.
 const ASKING: &str = "system:kube-aggregator";
 

@@ -24,6 +24,7 @@ use tracing::{debug, warn};
 use super::{ApiService, availability};
 use crate::body::{Body, Part};
 use crate::call::{Arriving, Call};
+use crate::config::Redirects;
 use crate::outbound::{Forward, Outgoing};
 use crate::state::State;
 
@@ -104,18 +105,21 @@ async fn answer(
         Err(_) => return unreachable("context deadline exceeded"),
     };
     let until = [until, deadline].into_iter().flatten().min();
-    relay(response, state.aggregation.rejects_redirects(), until, state.stopping())
+    relay(response, state.aggregation.redirects(), until, state.stopping())
 }
 
 /// The answer of another server, on its way to the client.
 fn relay(
     response: Response<Incoming>,
-    rejects_redirects: bool,
+    redirects: Redirects,
     until: Option<Instant>,
     stop: watch::Receiver<bool>,
 ) -> Response<Body> {
     let (parts, body) = response.into_parts();
-    if rejects_redirects && parts.status.is_redirection() && parts.headers.contains_key(LOCATION) {
+    if redirects == Redirects::Refused
+        && parts.status.is_redirection()
+        && parts.headers.contains_key(LOCATION)
+    {
         let text = "the backend attempted to redirect this request, which is not permitted";
         let mut response = Response::new(Body::from(text));
         *response.status_mut() = StatusCode::BAD_GATEWAY;
@@ -130,6 +134,7 @@ fn relay(
     let mut response = Response::new(stream(body, until, stop));
     *response.status_mut() = parts.status;
     *response.headers_mut() = incoming(&parts.headers);
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     response
 }
 

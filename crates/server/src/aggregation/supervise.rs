@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use storage::{Store, Watch, WatchError};
+use storage::{Entry, Event, Store, Watch, WatchError};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use value::Str;
 
 use super::{ApiService, Remote, availability, documents, openapi};
+use crate::encode;
 use crate::state::State;
 
 /// Where it is told which servers there are.
@@ -95,23 +96,45 @@ pub(super) async fn run(state: Arc<State>) {
         known.clone_from(&now.all);
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
-            namespace = services.next() => wake(&tasks, namespace),
-            namespace = slices.next() => wake(&tasks, namespace),
+            changed = services.next() => wake(&tasks, changed.as_deref(), name_of),
+            changed = slices.next() => wake(&tasks, changed.as_deref(), service_of),
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-/// Something about the services of a namespace, or of any, has changed.
-fn wake(tasks: &BTreeMap<Str, Tasks>, namespace: Option<Str>) {
-    let concerned =
-        |tasks: &&Tasks| namespace.as_ref().is_none_or(|changed| tasks.remote.namespace == *changed);
-    for tasks in tasks.values().filter(concerned) {
-        tasks.moved.notify_one();
+/// Wakes those whose service has changed; all, if too much has to tell. `service` says which one an entry is about.
+fn wake(tasks: &BTreeMap<Str, Tasks>, changed: Option<&Event>, service: fn(&Entry) -> Str) {
+    let Some(changed) = changed else {
+        return tasks.values().for_each(|tasks| tasks.moved.notify_one());
+    };
+    let namespace = |entry: &Entry| {
+        let mut steps = entry.key.rsplit('/');
+        let _name = steps.next();
+        Str::from(steps.next().unwrap_or_default())
+    };
+    let namespace = namespace(&changed.entry);
+    let mut near = tasks.values().filter(|tasks| tasks.remote.namespace == namespace).peekable();
+    if near.peek().is_none() {
+        return;
     }
+    let entries = [Some(&changed.entry), changed.previous.as_ref()];
+    let about: Vec<Str> = entries.into_iter().flatten().map(|entry| service(entry)).collect();
+    near.filter(|tasks| about.contains(&tasks.remote.service)).for_each(|tasks| tasks.moved.notify_one());
 }
 
-/// Objects that say where servers are. Only where they change is of interest, so they are not read.
+/// The name of a service.
+fn name_of(entry: &Entry) -> Str {
+    entry.key.rsplit('/').next().unwrap_or_default().into()
+}
+
+/// The service that a slice is about.
+fn service_of(entry: &Entry) -> Str {
+    let slice = encode::tree(entry).unwrap_or_default();
+    slice.str_at(&["metadata", "labels", availability::SERVICE_NAME]).unwrap_or_default().into()
+}
+
+/// Objects that say where servers are.
 struct Place {
     store: Store,
     watch: Watch,
@@ -123,13 +146,10 @@ impl Place {
         Place { store: store.clone(), watch }
     }
 
-    /// The namespace in which something has changed; none if too much has.
-    async fn next(&mut self) -> Option<Str> {
+    /// What has changed; nothing if too much has.
+    async fn next(&mut self) -> Option<Arc<Event>> {
         match self.watch.next().await {
-            Ok(event) => {
-                let below = event.entry.key.strip_prefix(self.watch.scope()).unwrap_or_default();
-                Some(below.split_once('/').map_or(below, |(namespace, _)| namespace).into())
-            }
+            Ok(event) => Some(event),
             Err(WatchError::Closed) => std::future::pending().await,
             Err(_) => {
                 let scope = self.watch.scope().to_owned();

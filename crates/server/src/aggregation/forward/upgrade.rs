@@ -7,7 +7,7 @@ use tokio::io;
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::{Body, Forward, Outgoing, State, plain, relay};
+use super::{Body, Forward, Outgoing, Redirects, State, plain, relay};
 
 /// Passes the request on, and the connection if the server agrees.
 pub(super) async fn handle(
@@ -29,7 +29,7 @@ pub(super) async fn handle(
         if status.as_u16() < 400 {
             return plain(503, &format!("invalid upgrade response: status code {}", status.as_u16()));
         }
-        return relay(response, false, None, state.stopping());
+        return relay(response, Redirects::PassedOn, None, state.stopping());
     }
     let server = hyper::upgrade::on(&mut response);
     let mut answer = Response::new(Body::empty());
