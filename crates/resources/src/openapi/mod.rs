@@ -16,6 +16,7 @@ mod v3;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha512};
@@ -62,12 +63,27 @@ pub struct OpenApi {
     own: Mutex<BTreeMap<String, Arc<Document>>>,
     /// Documents in which custom resources and those of other servers are; dropped when those change.
     custom: Mutex<BTreeMap<String, Arc<Document>>>,
+    /// How often those have been dropped.
+    generation: AtomicU64,
     /// Whether there is an issuer of tokens whose keys are published.
     issuer: bool,
 }
 
 /// The served definitions.
 type Custom<'a> = &'a [Arc<Definition>];
+
+/// What documents are made of besides the table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Current<'a> {
+    /// From [`OpenApi::generation`], asked before the rest was read.
+    pub generation: u64,
+    /// The served definitions.
+    pub custom: &'a [Arc<Definition>],
+    /// The version 3 documents of other servers: paths in the index, and URLs.
+    pub remote_v3: &'a [(String, String)],
+    /// What other servers serve, as [`below`] leaves it of their version 2 documents.
+    pub remote_v2: &'a [Arc<Value>],
+}
 
 const INDEX: &str = "index";
 const V2_JSON: &str = "v2";
@@ -81,29 +97,41 @@ impl OpenApi {
             version: version.into(),
             own: Mutex::default(),
             custom: Mutex::default(),
+            generation: AtomicU64::new(0),
             issuer: false,
         }
     }
 
     /// Forgets the documents in which custom resources and those of other servers are: they changed.
     pub fn forget_custom(&self) {
-        self.custom.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut kept = self.custom.lock().unwrap_or_else(PoisonError::into_inner);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        kept.clear();
     }
 
-    /// A document, made if it is not there.
+    /// Which state of these things documents are made of. To be asked before they are read: a document that was made of what has
+    /// changed meanwhile is not kept.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// A document, made if it is not there; one that can change, of what there was in a generation.
     fn keep(
         &self,
         name: &str,
-        is_custom: bool,
+        generation: Option<u64>,
         make: impl FnOnce() -> Option<Document>,
     ) -> Option<Arc<Document>> {
-        let kept = if is_custom { &self.custom } else { &self.own };
+        let kept = if generation.is_some() { &self.custom } else { &self.own };
         if let Some(document) = kept.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Some(Arc::clone(document));
         }
         // Made without the lock: others may want other documents meanwhile.
         let document = Arc::new(make()?);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if generation.is_some_and(|generation| generation != self.generation()) {
+            return Some(document);
+        }
         Some(Arc::clone(kept.entry(name.to_owned()).or_insert(document)))
     }
 
@@ -114,7 +142,8 @@ impl OpenApi {
     }
 
     /// `/openapi/v3`: the paths of all documents with their hashes; those of other servers with the URLs they gave.
-    pub fn v3_index(&self, custom: Custom<'_>, others: &[(String, String)]) -> Arc<Document> {
+    pub fn v3_index(&self, current: Current<'_>) -> Arc<Document> {
+        let custom = current.custom;
         let make = || {
             let paths = self.v3_paths(custom).into_iter().map(|path| {
                 // The hash is the content's, so every document of the table is made here. Those of custom resources are known
@@ -131,34 +160,37 @@ impl OpenApi {
                 let url = format!("/openapi/v3/{path}?hash={}", hash.unwrap_or_default());
                 (path, Value::map([("serverRelativeURL", url)]))
             });
-            let others = others
+            let others = current
+                .remote_v3
                 .iter()
                 .map(|(path, url)| (path.clone(), Value::map([("serverRelativeURL", url.as_str())])));
             Some(Document::new(write::to_vec(&Value::map([("paths", Value::map(paths.chain(others)))]))))
         };
-        self.keep(INDEX, true, make).unwrap_or_else(|| Arc::new(Document::new(Vec::new())))
+        self.keep(INDEX, Some(current.generation), make)
+            .unwrap_or_else(|| Arc::new(Document::new(Vec::new())))
     }
 
     /// `/openapi/v3/PATH`, where the path is one of the index's: `api/v1`, `apis/apps/v1`.
-    pub fn v3(&self, path: &str, custom: Custom<'_>) -> Option<Arc<Document>> {
-        let is_custom = Self::custom_version(path, custom).is_some();
-        self.keep(path, is_custom, || self.make_v3(path, custom))
+    pub fn v3(&self, path: &str, current: Current<'_>) -> Option<Arc<Document>> {
+        let is_custom = Self::custom_version(path, current.custom).is_some();
+        self.keep(path, is_custom.then_some(current.generation), || self.make_v3(path, current.custom))
     }
 
     /// `/openapi/v2` as JSON, with what other servers serve.
-    pub fn v2_json(&self, custom: Custom<'_>, others: &[Arc<Value>]) -> Arc<Document> {
-        let make = || Document::new(write::to_vec(&self.v2(custom, others)));
-        self.keep(V2_JSON, true, || Some(make())).unwrap_or_else(|| Arc::new(make()))
+    pub fn v2_json(&self, current: Current<'_>) -> Arc<Document> {
+        let make = || Document::new(write::to_vec(&self.v2(current)));
+        self.keep(V2_JSON, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 
-    fn v2(&self, custom: Custom<'_>, others: &[Arc<Value>]) -> Value {
-        remote::merge(v2::document(&self.served, &self.version, self.issuer, custom), others)
+    fn v2(&self, current: Current<'_>) -> Value {
+        let document = v2::document(&self.served, &self.version, self.issuer, current.custom);
+        remote::merge(document, current.remote_v2)
     }
 
     /// `/openapi/v2` in protobuf, with what other servers serve.
-    pub fn v2_protobuf(&self, custom: Custom<'_>, others: &[Arc<Value>]) -> Arc<Document> {
-        let make = || Document::new(protobuf::document(&self.v2(custom, others)));
-        self.keep(V2_BINARY, true, || Some(make())).unwrap_or_else(|| Arc::new(make()))
+    pub fn v2_protobuf(&self, current: Current<'_>) -> Arc<Document> {
+        let make = || Document::new(protobuf::document(&self.v2(current)));
+        self.keep(V2_BINARY, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 
     /// The group and version of the document at a path, if custom resources are in it.

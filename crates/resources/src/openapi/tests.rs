@@ -1,6 +1,6 @@
 use value::{Value, json};
 
-use super::OpenApi;
+use super::{Current, OpenApi, below};
 use crate::schema;
 use crate::table::{self, Served, Verb};
 
@@ -9,20 +9,20 @@ fn documents() -> OpenApi {
 }
 
 fn v3(path: &str) -> Value {
-    json::parse(&documents().v3(path, &[]).unwrap().body).unwrap()
+    json::parse(&documents().v3(path, Current::default()).unwrap().body).unwrap()
 }
 
 #[test]
 fn the_index_names_every_document_with_the_hash_of_its_content() {
     let documents = documents();
-    let index = json::parse(&documents.v3_index(&[], &[]).body).unwrap();
+    let index = json::parse(&documents.v3_index(Current::default()).body).unwrap();
     let paths = index.get("paths").unwrap().as_map().unwrap();
     assert!(
         paths.contains_key("api/v1") && paths.contains_key("apis/apps/v1") && paths.contains_key("apis/apps")
     );
     assert!(!paths.contains_key("apis/resource.k8s.io/v1beta1"));
     for (path, entry) in paths.iter() {
-        let document = documents.v3(path, &[]).unwrap();
+        let document = documents.v3(path, Current::default()).unwrap();
         let url = entry.str_at(&["serverRelativeURL"]).unwrap();
         assert_eq!(url, format!("/openapi/v3/{path}?hash={}", document.hash));
         assert_eq!(document.hash.len(), 128);
@@ -32,10 +32,13 @@ fn the_index_names_every_document_with_the_hash_of_its_content() {
 #[test]
 fn documents_exist_for_what_is_served_only() {
     let documents = documents();
-    assert!(documents.v3("apis/resource.k8s.io/v1beta1", &[]).is_none());
-    assert!(documents.v3("apis/example.com/v1", &[]).is_none() && documents.v3("", &[]).is_none());
+    assert!(documents.v3("apis/resource.k8s.io/v1beta1", Current::default()).is_none());
+    assert!(
+        documents.v3("apis/example.com/v1", Current::default()).is_none()
+            && documents.v3("", Current::default()).is_none()
+    );
     let beta = OpenApi::new(Served::parse("api/beta").unwrap(), "1.37");
-    assert!(beta.v3("apis/resource.k8s.io/v1beta1", &[]).is_some());
+    assert!(beta.v3("apis/resource.k8s.io/v1beta1", Current::default()).is_some());
 }
 
 #[test]
@@ -65,7 +68,7 @@ fn every_verb_of_the_table_has_its_operation() {
                 name => (format!("/apis/{name}/{version}"), format!("apis/{name}/{version}")),
             };
             let served = OpenApi::new(Served::parse("api/beta").unwrap(), "1.37");
-            let document = json::parse(&served.v3(&path, &[]).unwrap().body).unwrap();
+            let document = json::parse(&served.v3(&path, Current::default()).unwrap().body).unwrap();
             for row in group.resources.iter().filter(|row| row.version(version).is_some()) {
                 let below = if row.is_namespaced() { "/namespaces/{namespace}" } else { "" };
                 let many = format!("{root}{below}/{}", row.plural);
@@ -121,7 +124,7 @@ fn every_reference_leads_to_a_schema() {
             assert!(document.at(&["components", "schemas", name]).is_some(), "{path}: {name}");
         }
     }
-    let v2 = json::parse(&documents().v2_json(&[], &[]).body).unwrap();
+    let v2 = json::parse(&documents().v2_json(Current::default()).body).unwrap();
     let mut found = Vec::new();
     references(&v2, &mut found);
     for reference in found {
@@ -187,8 +190,8 @@ fn blocks(mut bytes: &[u8], field: u64) -> Vec<&[u8]> {
 #[test]
 fn the_protobuf_form_holds_the_same_definitions_and_paths() {
     let documents = documents();
-    let json = json::parse(&documents.v2_json(&[], &[]).body).unwrap();
-    let protobuf = documents.v2_protobuf(&[], &[]);
+    let json = json::parse(&documents.v2_json(Current::default()).body).unwrap();
+    let protobuf = documents.v2_protobuf(Current::default());
     let names = |message: &[u8], field: u64| -> Vec<String> {
         blocks(message, field)
             .iter()
@@ -217,9 +220,50 @@ fn the_protobuf_form_holds_the_same_definitions_and_paths() {
 fn documents_are_made_once() {
     let documents = documents();
     assert!(std::sync::Arc::ptr_eq(
-        &documents.v3("api/v1", &[]).unwrap(),
-        &documents.v3("api/v1", &[]).unwrap()
+        &documents.v3("api/v1", Current::default()).unwrap(),
+        &documents.v3("api/v1", Current::default()).unwrap()
     ));
-    assert!(std::sync::Arc::ptr_eq(&documents.v2_json(&[], &[]), &documents.v2_json(&[], &[])));
+    assert!(std::sync::Arc::ptr_eq(
+        &documents.v2_json(Current::default()),
+        &documents.v2_json(Current::default())
+    ));
     assert_eq!(schema::definition_name("core.v1.Pod"), "io.k8s.api.core.v1.Pod");
+}
+
+#[test]
+fn a_document_of_what_has_changed_meanwhile_is_not_kept() {
+    let documents = documents();
+    let before = Current { generation: documents.generation(), ..Current::default() };
+    documents.forget_custom();
+    let after = Current { generation: documents.generation(), ..Current::default() };
+    let old = documents.v2_json(before);
+    let new = documents.v2_json(after);
+    assert!(!std::sync::Arc::ptr_eq(&old, &new));
+    assert!(std::sync::Arc::ptr_eq(&new, &documents.v2_json(after)));
+}
+
+#[test]
+fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
+    let theirs = json::parse(
+        br##"{"swagger":"2.0","paths":{"/apis/g/v1/things":{"get":{"schema":{"$ref":"#/definitions/Thing"}}},
+            "/apis/other/v1/":{"get":{}},"/api/v1/namespaces":{"get":"theirs"}},
+            "definitions":{"Thing":{"properties":{"meta":{"$ref":"#/definitions/io.k8s.api.core.v1.Pod"}}},
+            "io.k8s.api.core.v1.Pod":{"type":"string"},"Unused":{}}}"##,
+    )
+    .unwrap();
+    let kept = below(theirs, "/apis/g/v1/");
+    let sections = |section: &str| {
+        kept.get(section).and_then(value::Value::as_map).unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(sections("paths"), ["/apis/g/v1/things"]);
+    assert_eq!(sections("definitions"), ["Thing", "io.k8s.api.core.v1.Pod"]);
+    // The same again says the same, and adds nothing.
+    let remote = [std::sync::Arc::new(kept.clone()), std::sync::Arc::new(kept.clone())];
+    let merged = documents().v2_json(Current { remote_v2: &remote, ..Current::default() });
+    let merged = json::parse(&merged.body).unwrap();
+    let reference = ["definitions", "Thing", "properties", "meta", "$ref"];
+    assert_eq!(merged.str_at(&reference), Some("#/definitions/io.k8s.api.core.v1.Pod_v2"));
+    assert_eq!(merged.str_at(&["definitions", "io.k8s.api.core.v1.Pod", "type"]), Some("object"));
+    assert!(merged.at(&["definitions", "io.k8s.api.core.v1.Pod_v3"]).is_none());
+    assert!(merged.at(&["paths", "/apis/g/v1/things"]).is_some());
 }

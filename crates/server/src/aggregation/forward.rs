@@ -32,6 +32,8 @@ pub(super) use headers::{encode_path, encode_query, identify, incoming, outgoing
 
 /// How long a server has to say what it serves: clients ask all servers for that.
 const DISCOVERY: Duration = Duration::from_secs(5);
+/// How long after its deadline a request is given up.
+const GRACE: Duration = Duration::from_secs(1);
 /// How many parts of a body are on their way at once.
 const PARTS: usize = 8;
 
@@ -92,7 +94,8 @@ async fn answer(
 ) -> Response<Body> {
     let until = is_discovery.then(|| Instant::now() + DISCOVERY);
     let sent = transport.send(request);
-    let sent = match until {
+    // The client of a request that takes too long is told so by whoever waits for this; nobody waits much longer.
+    let sent = match [until, deadline.map(|deadline| deadline + GRACE)].into_iter().flatten().min() {
         Some(until) => tokio::time::timeout_at(until.into(), sent).await,
         None => Ok(sent.await),
     };

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::IF_NONE_MATCH;
 use resources::custom::Definition;
 use resources::discovery::{self, Registration, SubEntry};
-use resources::openapi::{Document, V2_PROTOBUF};
+use resources::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
 use resources::table::{Verb, verbs};
 use value::{Str, Value};
 
@@ -130,14 +130,14 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         }
         ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
         ["openapi", "v3"] => {
-            document(state, call, "text/plain; charset=utf-8", |state, custom| {
-                Some(state.openapi.v3_index(custom, &state.aggregation.remote_v3()))
+            document(state, call, "text/plain; charset=utf-8", |openapi, current| {
+                Some(openapi.v3_index(current))
             })
             .await
         }
         ["openapi", "v3", rest @ ..] => {
             let path = rest.join("/");
-            document(state, call, "application/json", move |state, custom| state.openapi.v3(&path, custom))
+            document(state, call, "application/json", move |openapi, current| openapi.v3(&path, current))
                 .await
         }
         ["openapi", "v2"] => {
@@ -145,15 +145,11 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
                 .first()
                 .is_some_and(|clause| clause.subtype.starts_with("com.github.proto-openapi.spec.v2"));
             if protobuf {
-                document(state, call, V2_PROTOBUF, |state, custom| {
-                    Some(state.openapi.v2_protobuf(custom, &state.aggregation.remote_v2()))
-                })
-                .await
+                document(state, call, V2_PROTOBUF, |openapi, current| Some(openapi.v2_protobuf(current)))
+                    .await
             } else {
-                document(state, call, "application/json", |state, custom| {
-                    Some(state.openapi.v2_json(custom, &state.aggregation.remote_v2()))
-                })
-                .await
+                document(state, call, "application/json", |openapi, current| Some(openapi.v2_json(current)))
+                    .await
             }
         }
         _ => Err(not_found()),
@@ -301,12 +297,15 @@ async fn document(
     state: &Arc<State>,
     call: &Call,
     content_type: &'static str,
-    make: impl FnOnce(&State, &[Arc<Definition>]) -> Option<Arc<Document>> + Send + 'static,
+    make: impl FnOnce(&OpenApi, Current<'_>) -> Option<Arc<Document>> + Send + 'static,
 ) -> Result<Answer, Status> {
     let maker = Arc::clone(state);
     let work = move || {
+        let generation = maker.openapi.generation();
         let custom: Vec<Arc<Definition>> = maker.catalog.custom().definitions().cloned().collect();
-        make(&maker, &custom)
+        let (remote_v3, remote_v2) = (maker.aggregation.remote_v3(), maker.aggregation.remote_v2());
+        let current = Current { generation, custom: &custom, remote_v3: &remote_v3, remote_v2: &remote_v2 };
+        make(&maker.openapi, current)
     };
     let document = tokio::task::spawn_blocking(work)
         .await

@@ -12,9 +12,10 @@ use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, InconsistentKeys};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -111,9 +112,18 @@ fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, EndpointError> {
             let missing = |what: &str| identity(format!("tls: failed to find any PEM data in {what} input"));
             let chain = tls::certificates(certificate).map_err(|_| missing("certificate"))?;
             let key = tls::private_key(key).map_err(|_| missing("key"))?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|_| identity("tls: private key does not match public key".to_owned()))?
+            let signing = aws_lc_rs::default_provider()
+                .key_provider
+                .load_private_key(key)
+                .map_err(|error| identity(format!("tls: {error}")))?;
+            let certified = CertifiedKey::new(chain, signing);
+            // Certificates of version 1, which cannot be looked into here, are as good as others: whoever checks them is not us.
+            if let Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) =
+                certified.keys_match()
+            {
+                return Err(identity("tls: private key does not match public key".to_owned()));
+            }
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
         }
     };
     config.alpn_protocols = if endpoint.http1_only {
