@@ -604,7 +604,6 @@ async fn a_server_that_hangs_holds_nobody_up() {
         aggregated(&client).await;
         accepts(client.get("/apis").await).unwrap();
         accepts(client.get("/apis/apps/v1").await).unwrap();
-        accepts(client.get("/openapi/v3").await).unwrap();
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
