@@ -3,7 +3,7 @@
 //! One pod at a time, so that nothing is given twice. What a pod asks for and this scheduler does not know keeps the pod pending, and
 //! its condition says what: a wrong placement is worse than none. Preferences are not looked at, and nobody is preempted.
 //!
-//! Everything that may make room for a pod (nodes, pods that end, claims, slices, classes) has all pending pods tried again.
+//! Everything that may make room for a pod (nodes, pods that end, claims, slices, classes, rules that taint devices) has all pending pods tried again.
 
 mod fit;
 mod unknown;
@@ -36,6 +36,7 @@ struct Scheduler<A> {
     nodes: Arc<Kind>,
     claims: Arc<Kind>,
     classes: Arc<Kind>,
+    slices: Arc<Kind>,
     bindings: Arc<Kind>,
     known: Mutex<Known>,
 }
@@ -46,6 +47,8 @@ struct Known {
     pending: BTreeSet<(Str, Str)>,
     classes: HashMap<Str, Value>,
     slices: HashMap<Str, Value>,
+    /// Rules that taint devices.
+    taint_rules: HashMap<Str, Value>,
     claims: HashMap<(Str, Str), Value>,
     gates: Gates,
     /// Made of classes, slices and claims when it is needed.
@@ -54,7 +57,7 @@ struct Known {
 
 impl Known {
     fn allocator(&mut self) -> &mut Allocator {
-        let Known { allocator, classes, slices, claims, gates, .. } = self;
+        let Known { allocator, classes, slices, taint_rules, claims, gates, .. } = self;
         allocator.get_or_insert_with(|| {
             // In an order of their own, so that equal clusters are served alike.
             let sorted = |map: &HashMap<Str, Value>| {
@@ -63,6 +66,7 @@ impl Known {
                 all.into_iter().map(|(_, v)| v).collect::<Vec<_>>()
             };
             let mut made = Allocator::new(&sorted(classes), &sorted(slices), *gates);
+            made.taint(&sorted(taint_rules));
             claims.values().for_each(|claim| made.observe(claim));
             made
         })
@@ -75,24 +79,29 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
     let (Some(pods), Some(nodes), Some(bindings)) = (core("Pod"), core("Node"), core("Binding")) else {
         return;
     };
-    let (Some(claims), Some(classes), Some(slices)) =
-        (resource("ResourceClaim"), resource("DeviceClass"), resource("ResourceSlice"))
-    else {
+    let (Some(claims), Some(classes), Some(slices), Some(rules)) = (
+        resource("ResourceClaim"),
+        resource("DeviceClass"),
+        resource("ResourceSlice"),
+        resource("DeviceTaintRule"),
+    ) else {
         return;
     };
     let sources =
-        [&nodes, &classes, &slices, &claims, &pods].map(|kind| What::Kind(Arc::clone(kind))).to_vec();
+        [&nodes, &classes, &slices, &rules, &claims, &pods].map(|kind| What::Kind(Arc::clone(kind))).to_vec();
     let known = Known {
         cluster: Cluster::default(),
         pending: BTreeSet::new(),
         classes: HashMap::new(),
         slices: HashMap::new(),
+        taint_rules: HashMap::new(),
         claims: HashMap::new(),
         gates: Gates { admin_access, ..Gates::default() },
         allocator: None,
     };
     let known = Mutex::new(known);
-    let scheduler = Scheduler { api: Arc::clone(&api), pods, nodes, claims, classes, bindings, known };
+    let scheduler =
+        Scheduler { api: Arc::clone(&api), pods, nodes, claims, classes, slices, bindings, known };
     drive::run(scheduler, api, sources, stop).await;
 }
 
@@ -141,7 +150,13 @@ impl<A: Api> Controller for Scheduler<A> {
                 known.claims.insert(at, object.clone());
             }
         } else {
-            let objects = if place.kind == self.classes { &mut known.classes } else { &mut known.slices };
+            let objects = if place.kind == self.classes {
+                &mut known.classes
+            } else if place.kind == self.slices {
+                &mut known.slices
+            } else {
+                &mut known.taint_rules
+            };
             objects.remove(&place.name);
             if !*deleted {
                 objects.insert(place.name.clone(), object.clone());

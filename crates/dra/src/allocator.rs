@@ -86,6 +86,13 @@ impl Allocator {
         Allocator { classes, inventory, usage, selectors: Selectors::default(), gates }
     }
 
+    /// Taints devices by the stored rules (`DeviceTaintRule`), instead of those of an earlier call.
+    pub fn taint<'a>(&mut self, rules: impl IntoIterator<Item = &'a Value>) {
+        if self.gates.device_taints {
+            self.inventory.taint(rules);
+        }
+    }
+
     /// Takes note of a stored claim: what its status says is taken by it, and nothing else.
     pub fn observe(&mut self, claim: &Value) {
         let uid = claim.str_at(&["metadata", "uid"]).unwrap_or_default();

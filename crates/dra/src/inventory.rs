@@ -85,7 +85,10 @@ pub(crate) struct Device {
     pub(crate) capacity: Result<Vec<(Str, Capacity)>, String>,
     /// Counters and how much of them the device takes.
     pub(crate) consumes: Vec<(usize, i128)>,
+    /// Those that its driver publishes.
     pub(crate) taints: Vec<Taint>,
+    /// Those that rules add.
+    pub(crate) ruled: Vec<Taint>,
     /// Whether several claims may use it at the same time.
     pub(crate) multiple: bool,
     pub(crate) reach: Reach,
@@ -236,11 +239,7 @@ impl Inventory {
         let capacity = entries(device, "capacity")
             .map(|(name, capacity)| Ok((name.clone(), Capacity::read(capacity)?)))
             .collect::<Result<Vec<_>, String>>();
-        let taints = device.list_at(&["taints"]).iter().filter(|_| gates.device_taints).map(|taint| Taint {
-            key: text(taint, &["key"]),
-            value: text(taint, &["value"]),
-            effect: text(taint, &["effect"]),
-        });
+        let taints = device.list_at(&["taints"]).iter().filter(|_| gates.device_taints).map(Taint::read);
         let multiple =
             gates.consumable_capacity && device.bool_at(&["allowMultipleAllocations"]) == Some(true);
         let list =
@@ -256,6 +255,7 @@ impl Inventory {
             capacity,
             consumes,
             taints: taints.collect(),
+            ruled: Vec::new(),
             multiple,
             reach: Reach::of(device),
             binds_to_node: device.bool_at(&["bindsToNode"]) == Some(true),
@@ -267,6 +267,22 @@ impl Inventory {
     /// The device with a name.
     pub(crate) fn find(&self, driver: &str, pool: &str, device: &str) -> Option<DeviceAt> {
         self.by_name.get(&(driver.into(), pool.into(), device.into())).copied()
+    }
+
+    /// Taints devices by rules, and by no others.
+    pub(crate) fn taint<'a>(&mut self, rules: impl IntoIterator<Item = &'a Value>) {
+        self.devices.iter_mut().for_each(|device| device.ruled.clear());
+        for rule in rules {
+            let wanted = |field: &str| rule.str_at(&["spec", "deviceSelector", field]);
+            let Some(taint) = rule.at(&["spec", "taint"]) else { continue };
+            for device in &mut self.devices {
+                let Some(pool) = self.pools.get(device.pool) else { continue };
+                let names = [("driver", &pool.driver), ("pool", &pool.name), ("device", &device.name)];
+                if names.iter().all(|(field, name)| wanted(field).is_none_or(|wanted| wanted == *name)) {
+                    device.ruled.push(Taint::read(taint));
+                }
+            }
+        }
     }
 
     /// The driver of a device.
@@ -386,6 +402,10 @@ impl Attribute {
 }
 
 impl Taint {
+    fn read(taint: &Value) -> Taint {
+        Taint { key: text(taint, &["key"]), value: text(taint, &["value"]), effect: text(taint, &["effect"]) }
+    }
+
     /// Whether it does not matter to somebody with these tolerations. Effects that are not known do not matter to anybody.
     pub(crate) fn is_tolerated(&self, tolerations: &[Toleration]) -> bool {
         if !matches!(self.effect.as_str(), "NoSchedule" | "NoExecute") {

@@ -19,6 +19,7 @@
 //!
 //! // Once per change of classes or slices: what there is.
 //! let mut allocator = Allocator::new(&classes, &slices, Gates::default());
+//! // And `allocator.taint(&rules)` for the stored rules that taint devices.
 //! // For every stored claim, and again whenever one changes: what is taken. `forget` when one is deleted.
 //! allocator.observe(&wanted);
 //!

@@ -364,7 +364,7 @@ impl<'s> Search<'s> {
                 return Ok(None);
             }
         }
-        if device.taints.iter().any(|taint| !taint.is_tolerated(&choice.tolerations)) {
+        if device.taints.iter().chain(&device.ruled).any(|taint| !taint.is_tolerated(&choice.tolerations)) {
             return Ok(None);
         }
         let driver = self.inventory.driver(device);

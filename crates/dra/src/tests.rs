@@ -322,6 +322,23 @@ fn taints_keep_those_out_who_do_not_tolerate_them() {
     assert_eq!(one(&mut all, &claim("")), Some("r=a".into()));
 }
 
+#[test]
+fn rules_taint_the_devices_they_select() {
+    let rule = |selector: &str| {
+        parse(&format!(r#"{{"spec": {{{selector}"taint": {{"key": "k", "effect": "NoExecute"}}}}}}"#))
+    };
+    let mut all = allocator(&[slice("n", TWO)]);
+    all.taint(&[rule(r#""deviceSelector": {"driver": "gpu.example.com", "pool": "n", "device": "a"}, "#)]);
+    assert_eq!(one(&mut all, &claim("")), Some("r=b".into()));
+    assert_eq!(one(&mut all, &claim(r#""tolerations": [{"operator": "Exists"}]"#)), Some("r=a".into()));
+    all.taint(&[rule(r#""deviceSelector": {"driver": "other.example.com"}, "#)]);
+    assert_eq!(one(&mut all, &claim("")), Some("r=a".into()));
+    all.taint(&[rule("")]);
+    assert_eq!(one(&mut all, &claim("")), None);
+    all.taint(&[]);
+    assert_eq!(one(&mut all, &claim("")), Some("r=a".into()));
+}
+
 const PARTITIONS: &str = r#"[
     {"name": "half-1", "consumesCounters": [{"counterSet": "gpu", "counters": {"memory": {"value": "20Gi"}}}]},
     {"name": "half-2", "consumesCounters": [{"counterSet": "gpu", "counters": {"memory": {"value": "20Gi"}}}]},
