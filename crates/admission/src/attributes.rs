@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use api::attestation;
 use api::{Cause, Details, GroupResource, GroupVersionKind, Status};
 use authn::User;
 use value::{Str, Value};
@@ -102,6 +103,16 @@ impl Attributes<'_> {
     /// Whether the object is of a kind of a group, in any version.
     pub fn is_kind(&self, group: &str, kind: &str) -> bool {
         self.kind.group == group && self.kind.kind == kind
+    }
+
+    /// Whether the server itself asks for a token that it wants to show to a webhook.
+    pub fn is_for_own_token(&self) -> bool {
+        self.resource.group.is_empty()
+            && self.resource.resource == "serviceaccounts"
+            && self.subresource == "token"
+            && self.namespace == attestation::ACCOUNT_NAMESPACE
+            && self.name == attestation::ACCOUNT_NAME
+            && self.user.name == authn::names::API_SERVER
     }
 
     /// Whether the request is about this resource itself, not a subresource.

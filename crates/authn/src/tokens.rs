@@ -19,7 +19,7 @@ pub use cache::TokenCache;
 pub use claims::{Bound, BoundKind, Claims, Reference};
 pub use issue::Issuer;
 pub use keys::{KeyError, PublicKey, SigningKey};
-pub use request::{Grant, RequestRules, TokenRequest};
+pub use request::{Attester, Attesting, Grant, RequestRules, TokenRequest};
 pub use verify::{BoundObjects, Lookup, Verified, Verifier};
 
 #[cfg(test)]

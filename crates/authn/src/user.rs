@@ -38,6 +38,16 @@ pub mod names {
     pub const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
     /// Extra: that node's uid.
     pub const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
+    /// Extra: the configuration of validating webhooks a token is bound to.
+    pub const VALIDATING_NAME: &str = "authentication.kubernetes.io/validatingwebhookconfiguration-name";
+    /// Extra: its uid.
+    pub const VALIDATING_UID: &str = "authentication.kubernetes.io/validatingwebhookconfiguration-uid";
+    /// Extra: the configuration of mutating webhooks a token is bound to.
+    pub const MUTATING_NAME: &str = "authentication.kubernetes.io/mutatingwebhookconfiguration-name";
+    /// Extra: its uid.
+    pub const MUTATING_UID: &str = "authentication.kubernetes.io/mutatingwebhookconfiguration-uid";
+    /// Extra: the API group whose objects the bearer may ask webhooks about.
+    pub const ATTESTED_GROUPS: &str = "attestation.authentication.kubernetes.io/admissionReviewAPIGroups";
 }
 
 /// Somebody, by name.

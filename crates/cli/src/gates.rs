@@ -14,8 +14,11 @@ pub(crate) const ADMIN_ACCESS: &str = "DRAAdminAccess";
 /// Gates that are locked by now, and the last version in which they were not. Both sides are implemented.
 const ONCE_FREE: &[(&str, u32)] = &[(ADMIN_ACCESS, 35)];
 
+/// Tokens that tell webhooks who asks them.
+pub(crate) const WEBHOOK_TOKENS: &str = api::attestation::GATE;
+
 /// Gates of which both sides are implemented.
-const IMPLEMENTED: &[&str] = &[STATIC_MANIFESTS];
+const IMPLEMENTED: &[&str] = &[STATIC_MANIFESTS, WEBHOOK_TOKENS];
 
 /// `--emulated-version`: which version's gates there are. Everything else is as in 1.37.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +131,7 @@ fn find(name: &str) -> Option<(bool, &'static str, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ADMIN_ACCESS, Emulated, Gates, STATIC_MANIFESTS};
+    use super::{ADMIN_ACCESS, Emulated, Gates, STATIC_MANIFESTS, WEBHOOK_TOKENS};
 
     fn errors(text: &str) -> Vec<String> {
         Gates::read(&[text.to_owned()], Emulated::default()).err().unwrap_or_default()
@@ -145,7 +148,9 @@ mod tests {
         let off = Gates::read(&[format!("{STATIC_MANIFESTS}=false")], Emulated::default()).unwrap();
         assert!(!off.is_on(STATIC_MANIFESTS));
         assert!(Gates::default().is_on(STATIC_MANIFESTS));
-        assert!(!Gates::default().is_on("APIServerWebhookAuthenticationToken"));
+        assert!(!Gates::default().is_on(WEBHOOK_TOKENS));
+        let on = Gates::read(&[format!("{WEBHOOK_TOKENS}=true")], Emulated::default()).unwrap();
+        assert!(on.is_on(WEBHOOK_TOKENS));
     }
 
     #[test]
@@ -177,8 +182,6 @@ mod tests {
         );
         assert!(errors("DRAAdminAccess").first().unwrap().contains("missing bool value"));
         assert!(errors("DRAAdminAccess=x").first().unwrap().contains("invalid syntax"));
-        assert!(
-            errors("APIServerWebhookAuthenticationToken=true").first().unwrap().contains("implements only")
-        );
+        assert!(errors("APIServingWithRoutine=true").first().unwrap().contains("implements only"));
     }
 }

@@ -20,7 +20,7 @@ use crate::aggregation::AggregationArgs;
 use crate::audit::AuditArgs;
 use crate::flags::{Fate, KNOWN};
 use crate::front_proxy::RequestHeaderArgs;
-use crate::gates::{ADMIN_ACCESS, Emulated, Gates, STATIC_MANIFESTS};
+use crate::gates::{ADMIN_ACCESS, Emulated, Gates, STATIC_MANIFESTS, WEBHOOK_TOKENS};
 use crate::logging::{self, Format};
 
 /// The flags that `serve` acts on.
@@ -319,6 +319,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.admin_access = gates.is_on(ADMIN_ACCESS);
     config.emulated_minor = emulated.minor();
     config.static_manifests = gates.is_on(STATIC_MANIFESTS);
+    config.webhook_tokens = gates.is_on(WEBHOOK_TOKENS);
     if args.profiling == Some(true) {
         tracing::warn!("--profiling: there is no profiling page");
     }

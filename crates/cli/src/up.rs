@@ -73,6 +73,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
     config.allow_privileged = true;
     config.scheduler = args.enable_scheduler;
+    // No cluster is being upgraded here, so webhooks are told who asks them.
+    config.webhook_tokens = true;
     config.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));
     runtime()?.block_on(async move {
         let running = server::start(config).await?;

@@ -10,6 +10,7 @@ use authz::rbac::reconcile::{self, Action};
 use tokio::task::JoinSet;
 use value::{Map, Value};
 
+use crate::admission::webhooks::account;
 use crate::client::Client;
 use crate::config::ConfigError;
 use crate::state::State;
@@ -32,6 +33,17 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Res
         group.ensure(&client, "/api/v1/namespaces".to_owned(), namespace);
     }
     group.wait().await.map_err(|(what, status)| failed(&what, &status))?;
+
+    if state.webhook_tokens.is_some() {
+        // Before whatever webhooks of an earlier run are asked about.
+        let mut group = Group::default();
+        let (collection, account) = account::account();
+        group.ensure(&client, collection, account);
+        for expected in bootstrap::webhook_tokens() {
+            group.reconcile(&client, expected);
+        }
+        group.wait().await.map_err(|(what, status)| failed(&what, &status))?;
+    }
 
     let mut group = Group::default();
     for expected in bootstrap::objects() {
@@ -174,7 +186,8 @@ async fn create(client: &Client, collection: &str, object: &Value) -> Result<(),
     }
 }
 
-fn rbac_collection(object: &Value) -> String {
+/// Where a role or binding is created.
+pub(crate) fn rbac_collection(object: &Value) -> String {
     const GROUP: &str = "/apis/rbac.authorization.k8s.io/v1";
     let namespace = api::meta::namespace(object);
     let plural = match object.str_at(&["kind"]).unwrap_or_default() {

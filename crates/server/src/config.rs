@@ -126,6 +126,8 @@ pub struct Config {
     pub disable_admission: Vec<String>,
     /// The gate `ManifestBasedAdmissionControlConfig`: whether there are static manifests, with names of their own.
     pub static_manifests: bool,
+    /// The gate `APIServerWebhookAuthenticationToken`: whether webhooks are shown tokens, and tokens can be bound to them.
+    pub webhook_tokens: bool,
     /// Folders of static manifests.
     pub manifests: Vec<(Set, PathBuf)>,
     /// `--admission-control-config-file`.
@@ -180,6 +182,7 @@ impl Config {
             enable_admission: Vec::new(),
             disable_admission: Vec::new(),
             static_manifests: true,
+            webhook_tokens: false,
             manifests: Vec::new(),
             admission_configuration: None,
             plugins: admission::plugins::Settings::default(),

@@ -112,6 +112,28 @@ impl Endpoint {
             http1_only: false,
         }
     }
+
+    /// Whether the server has to prove its name, so that credentials may be sent to it.
+    pub fn is_proven(&self) -> bool {
+        self.url.scheme() == Some(&Scheme::HTTPS) && self.trust != Trust::Anybody
+    }
+}
+
+/// A bearer token, ready to be sent and never shown.
+#[derive(Clone)]
+pub struct Bearer(HeaderValue);
+
+impl Bearer {
+    /// Nothing if it cannot be sent in a header.
+    pub fn new(token: &str) -> Option<Self> {
+        sensitive("Bearer ", token).ok().map(Bearer)
+    }
+}
+
+impl fmt::Debug for Bearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bearer")
+    }
 }
 
 /// One call.
@@ -124,7 +146,7 @@ pub struct Request {
     /// Headers besides those of the connection and the credentials.
     pub headers: HeaderMap,
     /// A bearer token for this call alone, instead of the endpoint's credential.
-    pub bearer: Option<String>,
+    pub bearer: Option<Bearer>,
     /// What is sent.
     pub body: Bytes,
     /// How long everything may take, from waiting for a connection to the last byte of the answer.
@@ -248,7 +270,7 @@ impl Target {
             .http2_keep_alive_interval(Duration::from_secs(30))
             .http2_keep_alive_timeout(Duration::from_secs(15))
             .build(connector);
-        let proves = secure && endpoint.trust != Trust::Anybody;
+        let proves = endpoint.is_proven();
         let under_way = Semaphore::new(MAX_UNDER_WAY);
         Ok(Target { inner: Arc::new(Inner { endpoint, proves, client, under_way, token: Mutex::default() }) })
     }
@@ -304,7 +326,7 @@ impl Inner {
             .acquire()
             .await
             .map_err(|_| broken(FailureKind::Unsent, "the server is stopping"))?;
-        let authorization = self.authorization(request.bearer.as_deref()).await?;
+        let authorization = self.authorization(request.bearer).await?;
         let mut outgoing = HttpRequest::new(Full::new(request.body));
         *outgoing.method_mut() = request.method;
         *outgoing.uri_mut() = url;
@@ -333,7 +355,7 @@ impl Inner {
     }
 
     /// The `Authorization` header of a call.
-    async fn authorization(&self, bearer: Option<&str>) -> Result<Option<HeaderValue>, Broken> {
+    async fn authorization(&self, bearer: Option<Bearer>) -> Result<Option<HeaderValue>, Broken> {
         if !self.proves {
             return match bearer {
                 // Meant for one server alone: it is not left out, the call is.
@@ -344,8 +366,8 @@ impl Inner {
                 None => Ok(None),
             };
         }
-        if let Some(token) = bearer {
-            return sensitive("Bearer ", token).map(Some);
+        if let Some(Bearer(value)) = bearer {
+            return Ok(Some(value));
         }
         match &self.endpoint.credential {
             Credential::None => Ok(None),

@@ -30,6 +30,7 @@ use crate::admission::provision::Provision;
 use crate::admission::quota::Quotas;
 use crate::admission::registered::RegisteredWebhooks;
 use crate::admission::status;
+use crate::admission::webhooks::{TokenMetrics, WebhookTokens, account};
 use crate::aggregation::{self, Aggregation};
 use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
@@ -110,6 +111,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         enable_admission,
         disable_admission,
         static_manifests,
+        webhook_tokens,
         manifests,
         admission_configuration,
         plugins,
@@ -197,7 +199,17 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let internal = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
     let internal_authorizer = AuthorizationChain::new(vec![internal]).map_err(ConfigError::other)?;
     let policies = Followers::start(&store, validating, mutating)?;
-    let webhooks = RegisteredWebhooks::start(&store, webhook_credentials, &meter, &mut stages)?;
+    let token_metrics = TokenMetrics::new(metrics.registry()).map_err(ConfigError::other)?;
+    // Without an issuer there are no tokens to show.
+    let webhook_tokens = (webhook_tokens && tokens.is_some()).then(|| WebhookTokens::new(token_metrics));
+    let webhooks = RegisteredWebhooks::start(
+        &store,
+        webhook_credentials,
+        webhook_tokens.as_ref(),
+        &meter,
+        &mut stages,
+    )?;
+    let account = webhook_tokens.as_ref().map(|tokens| account::watch(&store, tokens)).transpose()?;
     let admission = AdmissionChain::new(&enable_admission, &disable_admission, &stages)
         .map_err(ConfigError::other)?
         .metered(Arc::clone(&meter));
@@ -206,7 +218,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let advertise = advertise.unwrap_or(address.ip());
     let advertised = SocketAddr::new(advertise, address.port()).to_string();
     let (tokens, verifier) = match tokens {
-        Some(config) => Tokens::new(config, &store, &advertised)
+        Some(config) => Tokens::new(config, &store, &advertised, webhook_tokens.is_some())
             .map(|(tokens, verifier)| (Some(tokens), Some(verifier)))?,
         None => (None, None),
     };
@@ -252,6 +264,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         request_timeout,
         advertised,
         tokens,
+        webhook_tokens,
         roles,
         policies,
         webhooks,
@@ -261,6 +274,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     });
     state.quotas.attach(&state);
     provision.attach(&state);
+    if let Some(tokens) = &state.webhook_tokens {
+        tokens.attach(&state);
+    }
     for entry in &state.store.snapshot("/registry/core/services/").entries {
         if let Ok(service) = encode::tree(entry) {
             state.addresses.load(&service);
@@ -285,6 +301,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let followed = reload::of_config(followed, originals, &state, &trust_changed, (&tls_config, tls_options));
     tokio::spawn(reload::follow(followed, Arc::clone(&state.metrics.authentication), stopped.clone()));
     tokio::spawn(manifests.follow(stopped.clone()));
+    if let Some(account) = account {
+        tokio::spawn(account.keep(Arc::clone(&state), stopped.clone()));
+    }
     let serving = tokio::spawn(accept::serve(listener, tls_config, limits, Arc::clone(&state), stopped));
     info!(%address, "ready");
     let controllers = controllers.then(|| {

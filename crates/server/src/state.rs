@@ -17,6 +17,7 @@ use crate::addresses::Addresses;
 use crate::admission::follow::Followers;
 use crate::admission::quota::Quotas;
 use crate::admission::registered::RegisteredWebhooks;
+use crate::admission::webhooks::WebhookTokens;
 use crate::audit::Audit;
 use crate::authorization::AuthorizationMetrics;
 use crate::call::Call;
@@ -42,6 +43,8 @@ pub struct State {
     pub trust: ArcSwap<Trust>,
     /// Issues service-account tokens.
     pub tokens: Option<Tokens>,
+    /// The tokens that are shown to webhooks, if any are.
+    pub(crate) webhook_tokens: Option<Arc<WebhookTokens>>,
     /// What they may do.
     pub authorizer: Arc<ArcSwap<AuthorizationChain>>,
     /// What parts of this process may do: their roles alone count. No remote service is asked about them, and no configuration of

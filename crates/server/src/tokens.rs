@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use api::attestation::Configuration;
+use api::meta;
 use authn::tokens::{BoundKind, BoundObjects, Issuer, Lookup, PublicKey, RequestRules, Verifier, discovery};
 use storage::Store;
-use value::Str;
+use value::{Str, Value};
 
 use crate::config::ConfigError;
 use crate::encode;
@@ -49,11 +51,13 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// From what the flags say; also makes what verifies the tokens.
+    /// From what the flags say; also makes what verifies the tokens. `webhooks`: whether tokens can be bound to configurations of
+    /// webhooks.
     pub fn new(
         config: TokenConfig,
         store: &Store,
         external_address: &str,
+        webhooks: bool,
     ) -> Result<(Self, Verifier), ConfigError> {
         let TokenConfig { issuers, signing_key, keys, audiences, max_seconds, extend, jwks_uri, lookup } =
             config;
@@ -81,12 +85,13 @@ impl Tokens {
         };
         let tokens = Tokens {
             issuer,
-            rules: RequestRules { audiences: audiences.clone(), max_seconds, extend },
+            rules: RequestRules { audiences: audiences.clone(), max_seconds, extend, webhooks },
             configuration,
             key_set: discovery::key_set(&public),
         };
         let verifier = Verifier::new(issuers, public, audiences, Arc::new(StoredObjects(store.clone())));
         let verifier = if lookup { verifier } else { verifier.without_lookup() };
+        let verifier = if webhooks { verifier.with_webhooks() } else { verifier };
         Ok((tokens, verifier))
     }
 }
@@ -101,6 +106,12 @@ impl BoundObjects for StoredObjects {
             BoundKind::Pod => format!("/registry/core/pods/{namespace}/{name}"),
             BoundKind::Secret => format!("/registry/core/secrets/{namespace}/{name}"),
             BoundKind::Node => format!("/registry/core/nodes/{name}"),
+            BoundKind::Webhooks(Configuration::Validating) => {
+                format!("/registry/admissionregistration.k8s.io/validatingwebhookconfigurations/{name}")
+            }
+            BoundKind::Webhooks(Configuration::Mutating) => {
+                format!("/registry/admissionregistration.k8s.io/mutatingwebhookconfigurations/{name}")
+            }
         };
         let found = match self.0.get(&key) {
             None => Ok(None),
@@ -109,5 +120,20 @@ impl BoundObjects for StoredObjects {
             }
         };
         Box::pin(std::future::ready(found))
+    }
+
+    /// A group that this server itself has, built in or by a definition, has an API service of its own: Kubernetes registers one and
+    /// registers it again when it is deleted. Of other groups somebody registered one, or there is none.
+    fn has_api_service(&self, group: &str) -> bool {
+        let names = |object: &Value| {
+            object.str_at(&["spec", "group"]).unwrap_or_default() == group && !meta::is_deleting(object)
+        };
+        let any = |scope: &str| {
+            let page = self.0.snapshot(scope);
+            page.entries.iter().filter_map(|entry| encode::tree(entry).ok()).any(|object| names(&object))
+        };
+        resources::table::group(group).is_some()
+            || any("/registry/apiregistration.k8s.io/apiservices/")
+            || any("/registry/apiextensions.k8s.io/customresourcedefinitions/")
     }
 }

@@ -177,12 +177,34 @@ impl Type<'_> {
         }
         let required: BTreeSet<&str> =
             array(definition, "required").iter().filter_map(Value::as_str).collect();
-        for (name, property) in definition.get("properties").and_then(Value::as_object).into_iter().flatten()
-        {
+        let properties = definition.get("properties").and_then(Value::as_object);
+        // Names are in order, and what is added stands among them.
+        let mut added = self.added().into_iter().peekable();
+        for (name, property) in properties.into_iter().flatten() {
+            while let Some((_, shape)) = added.next_if(|(own, _)| own < name) {
+                write!(line, " {shape}")?;
+            }
             self.property(&mut line, name, property, required.contains(name.as_str()), !gvks.is_empty())
                 .with_context(|| format!("in property `{name}`"))?;
         }
+        for (_, shape) in added {
+            write!(line, " {shape}")?;
+        }
         Ok(line)
+    }
+
+    /// The fields that this type has here and not in Kubernetes, as the table writes them.
+    fn added(&mut self) -> Vec<(String, String)> {
+        let mut added = Vec::new();
+        for (key, facts) in self.facts.fields.iter().filter(|(_, facts)| facts.added) {
+            let Some(name) = key.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('.')) else {
+                continue;
+            };
+            self.used.insert(key.clone());
+            let shape = facts.go_type.as_deref().unwrap_or("str");
+            added.push((name.to_owned(), format!("{name}:{shape}")));
+        }
+        added
     }
 
     fn property(

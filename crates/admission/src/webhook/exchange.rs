@@ -88,6 +88,8 @@ impl Means {
         };
         let outgoing = Outgoing {
             target: &hook.target,
+            // A webhook that sees requests for tokens is asked about the server's own without one: it would wait for itself.
+            recipient: hook.recipient.as_ref().filter(|_| !attributes.is_for_own_token()),
             body: review(version, &uid, attributes, &question),
             timeout: hook.timeout,
             deadline: attributes.deadline,

@@ -7,7 +7,7 @@ use value::{Str, Value, format_smolstr};
 
 use crate::account::{Account, FREE, together};
 use crate::matching::{Conditions, Criteria};
-use crate::webhook::Target;
+use crate::webhook::{Recipient, Target};
 
 /// A webhook.
 #[derive(Debug)]
@@ -24,6 +24,9 @@ pub struct Hook {
     pub target: Target,
     /// What operators may know of it.
     pub account: Account,
+    /// Whom tokens are for that are shown to it. INVARIANT: never for one of a manifest file, which has the credentials of a
+    /// kubeconfig or none.
+    pub recipient: Option<Recipient>,
     pub(super) criteria: Criteria,
     pub(super) conditions: Option<Conditions>,
     /// Whether a request goes on when the webhook cannot be asked.
@@ -109,7 +112,8 @@ pub(super) fn hooks(configuration: &Value, is_static: bool) -> Vec<Hook> {
             let uid = format_smolstr!("{name}/{hook_name}/{earlier}");
             seen.push(hook_name.clone());
             let account = Account::new(configuration, hook, MATCHING, FREE);
-            read(hook, hook_name, name.clone(), uid, account, is_static)
+            let recipient = if is_static { None } else { Recipient::read(configuration, hook) };
+            Hook { recipient, ..read(hook, hook_name, name.clone(), uid, account, is_static) }
         })
         .collect()
 }
@@ -134,6 +138,7 @@ fn read(
         is_static,
         account,
         target: Target::read(hook.get("clientConfig")),
+        recipient: None,
         criteria: Criteria::of_webhook(hook),
         conditions,
         ignores_failures: text("failurePolicy") == Some("Ignore"),

@@ -26,6 +26,6 @@ mod validating;
 pub use hook::{Hook, ReviewVersion};
 pub use mutating::MutatingWebhooks;
 pub use set::Set;
-pub use target::{Place, Target};
+pub use target::{Place, Recipient, Target};
 pub use transport::{NoReply, Outgoing, Reply, Transport};
 pub use validating::ValidatingWebhooks;

@@ -1,5 +1,7 @@
 //! `clientConfig` → where a webhook is and whom to trust there.
 
+use api::attestation::{self, Configuration};
+use api::meta;
 use base64::Engine as _;
 use value::{Str, Value};
 
@@ -13,6 +15,31 @@ pub struct Target {
     pub place: Place,
     /// PEM of the authorities that may vouch for it; empty leaves that to those the system trusts.
     pub authorities: Vec<u8>,
+}
+
+/// Whom a token is for that is shown to a webhook: the webhook, by what it is registered in and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Recipient {
+    /// The kind of its configuration.
+    pub kind: Configuration,
+    /// The uid of its configuration.
+    pub uid: Str,
+    /// The name of its configuration.
+    pub configuration: Str,
+    /// What the token's audience has to be.
+    pub audience: Str,
+}
+
+impl Recipient {
+    /// A webhook of a configuration of the API.
+    pub(super) fn read(configuration: &Value, hook: &Value) -> Option<Self> {
+        Some(Recipient {
+            kind: Configuration::of_kind(configuration.str_at(&["kind"])?)?,
+            uid: Some(meta::uid(configuration)).filter(|uid| !uid.is_empty())?.into(),
+            configuration: meta::name(configuration).into(),
+            audience: attestation::audience(hook.get("clientConfig")?)?,
+        })
+    }
 }
 
 /// A URL, or a service of the cluster.

@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use value::Str;
 
 use crate::Later;
-use crate::webhook::Target;
+use crate::webhook::{Recipient, Target};
 
 /// A review on its way to a webhook.
 #[derive(Clone, Debug)]
 pub struct Outgoing<'a> {
     /// Where to.
     pub target: &'a Target,
+    /// Whom a token must be for that goes with it; none may without.
+    pub recipient: Option<&'a Recipient>,
     /// The review, as JSON.
     pub body: Vec<u8>,
     /// How long the webhook may take.

@@ -1,5 +1,6 @@
 //! [`Claims`]: what a token says, and its JSON.
 
+use api::attestation::{Configuration, Dialect};
 use value::{Map, Str, Value};
 
 use crate::user::service_account;
@@ -24,6 +25,8 @@ pub enum BoundKind {
     Secret,
     /// The node that uses it.
     Node,
+    /// The configuration of the webhooks that it is shown to.
+    Webhooks(Configuration),
 }
 
 /// The object a token lives and dies with, besides its service account.
@@ -40,6 +43,15 @@ pub enum Bound {
     Secret(Reference),
     /// A node.
     Node(Reference),
+    /// A configuration of webhooks: the token tells them on whose behalf they are asked.
+    Webhooks {
+        /// Of which kind.
+        kind: Configuration,
+        /// The configuration.
+        configuration: Reference,
+        /// The API group whose objects they may be asked about, `*` for all. Tokens are not issued without, and not believed.
+        group: Option<Str>,
+    },
 }
 
 /// What a token says.
@@ -85,6 +97,15 @@ impl Claims {
             Some(Bound::Node(node)) => {
                 kubernetes.insert("node", node.to_value());
             }
+            Some(Bound::Webhooks { kind, configuration, group }) => {
+                for dialect in Dialect::ALL {
+                    kubernetes.insert(kind.claim(dialect), configuration.to_value());
+                    if let Some(group) = group {
+                        let groups = Value::List(vec![Value::String(group.clone())]);
+                        kubernetes.insert(dialect.field(), Value::map([(dialect.key(), groups)]));
+                    }
+                }
+            }
         }
         if let Some(warn_after) = self.warn_after {
             kubernetes.insert("warnafter", warn_after);
@@ -115,32 +136,14 @@ impl Claims {
             .filter(|v| !v.is_null())
             .cloned()
             .unwrap_or(Value::map::<Str, Value>([]));
-        let reference = |field: &str| {
-            kubernetes
-                .at(&[field])
-                .filter(|v| !v.is_null())
-                .map(|value| Ok(Reference { name: text(value, "name")?, uid: text(value, "uid")? }))
-                .transpose()
-        };
-        for webhook in [
-            "validatingwebhookconfiguration",
-            "mutatingwebhookconfiguration",
-            "validatingWebhookConfiguration",
-            "mutatingWebhookConfiguration",
-        ] {
-            // Such a token authenticates the server to a webhook, never a client to the server.
-            if kubernetes.at(&[webhook]).is_some() {
-                return Err(
-                    "feature gate \"APIServerWebhookAuthenticationToken\" is disabled, but token is webhook bound",
-                );
-            }
-        }
+        let reference = |field: &str| reference(&kubernetes, field);
         let (pod, node, secret) = (reference("pod")?, reference("node")?, reference("secret")?);
-        let bound = match (pod, node, secret) {
-            (None, None, None) => None,
-            (Some(pod), node, None) => Some(Bound::Pod { pod, node }),
-            (None, Some(node), None) => Some(Bound::Node(node)),
-            (None, None, Some(secret)) => Some(Bound::Secret(secret)),
+        let bound = match (pod, node, secret, webhooks(&kubernetes)?) {
+            (None, None, None, None) => None,
+            (Some(pod), node, None, None) => Some(Bound::Pod { pod, node }),
+            (None, Some(node), None, None) => Some(Bound::Node(node)),
+            (None, None, Some(secret), None) => Some(Bound::Secret(secret)),
+            (None, None, None, webhooks) => webhooks,
             _ => return Err("token can only be bound to one object type"),
         };
         Ok(Claims {
@@ -169,6 +172,37 @@ impl Reference {
     }
 }
 
+fn reference(kubernetes: &Value, field: &str) -> Result<Option<Reference>, &'static str> {
+    let value = kubernetes.get(field).filter(|value| !value.is_null());
+    value.map(|value| Ok(Reference { name: text(value, "name")?, uid: text(value, "uid")? })).transpose()
+}
+
+/// The configuration of webhooks that a token is bound to. What it says twice, in two sets of names, it must say the same way: else
+/// two readers would believe two things.
+fn webhooks(kubernetes: &Value) -> Result<Option<Bound>, &'static str> {
+    let mut found: Option<(Configuration, Reference)> = None;
+    let mut group: Option<Str> = None;
+    for dialect in Dialect::ALL {
+        for kind in Configuration::ALL {
+            let Some(reference) = reference(kubernetes, kind.claim(dialect))? else { continue };
+            let this = (kind, reference);
+            if found.as_ref().is_some_and(|other| *other != this) {
+                return Err("the token is bound to more than one webhook configuration");
+            }
+            found = Some(this);
+        }
+        let attested = kubernetes.at(&[dialect.field(), dialect.key()]).filter(|value| !value.is_null());
+        match attested.map(Value::as_list) {
+            None | Some(Some([])) => {}
+            Some(Some([Value::String(this)])) if group.as_ref().is_none_or(|other| other == this) => {
+                group = Some(this.clone());
+            }
+            Some(_) => return Err("the token does not attest exactly one API group"),
+        }
+    }
+    Ok(found.map(|(kind, configuration)| Bound::Webhooks { kind, configuration, group }))
+}
+
 pub(super) fn text(value: &Value, field: &str) -> Result<Str, &'static str> {
     match value.get(field) {
         None | Some(Value::Null) => Ok(Str::default()),
@@ -187,7 +221,7 @@ fn time(value: &Value, field: &str) -> Result<Option<i64>, &'static str> {
     }
 }
 
-fn audiences(payload: &Value) -> Result<Vec<Str>, &'static str> {
+pub(super) fn audiences(payload: &Value) -> Result<Vec<Str>, &'static str> {
     match payload.get("aud") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::String(one)) => Ok(vec![one.clone()]),

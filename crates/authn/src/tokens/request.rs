@@ -1,7 +1,9 @@
 //! [`TokenRequest`]: what a client may ask for on `serviceaccounts/token`, and the claims of what it gets.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
+use api::attestation::{self, Configuration, Dialect};
 use api::field::quote;
 use api::time::Timestamp;
 use api::{FieldError, GroupKind, GroupResource, Status, meta};
@@ -9,11 +11,14 @@ use value::{Path, Str, Value, format_smolstr};
 
 use crate::tokens::claims::{Bound, BoundKind, Claims, Reference};
 use crate::tokens::verify::BoundObjects;
+use crate::user::{User, service_account};
 
 /// What kubelets ask for in the name of pods that never learned to read a token again.
 const WARN_ONLY_SECONDS: i64 = 60 * 60 + 7;
 /// What those get instead, so that they go on working.
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
+/// What audit says about a request in the KEP's words: which resource the permission was asked for on.
+const KEP_ANNOTATION: &str = "webhook-authentication.k8s.io/attest-resource";
 /// The default of `spec.expirationSeconds`.
 const DEFAULT_SECONDS: i64 = 60 * 60;
 
@@ -26,7 +31,18 @@ pub struct RequestRules {
     pub max_seconds: i64,
     /// `--service-account-extend-token-expiration`.
     pub extend: bool,
+    /// The gate [`attestation::GATE`]: whether tokens can be bound to configurations of webhooks.
+    pub webhooks: bool,
 }
+
+/// Says whether a service account may have something attested; the refusal is what the client is told.
+pub trait Attester: Send + Sync {
+    /// About one API group, in the words of a dialect.
+    fn attest<'a>(&'a self, account: &'a User, dialect: Dialect, group: &'a str) -> Attesting<'a>;
+}
+
+/// What [`Attester::attest`] gives, in time.
+pub type Attesting<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
 
 /// A token is granted: issue it with these claims, and put it into the answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +51,8 @@ pub struct Grant {
     pub claims: Claims,
     /// Warnings for the client.
     pub warnings: Vec<Str>,
+    /// Annotations of the audit event.
+    pub annotations: Vec<(&'static str, String)>,
     answer: Value,
     expires: String,
 }
@@ -47,6 +65,20 @@ pub struct TokenRequest {
 }
 
 impl TokenRequest {
+    /// Whether a request is for the account in its path, as far as it says; before it is known whether there is one.
+    pub fn check_address(object: &Value, namespace: &str, name: &str) -> Result<(), Status> {
+        for (field, own) in [("name", name), ("namespace", namespace)] {
+            let given = meta::text(object, field);
+            if !given.is_empty() && given != own {
+                let path = Path::root().field("metadata").field(field);
+                let detail = format!("must match the service account {field} if specified");
+                let kind = GroupKind::new("authentication.k8s.io", "TokenRequest");
+                return Err(Status::invalid(&kind, name, &[FieldError::invalid(&path, given, detail)]));
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the request for the stored `account`: fills in what may be left out, and checks that it is about this account.
     /// The rules of the kind are not checked here.
     pub fn new(
@@ -55,18 +87,10 @@ impl TokenRequest {
         rules: &RequestRules,
         now: Timestamp,
     ) -> Result<Self, Status> {
-        let kind = GroupKind::new("authentication.k8s.io", "TokenRequest");
-        let name = meta::name(account);
-        for (field, what) in [("name", "name"), ("namespace", "namespace")] {
-            let (given, own) = (meta::text(&object, field), meta::text(account, field));
-            if !given.is_empty() && given != own {
-                let path = Path::root().field("metadata").field(field);
-                let detail = format!("must match the service account {what} if specified");
-                return Err(Status::invalid(&kind, name, &[FieldError::invalid(&path, given, detail)]));
-            }
-            let own = own.to_owned();
-            meta::set(&mut object, field, own);
-        }
+        let (name, namespace) = (meta::name(account), meta::namespace(account));
+        Self::check_address(&object, namespace, name)?;
+        meta::set(&mut object, "name", name);
+        meta::set(&mut object, "namespace", namespace);
         let (given, own) = (meta::uid(&object), meta::uid(account));
         if !given.is_empty() && given != own {
             let resource = GroupResource::new("authentication.k8s.io", "TokenRequest");
@@ -101,11 +125,33 @@ impl TokenRequest {
         self,
         rules: &RequestRules,
         objects: &dyn BoundObjects,
+        attester: &dyn Attester,
         id: impl Into<Str>,
     ) -> Result<Grant, Status> {
         let TokenRequest { mut object, now } = self;
+        let id = id.into();
         let mut warnings = Vec::new();
-        let bound = bound_object(&object, objects).await?;
+        let mut annotations =
+            vec![("authentication.kubernetes.io/issued-credential-id", format!("JTI={id}"))];
+        let reference = object.at(&["spec", "boundObjectRef"]).filter(|r| !r.is_null());
+        let bound = match (reference, reference.and_then(Configuration::of_reference)) {
+            (None, _) => None,
+            (Some(reference), Some(kind)) => {
+                let wanted = Wanted { request: &object, reference, kind, now };
+                let (bound, dialect) = wanted.grant(rules, objects, attester).await?;
+                if dialect == Dialect::Kep {
+                    warnings.push(Str::new_static(
+                        "spec.attestationClaims is a name of KEP-6060; Kubernetes calls it spec.attestations",
+                    ));
+                    let (group, resource) = dialect.resource();
+                    annotations.push((KEP_ANNOTATION, format!("{resource}.{group}")));
+                }
+                let shortened = object.int_at(&["spec", "expirationSeconds"]).unwrap_or(0);
+                object.set_at(&["spec", "expirationSeconds"], shortened.min(attestation::LIFETIME));
+                Some(bound)
+            }
+            (Some(reference), None) => Some(bound_object(&object, reference, objects).await?),
+        };
         let mut seconds = object.int_at(&["spec", "expirationSeconds"]).unwrap_or(0);
         if rules.max_seconds > 0 && seconds > rules.max_seconds {
             warnings.push(format_smolstr!(
@@ -126,7 +172,7 @@ impl TokenRequest {
             namespace: meta::namespace(&object).into(),
             service_account: Reference { name: meta::name(&object).into(), uid: meta::uid(&object).into() },
             audiences,
-            id: id.into(),
+            id,
             issued_at: Some(now.seconds),
             not_before: Some(now.seconds),
             expires_at: Some(now.seconds.saturating_add(lifetime)),
@@ -135,16 +181,11 @@ impl TokenRequest {
         };
         // The answer shows the time that was asked for, not the extended one.
         let expires = Timestamp::from_seconds(now.seconds.saturating_add(seconds)).time();
-        Ok(Grant { claims, warnings, answer: object, expires })
+        Ok(Grant { claims, warnings, annotations, answer: object, expires })
     }
 }
 
 impl Grant {
-    /// The annotation of the audit event that later events can be traced back to.
-    pub fn annotation(&self) -> (&'static str, String) {
-        ("authentication.kubernetes.io/issued-credential-id", format!("JTI={}", self.claims.id))
-    }
-
     /// The answer to the client, with the issued token.
     pub fn answer(mut self, token: &str) -> Value {
         self.answer.set_at(&["status", "expirationTimestamp"], self.expires);
@@ -153,28 +194,121 @@ impl Grant {
     }
 }
 
-async fn bound_object(request: &Value, objects: &dyn BoundObjects) -> Result<Option<Bound>, Status> {
-    let Some(reference) = request.at(&["spec", "boundObjectRef"]).filter(|r| !r.is_null()) else {
-        return Ok(None);
+/// A request for a token that is shown to webhooks, its fields validated.
+struct Wanted<'a> {
+    request: &'a Value,
+    reference: &'a Value,
+    kind: Configuration,
+    now: Timestamp,
+}
+
+impl Wanted<'_> {
+    /// INVARIANT: nothing that depends on what is stored is told before the account is known to have the permission, and then only
+    /// that the request is denied.
+    async fn grant(
+        &self,
+        rules: &RequestRules,
+        objects: &dyn BoundObjects,
+        attester: &dyn Attester,
+    ) -> Result<(Bound, Dialect), Status> {
+        let Wanted { request, reference, kind, now } = self;
+        if !rules.webhooks {
+            let gate = format!(" (feature gate {} is disabled)", attestation::GATE);
+            return Err(unbindable(kind.api_version(), kind.kind(), &gate));
+        }
+        let spec = request.get("spec");
+        let audiences = request.list_at(&["spec", "audiences"]);
+        if audiences.iter().filter_map(Value::as_str).any(|one| rules.audiences.iter().any(|own| own == one))
+        {
+            return Err(Status::bad_request("api server audiences are invalid for webhook token requests"));
+        }
+        let dialect = Dialect::of(spec);
+        // Validation has made sure that there is one of each; should it not have, nothing fits.
+        let [Value::String(audience)] = audiences else { return Err(denied(request)) };
+        let groups = request.list_at(&["spec", dialect.field(), dialect.key()]);
+        let [Value::String(group)] = groups else { return Err(denied(request)) };
+        let account =
+            service_account::user(meta::namespace(request), meta::name(request), meta::uid(request));
+        attester.attest(&account, dialect, group).await?;
+
+        let name = reference.str_at(&["name"]).unwrap_or_default();
+        let found = find(objects, BoundKind::Webhooks(*kind), "", name).await?;
+        let configuration = found.filter(|found| !is_going(found, *now)).ok_or_else(|| denied(request))?;
+        let served = dialect == Dialect::Kubernetes
+            || group == attestation::EVERY_GROUP
+            || objects.has_api_service(group);
+        if !served || !fits(&configuration, dialect, group, audience) {
+            return Err(denied(request));
+        }
+        let configuration = Reference { name: name.into(), uid: meta::uid(&configuration).into() };
+        check_uid(reference, &configuration.uid)?;
+        let bound = Bound::Webhooks { kind: *kind, configuration, group: Some(group.clone()) };
+        Ok((bound, dialect))
+    }
+}
+
+/// Whether a configuration has a webhook that a token with this group and audience is good for.
+fn fits(configuration: &Value, dialect: Dialect, group: &str, audience: &str) -> bool {
+    let is_for = |hook: &&Value| {
+        hook.get("clientConfig").and_then(attestation::audience).is_some_and(|own| own == audience)
     };
+    let is_about = |hook: &&Value| {
+        let groups = hook.list_at(&["rules"]).iter().flat_map(|rule| rule.list_at(&["apiGroups"]));
+        groups.filter_map(Value::as_str).any(|own| own == attestation::EVERY_GROUP || own == group)
+    };
+    let mut hooks = configuration.list_at(&["webhooks"]).iter();
+    match (group, dialect) {
+        // Kubernetes does not look at the audience then; the permission to ask for every group is for API servers alone.
+        (attestation::EVERY_GROUP, Dialect::Kubernetes) => true,
+        (attestation::EVERY_GROUP, Dialect::Kep) => hooks.any(|hook| is_for(&hook)),
+        _ => hooks.any(|hook| is_about(&hook) && is_for(&hook)),
+    }
+}
+
+/// One answer to everything that does not fit, so that it tells nothing.
+fn denied(request: &Value) -> Status {
+    let resource = GroupResource::new("", "serviceaccounts/token");
+    Status::forbidden(&resource, meta::name(request), "token request denied")
+}
+
+/// Whether deletion has begun. A time that cannot be read counts as begun.
+fn is_going(object: &Value, now: Timestamp) -> bool {
+    let text = meta::text(object, "deletionTimestamp");
+    !text.is_empty() && Timestamp::parse(text).map_or(true, |time| time.seconds <= now.seconds)
+}
+
+fn unbindable(api_version: &str, kind: &str, why: &str) -> Status {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Status::bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={kind}{why}"))
+}
+
+/// A reference with a uid is to the object that has it.
+fn check_uid(reference: &Value, found: &str) -> Result<(), Status> {
     let text = |field: &str| reference.str_at(&[field]).unwrap_or_default();
-    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let wanted = text("uid");
+    if wanted.is_empty() || wanted == found {
+        return Ok(());
+    }
+    let why = format!(
+        "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+    );
+    let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+    Err(Status::conflict(&GroupResource::new(group, text("kind")), text("name"), why))
+}
+
+async fn bound_object(
+    request: &Value,
+    reference: &Value,
+    objects: &dyn BoundObjects,
+) -> Result<Bound, Status> {
+    let text = |field: &str| reference.str_at(&[field]).unwrap_or_default();
+    let (group, _) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
     let (namespace, name) = (meta::namespace(request), text("name"));
     let (kind, resource, namespace) = match (group, text("kind")) {
         ("", "Pod") => (BoundKind::Pod, "pods", namespace),
         ("", "Secret") => (BoundKind::Secret, "secrets", namespace),
         ("", "Node") => (BoundKind::Node, "nodes", ""),
-        (group, kind) => {
-            // A token for webhooks is bound to the configuration that names them.
-            let webhooks = matches!(kind, "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration");
-            let gate = if webhooks && (group, version) == ("admissionregistration.k8s.io", "v1") {
-                " (feature gate APIServerWebhookAuthenticationToken is disabled)"
-            } else {
-                ""
-            };
-            let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}{gate}");
-            return Err(Status::bad_request(message));
-        }
+        (_, kind) => return Err(unbindable(text("apiVersion"), kind, "")),
     };
     let object = find(objects, kind, namespace, name).await?;
     let object = object.ok_or_else(|| Status::not_found(&GroupResource::new("", resource), name))?;
@@ -198,16 +332,10 @@ async fn bound_object(request: &Value, objects: &dyn BoundObjects) -> Result<Opt
             Bound::Pod { pod: found.clone(), node }
         }
         BoundKind::Secret => Bound::Secret(found.clone()),
-        BoundKind::Node | BoundKind::ServiceAccount => Bound::Node(found.clone()),
+        _ => Bound::Node(found.clone()),
     };
-    let wanted = text("uid");
-    if !wanted.is_empty() && wanted != found.uid {
-        let why = format!(
-            "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
-        );
-        return Err(Status::conflict(&GroupResource::new(group, text("kind")), name, why));
-    }
-    Ok(Some(bound))
+    check_uid(reference, &found.uid)?;
+    Ok(bound)
 }
 
 async fn find(

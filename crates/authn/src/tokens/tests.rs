@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use api::attestation::Dialect;
 use api::time::Timestamp;
+use api::{GroupResource, Status};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use expect_test::expect;
@@ -12,7 +14,9 @@ use value::{Str, Value};
 
 use super::verify::Lookup;
 use super::*;
-use crate::{Authenticator, Evidence, HeaderLines};
+use crate::{Authenticator, Evidence, HeaderLines, User};
+
+mod webhooks;
 
 const NOW: i64 = 1_800_000_000;
 
@@ -47,6 +51,26 @@ impl BoundObjects for Store {
         *self.asked.lock().unwrap() += 1;
         let found = self.objects.lock().unwrap().get(&format!("{kind:?}/{namespace}/{name}")).cloned();
         Box::pin(async move { Ok(found) })
+    }
+
+    fn has_api_service(&self, group: &str) -> bool {
+        self.objects.lock().unwrap().contains_key(&format!("APIService/{group}"))
+    }
+}
+
+/// Lets these accounts have these names attested.
+struct Attests(&'static [(&'static str, &'static str, &'static str)]);
+
+impl Attester for Attests {
+    fn attest<'a>(&'a self, account: &'a User, dialect: Dialect, group: &'a str) -> Attesting<'a> {
+        let (_, resource) = dialect.resource();
+        let asked = (account.name.as_str(), resource, dialect.name_of(group));
+        let answer = if self.0.contains(&asked) {
+            Ok(())
+        } else {
+            Err(Status::forbidden(&GroupResource::new("", resource), asked.2, "may not attest"))
+        };
+        Box::pin(std::future::ready(answer))
     }
 }
 
@@ -380,13 +404,17 @@ fn requested(spec: &str, rules: &RequestRules) -> Result<(Claims, Value, Vec<Str
     let object = value::json::parse(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap();
     let now = Timestamp::from_seconds(NOW);
     let request = TokenRequest::new(object, &account, rules, now).map_err(|s| s.message().to_owned())?;
-    let grant = run(request.grant(rules, &*store, "the-id")).map_err(|s| s.message().to_owned())?;
-    assert_eq!(grant.annotation().1, "JTI=the-id");
+    let grant = run(request.grant(rules, &*store, &Attests(&[]), "the-id"));
+    let grant = grant.map_err(|s| s.message().to_owned())?;
+    assert_eq!(
+        grant.annotations,
+        [("authentication.kubernetes.io/issued-credential-id", "JTI=the-id".to_owned())]
+    );
     Ok((grant.claims.clone(), grant.clone().answer("TOKEN"), grant.warnings))
 }
 
 fn rules() -> RequestRules {
-    RequestRules { audiences: vec!["api".into()], max_seconds: 0, extend: true }
+    RequestRules { audiences: vec!["api".into()], max_seconds: 0, extend: true, webhooks: false }
 }
 
 #[test]

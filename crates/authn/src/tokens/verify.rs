@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use api::attestation::{self, Configuration, Dialect};
 use api::field::quote;
 use api::meta;
 use api::time::Timestamp;
@@ -12,7 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use value::{Str, Value, format_smolstr, json};
 
 use crate::observe::TokenUse;
-use crate::tokens::claims::{Bound, BoundKind, Claims, Reference};
+use crate::tokens::claims::{Bound, BoundKind, Claims, Reference, audiences as claimed_audiences};
 use crate::tokens::keys::PublicKey;
 use crate::tokens::legacy;
 use crate::user::{User, names, service_account};
@@ -27,6 +28,9 @@ const MAX_TOKEN: usize = 16 * 1024;
 pub trait BoundObjects: Send + Sync {
     /// The object, if it is stored. `namespace` is empty for nodes. An error denies.
     fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> Lookup<'a>;
+
+    /// Whether an API service of this group is registered, and not about to go.
+    fn has_api_service(&self, group: &str) -> bool;
 }
 
 /// What [`BoundObjects::get`] gives, in time.
@@ -40,6 +44,7 @@ pub struct Verifier {
     audiences: Vec<Str>,
     objects: Arc<dyn BoundObjects>,
     lookup: bool,
+    webhooks: bool,
 }
 
 /// A token that was verified.
@@ -68,7 +73,14 @@ impl Verifier {
         audiences: Vec<Str>,
         objects: Arc<dyn BoundObjects>,
     ) -> Self {
-        Verifier { issuers, keys, audiences, objects, lookup: true }
+        Verifier { issuers, keys, audiences, objects, lookup: true, webhooks: false }
+    }
+
+    /// With the gate [`attestation::GATE`]: tokens for webhooks can be reviewed.
+    #[must_use]
+    pub fn with_webhooks(mut self) -> Self {
+        self.webhooks = true;
+        self
     }
 
     /// With `--service-account-lookup=false`: tokens that secrets hold are good until their key is gone.
@@ -99,18 +111,23 @@ impl Verifier {
         }
         // INVARIANT: nothing of the payload but the issuer counts before the signature is verified.
         self.check_signature(&parts)?;
+        let audiences = claimed_audiences(&parts.payload)?;
+        let mut annotations = Vec::new();
+        if audiences.is_empty() {
+            let subject = parts.payload.str_at(&["sub"]).unwrap_or_default();
+            annotations.push(("authentication.k8s.io/legacy-token", subject.to_owned()));
+        }
+        let shared = self.shared_audiences(&audiences, wanted)?;
         let mut verified = if legacy {
             legacy::verify(&parts.payload, token, self.lookup, &*self.objects).await?
         } else {
-            let claims = Claims::from_value(&parts.payload)?;
-            self.check_bound(&claims, seconds(now)).await?
+            self.check_bound(&Claims::from_value(&parts.payload)?, seconds(now)).await?
         };
-        let legacy_audience =
-            Claims::from_value(&parts.payload).map(|c| c.audiences).unwrap_or_default().is_empty();
-        if legacy_audience {
+        if audiences.is_empty() {
             verified.used.push(TokenUse::Legacy);
         }
-        verified.audiences = self.shared_audiences(&parts.payload, wanted, &mut verified.annotations)?;
+        verified.annotations.append(&mut annotations);
+        verified.audiences = shared;
         Ok(Some(verified))
     }
 
@@ -130,20 +147,9 @@ impl Verifier {
         Ok(())
     }
 
-    fn shared_audiences(
-        &self,
-        payload: &Value,
-        wanted: Option<&[Str]>,
-        annotations: &mut Vec<(&'static str, String)>,
-    ) -> Result<Vec<Str>, String> {
-        let claimed = Claims::from_value(payload).map(|claims| claims.audiences).unwrap_or_default();
-        let own = if claimed.is_empty() {
-            let subject = payload.str_at(&["sub"]).unwrap_or_default();
-            annotations.push(("authentication.k8s.io/legacy-token", subject.to_owned()));
-            &self.audiences
-        } else {
-            &claimed
-        };
+    /// Which of the wanted audiences a token is for; one without any is for the API server.
+    fn shared_audiences(&self, claimed: &[Str], wanted: Option<&[Str]>) -> Result<Vec<Str>, String> {
+        let own = if claimed.is_empty() { &self.audiences } else { claimed };
         let wanted = wanted.unwrap_or(&self.audiences);
         let shared: Vec<Str> = own.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
         if shared.is_empty() && !self.audiences.is_empty() {
@@ -194,10 +200,10 @@ impl Verifier {
         match &claims.bound {
             None => {}
             Some(Bound::Secret(secret)) => {
-                self.check_object(BoundKind::Secret, "secret", namespace, secret, now).await?;
+                self.check_object(BoundKind::Secret, ["secret"; 2], namespace, secret, now).await?;
             }
             Some(Bound::Pod { pod, node }) => {
-                self.check_object(BoundKind::Pod, "pod", namespace, pod, now).await?;
+                self.check_object(BoundKind::Pod, ["pod"; 2], namespace, pod, now).await?;
                 add_extra(names::POD_NAME, &pod.name);
                 add_extra(names::POD_UID, &pod.uid);
                 if let Some(node) = node {
@@ -206,13 +212,24 @@ impl Verifier {
                 }
             }
             Some(Bound::Node(node)) => {
-                self.check_object(BoundKind::Node, "node", "", node, now).await?;
+                self.check_object(BoundKind::Node, ["node"; 2], "", node, now).await?;
                 add_extra(names::NODE_NAME, &node.name);
                 add_extra(names::NODE_UID, &node.uid);
             }
+            Some(Bound::Webhooks { kind, configuration, group }) => {
+                let group = self.check_webhooks(*kind, configuration, group.as_ref(), now).await?;
+                let (name, uid) = match kind {
+                    Configuration::Validating => (names::VALIDATING_NAME, names::VALIDATING_UID),
+                    Configuration::Mutating => (names::MUTATING_NAME, names::MUTATING_UID),
+                };
+                add_extra(name, &configuration.name);
+                add_extra(uid, &configuration.uid);
+                user.extra.insert(Str::new_static(names::ATTESTED_GROUPS), vec![group.clone()]);
+            }
         }
         if !claims.id.is_empty() {
-            add_extra(names::CREDENTIAL_ID, &format_smolstr!("JTI={}", claims.id));
+            let id = format_smolstr!("JTI={}", claims.id);
+            user.extra.insert(Str::new_static(names::CREDENTIAL_ID), vec![id]);
         }
         let mut annotations = Vec::new();
         let used = claims.warn_after.map(|time| if now > time { TokenUse::Stale } else { TokenUse::Valid });
@@ -234,10 +251,34 @@ impl Verifier {
         })
     }
 
+    /// A token for webhooks lives as long as their configuration, and as the API group it is about. Hands the group back.
+    async fn check_webhooks<'c>(
+        &self,
+        kind: Configuration,
+        configuration: &Reference,
+        group: Option<&'c Str>,
+        now: i64,
+    ) -> Result<&'c Str, String> {
+        if !self.webhooks {
+            let gate = quote(attestation::GATE);
+            return Err(format!("feature gate {gate} is disabled, but token is webhook bound"));
+        }
+        let group = group.ok_or_else(|| {
+            let key = quote(Dialect::Kubernetes.key());
+            format!("bound object was a webhook config, but {key} attestation is missing")
+        })?;
+        let words = [kind.kind(), "validating"];
+        self.check_object(BoundKind::Webhooks(kind), words, "", configuration, now).await?;
+        if group != attestation::EVERY_GROUP && !self.objects.has_api_service(group) {
+            return Err("service account token has been invalidated".to_owned());
+        }
+        Ok(group)
+    }
+
     async fn check_object(
         &self,
         kind: BoundKind,
-        word: &str,
+        [word, claim]: [&str; 2],
         namespace: &str,
         reference: &Reference,
         now: i64,
@@ -246,7 +287,7 @@ impl Verifier {
         let object = self.objects.get(kind, namespace, &reference.name).await?.ok_or_else(invalidated)?;
         if meta::uid(&object) != reference.uid {
             return Err(format!(
-                "{word} UID ({}) does not match service account {word} ref claim ({})",
+                "{word} UID ({}) does not match service account {claim} ref claim ({})",
                 meta::uid(&object),
                 reference.uid
             ));

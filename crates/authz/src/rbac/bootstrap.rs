@@ -13,6 +13,8 @@ mod namespaced;
 #[rustfmt::skip] // As above.
 mod people;
 mod table;
+#[rustfmt::skip] // As above.
+mod webhooks;
 
 use value::Value;
 
@@ -28,6 +30,12 @@ pub fn objects() -> Vec<Value> {
     objects.extend(namespaced::ROLES.iter().map(|(namespace, role)| role.object(namespace)));
     objects.extend(namespaced::BINDINGS.iter().map(|(namespace, bind)| bind.object(namespace)));
     objects
+}
+
+/// What the account has that the server asks for tokens for webhooks in the name of: it may have every API group attested, by
+/// either name. Not in [`objects`], because it is there only where such tokens are.
+pub fn webhook_tokens() -> Vec<Value> {
+    vec![webhooks::ROLE.object(""), webhooks::BINDING.object("")]
 }
 
 /// The rules of `system:node`, which the Node authorizer applies to whatever it does not divide among nodes.

@@ -1,6 +1,7 @@
 //! Access reviews and token requests: kinds that are answered, not stored.
 
 use api::FieldErrors;
+use api::attestation::{Configuration, Dialect, EVERY_GROUP};
 use api::field::FieldErrorKind;
 use api::names;
 use value::Value;
@@ -131,7 +132,6 @@ fn empty_metadata(review: &Value, besides: &[&str], words: &str, errors: &mut Fi
 }
 
 const MIN_TOKEN_SECONDS: i64 = 600;
-const API_GROUPS: &str = "admissionReviewAPIGroups";
 
 fn token_request(request: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
@@ -144,54 +144,71 @@ fn token_request(request: &Value) -> FieldErrors {
     if seconds > 1 << 32 {
         errors.invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds");
     }
-    let bound = spec.part("boundObjectRef");
-    let is_webhook =
-        matches!(bound.text("kind"), "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration")
-            && bound.text("apiVersion") == "admissionregistration.k8s.io/v1";
-    let at = SPEC.field("attestations");
-    let attestations = spec.map_of("attestations").filter(|map| !map.is_empty());
+    let is_webhook = spec.part("boundObjectRef").and_then(Configuration::of_reference).is_some();
+    let given = |dialect: Dialect| spec.map_of(dialect.field()).filter(|map| !map.is_empty());
     if !is_webhook {
-        if let Some(attestations) = attestations {
-            let detail = "attestations may only be specified with a webhook bound object reference";
-            return vec![api::FieldError {
-                kind: FieldErrorKind::Invalid,
-                field: at.to_string(),
-                bad_value: Some(Value::Map(attestations.clone())),
-                detail: detail.to_owned(),
-            }];
-        }
-        return errors;
+        let Some(dialect) = Dialect::ALL.into_iter().find(|dialect| given(*dialect).is_some()) else {
+            return errors;
+        };
+        let field = dialect.field();
+        return vec![api::FieldError {
+            kind: FieldErrorKind::Invalid,
+            field: SPEC.field(field).to_string(),
+            bad_value: spec.part(field).cloned(),
+            detail: format!("{field} may only be specified with a webhook bound object reference"),
+        }];
     }
     let audiences = spec.items("audiences");
     if audiences.len() != 1 {
         let shown = spec.part("audiences").cloned().unwrap_or_default();
         errors.invalid(&SPEC.field("audiences"), shown, "must be length 1 when bound to a webhook config");
     }
-    let entries = attestations.filter(|map| map.len() == 1);
-    let Some((key, values)) = entries.and_then(|map| map.entry_at(0)) else {
-        let shown = spec.part("attestations").cloned().unwrap_or_default();
-        let detail = "webhook bound requests require exactly one admissionReviewAPIGroups attestation";
-        errors.invalid(&at, shown, detail);
+    if Dialect::ALL.into_iter().all(|dialect| given(dialect).is_some()) {
+        errors.forbidden(&SPEC.field(Dialect::Kep.field()), "may not be specified together with attestations");
         return errors;
+    }
+    attestations(spec, &mut errors);
+    errors
+}
+
+/// What a token for webhooks is to attest: one API group, or all.
+fn attestations(spec: Option<&Value>, errors: &mut FieldErrors) {
+    let dialect = Dialect::of(spec);
+    let (field, only_key) = (dialect.field(), dialect.key());
+    let at = SPEC.field(field);
+    let entries = spec.map_of(field).filter(|map| map.len() == 1);
+    let Some((key, values)) = entries.and_then(|map| map.entry_at(0)) else {
+        let shown = spec.part(field).cloned().unwrap_or_default();
+        let word = if dialect == Dialect::Kep { "claim" } else { "attestation" };
+        errors.invalid(
+            &at,
+            shown,
+            format!("webhook bound requests require exactly one {only_key} {word}"),
+        );
+        return;
     };
     let here = at.key(key);
-    if key != API_GROUPS {
-        errors.not_supported(&here, key.as_str(), &[API_GROUPS]);
-        return errors;
+    if key != only_key {
+        errors.not_supported(&here, key.as_str(), &[only_key]);
+        return;
     }
-    match values.as_list() {
-        Some([group]) => {
-            let group = group.as_str().unwrap_or_default();
-            let here = here.index(0);
-            if group.is_empty() {
-                errors.invalid(&here, group, "may not be an empty string");
-            } else if group != "*" {
-                for reason in names::is_dns1123_subdomain(group) {
-                    errors.invalid(&here, group, format!("must specify a valid API Group: {reason}"));
-                }
+    let Some([group]) = values.as_list() else {
+        errors.invalid(&here, values.clone(), "must specify a single value");
+        return;
+    };
+    let group = group.as_str().unwrap_or_default();
+    let here = here.index(0);
+    match (group, dialect) {
+        // The core group: the KEP's dialect has a name for the permission, Kubernetes' has none.
+        ("", Dialect::Kep) | (EVERY_GROUP, _) => {}
+        ("", Dialect::Kubernetes) => errors.invalid(&here, group, "may not be an empty string"),
+        _ if dialect.is_reserved(group) => {
+            errors.invalid(&here, group, "must specify a valid API Group: the core group is \"\"");
+        }
+        _ => {
+            for reason in names::is_dns1123_subdomain(group) {
+                errors.invalid(&here, group, format!("must specify a valid API Group: {reason}"));
             }
         }
-        _ => errors.invalid(&here, values.clone(), "must specify a single value"),
     }
-    errors
 }

@@ -9,7 +9,7 @@ use ::admission::{Meter, Stages};
 use storage::Store;
 use value::{Str, Value};
 
-use crate::admission::webhooks::{Credentials, WebhookTransport};
+use crate::admission::webhooks::{Credentials, WebhookTokens, WebhookTransport};
 use crate::config::ConfigError;
 use crate::follow::{Followed, follow};
 
@@ -45,6 +45,7 @@ impl RegisteredWebhooks {
     pub(crate) fn start(
         store: &Store,
         credentials: WebhookCredentials,
+        tokens: Option<&Arc<WebhookTokens>>,
         meter: &Arc<dyn Meter>,
         stages: &mut Stages,
     ) -> Result<Self, ConfigError> {
@@ -52,10 +53,17 @@ impl RegisteredWebhooks {
             let set = Arc::new(Set::default());
             let follower = Arc::clone(&set);
             let scope = format!("/registry/admissionregistration.k8s.io/{resource}/");
-            let followed = follow(store, &scope, move |old, new| follower.apply(old, new))?;
+            let tokens = tokens.cloned();
+            let followed = follow(store, &scope, move |old, new| {
+                follower.apply(old, new);
+                if let Some(tokens) = &tokens {
+                    tokens.configuration_changed(old, new);
+                }
+            })?;
             Ok::<_, ConfigError>((set, followed))
         };
-        let transport = |credentials| Arc::new(WebhookTransport::new(store.clone(), credentials));
+        let transport =
+            |credentials| Arc::new(WebhookTransport::new(store.clone(), credentials, tokens.cloned()));
         let mutating = kept("mutatingwebhookconfigurations")?;
         let stage = MutatingWebhooks::new(
             Arc::clone(&mutating.0),

@@ -1,10 +1,12 @@
 //! Sends reviews to webhooks through the server's one outbound client.
 
+pub(crate) mod account;
 mod credentials;
 pub(crate) mod resolve;
+mod tokens;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ::admission::Later;
@@ -16,9 +18,10 @@ use http::uri::{PathAndQuery, Uri};
 use storage::Store;
 use value::Str;
 
-use crate::outbound::{Answer, Credential, Endpoint, Identity, Request, Target, Trust};
+use crate::outbound::{Answer, Bearer, Credential, Endpoint, Identity, Request, Target, Trust};
 
 pub(crate) use credentials::Credentials;
+pub(crate) use tokens::{TokenMetrics, WebhookTokens};
 
 /// How long a webhook without a limit of its own may take.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,6 +34,8 @@ const MAX_TARGETS: usize = 200;
 pub(crate) struct WebhookTransport {
     store: Store,
     credentials: Credentials,
+    /// Shown where there are no credentials; nobody is shown one without.
+    tokens: Option<Arc<WebhookTokens>>,
     targets: Mutex<Targets>,
 }
 
@@ -66,22 +71,24 @@ struct Located {
 }
 
 impl WebhookTransport {
-    /// Resolves services from `store` and shows `credentials`.
-    pub(crate) fn new(store: Store, credentials: Credentials) -> Self {
-        WebhookTransport { store, credentials, targets: Mutex::default() }
+    /// Resolves services from `store` and shows `credentials`, or else tokens.
+    pub(crate) fn new(store: Store, credentials: Credentials, tokens: Option<Arc<WebhookTokens>>) -> Self {
+        WebhookTransport { store, credentials, tokens, targets: Mutex::default() }
     }
 
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Reply, NoReply> {
+        let located = locate(&outgoing.target.place).map_err(NoReply::Unusable)?;
+        // What cannot be called at all is said before anything is looked up.
+        let mut endpoint = self.endpoint(outgoing.target, &located)?;
+        let bearer = self.token(&outgoing, &endpoint).await;
+        // Waiting for a token is not the webhook's fault: its own time begins now.
         let begun = Instant::now();
         let own = outgoing.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let left = outgoing.deadline.map(|deadline| deadline.saturating_duration_since(begun));
         let limit = left.map_or(own, |left| left.min(own));
-        let located = locate(&outgoing.target.place).map_err(NoReply::Unusable)?;
         let path = format!("{}?timeout={}", located.path, go_seconds(limit));
         let url = format!("{}{path}", located.origin);
         let failed = |why: &str| NoReply::Failed(format!("Post {}: {why}", quote(&url)));
-        // What cannot be called at all is said before anything is looked up.
-        let mut endpoint = self.endpoint(outgoing.target, &located)?;
         if limit.is_zero() {
             return Err(failed("context deadline exceeded"));
         }
@@ -104,6 +111,7 @@ impl WebhookTransport {
             }
             let mut request = Request::post_json(body.clone(), left);
             request.path = Some(path.clone());
+            request.bearer.clone_from(&bearer);
             request.headers.insert(USER_AGENT, HeaderValue::from_static("kube-apiserver-admission"));
             let answer = target.send(request).await.map_err(|failure| NoReply::Failed(failure.message))?;
             match retry_after(&answer) {
@@ -120,6 +128,16 @@ impl WebhookTransport {
                 }
             }
         }
+    }
+
+    /// The token that goes with a review. Credentials of a kubeconfig win, and a server that does not prove its name gets nothing.
+    async fn token(&self, outgoing: &Outgoing<'_>, endpoint: &Endpoint) -> Option<Bearer> {
+        let (tokens, recipient) = (self.tokens.as_ref()?, outgoing.recipient?);
+        let has_own = endpoint.identity.is_some() || endpoint.credential != Credential::None;
+        if has_own || !endpoint.is_proven() {
+            return None;
+        }
+        tokens.get(recipient, outgoing.deadline).await
     }
 
     /// Who is called, whom to trust there, and as whom to ask.

@@ -1,12 +1,15 @@
 //! `serviceaccounts/token` and `tokenreviews`.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use admission::Operation;
+use api::attestation::{self, Configuration, Dialect};
 use api::time::Timestamp;
 use api::{GroupVersionKind, Status, meta};
-use authn::tokens::TokenRequest;
+use authn::User;
+use authn::tokens::{Attester, Attesting, TokenRequest};
+use authz::{Attributes, Chain, Decision};
 use value::{Map, Str, Value};
 
 use super::pods::posted;
@@ -20,16 +23,32 @@ use crate::write::Posted;
 
 /// `serviceaccounts/token`: a token for the account.
 pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+    let begun = Instant::now();
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
     let object = posted(call, &expected, &options).await?;
-    let name = call.info.name.to_string();
-    let entry = state
-        .store
-        .get(&kind.key(&call.info.namespace, &name))
-        .ok_or_else(|| Status::not_found(&kind.resource, &name))?;
-    let account = encode::tree(&entry)?;
+    let reference = object.at(&["spec", "boundObjectRef"]);
+    let counted = state
+        .webhook_tokens
+        .as_ref()
+        .filter(|_| reference.and_then(Configuration::of_reference).is_some());
+    let answer = answer(state, call, kind, object, &options, expected).await;
+    if let Some(tokens) = counted {
+        tokens.metrics().requested(answer.is_ok(), begun.elapsed());
+    }
+    answer
+}
+
+async fn answer(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: &Kind,
+    object: Value,
+    options: &WriteOptions,
+    expected: GroupVersionKind,
+) -> Result<Answer, Status> {
     let Some(tokens) = &state.tokens else { return Err(Status::no_such_resource()) };
+    let name = call.info.name.to_string();
     let options_value = options.to_value("CreateOptions");
     let post = Posted {
         state,
@@ -42,6 +61,10 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result
         dry_run: options.dry_run,
     };
     let object = post.mutate(call, object).await?;
+    TokenRequest::check_address(&object, &call.info.namespace, &name)?;
+    let entry = state.store.get(&kind.key(&call.info.namespace, &name));
+    let entry = entry.ok_or_else(|| Status::not_found(&kind.resource, &name))?;
+    let account = encode::tree(&entry)?;
     let now = Timestamp::from_seconds(call.now);
     let request = TokenRequest::new(object, &account, &tokens.rules, now)?;
     let rules = resources::validation::rules(&expected.group_kind());
@@ -52,19 +75,45 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result
     }
     post.validate(call, request.object()).await?;
     let objects = StoredObjects(state.store.clone());
-    let grant = request.grant(&tokens.rules, &objects, crate::random::uid()).await?;
+    let attester = Authorized(state.authorizer.load_full());
+    let grant = request.grant(&tokens.rules, &objects, &attester, crate::random::uid()).await?;
     for warning in &grant.warnings {
         call.warn(warning.as_str());
     }
     let token =
         tokens.issuer.issue(&grant.claims).map_err(|_| Status::internal("failed to generate token"))?;
-    let (key, value) = grant.annotation();
-    call.annotate(key, value);
+    for (key, value) in &grant.annotations {
+        call.annotate(key, value.as_str());
+    }
     let mut answer = grant.answer(&token);
     if let Some(schema) = resources::schema::of(&expected.group, &expected.version, &expected.kind) {
         resources::decode::fill(&mut answer, schema);
     }
     Ok(Answer::Object(201, answer))
+}
+
+/// What an account may have attested, by what it is authorized to.
+struct Authorized(Arc<Chain>);
+
+impl Attester for Authorized {
+    fn attest<'a>(&'a self, account: &'a User, dialect: Dialect, group: &'a str) -> Attesting<'a> {
+        let (api_group, resource) = dialect.resource();
+        let attributes =
+            Attributes::resource(attestation::VERB, api_group, resource).named(dialect.name_of(group));
+        Box::pin(async move {
+            let answer = self.0.decide(account, &attributes).await;
+            if answer.decision == Decision::Allow {
+                return Ok(());
+            }
+            let reason = answer.reason.to_string();
+            let why = match answer.error {
+                Some(error) if reason.is_empty() => error,
+                Some(error) => format!("{error}: {reason}"),
+                None => reason,
+            };
+            Err(authz::forbidden(&account.name, &attributes, &why))
+        })
+    }
 }
 
 /// `tokenreviews`: whose token is this?

@@ -195,7 +195,7 @@ async fn a_call_over_http_1_keeps_its_connection_and_sends_the_token() {
     assert_eq!(server.connections.load(Ordering::SeqCst), 1);
     let elsewhere = Request { path: Some("/other?timeout=3s".parse().unwrap()), ..post("x") };
     assert_eq!(said(&target, elsewhere).await, "HTTP/1.1 POST /other?timeout=3s Bearer secret x");
-    let own = Request { bearer: Some("mine".to_owned()), ..post("x") };
+    let own = Request { bearer: Bearer::new("mine"), ..post("x") };
     assert_eq!(said(&target, own).await, "HTTP/1.1 POST /hook Bearer mine x");
     assert!(!format!("{target:?}").contains("secret"));
 }
@@ -336,7 +336,7 @@ async fn credentials_do_not_leave_over_a_connection_that_proves_nothing() {
     .unwrap();
     assert!(target.withholds_credentials());
     assert_eq!(said(&target, post("{}")).await, "HTTP/2.0 POST /hook - {}");
-    let own = Request { bearer: Some("mine".to_owned()), ..post("") };
+    let own = Request { bearer: Bearer::new("mine"), ..post("") };
     assert_eq!(failure(&target, own).await.0, FailureKind::Unsent);
 }
 
@@ -430,7 +430,7 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
 
 #[test]
 fn requests_show_no_secrets() {
-    let request = Request { bearer: Some("secret".to_owned()), headers: HeaderMap::new(), ..post("body") };
+    let request = Request { bearer: Bearer::new("secret"), headers: HeaderMap::new(), ..post("body") };
     assert!(!format!("{request:?}").contains("secret"));
     assert!(!format!("{:?}", Credential::Basic("me".to_owned(), "secret".to_owned())).contains("secret"));
 }

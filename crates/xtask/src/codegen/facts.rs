@@ -25,6 +25,8 @@ pub(super) struct FieldFacts {
     pub go_type: Option<String>,
     pub embedded: Option<String>,
     pub default: Option<String>,
+    /// Whether Kubernetes has no such field.
+    pub added: bool,
 }
 
 /// When a field is left out of the JSON.
@@ -87,6 +89,7 @@ impl FieldFacts {
                 "always" => self.omit = Some(Omit::Always),
                 "omitempty" => self.omit = Some(Omit::Empty),
                 "omitzero" => self.omit = Some(Omit::Zero),
+                "added" => self.added = true,
                 other => bail!("unknown fact `{other}`"),
             },
             Some(("type", go_type)) => self.go_type = Some(go_type.to_owned()),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use api::meta;
 use value::Value;
 
-use super::objects;
+use super::{objects, webhook_tokens};
 use crate::rbac::{Index, RoleRef};
 
 fn of_kind(kind: &str) -> Vec<Value> {
@@ -48,4 +48,25 @@ fn every_object_is_marked_as_kept_up_to_date() {
             Some("rbac-defaults")
         );
     }
+}
+
+#[test]
+fn the_account_for_webhook_tokens_may_have_every_group_attested_and_nothing_else() {
+    let index = Index::from_objects(&webhook_tokens());
+    let account = authn::service_account::user("kube-system", api::attestation::ACCOUNT_NAME, "");
+    let may = |verb: &str, (group, resource): (&str, &str), name: &str| {
+        let attributes = crate::Attributes::resource(verb, group, resource).named(name);
+        index.decide(&account, &attributes).decision == crate::Decision::Allow
+    };
+    for dialect in api::attestation::Dialect::ALL {
+        assert!(may("attest", dialect.resource(), "*"));
+        // The permission for all is not one for each: whoever asks for less asks for something else.
+        assert!(!may("attest", dialect.resource(), "apps"));
+        assert!(!may("attest", dialect.resource(), ""));
+        assert!(!may("get", dialect.resource(), "*"));
+    }
+    let other = authn::service_account::user("default", api::attestation::ACCOUNT_NAME, "");
+    let (group, resource) = api::attestation::Dialect::Kep.resource();
+    let attributes = crate::Attributes::resource("attest", group, resource).named("*");
+    assert_ne!(index.decide(&other, &attributes).decision, crate::Decision::Allow);
 }

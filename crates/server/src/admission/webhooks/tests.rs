@@ -70,7 +70,7 @@ fn only_overload_and_errors_of_the_server_are_tried_again() {
 #[tokio::test]
 async fn the_most_recent_targets_are_kept_and_no_more() {
     let store = Store::open(Memory::new(), Options::default()).await.unwrap();
-    let transport = WebhookTransport::new(store, Credentials::default());
+    let transport = WebhookTransport::new(store, Credentials::default(), None);
     for port in 1..=MAX_TARGETS + 10 {
         let place = Place::Url(format!("https://127.0.0.1:{port}/").into());
         let webhook = Webhook { place, authorities: Vec::new() };

@@ -1,0 +1,209 @@
+//! What the server shows to webhooks: a token to those of the API, and to nobody else.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use conformance::webhook::{Call, Proof, Reply, WebhookServer};
+use conformance::{accepts, rejects};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::setting::*;
+
+#[tokio::test]
+async fn every_webhook_of_the_api_is_shown_a_token_that_is_kept() {
+    let (_server, client) = serve(&[ON]).await;
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    for kind in KINDS {
+        let made = register(&client, kind, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
+        // Several at once share one request for a token.
+        let (requests, misses) = (counted(&client, REQUESTS, "success").await, counted(&client, LOOKUPS, "miss").await);
+        let names: Vec<String> = (0..4).map(|i| format!("{}-{i}", kind.to_lowercase())).collect();
+        let clients: Vec<_> = names.iter().map(|_| client.as_token(client.token())).collect();
+        let both = names.iter().zip(&clients).map(|(name, client)| create(client, name));
+        for made in futures_util::future::join_all(both).await {
+            made.unwrap();
+        }
+        create(&client, &format!("{}-later", kind.to_lowercase())).await.unwrap();
+        let calls = webhook.take_calls();
+        assert_eq!(calls.len(), 5);
+        let token = shown(&calls[0]).unwrap();
+        assert!(calls.iter().all(|call| shown(call).as_deref() == Some(&token)));
+        assert!((counted(&client, REQUESTS, "success").await - requests - 1.0).abs() < 0.1);
+        assert!(counted(&client, LOOKUPS, "miss").await - misses >= 1.0);
+        assert!(counted(&client, LOOKUPS, "hit").await >= 1.0);
+        assert!(counted(&client, DURATIONS, "success").await >= 1.0);
+
+        let audience = webhook.url("/review");
+        let said = claims(&token);
+        assert_eq!(said["aud"], json!([audience]));
+        assert_eq!(said["sub"], "system:serviceaccount:kube-system:webhook-auth");
+        let status = review(&client, &token, &audience).await;
+        assert_eq!(status["authenticated"], true, "{status}");
+        let extra = &status["user"]["extra"];
+        assert_eq!(extra["attestation.authentication.kubernetes.io/admissionReviewAPIGroups"], json!(["*"]));
+        let key = format!("authentication.kubernetes.io/{}-uid", kind.to_lowercase());
+        assert_eq!(extra[key], json!([made["metadata"]["uid"]]));
+        accepts(client.delete(&format!("{}/hooks", configurations(kind))).await).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn two_webhooks_are_shown_two_tokens_and_neither_can_use_the_others() {
+    let (_server, client) = serve(&[ON]).await;
+    let one = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let two = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let mut second = hook(&at(&two), &["configmaps"]);
+    second["name"] = json!("second.example.com");
+    register(&client, VALIDATING, "hooks", &[hook(&at(&one), &["configmaps"]), second]).await;
+    create(&client, "a").await.unwrap();
+    let (first, second) = (shown(&one.take_calls()[0]).unwrap(), shown(&two.take_calls()[0]).unwrap());
+    assert_ne!(first, second);
+    assert_eq!(review(&client, &first, &one.url("/review")).await["authenticated"], true);
+    assert_ne!(review(&client, &first, &two.url("/review")).await["authenticated"], true);
+    assert_ne!(review(&client, &second, &one.url("/review")).await["authenticated"], true);
+}
+
+/// Says what a webhook is asked about.
+fn asked(call: &Call) -> String {
+    let text = |pointer: &str| call.review.pointer(pointer).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
+    format!("{}/{} {}", text("/request/resource/resource"), text("/request/subResource"), text("/request/name"))
+}
+
+/// A webhook that sees config maps and requests for tokens, and refuses whoever shows none.
+async fn strict(client: &conformance::Client, policy: &str) -> WebhookServer {
+    let webhook = WebhookServer::start(Proof::Signed, |call| {
+        if shown(call).is_some() {
+            Reply::allow()
+        } else {
+            Reply::Raw(401, "text/plain", Vec::new(), "who are you?".to_owned())
+        }
+    })
+    .await
+    .unwrap();
+    let mut hook = hook(&at(&webhook), &["configmaps", "serviceaccounts/token"]);
+    hook["failurePolicy"] = json!(policy);
+    register(client, VALIDATING, "hooks", &[hook]).await;
+    webhook
+}
+
+#[tokio::test]
+async fn a_webhook_that_sees_requests_for_tokens_does_not_wait_for_itself() {
+    // It refuses the request for its own token, so it never gets one, and refuses everything. Nobody waits for anybody.
+    let (_server, client) = serve(&[ON]).await;
+    let webhook = strict(&client, "Fail").await;
+    let begun = Instant::now();
+    let status = rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
+    assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let calls = webhook.take_calls();
+    let about: Vec<String> = calls.iter().map(asked).collect();
+    assert_eq!(about, ["serviceaccounts/token webhook-auth", "configmaps/ a"]);
+    assert!(calls.iter().all(|call| shown(call).is_none()));
+    let user = &calls[0].review["request"]["userInfo"]["username"];
+    assert_eq!(user, "system:apiserver");
+
+    // If its failures are ignored, the request for the token passes, and everything else carries it: requests for tokens of other
+    // accounts, too.
+    accepts(client.delete(&format!("{}/hooks", configurations(VALIDATING))).await).unwrap();
+    let webhook = strict(&client, "Ignore").await;
+    create(&client, "b").await.unwrap();
+    let calls = webhook.take_calls();
+    let about: Vec<(String, bool)> = calls.iter().map(|call| (asked(call), shown(call).is_some())).collect();
+    let nested = ("serviceaccounts/token webhook-auth".to_owned(), false);
+    assert_eq!(about, [nested, ("configmaps/ b".to_owned(), true)]);
+    accepts(client.post(&token_of("default"), &json!({"spec": {}})).await).unwrap();
+    let calls = webhook.take_calls();
+    assert_eq!(asked(&calls[0]), "serviceaccounts/token default");
+    assert!(shown(&calls[0]).is_some());
+}
+
+#[tokio::test]
+async fn a_webhook_that_never_answers_requests_for_tokens_delays_others_once() {
+    let (_server, client) = serve(&[ON]).await;
+    let webhook = WebhookServer::start(Proof::Signed, |call| {
+        if asked(call).starts_with("serviceaccounts/token") { Reply::Silence } else { Reply::allow() }
+    })
+    .await
+    .unwrap();
+    let mut hook = hook(&at(&webhook), &["configmaps", "serviceaccounts/token"]);
+    hook["timeoutSeconds"] = json!(1);
+    register(&client, MUTATING, "hooks", &[hook]).await;
+    create(&client, "a").await.unwrap();
+    let calls = webhook.take_calls();
+    let about: Vec<String> = calls.iter().map(asked).collect();
+    assert_eq!(about, ["serviceaccounts/token webhook-auth", "configmaps/ a"]);
+    assert!(calls.iter().all(|call| shown(call).is_none()));
+    // Whoever comes next does not ask again at once.
+    let begun = Instant::now();
+    create(&client, "b").await.unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn credentials_of_a_kubeconfig_win() {
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let port = webhook.port;
+    fs::write(
+        &kubeconfig,
+        format!("apiVersion: v1\nkind: Config\nusers:\n- name: 127.0.0.1:{port}\n  user: {{token: mine}}\n"),
+    )
+    .unwrap();
+    let file = folder.path().join("admission.yaml");
+    fs::write(
+        &file,
+        format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: ValidatingAdmissionWebhook\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    kubeConfigFile: {}\n",
+            kubeconfig.display()
+        ),
+    )
+    .unwrap();
+    let (_server, client) = serve(&[ON, &format!("--admission-control-config-file={}", file.display())]).await;
+    let by_name = json!({"url": format!("https://localhost:{port}/review"), "caBundle": webhook.ca_bundle});
+    let mut other = hook(&by_name, &["configmaps"]);
+    other["name"] = json!("other.example.com");
+    register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"]), other]).await;
+    create(&client, "a").await.unwrap();
+    let calls = webhook.take_calls();
+    let mine = calls.iter().filter(|call| shown(call).as_deref() == Some("mine")).count();
+    // The other host has no credentials of its own, and is shown a token.
+    let tokens = calls.iter().filter_map(shown).filter(|token| token.contains('.')).count();
+    assert_eq!((mine, tokens), (1, 1));
+}
+
+#[tokio::test]
+async fn webhooks_of_manifest_files_are_shown_no_token() {
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let manifests = folder.path().join("static");
+    fs::create_dir(&manifests).unwrap();
+    let text = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": VALIDATING,
+        "metadata": {"name": "hooks.static.k8s.io"}, "webhooks": [hook(&at(&webhook), &["configmaps"])]
+    });
+    fs::write(manifests.join("hooks.yaml"), text.to_string()).unwrap();
+    let file = folder.path().join("admission.yaml");
+    fs::write(
+        &file,
+        format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: ValidatingAdmissionWebhook\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    staticManifestsDir: {}\n",
+            manifests.display()
+        ),
+    )
+    .unwrap();
+    let (_server, client) = serve(&[ON, &format!("--admission-control-config-file={}", file.display())]).await;
+    webhook.take_calls();
+    let lookups = counted(&client, LOOKUPS, "").await;
+    create(&client, "a").await.unwrap();
+    let calls = webhook.take_calls();
+    assert_eq!((calls.len(), shown(&calls[0])), (1, None));
+    assert!((counted(&client, LOOKUPS, "").await - lookups).abs() < 0.1);
+    // The same webhook, registered with the API, is.
+    register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
+    create(&client, "b").await.unwrap();
+    let mut tokens: Vec<bool> = webhook.take_calls().iter().map(|call| shown(call).is_some()).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, [false, true]);
+}

@@ -1,0 +1,70 @@
+//! The feature gate: off, on and off again, as a cluster is upgraded and rolled back.
+
+use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::{Server, accepts, rejects};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::setting::*;
+
+#[tokio::test]
+async fn an_upgrade_and_a_rollback_change_what_webhooks_are_shown_and_nothing_else() {
+    let folder = TempDir::new().unwrap();
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let mut token = String::new();
+    for (step, on) in [false, true, false, true].into_iter().enumerate() {
+        let flags: &[&str] = if on { &[ON] } else { &[] };
+        let mut server = Server::serve_at(folder.path(), flags).await.unwrap();
+        let client = server.client().unwrap();
+        if step == 0 {
+            quiet_hooks(&client).await;
+            account(&client, "robot", KUBERNETES, &["apps"]).await;
+            register(&client, MUTATING, "guards", &[hook(&at(&webhook), &["configmaps"])]).await;
+            rejects(client.get(OWN_ACCOUNT).await, 404, "NotFound").unwrap();
+        } else {
+            // What the gate needs stays where it was once on; nothing has to be cleaned up.
+            accepts(client.get(OWN_ACCOUNT).await).unwrap();
+        }
+        // A token that a server with the gate issued is not believed by one without.
+        if step > 0 {
+            let status = review(&client, &token, "https://apps.example/a").await;
+            assert_eq!(status["authenticated"] == true, on, "{status}");
+            if !on {
+                let why = status["error"].as_str().unwrap();
+                assert!(why.contains("is disabled, but token is webhook bound"), "{why}");
+            }
+        }
+        webhook.take_calls();
+        create(&client, &format!("step-{step}")).await.unwrap();
+        let calls = webhook.take_calls();
+        assert_eq!(calls.len(), 1);
+        assert_eq!(shown(&calls[0]).is_some(), on);
+
+        let asked = request(VALIDATING, KUBERNETES, "apps", "https://apps.example/a");
+        let answer = client.post(&token_of("robot"), &asked).await;
+        if on {
+            let got = accepts(answer).unwrap();
+            got["status"]["token"].as_str().unwrap().clone_into(&mut token);
+        } else {
+            rejects(answer, 400, "BadRequest").unwrap();
+            assert!(counted(&client, "apiserver_webhook_authentication", "").await.abs() < 0.1);
+            if step == 0 {
+                // Any token will do for the next step's question.
+                let plain = accepts(client.post(&token_of("robot"), &json!({"spec": {"audiences": ["https://apps.example/a"]}})).await).unwrap();
+                plain["status"]["token"].as_str().unwrap().clone_into(&mut token);
+            }
+        }
+        server.terminate().unwrap();
+        server.wait(std::time::Duration::from_secs(20)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_no_configuration_at_all_shows_tokens() {
+    let server = Server::up().await.unwrap();
+    let client = server.client().unwrap();
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
+    create(&client, "a").await.unwrap();
+    assert!(shown(&webhook.take_calls()[0]).is_some());
+}

@@ -1,0 +1,141 @@
+//! How long a token is believed, and what happens to the server's own when what it depends on goes away.
+
+use std::time::Duration;
+
+use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::{Problem, accepts, eventually, rejects};
+use http::Method;
+use serde_json::json;
+
+use crate::setting::*;
+
+const APPS: &str = "https://apps.example/a";
+
+#[tokio::test]
+async fn a_token_dies_with_its_configuration_and_does_not_come_back_with_another_of_that_name() {
+    let (_server, client) = serve(&[ON]).await;
+    quiet_hooks(&client).await;
+    account(&client, "robot", KUBERNETES, &["apps"]).await;
+    for kind in KINDS {
+        let got = accepts(client.post(&token_of("robot"), &request(kind, KUBERNETES, "apps", APPS)).await).unwrap();
+        let token = got["status"]["token"].as_str().unwrap().to_owned();
+        assert_eq!(review(&client, &token, APPS).await["authenticated"], true);
+        accepts(client.delete(&format!("{}/hooks", configurations(kind))).await).unwrap();
+        let why = soon_not_believed(&client, &token, APPS).await;
+        assert!(why.contains("service account token has been invalidated"), "{why}");
+        let again = register(&client, kind, "hooks", &[hook(&json!({"url": APPS}), &["nothings"])]).await;
+        let uid = again["metadata"]["uid"].as_str().unwrap();
+        let why = soon_not_believed(&client, &token, APPS).await;
+        assert!(why.contains(&format!("{kind} UID ({uid}) does not match")), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_dies_with_its_account_and_is_not_issued_without_the_permission() {
+    let (_server, client) = serve(&[ON]).await;
+    quiet_hooks(&client).await;
+    account(&client, "robot", KEP, &["apps"]).await;
+    let asked = request(VALIDATING, KEP, "apps", APPS);
+    let got = accepts(client.post(&token_of("robot"), &asked).await).unwrap();
+    let token = got["status"]["token"].as_str().unwrap();
+    assert_eq!(review(&client, token, APPS).await["authenticated"], true);
+    accepts(client.delete(&format!("{BINDINGS}/robot-apigroups")).await).unwrap();
+    let status = rejects(client.post(&token_of("robot"), &asked).await, 403, "Forbidden").unwrap();
+    assert!(status["message"].as_str().unwrap().contains("cannot attest resource \"apigroups\""), "{status}");
+    accepts(client.delete(&format!("{ACCOUNTS}/robot")).await).unwrap();
+    soon_not_believed(&client, token, APPS).await;
+    rejects(client.post(&token_of("robot"), &asked).await, 404, "NotFound").unwrap();
+}
+
+#[tokio::test]
+async fn what_the_server_needs_for_its_own_tokens_returns_when_it_is_deleted() {
+    let (_server, client) = serve(&[ON]).await;
+    let places = [
+        OWN_ACCOUNT.to_owned(),
+        format!("{ROLES}/system:webhook-auth"),
+        format!("{BINDINGS}/system:webhook-auth"),
+    ];
+    for place in &places {
+        let uid = accepts(client.get(place).await).unwrap()["metadata"]["uid"].clone();
+        accepts(client.delete(place).await).unwrap();
+        eventually(Duration::from_secs(10), async || {
+            let back = accepts(client.get(place).await)?;
+            if back["metadata"]["uid"] == uid { Err(Problem::new("still the old one")) } else { Ok(()) }
+        })
+        .await
+        .unwrap();
+    }
+    let may = async |group: &str, resource: &str, name: &str| {
+        let body = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
+            "user": "system:serviceaccount:kube-system:webhook-auth",
+            "resourceAttributes": {"verb": "attest", "group": group, "resource": resource, "name": name}}});
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        accepts(client.post(path, &body).await).unwrap()["status"]["allowed"] == true
+    };
+    for [.., group, resource] in [KUBERNETES, KEP] {
+        assert!(may(group, resource, "*").await);
+        assert!(!may(group, resource, "apps").await);
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_a_deleted_account_or_configuration_are_not_shown_again() {
+    let (_server, client) = serve(&[ON]).await;
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
+    create(&client, "a").await.unwrap();
+    let first = shown(&webhook.take_calls()[0]).unwrap();
+
+    // The account is deleted, and another one comes in its place.
+    let old = claims(&first)["kubernetes.io"]["serviceaccount"]["uid"].clone();
+    accepts(client.delete(OWN_ACCOUNT).await).unwrap();
+    let second = eventually(Duration::from_secs(10), async || {
+        accepts(client.post(&format!("{MAPS}?dryRun=All"), &json!({"metadata": {"name": "b"}})).await)?;
+        let token = webhook.take_calls().last().and_then(shown).ok_or(Problem::new("no token"))?;
+        let uid = &claims(&token)["kubernetes.io"]["serviceaccount"]["uid"];
+        if *uid == old { Err(Problem::new("the old account's token")) } else { Ok(token) }
+    })
+    .await
+    .unwrap();
+
+    // So is the configuration.
+    accepts(client.delete(&format!("{}/hooks", configurations(VALIDATING))).await).unwrap();
+    let again = register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
+    webhook.take_calls();
+    create(&client, "c").await.unwrap();
+    let third = shown(webhook.take_calls().last().unwrap()).unwrap();
+    assert_ne!(second, third);
+    assert_eq!(
+        claims(&third)["kubernetes.io"]["validatingWebhookConfiguration"]["uid"],
+        again["metadata"]["uid"]
+    );
+}
+
+#[tokio::test]
+async fn an_account_without_permission_means_calls_without_a_token_until_it_has_it_again() {
+    let (server, client) = serve(&[ON]).await;
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let role = format!("{ROLES}/system:webhook-auth");
+    let mut changed = accepts(client.get(&role).await).unwrap();
+    let rules = changed["rules"].clone();
+    changed["rules"] = json!([]);
+    accepts(client.json(Method::PUT, &role, &changed).await).unwrap();
+    register(&client, MUTATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
+    create(&client, "a").await.unwrap();
+    let calls = webhook.take_calls();
+    assert_eq!((calls.len(), shown(&calls[0])), (1, None));
+    assert!(counted(&client, REQUESTS, "status=\"failure\"").await >= 1.0);
+    let log = server.log();
+    assert!(log.contains("a token for a webhook could not be had"), "{log}");
+    assert!(log.contains("cannot attest resource"), "{log}");
+
+    let mut changed = accepts(client.get(&role).await).unwrap();
+    changed["rules"] = rules;
+    accepts(client.json(Method::PUT, &role, &changed).await).unwrap();
+    eventually(Duration::from_secs(10), async || {
+        accepts(client.post(&format!("{MAPS}?dryRun=All"), &json!({"metadata": {"name": "b"}})).await)?;
+        webhook.take_calls().last().and_then(shown).ok_or(Problem::new("no token"))
+    })
+    .await
+    .unwrap();
+}

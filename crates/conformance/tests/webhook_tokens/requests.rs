@@ -1,0 +1,234 @@
+//! Who gets a token: what may be asked for, and in which order a request is refused.
+
+use conformance::{accepts, rejects};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::setting::*;
+
+const APPS: &str = "https://apps.example/a";
+const DENIED: &str = "serviceaccounts/token \"robot\" is forbidden: token request denied";
+
+fn message(status: &Value) -> &str {
+    status["message"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_token_is_for_one_webhook_and_one_group_and_can_be_reviewed() {
+    let (_server, client) = serve(&[ON]).await;
+    let made = quiet_hooks(&client).await;
+    account(&client, "robot", KUBERNETES, &["apps", "batch", "*"]).await;
+    grant(&client, "robot", [KEP[2], KEP[3]], &["apps", "batch", "core", "*"]).await;
+    for dialect in [KUBERNETES, KEP] {
+        for (kind, configuration) in KINDS.into_iter().zip(&made) {
+            let mut asked = request(kind, dialect, "apps", APPS);
+            asked["spec"]["expirationSeconds"] = json!(7200);
+            let answer = client.post(&token_of("robot"), &asked).await.unwrap();
+            let warned = answer.header("warning").contains("KEP-6060");
+            assert_eq!(warned, dialect == KEP, "{}", answer.header("warning"));
+            let got = accepts(Ok(answer)).unwrap();
+            assert_eq!(got["spec"]["expirationSeconds"], 600);
+            assert_eq!(got["spec"][dialect[0]], json!({dialect[1]: ["apps"]}));
+            let token = got["status"]["token"].as_str().unwrap();
+            let said = claims(token);
+            assert_eq!(said["aud"], json!([APPS]));
+            assert_eq!(said["sub"], "system:serviceaccount:default:robot");
+            assert_eq!(said["exp"].as_i64().unwrap() - said["iat"].as_i64().unwrap(), 600);
+            let uid = &configuration["metadata"]["uid"];
+            let bound = json!({"name": "hooks", "uid": uid});
+            let own = &said["kubernetes.io"];
+            let (camel, other) = if kind == VALIDATING { ("validating", "mutating") } else { ("mutating", "validating") };
+            assert_eq!(own[format!("{camel}WebhookConfiguration")], bound);
+            assert_eq!(own[format!("{camel}webhookconfiguration")], bound);
+            assert!(own.get(format!("{other}webhookconfiguration")).is_none());
+            for [field, key, ..] in [KUBERNETES, KEP] {
+                assert_eq!(own[field], json!({key: ["apps"]}));
+            }
+
+            let status = review(&client, token, APPS).await;
+            assert_eq!(status["authenticated"], true, "{status}");
+            let mut extra = status["user"]["extra"].clone();
+            extra.as_object_mut().unwrap().remove("authentication.kubernetes.io/credential-id");
+            assert_eq!(
+                extra,
+                json!({
+                    "attestation.authentication.kubernetes.io/admissionReviewAPIGroups": ["apps"],
+                    format!("authentication.kubernetes.io/{camel}webhookconfiguration-name"): ["hooks"],
+                    format!("authentication.kubernetes.io/{camel}webhookconfiguration-uid"): [uid],
+                })
+            );
+            // It is for nobody else: no other webhook, and not the server itself.
+            for audience in ["https://svc.ns.svc:443/", "https://kubernetes.default.svc"] {
+                assert_ne!(review(&client, token, audience).await["authenticated"], true);
+            }
+            assert_eq!(client.as_token(Some(token)).get("/api").await.unwrap().code, 401);
+        }
+        for (group, audience) in [("batch", "https://svc.ns.svc:443/"), ("*", APPS)] {
+            let asked = request(VALIDATING, dialect, group, audience);
+            let got = accepts(client.post(&token_of("robot"), &asked).await).unwrap();
+            let token = got["status"]["token"].as_str().unwrap();
+            assert_eq!(review(&client, token, audience).await["authenticated"], true);
+        }
+    }
+    // The core group has a name in the KEP's words alone.
+    let core = "https://core.example/";
+    accepts(client.post(&token_of("robot"), &request(VALIDATING, KEP, "", core)).await).unwrap();
+    let asked = request(VALIDATING, KUBERNETES, "", core);
+    rejects(client.post(&token_of("robot"), &asked).await, 422, "Invalid").unwrap();
+}
+
+#[tokio::test]
+async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
+    let (_server, client) = serve(&[ON]).await;
+    quiet_hooks(&client).await;
+    accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
+    for dialect in [KUBERNETES, KEP] {
+        // Everything is wrong at once; each step mends what was complained about.
+        let mut wrong = request(VALIDATING, dialect, "apps", "https://kubernetes.default.svc");
+        wrong["spec"]["boundObjectRef"]["name"] = json!("nope");
+        wrong["spec"]["boundObjectRef"]["uid"] = json!("other");
+        wrong["spec"]["expirationSeconds"] = json!(599);
+
+        // Nobody may ask for a token who may not create one, whatever is in the request.
+        let bob = client.as_token(Some("bobtoken"));
+        let status = rejects(bob.post(&token_of("robot"), &wrong).await, 403, "Forbidden").unwrap();
+        assert!(message(&status).contains("cannot create resource \"serviceaccounts/token\""), "{status}");
+
+        let status = rejects(client.post(&token_of("robot"), &wrong).await, 422, "Invalid").unwrap();
+        assert!(message(&status).contains("may not specify a duration less than 10 minutes"), "{status}");
+        wrong["spec"]["expirationSeconds"] = json!(600);
+        let status = rejects(client.post(&token_of("robot"), &wrong).await, 400, "BadRequest").unwrap();
+        assert_eq!(message(&status), "api server audiences are invalid for webhook token requests");
+        wrong["spec"]["audiences"] = json!(["https://wrong.example/"]);
+        let status = rejects(client.post(&token_of("robot"), &wrong).await, 403, "Forbidden").unwrap();
+        let [.., group, resource] = dialect;
+        let expected = format!(
+            "{resource}.{group} \"apps\" is forbidden: User \"system:serviceaccount:default:robot\" cannot attest resource \"{resource}\" in API group \"{group}\" at the cluster scope"
+        );
+        assert_eq!(message(&status), expected);
+        // The same answer whether the configuration exists or not.
+        wrong["spec"]["boundObjectRef"]["name"] = json!("hooks");
+        let status = rejects(client.post(&token_of("robot"), &wrong).await, 403, "Forbidden").unwrap();
+        assert_eq!(message(&status), expected);
+        wrong["spec"]["boundObjectRef"]["name"] = json!("nope");
+
+        grant(&client, "robot", [group, resource], &["apps", "batch", "gone.example.com", "*"]).await;
+        let status = rejects(client.post(&token_of("robot"), &wrong).await, 403, "Forbidden").unwrap();
+        assert_eq!(message(&status), DENIED);
+        assert_eq!(status["details"], json!({"kind": "serviceaccounts/token", "name": "robot"}));
+        wrong["spec"]["boundObjectRef"]["name"] = json!("hooks");
+        let status = rejects(client.post(&token_of("robot"), &wrong).await, 403, "Forbidden").unwrap();
+        assert_eq!(message(&status), DENIED);
+        wrong["spec"]["audiences"] = json!([APPS]);
+        let status = rejects(client.post(&token_of("robot"), &wrong).await, 409, "Conflict").unwrap();
+        assert!(message(&status).contains("does not match the UID in record"), "{status}");
+        wrong["spec"]["boundObjectRef"]["uid"] = json!("");
+        accepts(client.post(&token_of("robot"), &wrong).await).unwrap();
+
+        // A group and an audience of two different webhooks fit none.
+        for (group, audience) in [("batch", APPS), ("apps", "https://svc.ns.svc:443/"), ("apps", "https://apps.example/")] {
+            let asked = request(MUTATING, dialect, group, audience);
+            let status = rejects(client.post(&token_of("robot"), &asked).await, 403, "Forbidden").unwrap();
+            assert_eq!(message(&status), DENIED);
+        }
+        // For every group Kubernetes does not look at the audience; the KEP does.
+        let asked = request(MUTATING, dialect, "*", "https://elsewhere.example/");
+        let answer = client.post(&token_of("robot"), &asked).await;
+        if dialect == KEP {
+            assert_eq!(message(&rejects(answer, 403, "Forbidden").unwrap()), DENIED);
+        } else {
+            accepts(answer).unwrap();
+        }
+        // Nor does Kubernetes ask whether anybody serves the group.
+        let asked = request(MUTATING, dialect, "gone.example.com", APPS);
+        let answer = client.post(&token_of("robot"), &asked).await;
+        if dialect == KEP {
+            assert_eq!(message(&rejects(answer, 403, "Forbidden").unwrap()), DENIED);
+        } else {
+            accepts(answer).unwrap();
+        }
+    }
+    // The permission for every group is none for a single one, and the other way round.
+    account(&client, "star", KUBERNETES, &["*"]).await;
+    account(&client, "one", KUBERNETES, &["apps"]).await;
+    let asked = |group| request(VALIDATING, KUBERNETES, group, APPS);
+    accepts(client.post(&token_of("star"), &asked("*")).await).unwrap();
+    rejects(client.post(&token_of("star"), &asked("apps")).await, 403, "Forbidden").unwrap();
+    rejects(client.post(&token_of("one"), &asked("*")).await, 403, "Forbidden").unwrap();
+    // A group of a definition has an API service of its own.
+    let definition = json!({"metadata": {"name": "things.gone.example.com"}, "spec": {
+        "group": "gone.example.com", "scope": "Cluster",
+        "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    accepts(client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await).unwrap();
+    let asked = request(MUTATING, KEP, "gone.example.com", APPS);
+    accepts(client.post(&token_of("robot"), &asked).await).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_not_well_formed_is_refused_whatever_the_gate() {
+    let (_server, client) = serve(&[]).await;
+    accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
+    let refused = async |spec: Value, words: &str| {
+        let mut body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+        if body["spec"].get("boundObjectRef").is_none() {
+            body["spec"]["boundObjectRef"] = request(VALIDATING, KEP, "", "")["spec"]["boundObjectRef"].clone();
+            body["spec"]["audiences"] = json!(["https://a"]);
+        }
+        let status = rejects(client.post(&token_of("robot"), &body).await, 422, "Invalid").unwrap();
+        let expected = format!("TokenRequest.authentication.k8s.io \"\" is invalid: {words}");
+        assert_eq!(message(&status), expected);
+    };
+    let key = KEP[1];
+    let none = "spec.attestations: Invalid value: null: webhook bound requests require exactly one admissionReviewAPIGroups attestation";
+    refused(json!({}), none).await;
+    refused(json!({"attestationClaims": {}}), none).await;
+    refused(
+        json!({"attestationClaims": {key: ["a"], "other": ["b"]}}),
+        &format!("spec.attestationClaims: Invalid value: {{\"other\":[\"b\"],\"{key}\":[\"a\"]}}: webhook bound requests require exactly one {key} claim"),
+    )
+    .await;
+    refused(
+        json!({"attestationClaims": {"other": ["b"]}}),
+        &format!("spec.attestationClaims[other]: Unsupported value: \"other\": supported values: \"{key}\""),
+    )
+    .await;
+    refused(
+        json!({"attestationClaims": {key: []}}),
+        &format!("spec.attestationClaims[{key}]: Invalid value: []: must specify a single value"),
+    )
+    .await;
+    refused(
+        json!({"attestationClaims": {key: ["a", "b"]}}),
+        &format!("spec.attestationClaims[{key}]: Invalid value: [\"a\",\"b\"]: must specify a single value"),
+    )
+    .await;
+    refused(
+        json!({"attestationClaims": {key: ["core"]}}),
+        &format!("spec.attestationClaims[{key}][0]: Invalid value: \"core\": must specify a valid API Group: the core group is \"\""),
+    )
+    .await;
+    refused(
+        json!({"attestationClaims": {key: ["a"]}, "attestations": {KUBERNETES[1]: ["a"]}}),
+        "spec.attestationClaims: Forbidden: may not be specified together with attestations",
+    )
+    .await;
+    refused(
+        json!({"boundObjectRef": null, "attestationClaims": {key: ["a"]}}),
+        &format!("spec.attestationClaims: Invalid value: {{\"{key}\":[\"a\"]}}: attestationClaims may only be specified with a webhook bound object reference"),
+    )
+    .await;
+    // It is a field of the kind: nobody is warned about it, and strict clients may send it.
+    let answer = client
+        .json(
+            Method::POST,
+            &format!("{}?fieldValidation=Strict", token_of("robot")),
+            &request(VALIDATING, KEP, "apps", APPS),
+        )
+        .await;
+    let status = rejects(answer, 400, "BadRequest").unwrap();
+    assert_eq!(
+        message(&status),
+        "cannot bind token to object of type admissionregistration.k8s.io/v1, Kind=ValidatingWebhookConfiguration (feature gate APIServerWebhookAuthenticationToken is disabled)"
+    );
+}

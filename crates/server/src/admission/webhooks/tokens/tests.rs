@@ -1,0 +1,123 @@
+use api::attestation::Configuration;
+use value::json;
+
+use super::*;
+
+fn tokens() -> Arc<WebhookTokens> {
+    WebhookTokens::new(TokenMetrics::new(&Registry::new()).unwrap())
+}
+
+fn recipient(uid: &str, audience: &str) -> Recipient {
+    Recipient {
+        kind: Configuration::Validating,
+        uid: uid.into(),
+        configuration: "hooks".into(),
+        audience: audience.into(),
+    }
+}
+
+/// A token that was had so many seconds ago.
+fn kept(age: u64) -> Slot {
+    let from = SystemTime::now() - Duration::from_secs(age);
+    let until = from + Duration::from_secs(600) - MARGIN;
+    Slot { token: Some(Kept { bearer: Bearer::new("t").unwrap(), from, until }), ..Slot::default() }
+}
+
+fn configuration(uid: &str, urls: &[&str]) -> Value {
+    let hooks: Vec<String> =
+        urls.iter().map(|url| format!(r#"{{"clientConfig":{{"url":"{url}"}}}}"#)).collect();
+    let text = format!(r#"{{"metadata":{{"uid":"{uid}"}},"webhooks":[{}]}}"#, hooks.join(","));
+    json::parse(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn a_token_is_sent_while_it_is_good_and_replaced_before_it_is_not() {
+    let now = SystemTime::now();
+    let at = |age| kept(age).token.unwrap();
+    assert!(at(0).is_good(now) && !at(0).is_old(now));
+    assert!(at(479).is_good(now) && !at(479).is_old(now));
+    assert!(at(481).is_good(now) && at(481).is_old(now));
+    assert!(!at(571).is_good(now));
+    // A clock that was set back.
+    assert!(!at(0).is_good(now - Duration::from_secs(3600)));
+}
+
+#[test]
+fn whoever_failed_waits_longer_each_time_and_not_for_ever() {
+    let mut slot = Slot::default();
+    assert!(slot.may_ask());
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let before = Instant::now();
+        slot.failed();
+        assert!(!slot.may_ask());
+        pauses.push(slot.next.unwrap().duration_since(before).as_secs());
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
+}
+
+#[tokio::test]
+async fn a_good_token_is_found_without_asking_and_a_missing_one_is_asked_for_once() {
+    let tokens = tokens();
+    let known = recipient("a", "https://one/");
+    tokens.slots().insert(known.clone(), kept(0));
+    assert!(matches!(tokens.look_up(&known), Found::Good(_)));
+    assert!(tokens.slots()[&known].under_way.is_none());
+    // An old one is sent all the same, and replaced while nobody waits.
+    tokens.slots().insert(known.clone(), kept(500));
+    assert!(matches!(tokens.look_up(&known), Found::Good(_)));
+    assert!(tokens.slots()[&known].under_way.is_some());
+
+    let other = recipient("b", "https://one/");
+    let (Found::Soon(first), Found::Soon(second)) = (tokens.look_up(&other), tokens.look_up(&other)) else {
+        panic!("nobody asked");
+    };
+    assert!(first.over.same_channel(&second.over));
+    // There is no server to ask: it fails, nobody has to wait, and the next one does not ask at once.
+    assert!(tokens.get(&other, None).await.is_none());
+    assert!(matches!(tokens.look_up(&other), Found::Nothing));
+    tokens.ask_again();
+    assert!(matches!(tokens.look_up(&other), Found::Soon(_)));
+}
+
+#[tokio::test]
+async fn what_is_forgotten_while_it_is_asked_for_stays_forgotten() {
+    let tokens = tokens();
+    let gone = recipient("a", "https://one/");
+    let Found::Soon(mut under_way) = tokens.look_up(&gone) else { panic!("nobody asked") };
+    tokens.account_changed();
+    let _ = under_way.over.changed().await;
+    assert!(tokens.slots().is_empty());
+}
+
+#[test]
+fn tokens_go_with_the_configuration_and_the_webhook_they_are_for() {
+    let tokens = tokens();
+    let fill = || {
+        for (uid, audience) in [("a", "https://one/"), ("a", "https://two/"), ("b", "https://one/")] {
+            tokens.slots().insert(recipient(uid, audience), kept(0));
+        }
+    };
+    let left = || {
+        let slots = tokens.slots();
+        let mut left: Vec<String> = slots.keys().map(|r| format!("{} {}", r.uid, r.audience)).collect();
+        left.sort();
+        left
+    };
+    let old = configuration("a", &["https://one/", "https://two/"]);
+    fill();
+    tokens.configuration_changed(None, Some(&old));
+    tokens.configuration_changed(Some(&old), Some(&old));
+    assert_eq!(left().len(), 3);
+    tokens.configuration_changed(Some(&old), Some(&configuration("a", &["https://two/", "https://three/"])));
+    assert_eq!(left(), ["a https://two/", "b https://one/"]);
+    fill();
+    tokens.configuration_changed(Some(&old), None);
+    assert_eq!(left(), ["b https://one/"]);
+    fill();
+    // Deleted and created again under the same name.
+    tokens.configuration_changed(Some(&old), Some(&configuration("c", &["https://one/"])));
+    assert_eq!(left(), ["b https://one/"]);
+    tokens.account_changed();
+    assert!(left().is_empty());
+}
