@@ -9,6 +9,6 @@ mod registered;
 mod requests;
 mod table;
 
-pub use measure::{Figures, Subject, run};
+pub use measure::{Figures, Subject, run, webhook_rate};
 pub use requests::{CONNECTIONS, STREAMS};
 pub use table::print;

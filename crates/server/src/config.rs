@@ -87,6 +87,7 @@ pub struct FollowedFiles {
 
 /// Everything the server is told, checked as far as one value alone can be.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag or a gate of its own")]
 pub struct Config {
     /// Where to listen; port 0 takes any free one.
     pub listen: SocketAddr,

@@ -202,13 +202,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let token_metrics = TokenMetrics::new(metrics.registry()).map_err(ConfigError::other)?;
     // Without an issuer there are no tokens to show.
     let webhook_tokens = (webhook_tokens && tokens.is_some()).then(|| WebhookTokens::new(token_metrics));
-    let webhooks = RegisteredWebhooks::start(
-        &store,
-        webhook_credentials,
-        webhook_tokens.as_ref(),
-        &meter,
-        &mut stages,
-    )?;
+    let webhooks =
+        RegisteredWebhooks::start(&store, webhook_credentials, webhook_tokens.as_ref(), &meter, &mut stages)?;
     let account = webhook_tokens.as_ref().map(|tokens| account::watch(&store, tokens)).transpose()?;
     let admission = AdmissionChain::new(&enable_admission, &disable_admission, &stages)
         .map_err(ConfigError::other)?

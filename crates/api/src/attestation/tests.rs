@@ -15,7 +15,8 @@ fn the_audience_is_the_url_as_it_stands() {
 
 #[test]
 fn the_audience_of_a_service_has_its_port_and_its_path() {
-    let service = |rest: &str| of(&format!(r#"{{"service":{{"name":"svc","namespace":"ns"{rest}}}}}"#)).unwrap();
+    let service =
+        |rest: &str| of(&format!(r#"{{"service":{{"name":"svc","namespace":"ns"{rest}}}}}"#)).unwrap();
     assert_eq!(service(""), "https://svc.ns.svc:443/");
     assert_eq!(service(r#","path":"""#), "https://svc.ns.svc:443/");
     assert_eq!(service(r#","port":8443,"path":"/p/q/""#), "https://svc.ns.svc:8443/p/q/");
@@ -27,7 +28,11 @@ fn the_audience_of_a_service_has_its_port_and_its_path() {
 fn the_core_group_has_a_name_that_no_other_group_can_use() {
     assert_eq!(Dialect::Kep.name_of(""), "core");
     assert_eq!(Dialect::Kep.name_of("apps"), "apps");
-    assert!(Dialect::Kep.is_reserved("core") && !Dialect::Kep.is_reserved("") && !Dialect::Kep.is_reserved("apps"));
+    assert!(
+        Dialect::Kep.is_reserved("core")
+            && !Dialect::Kep.is_reserved("")
+            && !Dialect::Kep.is_reserved("apps")
+    );
     // Where the core group cannot be asked for, its name stands for nothing else.
     assert!(!Dialect::Kubernetes.is_reserved("core"));
 }

@@ -51,15 +51,26 @@ async fn portcullis(time: Duration) -> Result<Figures> {
         quickest = Some(quickest.map_or(took, |quickest| quickest.min(took)));
     }
     let server = Server::serve(&[]).await?;
-    let subject = Subject {
+    let mut figures = load::run(&subject(&server, quickest, time)?).await?;
+    // A server of its own for each, so that neither finds what the other left.
+    const TOKENS: &str = "--feature-gates=APIServerWebhookAuthenticationToken=true";
+    for (name, flags) in [("dry run, one webhook /s", [].as_slice()), ("the same with tokens /s", &[TOKENS])]
+    {
+        let server = Server::serve(flags).await?;
+        figures.push((name, Some(load::webhook_rate(&subject(&server, None, time)?).await?)));
+    }
+    Ok(figures)
+}
+
+fn subject(server: &Server, start: Option<Duration>, time: Duration) -> Result<Subject> {
+    Ok(Subject {
         url: server.url.clone(),
         tls: tls(Trust::Anything, None)?,
         token: Some(ADMIN_TOKEN.to_owned()),
         pids: vec![server.pid()],
-        start: quickest,
+        start,
         time,
-    };
-    load::run(&subject).await
+    })
 }
 
 async fn reference(time: Duration) -> Result<Option<Figures>> {

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::registered;
 use super::requests::{Until, Wires};
 use crate::server::resident_kib;
+use crate::webhook::{Proof, Reply, WebhookServer};
 use crate::{Problem, Result};
 
 /// How many watch at once in the fan-out, and how many events each sees.
@@ -87,6 +88,25 @@ pub async fn run(subject: &Subject) -> Result<Figures> {
     figures.push(("memory at the end, MB", memory(&subject.pids)));
     figures.extend(registered::run(subject, &wires, &namespace).await?);
     Ok(figures)
+}
+
+/// How many dry runs a server makes in a second of which each asks one webhook. The first, in which connections are made and
+/// tokens asked for, does not count.
+pub async fn webhook_rate(subject: &Subject) -> Result<f64> {
+    let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await?;
+    let configuration = json!({"metadata": {"name": "load"}, "webhooks": [{
+        "name": "load.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": webhook.url("/review"), "caBundle": webhook.ca_bundle},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+    }]});
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    wires.once(&Method::POST, path, configuration.to_string().into()).await?;
+    let maps = "/api/v1/namespaces/default/configmaps?dryRun=All";
+    let body = Bytes::from(json!({"metadata": {"name": "load"}, "data": {"key": "value"}}).to_string());
+    wires.once(&Method::POST, maps, body.clone()).await?;
+    let ask = move |_: u64| (Method::POST, maps.to_owned(), body.clone());
+    Ok(wires.flood(Until::Time(subject.time), ask).await?.per_second)
 }
 
 /// A pod as people write them.

@@ -17,7 +17,8 @@ async fn every_webhook_of_the_api_is_shown_a_token_that_is_kept() {
     for kind in KINDS {
         let made = register(&client, kind, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
         // Several at once share one request for a token.
-        let (requests, misses) = (counted(&client, REQUESTS, "success").await, counted(&client, LOOKUPS, "miss").await);
+        let (requests, misses) =
+            (counted(&client, REQUESTS, "success").await, counted(&client, LOOKUPS, "miss").await);
         let names: Vec<String> = (0..4).map(|i| format!("{}-{i}", kind.to_lowercase())).collect();
         let clients: Vec<_> = names.iter().map(|_| client.as_token(client.token())).collect();
         let both = names.iter().zip(&clients).map(|(name, client)| create(client, name));
@@ -66,8 +67,14 @@ async fn two_webhooks_are_shown_two_tokens_and_neither_can_use_the_others() {
 
 /// Says what a webhook is asked about.
 fn asked(call: &Call) -> String {
-    let text = |pointer: &str| call.review.pointer(pointer).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
-    format!("{}/{} {}", text("/request/resource/resource"), text("/request/subResource"), text("/request/name"))
+    let text =
+        |pointer: &str| call.review.pointer(pointer).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
+    format!(
+        "{}/{} {}",
+        text("/request/resource/resource"),
+        text("/request/subResource"),
+        text("/request/name")
+    )
 }
 
 /// A webhook that sees config maps and requests for tokens, and refuses whoever shows none.
@@ -93,7 +100,8 @@ async fn a_webhook_that_sees_requests_for_tokens_does_not_wait_for_itself() {
     let (_server, client) = serve(&[ON]).await;
     let webhook = strict(&client, "Fail").await;
     let begun = Instant::now();
-    let status = rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
+    let status =
+        rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
     assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     let calls = webhook.take_calls();
@@ -160,7 +168,8 @@ async fn credentials_of_a_kubeconfig_win() {
         ),
     )
     .unwrap();
-    let (_server, client) = serve(&[ON, &format!("--admission-control-config-file={}", file.display())]).await;
+    let (_server, client) =
+        serve(&[ON, &format!("--admission-control-config-file={}", file.display())]).await;
     let by_name = json!({"url": format!("https://localhost:{port}/review"), "caBundle": webhook.ca_bundle});
     let mut other = hook(&by_name, &["configmaps"]);
     other["name"] = json!("other.example.com");
@@ -193,7 +202,8 @@ async fn webhooks_of_manifest_files_are_shown_no_token() {
         ),
     )
     .unwrap();
-    let (_server, client) = serve(&[ON, &format!("--admission-control-config-file={}", file.display())]).await;
+    let (_server, client) =
+        serve(&[ON, &format!("--admission-control-config-file={}", file.display())]).await;
     webhook.take_calls();
     let lookups = counted(&client, LOOKUPS, "").await;
     create(&client, "a").await.unwrap();

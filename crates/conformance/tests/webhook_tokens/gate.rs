@@ -50,7 +50,12 @@ async fn an_upgrade_and_a_rollback_change_what_webhooks_are_shown_and_nothing_el
             assert!(counted(&client, "apiserver_webhook_authentication", "").await.abs() < 0.1);
             if step == 0 {
                 // Any token will do for the next step's question.
-                let plain = accepts(client.post(&token_of("robot"), &json!({"spec": {"audiences": ["https://apps.example/a"]}})).await).unwrap();
+                let plain = accepts(
+                    client
+                        .post(&token_of("robot"), &json!({"spec": {"audiences": ["https://apps.example/a"]}}))
+                        .await,
+                )
+                .unwrap();
                 plain["status"]["token"].as_str().unwrap().clone_into(&mut token);
             }
         }

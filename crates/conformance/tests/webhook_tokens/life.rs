@@ -17,7 +17,8 @@ async fn a_token_dies_with_its_configuration_and_does_not_come_back_with_another
     quiet_hooks(&client).await;
     account(&client, "robot", KUBERNETES, &["apps"]).await;
     for kind in KINDS {
-        let got = accepts(client.post(&token_of("robot"), &request(kind, KUBERNETES, "apps", APPS)).await).unwrap();
+        let got =
+            accepts(client.post(&token_of("robot"), &request(kind, KUBERNETES, "apps", APPS)).await).unwrap();
         let token = got["status"]["token"].as_str().unwrap().to_owned();
         assert_eq!(review(&client, &token, APPS).await["authenticated"], true);
         accepts(client.delete(&format!("{}/hooks", configurations(kind))).await).unwrap();

@@ -37,7 +37,8 @@ async fn a_token_is_for_one_webhook_and_one_group_and_can_be_reviewed() {
             let uid = &configuration["metadata"]["uid"];
             let bound = json!({"name": "hooks", "uid": uid});
             let own = &said["kubernetes.io"];
-            let (camel, other) = if kind == VALIDATING { ("validating", "mutating") } else { ("mutating", "validating") };
+            let (camel, other) =
+                if kind == VALIDATING { ("validating", "mutating") } else { ("mutating", "validating") };
             assert_eq!(own[format!("{camel}WebhookConfiguration")], bound);
             assert_eq!(own[format!("{camel}webhookconfiguration")], bound);
             assert!(own.get(format!("{other}webhookconfiguration")).is_none());
@@ -126,7 +127,9 @@ async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
         accepts(client.post(&token_of("robot"), &wrong).await).unwrap();
 
         // A group and an audience of two different webhooks fit none.
-        for (group, audience) in [("batch", APPS), ("apps", "https://svc.ns.svc:443/"), ("apps", "https://apps.example/")] {
+        for (group, audience) in
+            [("batch", APPS), ("apps", "https://svc.ns.svc:443/"), ("apps", "https://apps.example/")]
+        {
             let asked = request(MUTATING, dialect, group, audience);
             let status = rejects(client.post(&token_of("robot"), &asked).await, 403, "Forbidden").unwrap();
             assert_eq!(message(&status), DENIED);
@@ -160,7 +163,8 @@ async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
         "group": "gone.example.com", "scope": "Cluster",
         "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
-    accepts(client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await).unwrap();
+    accepts(client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await)
+        .unwrap();
     let asked = request(MUTATING, KEP, "gone.example.com", APPS);
     accepts(client.post(&token_of("robot"), &asked).await).unwrap();
 }
@@ -170,9 +174,11 @@ async fn what_is_not_well_formed_is_refused_whatever_the_gate() {
     let (_server, client) = serve(&[]).await;
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
     let refused = async |spec: Value, words: &str| {
-        let mut body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+        let mut body =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
         if body["spec"].get("boundObjectRef").is_none() {
-            body["spec"]["boundObjectRef"] = request(VALIDATING, KEP, "", "")["spec"]["boundObjectRef"].clone();
+            body["spec"]["boundObjectRef"] =
+                request(VALIDATING, KEP, "", "")["spec"]["boundObjectRef"].clone();
             body["spec"]["audiences"] = json!(["https://a"]);
         }
         let status = rejects(client.post(&token_of("robot"), &body).await, 422, "Invalid").unwrap();

@@ -164,7 +164,8 @@ fn token_request(request: &Value) -> FieldErrors {
         errors.invalid(&SPEC.field("audiences"), shown, "must be length 1 when bound to a webhook config");
     }
     if Dialect::ALL.into_iter().all(|dialect| given(dialect).is_some()) {
-        errors.forbidden(&SPEC.field(Dialect::Kep.field()), "may not be specified together with attestations");
+        errors
+            .forbidden(&SPEC.field(Dialect::Kep.field()), "may not be specified together with attestations");
         return errors;
     }
     attestations(spec, &mut errors);
@@ -180,11 +181,7 @@ fn attestations(spec: Option<&Value>, errors: &mut FieldErrors) {
     let Some((key, values)) = entries.and_then(|map| map.entry_at(0)) else {
         let shown = spec.part(field).cloned().unwrap_or_default();
         let word = if dialect == Dialect::Kep { "claim" } else { "attestation" };
-        errors.invalid(
-            &at,
-            shown,
-            format!("webhook bound requests require exactly one {only_key} {word}"),
-        );
+        errors.invalid(&at, shown, format!("webhook bound requests require exactly one {only_key} {word}"));
         return;
     };
     let here = at.key(key);

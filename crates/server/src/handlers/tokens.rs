@@ -28,10 +28,8 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result
     let expected = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
     let object = posted(call, &expected, &options).await?;
     let reference = object.at(&["spec", "boundObjectRef"]);
-    let counted = state
-        .webhook_tokens
-        .as_ref()
-        .filter(|_| reference.and_then(Configuration::of_reference).is_some());
+    let counted =
+        state.webhook_tokens.as_ref().filter(|_| reference.and_then(Configuration::of_reference).is_some());
     let answer = answer(state, call, kind, object, &options, expected).await;
     if let Some(tokens) = counted {
         tokens.metrics().requested(answer.is_ok(), begun.elapsed());

@@ -20,7 +20,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Credential, Endpoint, EndpointError, FailureKind, Identity, Request, Target, Trust, from_kubeconfig,
+    Bearer, Credential, Endpoint, EndpointError, FailureKind, Identity, Request, Target, Trust,
+    from_kubeconfig,
 };
 
 /// A certificate with its key.

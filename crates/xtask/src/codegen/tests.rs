@@ -45,7 +45,8 @@ fn facts_override_the_rules_and_named_types_get_their_own_line() {
 #[test]
 fn added_fields_stand_among_those_of_kubernetes() {
     let definition = json!({ "properties": { "b": { "type": "string" }, "d": { "type": "string" } } });
-    let facts = "field core.v1.Thing.a added\nfield core.v1.Thing.c added type={}str\nfield core.v1.Thing.e added";
+    let facts =
+        "field core.v1.Thing.a added\nfield core.v1.Thing.c added type={}str\nfield core.v1.Thing.e added";
     assert_eq!(lines(&definition, facts).unwrap(), ["core.v1.Thing a:str b:str c:{}str d:str e:str"]);
 }
 

@@ -26,7 +26,8 @@ fn with_hooks() -> Arc<Store> {
     for kind in Configuration::ALL {
         store.put(BoundKind::Webhooks(kind), "", "hooks", HOOKS);
     }
-    let going = r#"{"metadata":{"name":"going","uid":"u","deletionTimestamp":"2027-01-15T08:00:00Z"},"webhooks":[]}"#;
+    let going =
+        r#"{"metadata":{"name":"going","uid":"u","deletionTimestamp":"2027-01-15T08:00:00Z"},"webhooks":[]}"#;
     store.put(BoundKind::Webhooks(Configuration::Validating), "", "going", going);
     for group in ["apps", ""] {
         store.objects.lock().unwrap().insert(format!("APIService/{group}"), Arc::default());
@@ -218,7 +219,9 @@ fn a_token_dies_with_its_configuration_its_account_its_group_and_the_gate() {
     check(
         false,
         |_| {},
-        expect![[r#"feature gate "APIServerWebhookAuthenticationToken" is disabled, but token is webhook bound"#]],
+        expect![[
+            r#"feature gate "APIServerWebhookAuthenticationToken" is disabled, but token is webhook bound"#
+        ]],
     );
     check(
         true,
@@ -296,15 +299,27 @@ fn the_claims_of_either_set_of_names_are_read_and_a_contradiction_is_not_believe
         assert_eq!(foreign(&good), "good", "{good}");
     }
     for bad in [
-        format!(r#""validatingwebhookconfiguration":{hooks},"attestations":{every},"attestationClaims":{kep}"#),
-        format!(r#""validatingwebhookconfiguration":{hooks},"mutatingwebhookconfiguration":{hooks},"attestations":{apps}"#),
-        format!(r#""validatingwebhookconfiguration":{hooks},"mutatingWebhookConfiguration":{hooks},"attestations":{apps}"#),
+        format!(
+            r#""validatingwebhookconfiguration":{hooks},"attestations":{every},"attestationClaims":{kep}"#
+        ),
+        format!(
+            r#""validatingwebhookconfiguration":{hooks},"mutatingwebhookconfiguration":{hooks},"attestations":{apps}"#
+        ),
+        format!(
+            r#""validatingwebhookconfiguration":{hooks},"mutatingWebhookConfiguration":{hooks},"attestations":{apps}"#
+        ),
         format!(
             r#""validatingwebhookconfiguration":{hooks},"validatingWebhookConfiguration":{{"name":"hooks","uid":"x"}},"attestations":{apps}"#
         ),
-        format!(r#""validatingwebhookconfiguration":{hooks},"pod":{{"name":"web","uid":"pod-uid"}},"attestations":{apps}"#),
-        format!(r#""validatingwebhookconfiguration":{hooks},"attestations":{{"admissionReviewAPIGroups":["apps","*"]}}"#),
-        format!(r#""validatingwebhookconfiguration":{hooks},"attestations":{{"admissionReviewAPIGroups":"apps"}}"#),
+        format!(
+            r#""validatingwebhookconfiguration":{hooks},"pod":{{"name":"web","uid":"pod-uid"}},"attestations":{apps}"#
+        ),
+        format!(
+            r#""validatingwebhookconfiguration":{hooks},"attestations":{{"admissionReviewAPIGroups":["apps","*"]}}"#
+        ),
+        format!(
+            r#""validatingwebhookconfiguration":{hooks},"attestations":{{"admissionReviewAPIGroups":"apps"}}"#
+        ),
         format!(r#""validatingwebhookconfiguration":{hooks}"#),
     ] {
         assert_ne!(foreign(&bad), "good", "{bad}");

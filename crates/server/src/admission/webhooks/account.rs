@@ -47,13 +47,18 @@ pub(crate) fn watch(store: &Store, tokens: &Arc<WebhookTokens>) -> Result<Watche
     let deleted = Arc::new(Notify::new());
     let account = format!("/registry/core/serviceaccounts/{ACCOUNT_NAMESPACE}/{ACCOUNT_NAME}");
     let rbac = bootstrap::webhook_tokens().into_iter().map(|object| {
-        let plural = if object.str_at(&["kind"]) == Some("ClusterRole") { "clusterroles" } else { "clusterrolebindings" };
+        let plural = if object.str_at(&["kind"]) == Some("ClusterRole") {
+            "clusterroles"
+        } else {
+            "clusterrolebindings"
+        };
         format!("/registry/rbac.authorization.k8s.io/{plural}/{}", meta::name(&object))
     });
     for key in std::iter::once(account).chain(rbac) {
         let (deleted, tokens) = (Arc::clone(&deleted), Arc::clone(tokens));
         follow(store, &key, move |old, new| {
-            let is_account = new.or(old).and_then(|object| object.str_at(&["kind"])) == Some("ServiceAccount");
+            let is_account =
+                new.or(old).and_then(|object| object.str_at(&["kind"])) == Some("ServiceAccount");
             if is_account && old.map(meta::uid) != new.map(meta::uid) {
                 tokens.account_changed();
             } else {
@@ -79,7 +84,11 @@ impl Watched {
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             while let Err((what, status)) = restore(&client).await {
-                warn!(what, why = status.message(), "what tokens for webhooks need was deleted and could not be brought back yet");
+                warn!(
+                    what,
+                    why = status.message(),
+                    "what tokens for webhooks need was deleted and could not be brought back yet"
+                );
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     _ = stop.wait_for(|stop| *stop) => return,

@@ -17,7 +17,7 @@ use api::attestation::{self, Dialect};
 use api::time::Timestamp;
 use api::{Status, meta};
 use authn::InternalIdentity;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
 use tokio::sync::watch;
 use tracing::warn;
 use value::Value;
@@ -27,7 +27,7 @@ use crate::outbound::Bearer;
 use crate::state::State;
 
 /// A token is replaced when this much of its life is over.
-const REPLACED_AFTER: Duration = Duration::from_secs(480);
+const REPLACED_AFTER: Duration = Duration::from_mins(8);
 /// A token is not sent any more when it has this long to live: clocks differ, and calls take time.
 const MARGIN: Duration = Duration::from_secs(30);
 /// How long a review waits for a token, from the moment it was asked for.
@@ -58,8 +58,10 @@ impl TokenMetrics {
             "apiserver_webhook_authentication_token_request_duration_seconds",
             "[ALPHA] Latency of token requests for tokens used to authenticate to admission webhooks, broken out by status.",
         );
-        let durations =
-            HistogramVec::new(options.buckets(prometheus::exponential_buckets(0.0005, 2.0, 16)?), &["status"])?;
+        let durations = HistogramVec::new(
+            options.buckets(prometheus::exponential_buckets(0.0005, 2.0, 16)?),
+            &["status"],
+        )?;
         registry.register(Box::new(durations.clone()))?;
         Ok(TokenMetrics {
             requests: counter(
@@ -82,10 +84,6 @@ impl TokenMetrics {
         self.requests.with_label_values(&status).inc();
         self.durations.with_label_values(&status).observe(took.as_secs_f64());
     }
-
-    fn looked_up(&self, found: bool) {
-        self.looked_up.with_label_values(&[if found { "hit" } else { "miss" }]).inc();
-    }
 }
 
 /// The tokens of one server.
@@ -94,6 +92,8 @@ pub(crate) struct WebhookTokens {
     /// By whom they are for. The API group is always [`attestation::EVERY_GROUP`].
     slots: Mutex<HashMap<Recipient, Slot>>,
     metrics: TokenMetrics,
+    hits: IntCounter,
+    misses: IntCounter,
 }
 
 /// What is known about the token for one webhook.
@@ -134,7 +134,8 @@ impl Kept {
 impl WebhookTokens {
     /// None yet.
     pub(crate) fn new(metrics: TokenMetrics) -> Arc<Self> {
-        Arc::new(WebhookTokens { server: OnceLock::new(), slots: Mutex::default(), metrics })
+        let [hits, misses] = ["hit", "miss"].map(|cache| metrics.looked_up.with_label_values(&[cache]));
+        Arc::new(WebhookTokens { server: OnceLock::new(), slots: Mutex::default(), metrics, hits, misses })
     }
 
     /// Tells it whose tokens these are, once.
@@ -180,18 +181,20 @@ impl WebhookTokens {
         let mut slots = self.slots();
         if let Some(slot) = slots.get_mut(recipient) {
             if let Some(kept) = slot.token.clone().filter(|kept| kept.is_good(now)) {
-                self.metrics.looked_up(true);
+                self.hits.inc();
                 if kept.is_old(now) && slot.may_ask() {
                     self.ask(recipient, slot);
                 }
                 return Found::Good(kept.bearer);
             }
-            self.metrics.looked_up(false);
+            self.misses.inc();
             return self.ask_or_wait(recipient, slot);
         }
-        self.metrics.looked_up(false);
+        self.misses.inc();
         if slots.len() >= CAPACITY {
-            slots.retain(|_, slot| slot.under_way.is_some() || slot.token.as_ref().is_some_and(|k| k.is_good(now)));
+            slots.retain(|_, slot| {
+                slot.under_way.is_some() || slot.token.as_ref().is_some_and(|k| k.is_good(now))
+            });
             if slots.len() >= CAPACITY {
                 // More webhooks than anybody has: those that come last are called without.
                 return Found::Nothing;
@@ -220,7 +223,9 @@ impl WebhookTokens {
             let mut slots = tokens.slots();
             // A slot that was forgotten in the meantime stays so: its webhook is gone.
             let slot = slots.get_mut(&recipient).filter(|slot| {
-                slot.under_way.as_ref().is_some_and(|under_way| under_way.over.same_channel(&sender.subscribe()))
+                slot.under_way
+                    .as_ref()
+                    .is_some_and(|under_way| under_way.over.same_channel(&sender.subscribe()))
             });
             match (slot, asked) {
                 (Some(slot), Ok(kept)) => *slot = Slot { token: Some(kept), ..Slot::default() },
@@ -253,10 +258,7 @@ impl WebhookTokens {
         ]);
         request.set_at(&["spec", "audiences"], Value::list([recipient.audience.clone()]));
         request.set_at(&["spec", "expirationSeconds"], attestation::LIFETIME);
-        request.set_at(
-            &["spec", dialect.field(), dialect.key()],
-            Value::list([attestation::EVERY_GROUP]),
-        );
+        request.set_at(&["spec", dialect.field(), dialect.key()], Value::list([attestation::EVERY_GROUP]));
         request.set_at(
             &["spec", "boundObjectRef"],
             Value::map([
@@ -274,7 +276,8 @@ impl WebhookTokens {
         let from = SystemTime::now();
         let answer = client.create(&path, &request).await?;
         let bearer = answer.str_at(&["status", "token"]).filter(|token| !token.is_empty());
-        let until = answer.str_at(&["status", "expirationTimestamp"]).and_then(|at| Timestamp::parse(at).ok());
+        let until =
+            answer.str_at(&["status", "expirationTimestamp"]).and_then(|at| Timestamp::parse(at).ok());
         let until = until.and_then(|at| {
             let at = Duration::from_secs(u64::try_from(at.seconds).ok()?).checked_sub(MARGIN)?;
             SystemTime::UNIX_EPOCH.checked_add(at)
@@ -294,8 +297,11 @@ impl WebhookTokens {
         self.slots().retain(|recipient, _| {
             recipient.uid != uid
                 || stays.is_some_and(|new| {
-                    let mut configs = new.list_at(&["webhooks"]).iter().filter_map(|hook| hook.get("clientConfig"));
-                    configs.any(|config| attestation::audience(config).is_some_and(|own| own == recipient.audience))
+                    let mut configs =
+                        new.list_at(&["webhooks"]).iter().filter_map(|hook| hook.get("clientConfig"));
+                    configs.any(|config| {
+                        attestation::audience(config).is_some_and(|own| own == recipient.audience)
+                    })
                 })
         });
     }
@@ -307,9 +313,7 @@ impl WebhookTokens {
 
     /// What the account may has changed: whoever failed need not wait before the next attempt.
     pub(crate) fn ask_again(&self) {
-        for slot in self.slots().values_mut() {
-            (slot.failures, slot.next) = (0, None);
-        }
+        self.slots().values_mut().for_each(|slot| (slot.failures, slot.next) = (0, None));
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<Recipient, Slot>> {
