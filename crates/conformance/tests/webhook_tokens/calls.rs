@@ -8,7 +8,10 @@ use conformance::{accepts, rejects};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::setting::*;
+use crate::setting::{
+    DURATIONS, KINDS, LOOKUPS, MAPS, MUTATING, ON, REQUESTS, VALIDATING, at, claims, configurations, counted,
+    create, hook, register, request, review, serve, shown, token_of,
+};
 
 #[tokio::test]
 async fn every_webhook_of_the_api_is_shown_a_token_that_is_kept() {

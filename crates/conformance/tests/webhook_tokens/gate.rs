@@ -5,7 +5,10 @@ use conformance::{Server, accepts, rejects};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::setting::*;
+use crate::setting::{
+    KUBERNETES, MUTATING, ON, OWN_ACCOUNT, VALIDATING, account, at, counted, create, hook, quiet_hooks,
+    register, request, review, shown, token_of,
+};
 
 #[tokio::test]
 async fn an_upgrade_and_a_rollback_change_what_webhooks_are_shown_and_nothing_else() {

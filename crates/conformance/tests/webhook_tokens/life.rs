@@ -7,7 +7,11 @@ use conformance::{Problem, accepts, eventually, rejects};
 use http::Method;
 use serde_json::json;
 
-use crate::setting::*;
+use crate::setting::{
+    ACCOUNTS, BINDINGS, KEP, KINDS, KUBERNETES, MAPS, MUTATING, ON, OWN_ACCOUNT, REQUESTS, ROLES, VALIDATING,
+    account, at, claims, configurations, counted, create, hook, quiet_hooks, register, request, review,
+    serve, shown, soon_not_believed, token_of,
+};
 
 const APPS: &str = "https://apps.example/a";
 

@@ -4,7 +4,10 @@ use conformance::{accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::setting::*;
+use crate::setting::{
+    ACCOUNTS, KEP, KINDS, KUBERNETES, MUTATING, ON, VALIDATING, account, at, claims, create, grant,
+    quiet_hooks, request, review, serve, token_of,
+};
 
 const APPS: &str = "https://apps.example/a";
 const DENIED: &str = "serviceaccounts/token \"robot\" is forbidden: token request denied";

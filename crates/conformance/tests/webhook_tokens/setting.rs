@@ -8,39 +8,39 @@ use conformance::webhook::{Call, WebhookServer};
 use conformance::{Client, Result, Server, accepts};
 use serde_json::{Value, json};
 
-pub const ON: &str = "--feature-gates=APIServerWebhookAuthenticationToken=true";
-pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-pub const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
-pub const OWN_ACCOUNT: &str = "/api/v1/namespaces/kube-system/serviceaccounts/webhook-auth";
-pub const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
-pub const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-pub const VALIDATING: &str = "ValidatingWebhookConfiguration";
-pub const MUTATING: &str = "MutatingWebhookConfiguration";
-pub const KINDS: [&str; 2] = [VALIDATING, MUTATING];
+pub(crate) const ON: &str = "--feature-gates=APIServerWebhookAuthenticationToken=true";
+pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+pub(crate) const OWN_ACCOUNT: &str = "/api/v1/namespaces/kube-system/serviceaccounts/webhook-auth";
+pub(crate) const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+pub(crate) const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+pub(crate) const VALIDATING: &str = "ValidatingWebhookConfiguration";
+pub(crate) const MUTATING: &str = "MutatingWebhookConfiguration";
+pub(crate) const KINDS: [&str; 2] = [VALIDATING, MUTATING];
 
 /// Kubernetes' names and the KEP's: field, key, group and resource of the permission.
-pub const KUBERNETES: [&str; 4] =
+pub(crate) const KUBERNETES: [&str; 4] =
     ["attestations", "admissionReviewAPIGroups", "authentication.k8s.io", "admissionReviewAPIGroups"];
-pub const KEP: [&str; 4] = [
+pub(crate) const KEP: [&str; 4] = [
     "attestationClaims",
     "webhook-authentication.k8s.io/allowedAPIGroup",
     "webhook-authentication.k8s.io",
     "apigroups",
 ];
 
-pub fn configurations(kind: &str) -> String {
+pub(crate) fn configurations(kind: &str) -> String {
     let plural = if kind == MUTATING { "mutating" } else { "validating" };
     format!("/apis/admissionregistration.k8s.io/v1/{plural}webhookconfigurations")
 }
 
-pub async fn serve(flags: &[&str]) -> (Server, Client) {
+pub(crate) async fn serve(flags: &[&str]) -> (Server, Client) {
     let server = Server::serve(flags).await.unwrap();
     let client = server.client().unwrap();
     (server, client)
 }
 
 /// A webhook for these resources of the core group, at a place.
-pub fn hook(client_config: &Value, resources: &[&str]) -> Value {
+pub(crate) fn hook(client_config: &Value, resources: &[&str]) -> Value {
     json!({
         "name": "guard.example.com",
         "clientConfig": client_config,
@@ -51,17 +51,17 @@ pub fn hook(client_config: &Value, resources: &[&str]) -> Value {
     })
 }
 
-pub fn at(server: &WebhookServer) -> Value {
+pub(crate) fn at(server: &WebhookServer) -> Value {
     json!({"url": server.url("/review"), "caBundle": server.ca_bundle})
 }
 
-pub async fn register(client: &Client, kind: &str, name: &str, hooks: &[Value]) -> Value {
+pub(crate) async fn register(client: &Client, kind: &str, name: &str, hooks: &[Value]) -> Value {
     let body = json!({"metadata": {"name": name}, "webhooks": hooks});
     accepts(client.post(&configurations(kind), &body).await).unwrap()
 }
 
 /// Configurations of both kinds, called `hooks`, that nothing ever calls.
-pub async fn quiet_hooks(client: &Client) -> Vec<Value> {
+pub(crate) async fn quiet_hooks(client: &Client) -> Vec<Value> {
     let quiet = |name: &str, config: Value, groups: &[&str]| {
         json!({
             "name": name, "clientConfig": config, "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -81,12 +81,12 @@ pub async fn quiet_hooks(client: &Client) -> Vec<Value> {
 }
 
 /// An account that may have these names attested, in the words of a dialect.
-pub async fn account(client: &Client, name: &str, [_, _, group, resource]: [&str; 4], names: &[&str]) {
+pub(crate) async fn account(client: &Client, name: &str, [_, _, group, resource]: [&str; 4], names: &[&str]) {
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": name}})).await).unwrap();
     grant(client, name, [group, resource], names).await;
 }
 
-pub async fn grant(client: &Client, account: &str, [group, resource]: [&str; 2], names: &[&str]) {
+pub(crate) async fn grant(client: &Client, account: &str, [group, resource]: [&str; 2], names: &[&str]) {
     let name = format!("{account}-{resource}").to_lowercase();
     let role = json!({"metadata": {"name": name}, "rules": [
         {"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": ["attest"]}]});
@@ -98,7 +98,7 @@ pub async fn grant(client: &Client, account: &str, [group, resource]: [&str; 2],
 }
 
 /// A request for a token, of which a test changes what it is about.
-pub fn request(kind: &str, [field, key, ..]: [&str; 4], group: &str, audience: &str) -> Value {
+pub(crate) fn request(kind: &str, [field, key, ..]: [&str; 4], group: &str, audience: &str) -> Value {
     json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
         "audiences": [audience],
         "boundObjectRef": {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "name": "hooks"},
@@ -106,18 +106,18 @@ pub fn request(kind: &str, [field, key, ..]: [&str; 4], group: &str, audience: &
     }})
 }
 
-pub fn token_of(account: &str) -> String {
+pub(crate) fn token_of(account: &str) -> String {
     format!("{ACCOUNTS}/{account}/token")
 }
 
 /// What a token says.
-pub fn claims(token: &str) -> Value {
+pub(crate) fn claims(token: &str) -> Value {
     let payload = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
     serde_json::from_slice(&payload).unwrap()
 }
 
 /// What a review of a token says, for an audience.
-pub async fn review(client: &Client, token: &str, audience: &str) -> Value {
+pub(crate) async fn review(client: &Client, token: &str, audience: &str) -> Value {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
         "spec": {"token": token, "audiences": [audience]}});
     let made = accepts(client.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await).unwrap();
@@ -125,7 +125,7 @@ pub async fn review(client: &Client, token: &str, audience: &str) -> Value {
 }
 
 /// A token that was believed a moment ago may be believed for ten seconds more; then it is not.
-pub async fn soon_not_believed(client: &Client, token: &str, audience: &str) -> String {
+pub(crate) async fn soon_not_believed(client: &Client, token: &str, audience: &str) -> String {
     conformance::eventually(Duration::from_secs(30), async || {
         let status = review(client, token, audience).await;
         if status["authenticated"] == true {
@@ -138,18 +138,18 @@ pub async fn soon_not_believed(client: &Client, token: &str, audience: &str) -> 
 }
 
 /// The token that came with a review.
-pub fn shown(call: &Call) -> Option<String> {
+pub(crate) fn shown(call: &Call) -> Option<String> {
     let header = call.headers.get("authorization")?.to_str().unwrap();
     Some(header.strip_prefix("Bearer ").unwrap().to_owned())
 }
 
 /// Creates a config map, which webhooks for config maps are asked about.
-pub async fn create(client: &Client, name: &str) -> Result<Value> {
+pub(crate) async fn create(client: &Client, name: &str) -> Result<Value> {
     accepts(client.post(MAPS, &json!({"metadata": {"name": name}})).await)
 }
 
 /// A counter of the server's, summed over the series that contain all of these words; 0 if there are none.
-pub async fn counted(client: &Client, family: &str, words: &str) -> f64 {
+pub(crate) async fn counted(client: &Client, family: &str, words: &str) -> f64 {
     let page = client.get("/metrics").await.unwrap().text();
     page.lines()
         .filter(|line| line.starts_with(family) && line.contains(words))
@@ -157,6 +157,6 @@ pub async fn counted(client: &Client, family: &str, words: &str) -> f64 {
         .sum()
 }
 
-pub const REQUESTS: &str = "apiserver_webhook_authentication_token_request_total{";
-pub const DURATIONS: &str = "apiserver_webhook_authentication_token_request_duration_seconds_count{";
-pub const LOOKUPS: &str = "apiserver_webhook_authentication_token_create_calls_total{";
+pub(crate) const REQUESTS: &str = "apiserver_webhook_authentication_token_request_total{";
+pub(crate) const DURATIONS: &str = "apiserver_webhook_authentication_token_request_duration_seconds_count{";
+pub(crate) const LOOKUPS: &str = "apiserver_webhook_authentication_token_create_calls_total{";
