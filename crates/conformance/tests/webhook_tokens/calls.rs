@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::setting::{
     DURATIONS, KINDS, LOOKUPS, MAPS, MUTATING, ON, REQUESTS, VALIDATING, at, claims, configurations, counted,
-    create, hook, register, request, review, serve, shown, token_of,
+    create, hook, register, review, serve, shown, token_of,
 };
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::setting::{
-    ACCOUNTS, KEP, KINDS, KUBERNETES, MUTATING, ON, VALIDATING, account, at, claims, create, grant,
-    quiet_hooks, request, review, serve, token_of,
+    ACCOUNTS, KEP, KINDS, KUBERNETES, MUTATING, ON, VALIDATING, account, claims, grant, quiet_hooks, request,
+    review, serve, token_of,
 };
 
 const APPS: &str = "https://apps.example/a";
