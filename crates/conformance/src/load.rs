@@ -3,12 +3,14 @@
 //! It measures the built binary and, when a reference is named, the reference beside it, and prints a table with the ratio.
 //! Absolute figures move with the machine; the ratio, measured in one run, is what counts.
 
+mod definitions;
 mod measure;
 pub mod policies;
 mod registered;
 mod requests;
 mod table;
 
+pub use definitions::definitions;
 pub use measure::{Figures, Subject, run, webhook_rate};
 pub use requests::{CONNECTIONS, STREAMS};
 pub use table::print;

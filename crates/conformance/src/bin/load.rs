@@ -44,6 +44,9 @@ async fn run() -> Result<()> {
     if only.is_empty() || only == "policies" {
         load::print(&load::policies::run(time).await?, None);
     }
+    if only.is_empty() || only == "definitions" {
+        load::print(&load::definitions().await?, None);
+    }
     Ok(())
 }
 

@@ -118,3 +118,73 @@ async fn custom_resources_go_with_their_namespace_and_their_owner() {
     assert_eq!(kubectl.ok(&["get", &format!("crontabs.{group}"), "-A", "-o", "name"]), "");
     kubectl.ok(&["delete", &name]);
 }
+
+#[tokio::test]
+async fn a_custom_resource_is_applied_diffed_and_shared_between_managers() {
+    let kubectl = Session::start().await;
+    let group = format!("{}.example.com", kubectl.namespace);
+    kubectl.ok_with(&["apply", "--server-side", "-f", "-"], &DEFINITION.replace("NAME", &kubectl.namespace));
+    let name = format!("crd/crontabs.{group}");
+    kubectl.ok(&["wait", "--for=condition=Established", "--timeout=30s", &name]);
+    let what = format!("crontabs.{group}/mine");
+    let get = |path: &str| kubectl.ok(&["get", &what, "-o", &format!("jsonpath={path}")]);
+
+    let apply = |manager: &str| {
+        vec![
+            "apply".to_owned(),
+            "--server-side".into(),
+            format!("--field-manager={manager}"),
+            "-f".into(),
+            "-".into(),
+        ]
+    };
+    let run = |args: &[String], input: &str| {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        kubectl.run_with(&args, input)
+    };
+    let said = run(&apply("first"), &object(&group, ", replicas: 2"));
+    contains(&said.out, &["crontab", "serverside-applied"]);
+    let other = object(&group, ", replicas: 3");
+    let said = run(&apply("second"), &other);
+    assert_ne!(said.code, 0);
+    contains(&said.err, &["Apply failed with 1 conflict: conflict with \"first\": .spec.replicas"]);
+    let diff = ["diff", "--server-side", "--force-conflicts", "--field-manager=second", "-f", "-"];
+    let said = kubectl.run_with(&diff, &other);
+    assert_eq!(said.code, 1, "{}", said.err);
+    contains(&said.out, &["-  replicas: 2\n", "+  replicas: 3\n"]);
+    assert_eq!(get("{.spec.replicas}"), "2", "a diff changes nothing");
+    let forced = ["apply", "--server-side", "--force-conflicts", "--field-manager=second", "-f", "-"];
+    contains(&kubectl.ok_with(&forced, &other), &["serverside-applied"]);
+    assert_eq!(get("{.spec.replicas}"), "3");
+    assert_eq!(kubectl.run_with(&diff, &other).code, 0);
+    let managers = "{range .metadata.managedFields[*]}{.manager}/{.operation} {end}";
+    let managers =
+        kubectl.ok(&["get", &what, "--show-managed-fields", "-o", &format!("jsonpath={managers}")]);
+    assert_eq!(managers, "first/Apply second/Apply ");
+    // Who scales it owns the number from then on.
+    kubectl.ok(&["scale", &what, "--replicas=5"]);
+    let said = run(&apply("second"), &other);
+    contains(&said.err, &["conflict with \"kubectl\" with subresource \"scale\"", ".spec.replicas"]);
+    // What breaks a rule is refused in an apply, too.
+    let said = kubectl.run_with(&forced, &object(&group, ", replicas: 7"));
+    contains(&said.err, &["seven is taken"]);
+    kubectl.ok(&["delete", &name]);
+}
+
+#[tokio::test]
+async fn a_custom_resource_goes_from_client_side_to_server_side_apply() {
+    let kubectl = Session::start().await;
+    let group = format!("{}.example.com", kubectl.namespace);
+    kubectl.ok_with(&["apply", "-f", "-"], &DEFINITION.replace("NAME", &kubectl.namespace));
+    let name = format!("crd/crontabs.{group}");
+    kubectl.ok(&["wait", "--for=condition=Established", "--timeout=30s", &name]);
+    let what = format!("crontabs.{group}/mine");
+    kubectl.ok_with(&["apply", "-f", "-"], &object(&group, ", replicas: 2"));
+    contains(&kubectl.ok_with(&["apply", "-f", "-"], &object(&group, ", replicas: 2")), &["unchanged"]);
+    contains(
+        &kubectl.ok_with(&["apply", "--server-side", "-f", "-"], &object(&group, ", replicas: 4")),
+        &["serverside-applied"],
+    );
+    assert_eq!(kubectl.ok(&["get", &what, "-o", "jsonpath={.spec.replicas}"]), "4");
+    kubectl.ok(&["delete", &name]);
+}

@@ -1,0 +1,98 @@
+//! Definitions by the hundred: how long until they are served, and what a server that has them costs to start and to run.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::Figures;
+use super::requests::{Until, Wires};
+use crate::client::{Trust, tls};
+use crate::server::{ADMIN_TOKEN, resident_kib};
+use crate::{Problem, Result, Server};
+
+/// How many definitions are installed: operators bring hundreds.
+const MANY: u64 = 500;
+/// How many properties each of them has.
+const PROPERTIES: usize = 100;
+/// Starts that are timed; the quickest counts, for the others measure the machine.
+const STARTS: usize = 3;
+const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Measures a server of its own.
+pub async fn definitions() -> Result<Figures> {
+    let folder = tempfile::tempdir().map_err(|e| Problem::at("a folder", e))?;
+    let mut server = Server::serve_at(folder.path(), &[]).await?;
+    let wires = Wires::connect(&server.url, &tls(Trust::Anything, None)?, Some(ADMIN_TOKEN)).await?;
+    let begun = Instant::now();
+    wires.flood(Until::Count(MANY), |number| (Method::POST, PATH.to_owned(), definition(number))).await?;
+    loop {
+        let listed = wires.once(&Method::GET, PATH, Bytes::new()).await?;
+        let established = established(&serde_json::from_slice(&listed).unwrap_or_default());
+        if established == MANY {
+            break;
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(Problem::new(format!("only {established} of {MANY} definitions are established")));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let installed = begun.elapsed();
+    let mut quickest: Option<Duration> = None;
+    let mut memory = None;
+    for _ in 0..STARTS {
+        server.terminate()?;
+        server.wait(PATIENCE).await?;
+        server = Server::serve_at(folder.path(), &[]).await?;
+        quickest = Some(quickest.map_or(server.took, |quickest| quickest.min(server.took)));
+        memory = resident_kib(server.pid());
+    }
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+    #[expect(clippy::cast_precision_loss, reason = "megabytes")]
+    let memory = memory.map(|kib| kib as f64 * 1024.0 / 1e6);
+    Ok(vec![
+        ("500 definitions established, ms", Some(milliseconds(installed))),
+        ("start with 500 definitions, ms", quickest.map(milliseconds)),
+        ("memory with 500 definitions, MB", memory),
+    ])
+}
+
+fn established(list: &Value) -> u64 {
+    let holds = |definition: &&Value| {
+        let conditions = definition.pointer("/status/conditions").and_then(Value::as_array);
+        conditions.is_some_and(|conditions| {
+            conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True")
+        })
+    };
+    list["items"].as_array().map_or(0, |items| items.iter().filter(holds).count() as u64)
+}
+
+fn definition(number: u64) -> Bytes {
+    let property = |i: usize| {
+        let words = format!(
+            "The {i}th of many things that can be said about this kind, and what it means if left out."
+        );
+        (
+            format!("property{i}"),
+            json!({"type": "string", "description": words, "maxLength": 64, "pattern": "^[a-z0-9-]+$"}),
+        )
+    };
+    let properties: Map<String, Value> = (0..PROPERTIES).map(property).collect();
+    let group = format!("group{}.load.example.com", number % 50);
+    let body = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("kinds{number}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"plural": format!("kinds{number}"), "kind": format!("Kind{number}")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": properties,
+                        "x-kubernetes-validations": [{"rule": "!has(self.property0) || self.property0 != 'x'"}]},
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}],
+        },
+    });
+    body.to_string().into()
+}
