@@ -51,6 +51,15 @@ pub fn normalise(value: &mut Value, schema: &Schema) -> Outcome {
     Outcome { type_error: walk.error, unknown: walk.unknown }
 }
 
+/// The fields of an object that are always written and are empty lists: [`normalise`] drops them as if they had been left out,
+/// which for who owns them makes a difference.
+pub fn empty_lists(object: &Value, schema: &Schema) -> Vec<Str> {
+    let (Some(map), Kind::Object(of)) = (object.as_map(), &schema.kind) else { return Vec::new() };
+    let is_written = |key: &str| of.property(key).is_some_and(|property| property.omit == Omit::Never);
+    let empty = |value: &Value| matches!(value, Value::List(items) if items.is_empty());
+    map.iter().filter(|(key, value)| empty(value) && is_written(key)).map(|(key, _)| key.clone()).collect()
+}
+
 /// The strict errors for unknown and repeated fields, as Kubernetes prints each of them.
 pub fn strict_errors(unknown: &[String], duplicates: &[String]) -> Vec<String> {
     let unknown = unknown.iter().map(|path| format!("unknown field {}", quote(path)));

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use admission::webhook::{Reply, unexpected};
 use api::field::quote;
 use api::{Status, meta};
 use base64::Engine as _;
@@ -55,11 +56,11 @@ pub async fn call(
 ) -> Result<Vec<Value>, Status> {
     let first = objects.first().map(meta::gvk).unwrap_or_default();
     let about = format!("{}, Kind={}", first.group_version(), first.kind);
-    let failed = |why: String| Status::internal(format!("conversion webhook for {about} failed: {why}"));
+    let failed = |why: String| Status::plain(format!("conversion webhook for {about} failed: {why}"));
     let target = target(state, definition, webhook).map_err(failed)?;
     let reviews = webhook.list_at(&["conversionReviewVersions"]).iter().filter_map(Value::as_str);
     let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
-        return Err(Status::internal("no supported conversion review versions"));
+        return Err(Status::plain("no supported conversion review versions"));
     };
     let uid = crate::random::uid();
     let api_version = format!("apiextensions.k8s.io/{review}");
@@ -76,12 +77,17 @@ pub async fn call(
     let request = Request { max_answer: MAX_ANSWER, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
     let answer = target.send(request).await.map_err(|failure| failed(failure.message))?;
     if !(200..300).contains(&answer.status) {
-        return Err(failed(refusal(answer.status, &answer.body)));
+        let reply = Reply {
+            status: answer.status,
+            content_type: answer.content_type().to_owned(),
+            body: answer.body.to_vec(),
+        };
+        return Err(failed(unexpected(&reply).message().to_owned()));
     }
     let answer = json::parse_wrapped(&answer.body).map_err(|error| failed(error.to_string()))?;
     let converted = converted(&answer, review, &api_version, &uid).map_err(failed)?;
     if converted.len() != objects.len() {
-        return Err(Status::internal(format!(
+        return Err(Status::plain(format!(
             "conversion webhook for {about} returned {} objects, expected {}",
             converted.len(),
             objects.len()
@@ -89,9 +95,8 @@ pub async fn call(
     }
     let mut results = Vec::with_capacity(objects.len());
     for (original, converted) in objects.iter().zip(converted) {
-        let result = restore(original, converted, version).map_err(|why| {
-            Status::internal(format!("conversion webhook for {about} returned invalid {why}"))
-        })?;
+        let result = restore(original, converted, version)
+            .map_err(|why| Status::plain(format!("conversion webhook for {about} returned invalid {why}")))?;
         results.push(result);
     }
     Ok(results)
@@ -203,18 +208,6 @@ fn go_type(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::List(_) => "[]interface {}",
         Value::Map(_) => "map[string]interface {}",
-    }
-}
-
-/// What a refusal says: the message of a `Status`, or Kubernetes' words for a code.
-fn refusal(code: u16, body: &[u8]) -> String {
-    let message = json::parse(body).ok().and_then(|body| body.str_at(&["message"]).map(str::to_owned));
-    match message.filter(|message| !message.is_empty()) {
-        Some(message) => message,
-        None if code == 404 => "the server could not find the requested resource".to_owned(),
-        None => format!(
-            "an error on the server (\"unknown\") has prevented the request from succeeding (code {code})"
-        ),
     }
 }
 

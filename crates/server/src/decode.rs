@@ -8,7 +8,7 @@ use api::{Details, GroupVersion, GroupVersionKind, Reason, Status, meta};
 use bytes::Bytes;
 use resources::custom::Compiled;
 use resources::patch::{Patched, undecodable};
-use value::{Value, json, yaml};
+use value::{Str, Value, json, yaml};
 
 use crate::call::Call;
 use crate::catalog::{Custom, Facet, Kind};
@@ -20,6 +20,8 @@ use crate::options::FieldValidation;
 #[derive(Debug)]
 pub struct Draft {
     object: Value,
+    /// Fields of the object that are always written and were sent as empty lists, not left out: who sent them owns them.
+    empty: Vec<Str>,
 }
 
 impl Draft {
@@ -30,7 +32,12 @@ impl Draft {
 
     /// An object of the stored shape that has been a draft before: it goes through every stage again.
     pub(crate) fn again(object: Value) -> Self {
-        Draft { object }
+        Draft { object, empty: Vec::new() }
+    }
+
+    /// The fields that were sent as empty lists, and are not there any more.
+    pub(crate) fn take_empty(&mut self) -> Vec<Str> {
+        std::mem::take(&mut self.empty)
     }
 
     /// The object.
@@ -178,7 +185,7 @@ fn from_custom_tree(
     }
     let object = kind.to_stored(object);
     call.record().request_object(&object);
-    Ok(Draft { object })
+    Ok(Draft::again(object))
 }
 
 /// Reads the body of an update through `scale`.
@@ -248,6 +255,7 @@ pub fn from_tree(
     };
     let duplicates = resources::decode::met_duplicates(kind.schema(), duplicates);
     resources::apply::mark_reset(&mut object);
+    let empty = resources::decode::empty_lists(&object, kind.schema());
     let outcome = resources::decode::normalise(&mut object, kind.schema());
     if let Some(error) = outcome.type_error {
         return Err(refused(error));
@@ -273,7 +281,7 @@ pub fn from_tree(
     } else {
         call.record().request_object(&object);
     }
-    Ok(Draft { object })
+    Ok(Draft { object, empty })
 }
 
 /// Turns a patched object back into a draft: its errors are about the patch.
@@ -325,7 +333,7 @@ pub fn patched(
             }
         }
     }
-    Ok(Draft { object: if facet == Facet::Scale { object } else { kind.to_stored(object) } })
+    Ok(Draft::again(if facet == Facet::Scale { object } else { kind.to_stored(object) }))
 }
 
 /// A warning for each strict error: YAML's reader says several in one.
@@ -356,7 +364,7 @@ pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
 pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) -> Result<Draft, Status> {
     if let Some(custom) = kind.as_custom().filter(|_| facet != Facet::Scale) {
         custom.version.compiled().coerce(&mut object, false).map_err(Status::plain)?;
-        return Ok(Draft { object: kind.to_stored(object) });
+        return Ok(Draft::again(kind.to_stored(object)));
     }
     let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));
     if let Some(error) = outcome.type_error {
@@ -368,7 +376,7 @@ pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) 
             meta::name(config),
         )));
     }
-    Ok(Draft { object: if facet == Facet::Scale { object } else { kind.to_stored(object) } })
+    Ok(Draft::again(if facet == Facet::Scale { object } else { kind.to_stored(object) }))
 }
 
 /// Reads a tree as a kind other than the target's: what is posted to a subresource.

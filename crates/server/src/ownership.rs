@@ -11,7 +11,7 @@ use resources::apply::{self, Door, Element, Managers, Refusal, Replicas, Reset, 
 use resources::custom::Conversion;
 use resources::schema::Schema;
 use resources::strategy;
-use value::Value;
+use value::{Str, Value};
 
 use crate::catalog::{Facet, Kind};
 use crate::state::State;
@@ -150,20 +150,35 @@ impl Replicas for Kind {
     }
 }
 
-/// Notes that `manager` made `object` (a draft, in the stored shape) of what was there.
+/// What is known of a write besides the object.
+#[derive(Clone, Copy, Debug)]
+pub struct Written<'a> {
+    /// What was there.
+    pub old: Option<&'a Value>,
+    /// The fields that were sent as empty lists: the object does not say so any more.
+    pub empty: &'a [Str],
+    /// In whose name.
+    pub manager: &'a str,
+}
+
+/// Notes who made `object` (a draft, in the stored shape) of what was there.
 pub async fn track(
     state: &State,
     kind: &Kind,
     facet: Facet,
-    old: Option<&Value>,
+    Written { old, empty, manager }: Written<'_>,
     object: &mut Value,
-    manager: &str,
     now: i64,
 ) {
     let api_version = kind.gvk.api_version();
     let mut new = kind.from_stored_shape(object.clone());
     strategy::show(&kind.stored.group_kind(), &mut new);
     kind.fill_shown(&mut new);
+    for field in empty {
+        if new.get(field).is_none_or(Value::is_null) {
+            new.set_at(&[field.as_str()], Value::List(Vec::new()));
+        }
+    }
     let converted = match old {
         Some(_) if kind.is_stored_version() => None,
         Some(old) => Some(kind.from_stored(old.clone())),

@@ -24,7 +24,8 @@ impl Kind {
         let object = encode::tree(entry)?;
         match self.as_custom() {
             Some(custom) if self.must_convert(entry) => {
-                let mut objects = self.current(state, custom, vec![object]).await?;
+                let objects = self.current(state, custom, vec![object]).await;
+                let mut objects = objects.map_err(|status| self.undecodable(entry, &status))?;
                 objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
             }
             _ => Ok(object),
@@ -37,11 +38,25 @@ impl Kind {
             entries.iter().map(|entry| encode::tree(entry)).collect::<Result<_, Status>>()?;
         match self.as_custom() {
             None => Ok(objects.into_iter().map(|object| self.from_stored(object)).collect()),
-            Some(custom) if entries.iter().any(|entry| self.must_convert(entry)) => {
-                self.current(state, custom, objects).await
-            }
-            Some(_) => Ok(objects),
+            Some(custom) => match entries.iter().find(|entry| self.must_convert(entry)) {
+                Some(first) => {
+                    let shown = self.current(state, custom, objects).await;
+                    shown.map_err(|status| self.undecodable(first, &status))
+                }
+                None => Ok(objects),
+            },
         }
+    }
+
+    /// Kubernetes' words for a stored object that no webhook converts.
+    fn undecodable(&self, entry: &Entry, status: &Status) -> Status {
+        let key = self.etcd_key(&entry.key);
+        Status::internal(format!(
+            "StorageError: corrupt object, Code: 7, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={}: {}",
+            key.strip_prefix("/registry").unwrap_or(&key),
+            entry.revision,
+            status.message()
+        ))
     }
 
     /// Which of some entries are selected; what has to be converted for that is converted together.

@@ -162,9 +162,10 @@ impl Subject<'_> {
     pub async fn mutate(
         &self,
         call: &mut Call,
-        draft: Draft,
+        mut draft: Draft,
         old: Option<&Value>,
     ) -> Result<Mutated, Status> {
+        let empty = draft.take_empty();
         let mut object = draft.into_object();
         dedup_owners(call, &mut object, false);
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
@@ -182,8 +183,8 @@ impl Subject<'_> {
             }
             _ => {
                 if let Writer::Updates(manager) = self.writer {
-                    ownership::track(self.state, self.kind, self.facet, old, &mut object, manager, call.now)
-                        .await;
+                    let written = ownership::Written { old, empty: &empty, manager };
+                    ownership::track(self.state, self.kind, self.facet, written, &mut object, call.now).await;
                 }
                 let managed = ownership::managed_fields(&object);
                 self.run_mutating(call, operation, &name, Some(&mut object), old).await?;

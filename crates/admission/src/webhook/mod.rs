@@ -25,6 +25,7 @@ mod validating;
 
 pub use hook::{Hook, ReviewVersion};
 pub use mutating::MutatingWebhooks;
+pub use reply::unexpected;
 pub use set::Set;
 pub use target::{Place, Recipient, Target};
 pub use transport::{NoReply, Outgoing, Reply, Transport};

@@ -40,7 +40,7 @@ pub(super) fn read(reply: &Reply, version: ReviewVersion) -> Result<Value, Unrea
 }
 
 /// An answer outside 200 to 206: the `Status` in its body if there is one, or what its code alone says.
-fn unexpected(reply: &Reply) -> Status {
+pub fn unexpected(reply: &Reply) -> Status {
     if let Some(status) = status_body(&reply.body) {
         return status;
     }

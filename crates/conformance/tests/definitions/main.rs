@@ -1,9 +1,10 @@
-//! Custom resources: conversion by a live webhook, bounds on what definitions and objects may do, and many definitions at once.
+//! Custom resources: conversion by a live webhook, who owns what, bounds on what definitions and objects may do, and many at once.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod bounds;
 mod conversion;
 mod many;
+mod owners;
 
 use std::time::Duration;
 

@@ -47,7 +47,8 @@ pub async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, 
     let mut object = decode::object(call, kind, options.field_validation).await?.into_object();
     crate::write::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
     let manager = ownership::manager(&options.field_manager, &call.headers);
-    ownership::track(state, kind, Facet::Whole, None, &mut object, &manager, call.now).await;
+    let written = ownership::Written { old: None, empty: &[], manager: &manager };
+    ownership::track(state, kind, Facet::Whole, written, &mut object, call.now).await;
     let name = meta::name(&object).to_owned();
     let posted = Posted {
         state,

@@ -1,0 +1,93 @@
+//! Who owns what where the schema leaves it open, as a real kube-apiserver was seen to decide.
+
+use conformance::{Server, accepts, rejects};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{define, definition};
+
+const APPLY: [(&str, &str); 1] = [("content-type", "application/apply-patch+yaml")];
+
+fn owned(object: &Value) -> Vec<(&str, &Value)> {
+    let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    entries.iter().map(|entry| (entry["manager"].as_str().unwrap(), &entry["fieldsV1"])).collect()
+}
+
+#[tokio::test]
+async fn a_list_that_was_sent_empty_is_owned_and_one_left_out_is_not() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles?fieldManager=me";
+    let role = |name: &str, rules: Option<Value>| {
+        let mut role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}});
+        if let Some(rules) = rules {
+            role["rules"] = rules;
+        }
+        role
+    };
+    let made = accepts(client.post(roles, &role("empty", Some(json!([])))).await).unwrap();
+    assert_eq!(owned(&made), [("me", &json!({"f:rules": {}}))]);
+    assert_eq!(made["rules"], Value::Null);
+    let made = accepts(client.post(roles, &role("absent", None)).await).unwrap();
+    assert_eq!(owned(&made), []);
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/applied?fieldManager=me";
+    let config = role("applied", Some(json!([]))).to_string();
+    let made = accepts(client.send(Method::PATCH, path, &APPLY, config.into()).await).unwrap();
+    assert_eq!(owned(&made), [("me", &json!({"f:rules": {}}))]);
+}
+
+#[tokio::test]
+async fn what_a_schema_keeps_without_knowing_it_is_applied_and_owned_field_by_field() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {"known": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {"type": "string"}}}},
+            },
+            "closed": {"type": "object", "properties": {"a": {"type": "string"}}},
+        },
+    }}}]);
+    define(&client, &definition("open.example.com", "bags", "Bag", &versions)).await;
+    let bags = "/apis/open.example.com/v1/namespaces/default/bags/b";
+    let config = |body: Value| {
+        let mut config =
+            json!({"apiVersion": "open.example.com/v1", "kind": "Bag", "metadata": {"name": "b"}});
+        for (field, value) in body.as_object().unwrap() {
+            config[field] = value.clone();
+        }
+        config.to_string()
+    };
+    let apply = async |manager: &str, body: Value| {
+        let path = format!("{bags}?fieldManager={manager}");
+        client.send(Method::PATCH, &path, &APPLY, config(body).into()).await
+    };
+    let first =
+        json!({"spec": {"known": {"a": "x", "more": {"deep": 1}}, "free": {"k": "v"}, "list": [1, 2]}});
+    let made = accepts(apply("one", first).await).unwrap();
+    assert_eq!(made["spec"]["known"]["more"]["deep"], 1);
+    // Another manager adds beside it, and may not change it.
+    let made = accepts(
+        apply("two", json!({"spec": {"free": {"other": "w"}, "known": {"more": {"wide": 2}}}})).await,
+    )
+    .unwrap();
+    assert_eq!(made["spec"]["free"], json!({"k": "v", "other": "w"}));
+    assert_eq!(made["spec"]["known"], json!({"a": "x", "more": {"deep": 1, "wide": 2}}));
+    let status =
+        rejects(apply("two", json!({"spec": {"free": {"k": "mine"}, "list": [3]}})).await, 409, "Conflict")
+            .unwrap();
+    assert_eq!(
+        status["message"],
+        "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.list\n- .spec.free.k"
+    );
+    // What is not applied any more goes; what the other owns stays.
+    let made = accepts(apply("one", json!({"spec": {"known": {"a": "x"}}})).await).unwrap();
+    assert_eq!(made["spec"], json!({"free": {"other": "w"}, "known": {"a": "x", "more": {"wide": 2}}}));
+    let answer = apply("one", json!({"closed": {"a": "x", "b": "y"}})).await.unwrap();
+    assert_eq!(answer.code, 500);
+    let message = answer.json()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains(".closed.b: field not declared in schema"), "{message}");
+}
