@@ -6,6 +6,7 @@ use api::{FieldErrors, GroupVersionKind};
 use value::{Str, Value};
 
 use super::columns::Columns;
+use super::definition::selectable;
 use super::json_path::JsonPath;
 use super::node::Node;
 use super::prune::Trail;
@@ -59,21 +60,14 @@ impl Compiled {
             super::validate_defaults::prune_defaults(&mut node);
         }
         let subresources = version.part("subresources");
-        let selectable = version.items("selectableFields").iter().map(|field| {
-            let path = field.text("jsonPath");
-            (path.strip_prefix('.').unwrap_or(path).into(), JsonPath::parse(path))
-        });
+        let selectable = selectable(version).map(|(label, path)| (label.into(), JsonPath::parse(path)));
         Compiled {
             gvk: GroupVersionKind::new(group.clone(), name.clone(), kind.clone()),
             namespaced,
             has_embedded: metadata::has_embedded(&node),
             has_defaults: node.has_defaults(),
             has_status: subresources.part("status").is_some(),
-            scale: subresources.part("scale").map(|scale| super::ScalePaths {
-                spec_replicas: scale.text("specReplicasPath").into(),
-                status_replicas: scale.text("statusReplicasPath").into(),
-                label_selector: scale.text_if_set("labelSelectorPath").map(Str::from),
-            }),
+            scale: version.and_then(super::ScalePaths::read),
             columns: Columns::read(version.items("additionalPrinterColumns")),
             selectable: selectable.collect(),
             preserve,
@@ -98,7 +92,7 @@ impl Compiled {
 
     /// The facts that patches and apply walk.
     pub fn schema(&self) -> &Arc<Schema> {
-        self.facts.get_or_init(|| Arc::new(facts::resource(&self.node)))
+        self.facts.get_or_init(|| Arc::new(facts::resource(&self.node, self.preserve)))
     }
 
     /// The rules, compiled when they are first needed; `None` where there are none.

@@ -109,6 +109,25 @@ pub struct ScalePaths {
     pub label_selector: Option<Str>,
 }
 
+impl ScalePaths {
+    /// Of a version, if it has the subresource.
+    pub(super) fn read(version: &Value) -> Option<Self> {
+        version.part("subresources").part("scale").map(|scale| ScalePaths {
+            spec_replicas: scale.text("specReplicasPath").into(),
+            status_replicas: scale.text("statusReplicasPath").into(),
+            label_selector: scale.text_if_set("labelSelectorPath").map(Str::from),
+        })
+    }
+}
+
+/// The selectable fields of a version: what selectors call them, and their paths.
+pub(super) fn selectable(version: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    version.items("selectableFields").iter().map(|field| {
+        let path = field.text("jsonPath");
+        (path.strip_prefix('.').unwrap_or(path), path)
+    })
+}
+
 impl Names {
     /// From `spec.names` or `status.acceptedNames`.
     pub fn read(names: Option<&Value>) -> Self {
@@ -148,27 +167,14 @@ impl Definition {
             .iter()
             .enumerate()
             .map(|(position, version)| {
-                let subresources = version.part("subresources");
-                let scale = subresources.part("scale").map(|scale| ScalePaths {
-                    spec_replicas: scale.text("specReplicasPath").into(),
-                    status_replicas: scale.text("statusReplicasPath").into(),
-                    label_selector: scale.text_if_set("labelSelectorPath").map(Str::from),
-                });
                 Arc::new(Version {
                     name: version.text("name").into(),
                     served: version.flag("served"),
                     storage: version.flag("storage"),
                     deprecation: deprecation(version, listed, &group, spec.part("names").text("kind")),
-                    status: subresources.part("status").is_some(),
-                    scale,
-                    selectable: version
-                        .items("selectableFields")
-                        .iter()
-                        .map(|field| {
-                            let path = field.text("jsonPath");
-                            path.strip_prefix('.').unwrap_or(path).into()
-                        })
-                        .collect(),
+                    status: version.part("subresources").part("status").is_some(),
+                    scale: ScalePaths::read(version),
+                    selectable: selectable(Some(version)).map(|(label, _)| label.into()).collect(),
                     position,
                     preserve_unknown_fields,
                     group: group.clone(),

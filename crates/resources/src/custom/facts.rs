@@ -10,8 +10,17 @@ use crate::schema::{
 };
 
 /// The schema of a whole resource: what is specified, and the metadata that every resource has.
-pub(super) fn resource(node: &Node) -> Schema {
-    let mut schema = of(node);
+///
+/// `open` says that unknown fields are kept in the whole of it; `x-kubernetes-preserve-unknown-fields` says so of a node and, as
+/// server-side apply sees it, of everything below.
+pub(super) fn resource(node: &Node, open: bool) -> Schema {
+    let mut schema = of(node, open);
+    if let Kind::Map(map) = &mut schema.kind {
+        // It has the fields of every resource, and is no free-form map any more.
+        let keeps = open || node.preserve || node.additional.as_ref().is_some_and(|more| more.allows);
+        let rest = keeps.then(|| std::mem::replace(&mut map.values, any()));
+        schema.kind = Kind::Object(Object { atomic: map.atomic, rest, ..Object::default() });
+    }
     let metadata = schema::named("meta.v1.ObjectMeta").map_or_else(any, Link::Node);
     if let Kind::Object(object) = &mut schema.kind {
         let mut properties: Vec<Property> = std::mem::take(&mut object.properties).into_vec();
@@ -47,11 +56,8 @@ fn property(name: Str, schema: Link, map_type: Option<MapType>) -> Property {
     }
 }
 
-fn link(node: &Node) -> Link {
-    if node.embedded {
-        return Link::Shared(Arc::new(resource(node)));
-    }
-    Link::Shared(Arc::new(of(node)))
+fn link(node: &Node, open: bool) -> Link {
+    Link::Shared(Arc::new(if node.embedded { resource(node, open) } else { of(node, open) }))
 }
 
 fn map_type(node: &Node) -> Option<MapType> {
@@ -62,29 +68,27 @@ fn map_type(node: &Node) -> Option<MapType> {
     }
 }
 
-fn of(node: &Node) -> Schema {
+fn of(node: &Node, open: bool) -> Schema {
+    let open = open || node.preserve;
+    let atomic = node.map_type.as_deref() == Some("atomic");
     let kind = match node.kind.as_str() {
         _ if node.int_or_string => Kind::Any,
-        "object" => match node.values() {
-            Some(values) if node.properties.is_empty() => Kind::Map(MapOf {
-                values: link(values),
-                key: None,
-                atomic: node.map_type.as_deref() == Some("atomic"),
-            }),
-            _ if node.properties.is_empty() && !node.embedded => Kind::Any,
-            _ => {
-                let properties = node
-                    .properties
-                    .iter()
-                    .map(|(name, node)| property(name.clone(), link(node), map_type(node)));
-                Kind::Object(Object {
-                    properties: properties.collect(),
-                    atomic: node.map_type.as_deref() == Some("atomic"),
-                    open: node.preserve,
-                    ..Object::default()
-                })
-            }
-        },
+        "object" if node.properties.is_empty() && !node.embedded => {
+            let values = node.values().map_or_else(any, |values| link(values, open));
+            Kind::Map(MapOf { values, key: None, atomic })
+        }
+        "object" => {
+            let properties = node
+                .properties
+                .iter()
+                .map(|(name, node)| property(name.clone(), link(node, open), map_type(node)));
+            Kind::Object(Object {
+                properties: properties.collect(),
+                atomic,
+                rest: open.then(any),
+                ..Object::default()
+            })
+        }
         "array" => {
             let list_type = match node.list_type.as_deref() {
                 Some("set") => Some(ListType::Set),
@@ -92,7 +96,7 @@ fn of(node: &Node) -> Schema {
                 Some(_) => Some(ListType::Atomic),
                 None => None,
             };
-            let items = node.items.as_deref().map_or_else(any, link);
+            let items = node.items.as_deref().map_or_else(any, |items| link(items, open));
             Kind::List(ListOf { items, list_type })
         }
         "string" => Kind::String(Format::Plain),

@@ -1,6 +1,5 @@
 //! `x-kubernetes-validations`: rules in CEL, compiled with the types of their schema and run within a budget.
 
-use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 
 use api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
@@ -10,6 +9,7 @@ use value::{Str, Value};
 
 use super::compiled::Found;
 use super::correlate::{Counterparts, Pair};
+use super::field_path::field_path;
 use super::node::{Node, Rule};
 use crate::validation::fields::{At, Report};
 
@@ -473,131 +473,6 @@ fn inside<'p, 'a>(outer: Ratchet<'p, 'a>, pair: Option<&'p Pair<'a>>) -> Ratchet
         None => outer,
         Some(current) => Ratchet { current: pair, nearest: Some(current) },
     }
-}
-
-/// A path as `.spec.x['a.b']`, found in a schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldPath {
-    steps: Vec<(bool, String)>,
-}
-
-impl FieldPath {
-    /// As Kubernetes prints it.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        for (named, step) in &self.steps {
-            if !named {
-                let _ = write!(text, "[{step}]");
-            } else if text.is_empty() {
-                text.push_str(step);
-            } else {
-                text.push('.');
-                text.push_str(step);
-            }
-        }
-        text
-    }
-
-    /// Its first step.
-    pub fn root(&self) -> &str {
-        self.steps.first().map_or("", |(_, step)| step)
-    }
-}
-
-/// Finds the schema at a path; `brackets` says whether `['name']` may be used.
-pub fn field_path<'n>(path: &str, node: &'n Node, brackets: bool) -> Result<(FieldPath, &'n Node), String> {
-    let mut found = FieldPath { steps: Vec::new() };
-    let mut here = node;
-    let mut tokens = tokens(path).into_iter();
-    while let Some(token) = tokens.next() {
-        let ended = || "unexpected end of JSON path".to_owned();
-        let name = match token.as_str() {
-            "[" if !brackets => return Err("array notation is not allowed".to_owned()),
-            "[" => {
-                let quoted = tokens.next().ok_or_else(ended)?;
-                let inner = quoted
-                    .strip_prefix('\'')
-                    .and_then(|rest| rest.strip_suffix('\''))
-                    .ok_or_else(|| format!("expected single quoted string but got {quoted}"))?;
-                let name = unescape(inner).map_err(|error| format!("invalid string literal: {error}"))?;
-                here = step(here, &name, &mut found)?;
-                let close = tokens.next().ok_or_else(ended)?;
-                if close != "]" {
-                    return Err(format!("expected ] but got {close}"));
-                }
-                continue;
-            }
-            "." => tokens.next().ok_or_else(ended)?,
-            other => return Err(format!("expected [ or . but got: {other}")),
-        };
-        here = step(here, &name, &mut found)?;
-    }
-    Ok((found, here))
-}
-
-fn step<'n>(node: &'n Node, name: &str, found: &mut FieldPath) -> Result<&'n Node, String> {
-    let not_there = || "does not refer to a valid field".to_owned();
-    if !node.properties.is_empty() {
-        found.steps.push((true, name.to_owned()));
-        return node.property(name).ok_or_else(not_there);
-    }
-    let values = node.values().ok_or_else(not_there)?;
-    found.steps.push((false, name.to_owned()));
-    Ok(values)
-}
-
-/// Splits a path at `.`, `[` and `]`, except inside single quotes.
-fn tokens(path: &str) -> Vec<String> {
-    let mut tokens = Vec::new();
-    let mut token = String::new();
-    let mut escaped = false;
-    for c in path.chars() {
-        if token.starts_with('\'') {
-            token.push(c);
-            if c == '\'' && !escaped {
-                tokens.push(std::mem::take(&mut token));
-            }
-            escaped = c == '\\';
-            continue;
-        }
-        if matches!(c, '.' | '[' | ']') {
-            if !token.is_empty() {
-                tokens.push(std::mem::take(&mut token));
-            }
-            tokens.push(c.to_string());
-        } else {
-            token.push(c);
-        }
-    }
-    if !token.is_empty() {
-        tokens.push(token);
-    }
-    tokens
-}
-
-fn unescape(text: &str) -> Result<String, String> {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
-        match chars.next() {
-            Some('a') => out.push('\u{7}'),
-            Some('b') => out.push('\u{8}'),
-            Some('f') => out.push('\u{c}'),
-            Some('n') => out.push('\n'),
-            Some('r') => out.push('\r'),
-            Some('t') => out.push('\t'),
-            Some('v') => out.push('\u{b}'),
-            Some(c @ ('\'' | '\\')) => out.push(c),
-            other => {
-                return Err(format!("invalid escape char \\{}", other.map(String::from).unwrap_or_default()));
-            }
-        }
-    }
-    Ok(out)
 }
 
 /// Errors of rules alone; for the defaults of a definition.

@@ -6,7 +6,7 @@ use value::{Value, json};
 
 use super::json_path::JsonPath;
 use super::names::{self, Taken};
-use super::{Compiled, Definition, Names, Source, columns, rules};
+use super::{Compiled, Definition, Names, Source, columns};
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -275,10 +275,10 @@ fn a_field_path_names_a_place_in_the_schema() {
     let node = super::Node::read(&parse(
         r#"{"type":"object","properties":{"a":{"type":"object","properties":{"b.c":{"type":"string"}}},"m":{"type":"object","additionalProperties":{"type":"string"}}}}"#,
     ));
-    assert_eq!(rules::field_path(".a['b.c']", &node, true).unwrap().0.text(), "a.b.c");
-    assert_eq!(rules::field_path(".m.key", &node, true).unwrap().0.text(), "m[key]");
-    assert_eq!(rules::field_path(".z", &node, true).unwrap_err(), "does not refer to a valid field");
-    assert_eq!(rules::field_path(".a['b.c']", &node, false).unwrap_err(), "array notation is not allowed");
+    assert_eq!(super::field_path(".a['b.c']", &node, true).unwrap().0.text(), "a.b.c");
+    assert_eq!(super::field_path(".m.key", &node, true).unwrap().0.text(), "m[key]");
+    assert_eq!(super::field_path(".z", &node, true).unwrap_err(), "does not refer to a valid field");
+    assert_eq!(super::field_path(".a['b.c']", &node, false).unwrap_err(), "array notation is not allowed");
 }
 
 #[test]
@@ -306,4 +306,31 @@ fn formats_are_told_apart() {
             assert!(!super::formats::is_valid(format, text), "{format} {text}");
         }
     }
+}
+
+#[test]
+fn configurations_may_say_what_is_kept_and_own_it_field_by_field() {
+    let open = compiled(
+        r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"known":{"type":"object","properties":{"a":{"type":"string"}}},
+        "set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}}}}"#,
+    );
+    let config = thing(r#"{"known":{"a":"x","b":{"c":1}},"set":["x"],"free":{"list":[1],"map":{"k":"v"}}}"#);
+    crate::apply::check(&config, open.schema(), false).unwrap();
+    let owned = crate::apply::fields(&config, open.schema());
+    let paths: Vec<String> = owned.paths().iter().map(ToString::to_string).collect();
+    for path in
+        [".spec.free.list", ".spec.free.map.k", ".spec.known.a", ".spec.known.b.c", r#".spec.set[="x"]"#]
+    {
+        assert!(paths.iter().any(|own| own == path), "{path} in {paths:?}");
+    }
+    // Below a node that keeps what is unknown, so does everything that is specified, in the eyes of apply; elsewhere nothing does.
+    let closed = compiled(
+        r#"{"type":"object","properties":{"known":{"type":"object","properties":{"a":{"type":"string"}}}}}"#,
+    );
+    let misfits = crate::apply::check(&config, closed.schema(), false).unwrap_err().to_string();
+    assert!(misfits.contains(".spec.free: field not declared in schema"), "{misfits}");
+    let free = compiled(r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#);
+    crate::apply::check(&config, free.schema(), false).unwrap();
+    let misfits = crate::apply::check(&thing("[]"), free.schema(), false).unwrap_err().to_string();
+    assert_eq!(misfits, ".spec: expected map, got &{[]}");
 }

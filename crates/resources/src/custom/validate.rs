@@ -4,7 +4,6 @@
 //! ([`Pair`]) is not said at all.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use api::FieldErrors;
 use api::field::{FieldError, FieldErrorKind, float as go_text, quote};
@@ -13,143 +12,7 @@ use value::{Value, write};
 use super::correlate::Pair;
 use super::formats;
 use super::node::{Checks, Node};
-
-/// Nobody reads more, and an answer must not grow with what is wrong.
-const MAX_PROBLEMS: usize = 1000;
-
-/// How many bytes of problems are told; the first is told whatever its length.
-const MAX_TOLD: usize = 1 << 20;
-
-/// How much of a key is shown in a path.
-const MAX_SHOWN: usize = 1024;
-
-/// Where a value is, from the root of what is validated.
-#[derive(Clone, Copy)]
-enum Place<'a> {
-    Root,
-    Field(&'a Place<'a>, &'a str),
-    Index(&'a Place<'a>, usize),
-}
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Root => Ok(()),
-            Place::Field(Place::Root, name) => f.write_str(shown(name)),
-            Place::Field(parent, name) => write!(f, "{parent}.{}", shown(name)),
-            Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
-        }
-    }
-}
-
-/// As much of a key as is shown.
-fn shown(key: &str) -> &str {
-    let end = (0..=MAX_SHOWN).rev().find(|end| key.is_char_boundary(*end)).unwrap_or(0);
-    key.get(..end).filter(|_| key.len() > MAX_SHOWN).unwrap_or(key)
-}
-
-/// Something wrong.
-struct Problem<'a> {
-    /// The field, where the problem is about one.
-    field: Option<String>,
-    kind: FieldErrorKind,
-    value: Option<Value>,
-    words: Words<'a>,
-}
-
-/// What is said of a problem. What a definition makes long is put together only when it is told: most problems of alternatives
-/// never are.
-enum Words<'a> {
-    /// The message, which is the detail, too.
-    Plain(String),
-    /// Both, where they differ.
-    Both { detail: String, message: String },
-    /// The values it should be one of.
-    OneOf(&'a [Value]),
-    /// The pattern it should match.
-    Match(&'a str),
-}
-
-impl Problem<'_> {
-    /// The detail, and what makes two problems the same.
-    fn told(&self) -> (String, String) {
-        let place = self.field.as_deref().unwrap_or_default();
-        match &self.words {
-            Words::Plain(message) => (message.clone(), message.clone()),
-            Words::Both { detail, message } => (detail.clone(), message.clone()),
-            Words::OneOf(values) => {
-                let words: Vec<String> = values
-                    .iter()
-                    .map(|allowed| match allowed {
-                        Value::String(text) => text.to_string(),
-                        other => write::to_string(other),
-                    })
-                    .collect();
-                let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                let detail = FieldError::not_supported(&value::Path::root(), Value::Null, &words).detail;
-                let message = format!("{place} in body should be one of {detail}");
-                (detail, message)
-            }
-            Words::Match(pattern) => {
-                let message = format!("{place} in body should match '{pattern}'");
-                (message.clone(), message)
-            }
-        }
-    }
-}
-
-/// What came of validating a value; alternatives are compared by how much of them matched.
-#[derive(Default)]
-struct Verdict<'a> {
-    problems: Vec<Problem<'a>>,
-    matched: u64,
-}
-
-impl<'a> Verdict<'a> {
-    fn is_valid(&self) -> bool {
-        self.problems.is_empty()
-    }
-
-    fn merge(&mut self, other: Verdict<'a>) {
-        self.matched += other.matched;
-        let room = MAX_PROBLEMS.saturating_sub(self.problems.len());
-        self.problems.extend(other.problems.into_iter().take(room));
-    }
-
-    fn push(&mut self, problem: impl FnOnce() -> Problem<'a>) {
-        if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(problem());
-        }
-    }
-
-    fn wrong(&mut self, place: &Place<'_>, kind: FieldErrorKind, value: impl Into<Value>, message: String) {
-        self.push(|| Problem {
-            field: Some(place.to_string()),
-            kind,
-            value: Some(value.into()),
-            words: Words::Plain(message),
-        });
-    }
-
-    fn invalid(&mut self, place: &Place<'_>, value: impl Into<Value>, words: &str) {
-        self.wrong(place, FieldErrorKind::Invalid, value, format!("{place} in body {words}"));
-    }
-
-    /// A problem of the object as a whole.
-    fn whole(&mut self, message: String) {
-        self.push(|| Problem {
-            field: None,
-            kind: FieldErrorKind::Invalid,
-            value: Some("".into()),
-            words: Words::Plain(message),
-        });
-    }
-
-    fn wrong_type(&mut self, place: &Place<'_>, wanted: &str, found: &str) {
-        let message = format!("{place} in body must be of type {wanted}: {}", quote(found));
-        self.wrong(place, FieldErrorKind::TypeInvalid, found, message);
-    }
-}
+use super::verdict::{Place, Problem, Verdict, Words, report, shown};
 
 /// What is wrong with a new value; errors are about fields below `base`.
 pub(super) fn create(value: &Value, node: &Node, base: &str, errors: &mut FieldErrors) {
@@ -164,33 +27,6 @@ pub(super) fn update(pair: &Pair<'_>, node: &Node, base: &str, errors: &mut Fiel
 /// Whether a value fulfils its schema; for the defaults of a definition.
 pub fn defaults_are_valid(value: &Value, node: &Node, base: &str, errors: &mut FieldErrors) {
     create(value, node, base, errors);
-}
-
-fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors) {
-    let mut said: HashSet<String> = HashSet::new();
-    let mut told = 0;
-    for problem in verdict.problems {
-        if told > MAX_TOLD {
-            break;
-        }
-        let (detail, message) = problem.told();
-        told += detail.len() + message.len();
-        let Problem { field, kind, value, .. } = problem;
-        if !said.insert(message) {
-            continue;
-        }
-        let field = match field {
-            Some(field) if !field.is_empty() => {
-                if base.is_empty() {
-                    field
-                } else {
-                    format!("{base}.{field}")
-                }
-            }
-            _ => base.to_owned(),
-        };
-        errors.push(FieldError { kind, field, bad_value: value, detail });
-    }
 }
 
 /// As [`validate`], but for what was wrong before.

@@ -90,8 +90,6 @@ pub struct Object {
     pub properties: Box<[Property]>,
     /// Whether server-side apply takes it as one value (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
-    /// Whether there may be other fields, kept as they came (`x-kubernetes-preserve-unknown-fields`); only in custom resources.
-    pub open: bool,
     /// The group and version in which this is a kind, as `apps/v1` or `v1`; `*` for the kinds that are in all of them; empty for
     /// what is not a kind.
     pub group_version: &'static str,

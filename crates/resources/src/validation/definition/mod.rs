@@ -3,22 +3,23 @@
 //! Kubernetes judges an internal form of the spec, in which what all versions have in common stands once at the top
 //! (`spec.validation` and so on); the paths of its errors are those of that form, and so are these.
 
+mod conversion;
 mod defaults;
+mod facets;
 mod quoted;
 mod schema;
 mod strictness;
 mod structural;
 
 use api::{FieldErrors, names};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use value::{Map, Value};
 
+use self::conversion::conversion;
+use self::facets::{columns, selectable, subresources};
 use self::strictness::Strictness;
 use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::{Rules, meta};
 use crate::custom::names::{APPROVED, Approval, approved, is_protected};
-use crate::custom::{Node, rules};
 
 pub(super) const DEFINITION: Rules = Rules {
     create: |definition, _| create(definition),
@@ -33,9 +34,6 @@ pub(super) const DEFINITION: Rules = Rules {
         errors
     },
 };
-
-/// How many fields can be selectable.
-const MAX_SELECTABLE: usize = 8;
 
 const SPEC: At<'static> = At::new("spec");
 
@@ -373,183 +371,6 @@ fn stored_versions(definition: &Value, errors: &mut FieldErrors) {
             );
             errors.invalid(&at.index(i), *version, detail);
         }
-    }
-}
-
-fn columns(columns: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
-    const KINDS: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
-    for (i, column) in columns.iter().enumerate() {
-        let at = at.index(i);
-        if column.text("name").is_empty() {
-            errors.required(&at.field("name"), "");
-        }
-        let kind = column.text("type");
-        let detail = format!("must be one of {}", KINDS.join(","));
-        if kind.is_empty() {
-            errors.required(&at.field("type"), detail);
-        } else if !KINDS.contains(&kind) {
-            errors.invalid(&at.field("type"), kind, detail);
-        }
-        let format = column.text("format");
-        if !format.is_empty() && !FORMATS.contains(&format) {
-            errors.invalid(&at.field("format"), format, format!("must be one of {}", FORMATS.join(",")));
-        }
-        let path = column.text("jsonPath");
-        if path.is_empty() {
-            errors.required(&at.field("JSONPath"), "");
-        } else {
-            simple_path(path, &at.field("JSONPath"), errors);
-        }
-    }
-}
-
-/// Whether a path begins as one; says so if not.
-fn simple_path(path: &str, at: &At<'_>, errors: &mut FieldErrors) -> bool {
-    if path.starts_with('.') {
-        return true;
-    }
-    errors.invalid(at, path, "must be a simple json path starting with .");
-    false
-}
-
-fn subresources(subresources: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
-    let Some(scale) = subresources.part("scale") else { return };
-    for (field, under, detail) in [
-        ("specReplicasPath", ".spec.", "should be a json path under .spec"),
-        ("statusReplicasPath", ".status.", "should be a json path under .status"),
-    ] {
-        let name = format!("scale.{field}");
-        let place = at.field(&name);
-        let path = scale.text(field);
-        if path.is_empty() {
-            errors.required(&place, "");
-        } else if simple_path(path, &place, errors) && !path.starts_with(under) {
-            errors.invalid(&place, path, detail);
-        }
-    }
-    let path = scale.text("labelSelectorPath");
-    let place = at.field("scale.labelSelectorPath");
-    if !path.is_empty()
-        && simple_path(path, &place, errors)
-        && !path.starts_with(".spec.")
-        && !path.starts_with(".status.")
-    {
-        errors.invalid(&place, path, "should be a json path under either .spec or .status");
-    }
-}
-
-fn selectable(
-    fields: &[Value],
-    schema: Option<&Value>,
-    strict: &Strictness,
-    version: &str,
-    at: &At<'_>,
-    errors: &mut FieldErrors,
-) {
-    let node = schema.map(Node::read).unwrap_or_default();
-    let mut seen: Vec<String> = Vec::new();
-    for (i, field) in fields.iter().enumerate() {
-        let item = at.index(i);
-        let place = item.field("jsonPath");
-        let path = field.text("jsonPath");
-        if path.is_empty() {
-            errors.required(&place, "");
-            continue;
-        }
-        let (found, node) = match rules::field_path(path, &node, false) {
-            Ok(found) => found,
-            Err(why) => {
-                errors.invalid(&place, path, format!("is an invalid path: {why}"));
-                continue;
-            }
-        };
-        if found.root() == "metadata" {
-            errors.invalid(&place, path, "must not point to fields in metadata");
-        }
-        if !matches!(node.kind.as_str(), "string" | "boolean" | "integer") {
-            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-            errors.invalid(&place, path, detail);
-        }
-        let text = found.text();
-        if seen.contains(&text) {
-            errors.duplicate(&place, path);
-        } else {
-            seen.push(text);
-        }
-    }
-    if seen.len() > MAX_SELECTABLE && !strict.many_selectable.contains(version) {
-        errors.too_many(at, seen.len(), MAX_SELECTABLE);
-    }
-}
-
-/// Why a webhook's authorities cannot be read, in the words of Go's client.
-fn unreadable_bundle(bundle: &str) -> Option<&'static str> {
-    let pem = STANDARD.decode(bundle).unwrap_or_default();
-    let mut found = false;
-    for block in x509_parser::pem::Pem::iter_from_buffer(&pem).filter_map(Result::ok) {
-        found = true;
-        if block.label == "CERTIFICATE" && block.parse_x509().is_ok() {
-            return None;
-        }
-    }
-    Some(if found {
-        "unable to load root certificates: failed to parse certificate: x509: malformed certificate"
-    } else {
-        "unable to load root certificates: unable to parse bytes as PEM block"
-    })
-}
-
-fn conversion(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
-    let Some(conversion) = spec.part("conversion") else { return };
-    let at = SPEC.field("conversion");
-    let strategy = conversion.text("strategy");
-    if strategy != "None" && spec.flag("preserveUnknownFields") {
-        let detail = "must be None if spec.preserveUnknownFields is true";
-        errors.invalid(&at.field("strategy"), strategy, detail);
-    }
-    one_of(strategy, &["None", "Webhook"], &at.field("strategy"), errors);
-    let webhook = conversion.part("webhook");
-    let config = webhook.part("clientConfig");
-    let reviews: Vec<&str> = webhook.texts("conversionReviewVersions").collect();
-    let (config_at, reviews_at) = (at.field("webhookClientConfig"), at.field("conversionReviewVersions"));
-    if strategy != "Webhook" {
-        let detail = "should not be set when strategy is not set to Webhook";
-        if config.is_some() {
-            errors.forbidden(&config_at, detail);
-        }
-        if !reviews.is_empty() {
-            errors.forbidden(&reviews_at, detail);
-        }
-        return;
-    }
-    match config {
-        None => errors.required(&config_at, "required when strategy is set to Webhook"),
-        Some(config) => {
-            super::admissionregistration::client_config(Some(config), &config_at, errors);
-            let bundle = config.text("caBundle");
-            let why = unreadable_bundle(bundle).filter(|_| !bundle.is_empty() && strict.ca_bundle);
-            if let Some(why) = why {
-                errors.invalid(&config_at.field("caBundle"), bundle, why);
-            }
-        }
-    }
-    if reviews.is_empty() {
-        errors.required(&reviews_at, "");
-        return;
-    }
-    let mut known = false;
-    for (i, review) in reviews.iter().enumerate() {
-        if reviews.get(..i).is_some_and(|before| before.contains(review)) {
-            errors.invalid(&reviews_at.index(i), *review, "duplicate version");
-            continue;
-        }
-        errors.invalid_each(&reviews_at.index(i), review, names::is_dns1035_label(review));
-        known |= matches!(*review, "v1" | "v1beta1");
-    }
-    if strict.review_versions && !known {
-        let shown = Value::list(reviews.iter().copied());
-        errors.invalid(&reviews_at, shown, "must include at least one of v1, v1beta1");
     }
 }
 

@@ -7,7 +7,7 @@ use value::{Value, write};
 use super::super::fields::{At, Read, Report};
 use super::quoted;
 use super::strictness::Strictness;
-use crate::custom::{Node, Rule, rules};
+use crate::custom::{Node, Rule, field_path, rules};
 
 /// What one expression may cost.
 const MOST_PER_RULE: u64 = 10_000_000;
@@ -389,7 +389,7 @@ impl Walk<'_> {
         if breaks(path) {
             errors.invalid(&place, path, "must not contain line breaks");
         }
-        if !path.is_empty() && rules::field_path(path, node, true).is_err() {
+        if !path.is_empty() && field_path(path, node, true).is_err() {
             errors.invalid(&place, path, "must be a valid path");
         }
     }

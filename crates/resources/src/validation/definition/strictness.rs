@@ -80,7 +80,8 @@ impl Strictness {
                 schema::list_keys(schema, &At::ROOT, &mut errors);
                 !errors.is_empty()
             }),
-            ca_bundle: established && (bundle.is_empty() || super::unreadable_bundle(bundle).is_none()),
+            ca_bundle: established
+                && (bundle.is_empty() || super::conversion::unreadable_bundle(bundle).is_none()),
             many_selectable: many_selectable(new, old),
             unchanged: unchanged(new, old),
         }
@@ -128,7 +129,7 @@ fn is_set_of_parts(schema: &Value) -> bool {
 }
 
 fn many_selectable(new: &Value, old: &Value) -> HashSet<String> {
-    let many = |spec: Option<&Value>| spec.items("selectableFields").len() > super::MAX_SELECTABLE;
+    let many = |spec: Option<&Value>| spec.items("selectableFields").len() > super::facets::MAX_SELECTABLE;
     let mut allowed = HashSet::new();
     if many(Some(old)) && same(new.part("selectableFields"), old.part("selectableFields")) {
         allowed.insert(String::new());

@@ -1,0 +1,179 @@
+//! What came of validating a value, and how it is told: [`Verdict`].
+
+use std::collections::HashSet;
+use std::fmt;
+
+use api::FieldErrors;
+use api::field::{FieldError, FieldErrorKind, quote};
+use value::{Value, write};
+
+/// Nobody reads more, and an answer must not grow with what is wrong.
+const MAX_PROBLEMS: usize = 1000;
+
+/// How many bytes of problems are told; the first is told whatever its length.
+const MAX_TOLD: usize = 1 << 20;
+
+/// How much of a key is shown in a path.
+const MAX_SHOWN: usize = 1024;
+
+/// Where a value is, from the root of what is validated.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'a> {
+    Root,
+    Field(&'a Place<'a>, &'a str),
+    Index(&'a Place<'a>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Root => Ok(()),
+            Place::Field(Place::Root, name) => f.write_str(shown(name)),
+            Place::Field(parent, name) => write!(f, "{parent}.{}", shown(name)),
+            Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// As much of a key as is shown.
+pub(super) fn shown(key: &str) -> &str {
+    let end = (0..=MAX_SHOWN).rev().find(|end| key.is_char_boundary(*end)).unwrap_or(0);
+    key.get(..end).filter(|_| key.len() > MAX_SHOWN).unwrap_or(key)
+}
+
+/// Something wrong.
+pub(super) struct Problem<'a> {
+    /// The field, where the problem is about one.
+    pub(super) field: Option<String>,
+    pub(super) kind: FieldErrorKind,
+    pub(super) value: Option<Value>,
+    pub(super) words: Words<'a>,
+}
+
+/// What is said of a problem. What a definition makes long is put together only when it is told: most problems of alternatives
+/// never are.
+pub(super) enum Words<'a> {
+    /// The message, which is the detail, too.
+    Plain(String),
+    /// Both, where they differ.
+    Both { detail: String, message: String },
+    /// The values it should be one of.
+    OneOf(&'a [Value]),
+    /// The pattern it should match.
+    Match(&'a str),
+}
+
+impl Problem<'_> {
+    /// The detail, and what makes two problems the same.
+    fn told(&self) -> (String, String) {
+        let place = self.field.as_deref().unwrap_or_default();
+        match &self.words {
+            Words::Plain(message) => (message.clone(), message.clone()),
+            Words::Both { detail, message } => (detail.clone(), message.clone()),
+            Words::OneOf(values) => {
+                let words: Vec<String> = values
+                    .iter()
+                    .map(|allowed| match allowed {
+                        Value::String(text) => text.to_string(),
+                        other => write::to_string(other),
+                    })
+                    .collect();
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let detail = FieldError::not_supported(&value::Path::root(), Value::Null, &words).detail;
+                let message = format!("{place} in body should be one of {detail}");
+                (detail, message)
+            }
+            Words::Match(pattern) => {
+                let message = format!("{place} in body should match '{pattern}'");
+                (message.clone(), message)
+            }
+        }
+    }
+}
+
+/// What came of validating a value; alternatives are compared by how much of them matched.
+#[derive(Default)]
+pub(super) struct Verdict<'a> {
+    pub(super) problems: Vec<Problem<'a>>,
+    pub(super) matched: u64,
+}
+
+impl<'a> Verdict<'a> {
+    pub(super) fn is_valid(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    pub(super) fn merge(&mut self, other: Verdict<'a>) {
+        self.matched += other.matched;
+        let room = MAX_PROBLEMS.saturating_sub(self.problems.len());
+        self.problems.extend(other.problems.into_iter().take(room));
+    }
+
+    pub(super) fn push(&mut self, problem: impl FnOnce() -> Problem<'a>) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(problem());
+        }
+    }
+
+    pub(super) fn wrong(
+        &mut self,
+        place: &Place<'_>,
+        kind: FieldErrorKind,
+        value: impl Into<Value>,
+        message: String,
+    ) {
+        self.push(|| Problem {
+            field: Some(place.to_string()),
+            kind,
+            value: Some(value.into()),
+            words: Words::Plain(message),
+        });
+    }
+
+    pub(super) fn invalid(&mut self, place: &Place<'_>, value: impl Into<Value>, words: &str) {
+        self.wrong(place, FieldErrorKind::Invalid, value, format!("{place} in body {words}"));
+    }
+
+    /// A problem of the object as a whole.
+    pub(super) fn whole(&mut self, message: String) {
+        self.push(|| Problem {
+            field: None,
+            kind: FieldErrorKind::Invalid,
+            value: Some("".into()),
+            words: Words::Plain(message),
+        });
+    }
+
+    pub(super) fn wrong_type(&mut self, place: &Place<'_>, wanted: &str, found: &str) {
+        let message = format!("{place} in body must be of type {wanted}: {}", quote(found));
+        self.wrong(place, FieldErrorKind::TypeInvalid, found, message);
+    }
+}
+
+/// Says what is wrong, each thing once, about fields below `base`.
+pub(super) fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors) {
+    let mut said: HashSet<String> = HashSet::new();
+    let mut told = 0;
+    for problem in verdict.problems {
+        if told > MAX_TOLD {
+            break;
+        }
+        let (detail, message) = problem.told();
+        told += detail.len() + message.len();
+        let Problem { field, kind, value, .. } = problem;
+        if !said.insert(message) {
+            continue;
+        }
+        let field = match field {
+            Some(field) if !field.is_empty() => {
+                if base.is_empty() {
+                    field
+                } else {
+                    format!("{base}.{field}")
+                }
+            }
+            _ => base.to_owned(),
+        };
+        errors.push(FieldError { kind, field, bad_value: value, detail });
+    }
+}
