@@ -1,0 +1,168 @@
+//! Flows 2 and 3 of the document: an aggregated API server asks webhooks about its own group, and cannot ask about others'.
+
+use conformance::{Client, Problem, Server, accepts, eventually, rejects};
+use serde_json::json;
+use webhook_auth::client::{ApiServerKeys, WebhookTokens};
+use webhook_auth::keys::KeyCache;
+use webhook_auth::tokens::TokenError;
+use webhook_auth::verify::{Configuration, Dialect, Groups};
+use webhook_auth::{ClientConfig, ConfigurationKind, Mode, Reason};
+
+use crate::guard::Guard;
+use crate::setting::{
+    BINDINGS, PATIENCE, accounts, configurations, forget, issuer, kube_admin, register, review, token_for,
+};
+use crate::turtles::{ACCOUNT, GROUP, SERVICES, TURTLES, Turtles};
+
+const PATHS: [(&str, ConfigurationKind, Mode); 2] = [
+    ("/review/validate", ConfigurationKind::Validating, Mode::Require),
+    ("/review/mutate", ConfigurationKind::Mutating, Mode::Require),
+];
+
+struct Scene {
+    server: Server,
+    client: Client,
+    guard: Guard,
+    turtles: Turtles,
+}
+
+/// A server, a webhook of each kind for the turtles, and their API server behind, not registered yet.
+async fn scene(dialect: Dialect) -> Scene {
+    let server = Server::up().await.unwrap();
+    let client = server.client().unwrap();
+    let issuer = issuer(&client).await;
+    let keys = KeyCache::new(ApiServerKeys::new(kube_admin(&server).await, &issuer));
+    let guard = Guard::start(&keys, &issuer, &PATHS, |layer| layer).await;
+    for (path, kind, _) in PATHS {
+        register(&client, kind, "splinter", (&guard.site, path), (GROUP, "ninjaturtles")).await;
+    }
+    let turtles = Turtles::start(&server.url, &client, dialect).await;
+    Scene { server, client, guard, turtles }
+}
+
+impl Scene {
+    /// Creates a turtle through the server under test, once its API server is in place.
+    async fn create(&self) {
+        eventually(PATIENCE, async || {
+            let answer = self.client.post(TURTLES, &json!({"metadata": {"name": "leonardo"}})).await?;
+            match answer.code {
+                201 => Ok(()),
+                code => Err(Problem::new(format!("{code}: {}", answer.text()))),
+            }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+async fn asks_about_its_own(dialect: Dialect) {
+    let scene = scene(dialect).await;
+    scene.turtles.register(&scene.client).await;
+    scene.create().await;
+    scene.turtles.asking.take();
+    scene.guard.take();
+
+    // Webhooks of both kinds were asked, each with a token of its own that is kept from call to call.
+    scene.create().await;
+    let first = scene.turtles.asking.take();
+    scene.create().await;
+    let second = scene.turtles.asking.take();
+    assert_eq!(first, second);
+    let kinds: Vec<_> = first.iter().map(|called| (called.kind, called.code)).collect();
+    assert_eq!(kinds, [(ConfigurationKind::Mutating, 200), (ConfigurationKind::Validating, 200)]);
+    let tokens: Vec<String> = first.into_iter().map(|called| called.token.unwrap()).collect();
+    assert_ne!(tokens[0], tokens[1]);
+    for seen in scene.guard.take() {
+        let identity = seen.identity.unwrap();
+        assert_eq!(identity.subject(), format!("system:serviceaccount:turtles:{ACCOUNT}"));
+        assert_eq!(identity.groups(), &Groups::One(GROUP.to_owned()));
+        assert_eq!(identity.configuration().name, "splinter");
+        assert_eq!(seen.review["request"]["resource"]["group"], GROUP);
+    }
+
+    // The same token, about what is not its own; and at the other webhook.
+    let (mutate, validate) = (PATHS[1].0, PATHS[0].0);
+    let secrets = review("", "secrets", "Secret");
+    scene.guard.refuses(mutate, Some(&tokens[0]), &secrets, Reason::Group).await;
+    scene.guard.refuses(validate, Some(&tokens[1]), &secrets, Reason::Group).await;
+    let own = review(GROUP, "ninjaturtles", "NinjaTurtle");
+    scene.guard.refuses(validate, Some(&tokens[0]), &own, Reason::Audience).await;
+    assert_eq!(scene.guard.ask(validate, Some(&tokens[1]), &own).await.code, 200);
+    scene.guard.take();
+
+    // Nobody's token for everything: it is refused, and without one the webhook answers 401.
+    let kube = kube_admin(&scene.server).await;
+    let everything = WebhookTokens::in_dialect(kube, "turtles", ACCOUNT, "*", dialect);
+    let configuration =
+        scene.client.get(&format!("{}/splinter", configurations(ConfigurationKind::Validating))).await;
+    let configuration = accepts(configuration).unwrap();
+    let bound = Configuration {
+        kind: ConfigurationKind::Validating,
+        name: "splinter".to_owned(),
+        uid: configuration["metadata"]["uid"].as_str().unwrap().to_owned(),
+    };
+    let place = ClientConfig::url(format!("{}{validate}", scene.guard.site.url));
+    let refused = everything.token(&bound, &place).await.unwrap_err();
+    assert!(matches!(refused, TokenError::Refused(_)), "{refused}");
+    scene.guard.refuses(validate, None, &secrets, Reason::Missing).await;
+}
+
+#[tokio::test]
+async fn an_aggregated_api_server_asks_about_its_own_group_only_in_the_words_of_kubernetes() {
+    asks_about_its_own(Dialect::Attestations).await;
+}
+
+#[tokio::test]
+async fn an_aggregated_api_server_asks_about_its_own_group_only_in_the_words_of_the_document() {
+    asks_about_its_own(Dialect::AttestationClaims).await;
+}
+
+#[tokio::test]
+async fn without_permission_or_account_there_is_no_token_and_the_webhook_refuses() {
+    let scene = scene(Dialect::Attestations).await;
+    scene.turtles.register(&scene.client).await;
+    scene.create().await;
+    scene.turtles.asking.take();
+    scene.guard.take();
+    let binding = format!("{BINDINGS}/{ACCOUNT}-attest");
+    accepts(scene.client.delete(&binding).await).unwrap();
+    // New configurations need new tokens.
+    for (path, kind, _) in PATHS {
+        forget(&scene.client, kind, "splinter").await;
+        register(&scene.client, kind, "splinter", (&scene.guard.site, path), (GROUP, "ninjaturtles")).await;
+    }
+    let refused = async || {
+        rejects(
+            scene.client.post(TURTLES, &json!({"metadata": {"name": "raphael"}})).await,
+            403,
+            "Forbidden",
+        )
+        .unwrap();
+        let calls = scene.turtles.asking.take();
+        assert_eq!(calls.iter().map(|called| called.code).collect::<Vec<_>>(), [401, 401]);
+        calls[0].token.clone().unwrap_err()
+    };
+    let why = refused().await;
+    assert!(why.contains("attest"), "{why}");
+    accepts(scene.client.delete(&format!("{}/{ACCOUNT}", accounts("turtles"))).await).unwrap();
+    let why = refused().await;
+    assert!(why.contains("not found"), "{why}");
+}
+
+#[tokio::test]
+async fn a_group_that_no_api_service_has_is_not_attested_in_the_words_of_the_document() {
+    let scene = scene(Dialect::AttestationClaims).await;
+    let bound = (ConfigurationKind::Validating, "splinter");
+    let audience = format!("{}{}", scene.guard.site.url, PATHS[0].0);
+    let ask = async || {
+        token_for(&scene.client, ("turtles", ACCOUNT), Dialect::AttestationClaims, bound, &audience, GROUP)
+            .await
+    };
+    let denied = ask().await.unwrap_err();
+    assert!(denied.to_string().contains("token request denied"), "{denied}");
+    scene.turtles.register(&scene.client).await;
+    ask().await.unwrap();
+    accepts(scene.client.delete(&format!("{SERVICES}/v1.ninja.turtles.ai")).await).unwrap();
+    let denied = ask().await.unwrap_err();
+    assert!(denied.to_string().contains("token request denied"), "{denied}");
+}

@@ -1,0 +1,108 @@
+//! A real webhook, built on the library as anybody would build one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::routing::post;
+use conformance::Answer;
+use serde_json::{Value, json};
+use webhook_auth::extract::Review;
+use webhook_auth::keys::KeyCache;
+use webhook_auth::layer::WebhookAuthLayer;
+use webhook_auth::{ClientConfig, ConfigurationKind, Counts, Expected, Identity, Mode, Reason};
+
+use crate::setting::Site;
+
+/// What it was asked and answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) identity: Option<Identity>,
+    pub(crate) token: Option<String>,
+    pub(crate) review: Value,
+}
+
+/// One webhook server with several webhooks, each at a path of its own.
+pub(crate) struct Guard {
+    pub(crate) site: Site,
+    counts: BTreeMap<&'static str, Arc<Counts>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+/// Allows everything that gets this far.
+async fn allow(
+    State(seen): State<Arc<Mutex<Vec<Seen>>>>,
+    headers: HeaderMap,
+    review: Review<Value>,
+) -> ([(&'static str, &'static str); 1], String) {
+    let token = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let answer = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "response": {"uid": review.request.uid, "allowed": true},
+    });
+    seen.lock().unwrap().push(Seen {
+        identity: review.verified.map(|verified| verified.identity().clone()),
+        token: token.map(str::to_owned),
+        review: review.review,
+    });
+    ([("content-type", "application/json")], answer.to_string())
+}
+
+impl Guard {
+    /// Webhooks at these paths, each for tokens bound to a configuration of its kind. `more` may change a layer.
+    pub(crate) async fn start(
+        keys: &KeyCache,
+        issuer: &str,
+        paths: &[(&'static str, ConfigurationKind, Mode)],
+        more: impl Fn(WebhookAuthLayer) -> WebhookAuthLayer,
+    ) -> Self {
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let counts: BTreeMap<_, Arc<Counts>> =
+            paths.iter().map(|(path, ..)| (*path, Arc::default())).collect();
+        let site = Site::start("guard.default.svc", None, |url| {
+            let mut router = Router::new();
+            for (path, kind, mode) in paths {
+                let audience = ClientConfig::url(format!("{url}{path}")).audience().unwrap();
+                let layer = WebhookAuthLayer::new(Expected::new(issuer, audience, *kind), keys.clone());
+                let layer = layer.unwrap().mode(*mode).counts(Arc::clone(&counts[path]));
+                router = router.merge(Router::new().route(path, post(allow)).route_layer(more(layer)));
+            }
+            router.with_state(Arc::clone(&seen))
+        })
+        .await;
+        Guard { site, counts, seen }
+    }
+
+    /// What it was asked so far by those it believed; the next call begins anew.
+    pub(crate) fn take(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+
+    pub(crate) fn accepted(&self, path: &str) -> u64 {
+        self.counts[path].accepted()
+    }
+
+    pub(crate) fn rejected(&self, path: &str, reason: Reason) -> u64 {
+        self.counts[path].rejected(reason)
+    }
+
+    pub(crate) fn rejected_in_all(&self, path: &str) -> u64 {
+        self.counts[path].rejected_in_all()
+    }
+
+    /// Asks it directly, as somebody who is no API server might.
+    pub(crate) async fn ask(&self, path: &str, token: Option<&str>, review: &Value) -> Answer {
+        self.site.caller(token).post(path, review).await.unwrap()
+    }
+
+    /// The same, and it must refuse with this status and for this reason.
+    pub(crate) async fn refuses(&self, path: &str, token: Option<&str>, review: &Value, reason: Reason) {
+        let before = self.rejected(path, reason);
+        let answer = self.ask(path, token, review).await;
+        assert_eq!(answer.code, reason.status(), "{reason:?}: {}", answer.text());
+        assert_eq!(self.rejected(path, reason), before + 1, "{reason:?}");
+        assert!(self.take().is_empty(), "{reason:?}");
+    }
+}

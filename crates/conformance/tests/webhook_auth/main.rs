@@ -1,0 +1,10 @@
+//! API servers that say who they are to webhooks (KEP-6060), and webhooks that verify it with `webhook-auth`: the three flows of the
+//! document, what strangers and thieves get, and the steps of a roll-out.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod aggregated;
+mod guard;
+mod roll_out;
+mod setting;
+mod turtles;
+mod webhook;

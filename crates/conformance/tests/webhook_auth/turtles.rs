@@ -1,0 +1,176 @@
+//! A sample aggregated API server: it serves one group, and asks the cluster's webhooks about its objects as kube-apiserver asks
+//! about its own, with tokens from the library.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use conformance::client::{Credentials, Trust};
+use conformance::{Client, accepts};
+use serde_json::{Value, json};
+use webhook_auth::client::WebhookTokens;
+use webhook_auth::verify::{Configuration, Dialect};
+use webhook_auth::{ClientConfig, ConfigurationKind};
+
+use crate::setting::{Site, account, allow, attest, configurations, kube_client};
+
+pub(crate) const GROUP: &str = "ninja.turtles.ai";
+pub(crate) const VERSION: &str = "/apis/ninja.turtles.ai/v1";
+pub(crate) const TURTLES: &str = "/apis/ninja.turtles.ai/v1/namespaces/default/ninjaturtles";
+pub(crate) const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+/// The account whose tokens webhooks are shown, and the one the server itself runs as.
+pub(crate) const ACCOUNT: &str = "turtles-webhook-auth";
+const OWN: &str = "turtles-apiserver";
+const NAMESPACE: &str = "turtles";
+
+/// How its calls to webhooks went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub(crate) kind: ConfigurationKind,
+    /// The token, or why there was none.
+    pub(crate) token: Result<String, String>,
+    /// What the webhook answered.
+    pub(crate) code: u16,
+}
+
+/// What it needs to ask webhooks.
+#[derive(Clone)]
+pub(crate) struct Asking {
+    kube: kube::Client,
+    pub(crate) tokens: WebhookTokens,
+    calls: Arc<Mutex<Vec<Called>>>,
+}
+
+pub(crate) struct Turtles {
+    pub(crate) site: Site,
+    pub(crate) asking: Asking,
+}
+
+impl Asking {
+    async fn get(&self, path: &str) -> Value {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        self.kube.request(request).await.unwrap()
+    }
+
+    /// Asks every webhook for this group; whether all of them allow it.
+    pub(crate) async fn webhooks(&self, review: &Value) -> bool {
+        let mut allowed = true;
+        for kind in [ConfigurationKind::Mutating, ConfigurationKind::Validating] {
+            let list = self.get(&configurations(kind)).await;
+            for object in list["items"].as_array().unwrap() {
+                let text = |field: &str| object["metadata"][field].as_str().unwrap().to_owned();
+                let configuration = Configuration { kind, name: text("name"), uid: text("uid") };
+                for webhook in object["webhooks"].as_array().unwrap() {
+                    if webhook["rules"][0]["apiGroups"][0] == GROUP {
+                        allowed &= self.ask(&configuration, webhook, review).await;
+                    }
+                }
+            }
+        }
+        allowed
+    }
+
+    async fn ask(&self, configuration: &Configuration, webhook: &Value, review: &Value) -> bool {
+        let place: ClientConfig = serde_json::from_value(webhook["clientConfig"].clone()).unwrap();
+        let url = place.url.clone().unwrap();
+        let at = url.find("/review").unwrap();
+        let (site, path) = url.split_at(at);
+        let bundle = BASE64_STANDARD.decode(webhook["clientConfig"]["caBundle"].as_str().unwrap()).unwrap();
+        let token = self.tokens.token(configuration, &place).await;
+        let credentials = match &token {
+            Ok(token) => Credentials::Token(token.to_string()),
+            // The webhook decides whether it needs one.
+            Err(_) => Credentials::None,
+        };
+        let client = Client::new(site, Trust::Authorities(bundle), credentials).unwrap();
+        let answer = client.post(path, review).await.unwrap();
+        self.calls.lock().unwrap().push(Called {
+            kind: configuration.kind,
+            token: token.map(|token| token.to_string()).map_err(|error| error.to_string()),
+            code: answer.code,
+        });
+        answer.code == 200 && answer.json()["response"]["allowed"] == true
+    }
+
+    pub(crate) fn take(&self) -> Vec<Called> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+}
+
+/// Creates a turtle, if the webhooks allow it.
+async fn create(
+    State(asking): State<Asking>,
+    Path(namespace): Path<String>,
+    body: String,
+) -> (StatusCode, [(&'static str, &'static str); 1], String) {
+    let object: Value = serde_json::from_str(&body).unwrap();
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u", "operation": "CREATE", "namespace": namespace, "name": object["metadata"]["name"],
+            "kind": {"group": GROUP, "version": "v1", "kind": "NinjaTurtle"},
+            "resource": {"group": GROUP, "version": "v1", "resource": "ninjaturtles"},
+            "object": object, "userInfo": {"username": "ben"},
+        },
+    });
+    let json = [("content-type", "application/json")];
+    if asking.webhooks(&review).await {
+        (StatusCode::CREATED, json, object.to_string())
+    } else {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403});
+        (StatusCode::FORBIDDEN, json, status.to_string())
+    }
+}
+
+impl Turtles {
+    /// Sets up accounts and permissions as the document recommends, and starts behind the server under test.
+    pub(crate) async fn start(url: &str, client: &Client, dialect: Dialect) -> Self {
+        accepts(client.post("/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}})).await).unwrap();
+        let own = account(client, NAMESPACE, OWN).await;
+        account(client, NAMESPACE, ACCOUNT).await;
+        let rules = json!([
+            {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"], "verbs": ["list"]},
+            {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [ACCOUNT], "verbs": ["create"]},
+        ]);
+        allow(client, NAMESPACE, OWN, "work", &rules).await;
+        allow(client, NAMESPACE, ACCOUNT, "attest", &attest(&[GROUP])).await;
+        let asking = Self::asking(url, &own, GROUP, dialect).await;
+
+        let proxies = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+        let proxies = accepts(client.get(proxies).await).unwrap();
+        let proxies = proxies["data"]["requestheader-client-ca-file"].as_str().unwrap();
+        let site = Site::start("turtles.turtles.svc", Some(proxies), |_| {
+            let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "ninja.turtles.ai/v1", "resources": [
+                {"name": "ninjaturtles", "singularName": "ninjaturtle", "namespaced": true, "kind": "NinjaTurtle", "verbs": ["create"]}
+            ]});
+            let json = [("content-type", "application/json")];
+            Router::new()
+                .route(VERSION, get(async move || (json, list.to_string())))
+                .route("/apis/ninja.turtles.ai/v1/namespaces/{namespace}/ninjaturtles", post(create))
+                .with_state(asking.clone())
+        })
+        .await;
+        Turtles { site, asking }
+    }
+
+    /// What it needs to ask webhooks about a group.
+    pub(crate) async fn asking(url: &str, own: &str, group: &str, dialect: Dialect) -> Asking {
+        let kube = kube_client(url, own).await;
+        let tokens = WebhookTokens::in_dialect(kube.clone(), NAMESPACE, ACCOUNT, group, dialect);
+        Asking { kube, tokens, calls: Arc::default() }
+    }
+
+    /// Registers it.
+    pub(crate) async fn register(&self, client: &Client) {
+        let service = json!({"metadata": {"name": "turtles"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+        accepts(client.post("/api/v1/namespaces/turtles/services", &service).await).unwrap();
+        let service = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.ninja.turtles.ai"}, "spec": {
+            "group": GROUP, "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 200, "caBundle": self.site.ca_bundle(),
+            "service": {"namespace": NAMESPACE, "name": "turtles", "port": self.site.port}}});
+        accepts(client.post(SERVICES, &service).await).unwrap();
+    }
+}

@@ -1,0 +1,242 @@
+//! Flow 1 of the document: the API server calls a webhook, and nobody else can.
+
+use std::fs;
+use std::time::Duration;
+
+use conformance::{Problem, Server, accepts, eventually, rejects};
+use serde_json::json;
+use tempfile::TempDir;
+use webhook_auth::client::{ApiServerKeys, TokenReviews};
+use webhook_auth::https::Https;
+use webhook_auth::keys::{Discovery, KeyCache};
+use webhook_auth::verify::{Dialect, Groups, JWKS_PATH, Refresh};
+use webhook_auth::{ConfigurationKind, Mode, Reason};
+
+use crate::guard::Guard;
+use crate::setting::{
+    DIALECTS, MAPS, ON, PATIENCE, Running, account, accounts, allow, attest, forget, issuer, kube_admin,
+    register, review, token_for,
+};
+
+const BOTH: [(&str, ConfigurationKind, Mode); 2] = [
+    ("/validate", ConfigurationKind::Validating, Mode::Require),
+    ("/mutate", ConfigurationKind::Mutating, Mode::Require),
+];
+
+#[tokio::test]
+async fn a_webhook_that_requires_tokens_believes_the_api_server_and_nobody_else() {
+    let server = Server::up().await.unwrap();
+    let client = server.client().unwrap();
+    let issuer = issuer(&client).await;
+
+    // The webhook finds the keys as a pod does: with its own account, from the API server, over verified TLS.
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, account(&client, "default", "guard").await).unwrap();
+    let https = Https::new(&fs::read(server.data().join("ca.crt")).unwrap()).unwrap();
+    let https = https.with_token_file(&server.url, &file).unwrap();
+    let discovery = Discovery::new(&issuer, https).at(&server.url);
+    let keys = KeyCache::new(discovery.keys_at(format!("{}{JWKS_PATH}", server.url)));
+    keys.prefetch().await.unwrap();
+    let guard = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;
+
+    let mut tokens = Vec::new();
+    for (path, kind, _) in BOTH {
+        let made = register(&client, kind, "guards", (&guard.site, path), ("", "configmaps")).await;
+        for name in ["a", "b"] {
+            accepts(client.post(&format!("{MAPS}?dryRun=All"), &json!({"metadata": {"name": name}})).await)
+                .unwrap();
+        }
+        let seen = guard.take();
+        assert_eq!(seen.len(), 2);
+        let identity = seen[0].identity.as_ref().unwrap();
+        assert_eq!(identity.subject(), "system:serviceaccount:kube-system:webhook-auth");
+        assert_eq!(identity.groups(), &Groups::Every);
+        assert_eq!((identity.configuration().kind, identity.configuration().name.as_str()), (kind, "guards"));
+        assert_eq!(identity.configuration().uid, made["metadata"]["uid"]);
+        assert_eq!(seen[0].review["request"]["name"], "a");
+        assert_eq!(seen[0].token, seen[1].token, "a token is kept");
+        assert_eq!((guard.accepted(path), guard.rejected_in_all(path)), (2, 0));
+        tokens.push(seen[0].token.clone().unwrap());
+        forget(&client, kind, "guards").await;
+    }
+
+    let pods = review("", "pods", "Pod");
+    // Nobody at all, an account of the cluster, a text.
+    guard.refuses("/validate", None, &pods, Reason::Missing).await;
+    let own = fs::read_to_string(&file).unwrap();
+    guard.refuses("/validate", Some(&own), &pods, Reason::Audience).await;
+    guard.refuses("/validate", Some("let me in"), &pods, Reason::Malformed).await;
+    // A token that one webhook was shown, at the other; and one of the right audience that is bound to nothing.
+    guard.refuses("/mutate", Some(&tokens[0]), &pods, Reason::Audience).await;
+    guard.refuses("/validate", Some(&tokens[1]), &pods, Reason::Audience).await;
+    let audience = format!("{}/validate", guard.site.url);
+    let plain = json!({"spec": {"audiences": [audience]}});
+    let plain = accepts(client.post(&format!("{}/guard/token", accounts("default")), &plain).await).unwrap();
+    let plain = plain["status"]["token"].as_str().unwrap();
+    guard.refuses("/validate", Some(plain), &pods, Reason::Lifetime).await;
+    let short = json!({"spec": {"audiences": [audience], "expirationSeconds": 600}});
+    let short = accepts(client.post(&format!("{}/guard/token", accounts("default")), &short).await).unwrap();
+    let short = short["status"]["token"].as_str().unwrap();
+    guard.refuses("/validate", Some(short), &pods, Reason::NotBound).await;
+    // A changed token, and one whose signature is another's.
+    let (signed, signature) = tokens[0].rsplit_once('.').unwrap();
+    let (other, _) = tokens[1].rsplit_once('.').unwrap();
+    guard.refuses("/validate", Some(&format!("{signed}.")), &pods, Reason::Signature).await;
+    guard.refuses("/validate", Some(&format!("{other}.{signature}")), &pods, Reason::Signature).await;
+}
+
+#[tokio::test]
+async fn a_token_is_good_for_its_own_kind_and_group_only() {
+    let (server, client) = served(&[ON]).await;
+    let issuer = issuer(&client).await;
+    let keys = KeyCache::new(ApiServerKeys::new(kube_admin(&server).await, &issuer));
+    let guard = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;
+    account(&client, "default", "robot").await;
+    allow(&client, "default", "robot", "attest", &attest(&["*", "apps"])).await;
+    let audience = format!("{}/validate", guard.site.url);
+    for (kind, name) in [(ConfigurationKind::Validating, "right"), (ConfigurationKind::Mutating, "wrong")] {
+        register(&client, kind, name, (&guard.site, "/validate"), ("apps", "nothings")).await;
+    }
+    for dialect in DIALECTS {
+        let ask = async |kind, name, group| {
+            token_for(&client, ("default", "robot"), dialect, (kind, name), &audience, group).await.unwrap()
+        };
+        let deployments = review("apps", "deployments", "Deployment");
+        // Bound to the other kind of configuration, although for the same address.
+        for group in ["*", "apps"] {
+            let wrong = ask(ConfigurationKind::Mutating, "wrong", group).await;
+            guard.refuses("/validate", Some(&wrong), &deployments, Reason::WrongKind).await;
+        }
+        let scoped = ask(ConfigurationKind::Validating, "right", "apps").await;
+        assert_eq!(guard.ask("/validate", Some(&scoped), &deployments).await.code, 200);
+        let seen = guard.take();
+        let identity = seen[0].identity.as_ref().unwrap();
+        assert_eq!(identity.groups(), &Groups::One("apps".to_owned()));
+        assert_eq!(identity.subject(), "system:serviceaccount:default:robot");
+        guard.refuses("/validate", Some(&scoped), &review("", "secrets", "Secret"), Reason::Group).await;
+        let mut hidden = review("apps", "deployments", "Secret");
+        hidden["request"]["kind"]["group"] = json!("");
+        guard.refuses("/validate", Some(&scoped), &hidden, Reason::Group).await;
+        let every = ask(ConfigurationKind::Validating, "right", "*").await;
+        assert_eq!(guard.ask("/validate", Some(&every), &review("", "secrets", "Secret")).await.code, 200);
+        guard.take();
+    }
+}
+
+async fn served(flags: &[&str]) -> (Server, conformance::Client) {
+    let server = Server::serve(flags).await.unwrap();
+    let client = server.client().unwrap();
+    (server, client)
+}
+
+#[tokio::test]
+async fn keys_that_the_api_server_rotates_are_found_and_those_it_withdraws_are_not_believed() {
+    let folder = TempDir::new().unwrap();
+    let running = Running::default();
+    let refresh = Refresh { interval: Duration::from_millis(10), ..Refresh::default() };
+    let keys = KeyCache::with_refresh(running.clone(), refresh);
+    let mut guard: Option<Guard> = None;
+    let mut earlier: Option<String> = None;
+    for step in 0..2 {
+        let mut server = Server::serve_at(folder.path(), &[ON]).await.unwrap();
+        let client = server.client().unwrap();
+        let issuer = issuer(&client).await;
+        running.now(ApiServerKeys::new(kube_admin(&server).await, &issuer));
+        if guard.is_none() {
+            let made = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;
+            register(
+                &client,
+                ConfigurationKind::Validating,
+                "guards",
+                (&made.site, "/validate"),
+                ("", "configmaps"),
+            )
+            .await;
+            guard = Some(made);
+        }
+        let guard = guard.as_ref().unwrap();
+        accepts(client.post(MAPS, &json!({"metadata": {"name": format!("step-{step}")}})).await).unwrap();
+        let seen = guard.take();
+        assert!(seen[0].identity.is_some());
+        if let Some(earlier) = &earlier {
+            guard
+                .refuses(
+                    "/validate",
+                    Some(earlier),
+                    &review("", "configmaps", "ConfigMap"),
+                    Reason::UnknownKey,
+                )
+                .await;
+        }
+        earlier = seen[0].token.clone();
+        server.terminate().unwrap();
+        server.wait(PATIENCE).await.unwrap();
+        // The next one has another key, and does not publish this one's.
+        fs::remove_file(folder.path().join("sa.key")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_asks_the_api_server_too_knows_when_a_configuration_or_an_account_is_gone() {
+    let (server, client) = served(&[ON]).await;
+    let issuer = issuer(&client).await;
+    let kube = kube_admin(&server).await;
+    let keys = KeyCache::new(ApiServerKeys::new(kube.clone(), &issuer));
+    let reviews = TokenReviews::new(kube);
+    let guard = Guard::start(&keys, &issuer, &BOTH, |layer| layer.review(reviews.clone())).await;
+    let audience = format!("{}/validate", guard.site.url);
+    let deployments = review("apps", "deployments", "Deployment");
+    for (account_name, gone) in [("one", None), ("two", Some("two"))] {
+        account(&client, "default", account_name).await;
+        allow(&client, "default", account_name, "attest", &attest(&["*"])).await;
+        register(
+            &client,
+            ConfigurationKind::Validating,
+            "guards",
+            (&guard.site, "/validate"),
+            ("apps", "nothings"),
+        )
+        .await;
+        let bound = (ConfigurationKind::Validating, "guards");
+        let token =
+            token_for(&client, ("default", account_name), Dialect::Attestations, bound, &audience, "*").await;
+        let token = token.unwrap();
+        assert_eq!(guard.ask("/validate", Some(&token), &deployments).await.code, 200);
+        if let Some(account) = gone {
+            accepts(client.delete(&format!("{}/{account}", accounts("default"))).await).unwrap();
+        } else {
+            forget(&client, ConfigurationKind::Validating, "guards").await;
+        }
+        // The API server itself may believe it for some seconds more.
+        eventually(PATIENCE, async || match guard.ask("/validate", Some(&token), &deployments).await.code {
+            401 => Ok(()),
+            code => Err(Problem::new(format!("still {code}"))),
+        })
+        .await
+        .unwrap();
+        assert!(guard.rejected("/validate", Reason::Reviewed) >= 1);
+    }
+}
+
+#[tokio::test]
+async fn without_tokens_a_webhook_that_requires_them_refuses_and_the_failure_policy_decides() {
+    let (server, client) = served(&[]).await;
+    let issuer = issuer(&client).await;
+    let keys = KeyCache::new(ApiServerKeys::new(kube_admin(&server).await, &issuer));
+    let guard = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;
+    register(
+        &client,
+        ConfigurationKind::Validating,
+        "guards",
+        (&guard.site, "/validate"),
+        ("", "configmaps"),
+    )
+    .await;
+    let map = json!({"metadata": {"name": "a"}});
+    let status = rejects(client.post(MAPS, &map).await, 500, "InternalError").unwrap();
+    assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");
+    assert_eq!(guard.rejected("/validate", Reason::Missing), 1);
+    forget(&client, ConfigurationKind::Validating, "guards").await;
+    accepts(client.post(MAPS, &map).await).unwrap();
+}
