@@ -27,6 +27,7 @@ pub(crate) const MAX_RESERVATIONS: usize = 256;
 /// The most bytes of a name that something is still put behind.
 const MAX_BASE: usize = 57;
 
+#[expect(clippy::struct_field_names, reason = "each is called for the kind it is")]
 struct Claims<A> {
     api: Arc<A>,
     pods: Arc<Kind>,
