@@ -147,7 +147,7 @@ impl Variables {
     pub const NONE: &'static Variables = &Variables { list: Vec::new(), positions: BTreeMap::new() };
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.list.len()
     }
 

@@ -219,8 +219,8 @@ fn what_has_not_changed_is_judged_as_before_and_what_has_is_judged_anew() {
         let again = load_changes(Set::ValidatingPolicies, "/m", files, &mut judged);
         let fresh = load(Set::ValidatingPolicies, "/m", files);
         let shown = |outcome: Result<Loaded, Refused>| match outcome {
-            Ok(loaded) => format!("{:?}", loaded),
-            Err(refused) => format!("{:?}", refused),
+            Ok(loaded) => format!("{loaded:?}"),
+            Err(refused) => format!("{refused:?}"),
         };
         let (again, fresh) = (shown(again), shown(fresh));
         assert_eq!(again, fresh);

@@ -60,17 +60,17 @@ impl ImagePolicy {
         // The file may be shared with the other plugin that once read it whole.
         fields.only(&root, "", &["apiVersion", "imagePolicy", "kind", "podNodeSelectorPluginConfig"]);
         fields.finish()?;
-        let half_an_hour = Duration::from_secs(30 * 60);
+        let half_an_hour = Duration::from_mins(30);
         let second = Duration::from_secs(1);
         Ok(ImagePolicy {
             kubeconfig,
             backoff: within(
                 backoff,
                 Duration::from_millis(1),
-                (Duration::from_nanos(1), Duration::from_secs(5 * 60)),
+                (Duration::from_nanos(1), Duration::from_mins(5)),
                 Duration::from_millis(500),
             )?,
-            allow_ttl: within(allow, second, (second, half_an_hour), Duration::from_secs(5 * 60))?,
+            allow_ttl: within(allow, second, (second, half_an_hour), Duration::from_mins(5))?,
             deny_ttl: within(deny, second, (second, half_an_hour), Duration::from_secs(30))?,
             default_allow,
         })
@@ -252,6 +252,7 @@ fn spec(attributes: &Attributes<'_>, pod: &Value) -> Value {
 
 /// An answer, if it is one.
 fn read(review: &Value) -> Result<Answer, String> {
+    const OWNER: &str = "ImageReviewStatus";
     let text = |field: &str, default: &'static str| {
         review.str_at(&[field]).filter(|text| !text.is_empty()).unwrap_or(default).to_owned()
     };
@@ -267,7 +268,6 @@ fn read(review: &Value) -> Result<Answer, String> {
         let found = value.json_type();
         format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {wanted}")
     };
-    const OWNER: &str = "ImageReviewStatus";
     let status = match review.get("status") {
         None | Some(Value::Null) => return Ok(Answer::default()),
         Some(Value::Map(status)) => status,

@@ -166,7 +166,7 @@ fn explain(
     let validations = &validating.validations;
     let computed = validations.iter().filter(|validation| validation.message_expression.is_some()).count();
     let failing = decisions.iter().any(|decision| decision.message.is_empty());
-    let may_exhaust = computed + validating.policy.variables.len() > FEW || budget < BUDGET / 10 * 9;
+    let may_exhaust = computed + validating.policy.variables.count() > FEW || budget < BUDGET / 10 * 9;
     let mut messages: Vec<Option<String>> = Vec::new();
     if computed > 0 && (failing || may_exhaust) {
         let frame = Frame::new(&validating.policy.variables, base, pace);

@@ -387,3 +387,6 @@ fn check(value: &Value, expected: &Type, path: &mut Vec<&'static str>, holder: &
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,7 +153,7 @@ fn a_service_that_fails_refuses_unless_the_configuration_says_otherwise() {
     assert_eq!(ask(&plugin, "pods", "", &mut notes), Ok(()));
     assert_eq!(notes.annotations[0].key, "imagepolicywebhook.image-policy.k8s.io/failed-open");
 
-    for status in [r#"[]"#, r#"{"allowed":"yes"}"#] {
+    for status in ["[]", r#"{"allowed":"yes"}"#] {
         let plugin = ImagePolicyWebhook::new(configured(""), Scripted::saying(status) as _);
         let why = ask(&plugin, "pods", "", &mut Notes::default()).unwrap_err();
         assert!(why.contains("json: cannot unmarshal"), "{why}");
@@ -163,7 +163,7 @@ fn a_service_that_fails_refuses_unless_the_configuration_says_otherwise() {
 #[test]
 fn the_configuration_is_read_strictly() {
     let defaults = configured("");
-    assert_eq!(defaults.allow_ttl, Duration::from_secs(300));
+    assert_eq!(defaults.allow_ttl, Duration::from_mins(5));
     assert_eq!(defaults.deny_ttl, Duration::from_secs(30));
     assert_eq!(defaults.backoff, Duration::from_millis(500));
     assert!(!defaults.default_allow);

@@ -130,9 +130,10 @@ pub fn check(
         _ => &usage,
     };
     let uses = |delta: &Amounts| delta.values().any(|amount| !amount.is_zero());
-    let changes = match matching.is_empty() {
-        true => uses(grown.as_ref().unwrap_or(&usage)),
-        false => matching.iter().any(|(quota, ..)| uses(delta_of(quota))),
+    let changes = if matching.is_empty() {
+        uses(grown.as_ref().unwrap_or(&usage))
+    } else {
+        matching.iter().any(|(quota, ..)| uses(delta_of(quota)))
     };
     if !changes {
         return Ok(Vec::new());
