@@ -1,6 +1,7 @@
 //! With a kube client: tokens for webhooks, for aggregated API servers; keys and TokenReview, for webhooks.
 
 use std::fmt;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -194,7 +195,7 @@ fn segment(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out
