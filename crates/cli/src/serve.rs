@@ -25,6 +25,7 @@ use crate::logging::{self, Format};
 
 /// The flags that `serve` acts on.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     /// The folder the store lives in; created with mode 0700.
     #[arg(long, help_heading = "Storage")]

@@ -1,5 +1,5 @@
 //! Devices of `resource.k8s.io` over the wire: who may ask for admin access, and who may write which part of a claim's status.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

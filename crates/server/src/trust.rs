@@ -15,7 +15,7 @@ use tracing::debug;
 use crate::tls::{self, ClientCa};
 
 /// How long a judgement is believed.
-const JUDGED_FOR: Duration = Duration::from_secs(60);
+const JUDGED_FOR: Duration = Duration::from_mins(1);
 
 /// The authorities in force.
 #[derive(Debug, Default)]

@@ -35,11 +35,10 @@ pub(crate) async fn define(client: &Client, definition: &Value) {
     let name = definition["metadata"]["name"].as_str().unwrap();
     eventually(PATIENCE, async || {
         let stored = accepts(client.get(&format!("{DEFINITIONS}/{name}")).await)?;
-        match is_established(&stored) {
-            true => Ok(()),
-            false => {
-                Err(conformance::Problem::new(format!("{name} is not established: {}", stored["status"])))
-            }
+        if is_established(&stored) {
+            Ok(())
+        } else {
+            Err(conformance::Problem::new(format!("{name} is not established: {}", stored["status"])))
         }
     })
     .await

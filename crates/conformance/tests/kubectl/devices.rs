@@ -38,7 +38,7 @@ spec:
   containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]
 "#;
 
-const ADMIN: &str = r#"
+const ADMIN: &str = r"
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: monitor}
@@ -50,7 +50,7 @@ metadata: {name: monitor}
 spec:
   resourceClaims: [{name: gpu, resourceClaimTemplateName: monitor}]
   containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]
-"#;
+";
 
 #[tokio::test]
 async fn an_administrator_looks_at_a_device_that_somebody_uses() {
