@@ -1,6 +1,5 @@
 //! Static policies: how much later a server is ready that has many, what they cost a request, and how soon a change decides.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -147,8 +146,7 @@ async fn reload(time: Duration, figures: &mut Figures) -> Result<()> {
     for change in 0..CHANGES {
         let number = change * 37 % 1_000;
         let word = format!("changed{change}");
-        let mut label = String::new();
-        let _ = write!(label, "{word}-{number}");
+        let label = format!("{word}-{number}");
         let pod = json!({"metadata": {"name": "p", "labels": {label: "x"}},
             "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let body = bytes::Bytes::from(pod.to_string());

@@ -174,7 +174,7 @@ async fn operators_see_everything_in_the_order_of_evaluation_and_nobody_else_doe
     denied(tries(&client, "bad").await, "guard", "guard-binding", "no bad");
     accepts(tries(&client, "good").await).unwrap();
 
-    let names: Vec<&str> = vec![
+    let names = [
         "MutatingAdmissionPolicy",
         "MutatingAdmissionWebhook",
         "ValidatingAdmissionPolicy",
@@ -225,8 +225,7 @@ async fn operators_see_everything_in_the_order_of_evaluation_and_nobody_else_doe
         let (plugin, _) = entries(&client, "ValidatingAdmissionPolicy").await;
         match plugin["manifests"]["lastReload"]["status"].as_str() {
             Some("failure") => {
-                let _: () =
-                    assert!(plugin["manifests"]["lastFailure"]["error"].to_string().contains("zzz.yaml"));
+                assert!(plugin["manifests"]["lastFailure"]["error"].to_string().contains("zzz.yaml"));
                 Ok(())
             }
             other => Err(conformance::Problem::new(format!("{other:?}"))),
