@@ -83,6 +83,9 @@ fn objects_are_what_their_json_is() {
     }
 }
 
+/// A field of KEP-6060 that Kubernetes calls otherwise, and so has no number for.
+const OURS: (&str, &str) = ("authentication.v1.TokenRequestSpec", "attestationClaims");
+
 #[test]
 fn every_field_of_every_type_has_a_number() {
     // Answered, never sent; protobuf does not have it.
@@ -98,6 +101,7 @@ fn every_field_of_every_type_has_a_number() {
         // The version and the kind are in the envelope.
         let expected: BTreeSet<&str> = (object.properties.iter())
             .filter(|property| property.embedded != Some("TypeMeta"))
+            .filter(|property| (name, property.name.as_str()) != OURS)
             .map(|property| property.name.as_str())
             .collect();
         assert_eq!(numbered, expected, "{name}");

@@ -91,12 +91,15 @@ pub async fn select(state: &State, call: &Call, kind: &Kind, paged: bool) -> Res
         let entries: Vec<Arc<Entry>> = page.entries.iter().cloned().collect();
         'pages: for some in entries.chunks(CHUNK) {
             let selected = kind.selected(state, &selection, some).await?;
-            for (entry, _) in some.iter().zip(selected).filter(|(_, selected)| *selected) {
+            for (entry, selected) in some.iter().zip(selected) {
+                // As in Kubernetes, whatever comes after a full page makes another one, even if that stays empty.
                 if limit > 0 && matched.len() == limit {
                     more = matched.last().map(|last: &Arc<Entry>| last.key.to_string());
                     break 'pages;
                 }
-                matched.push(Arc::clone(entry));
+                if selected {
+                    matched.push(Arc::clone(entry));
+                }
             }
         }
         matched

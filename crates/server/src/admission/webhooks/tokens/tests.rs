@@ -32,14 +32,14 @@ fn configuration(uid: &str, urls: &[&str]) -> Value {
 
 #[test]
 fn a_token_is_sent_while_it_is_good_and_replaced_before_it_is_not() {
+    let [fresh, young, old, spent] = [0, 478, 481, 571].map(|age| kept(age).token.unwrap());
     let now = SystemTime::now();
-    let at = |age| kept(age).token.unwrap();
-    assert!(at(0).is_good(now) && !at(0).is_old(now));
-    assert!(at(479).is_good(now) && !at(479).is_old(now));
-    assert!(at(481).is_good(now) && at(481).is_old(now));
-    assert!(!at(571).is_good(now));
+    assert!(fresh.is_good(now) && !fresh.is_old(now));
+    assert!(young.is_good(now) && !young.is_old(now));
+    assert!(old.is_good(now) && old.is_old(now));
+    assert!(!spent.is_good(now));
     // A clock that was set back.
-    assert!(!at(0).is_good(now - Duration::from_hours(1)));
+    assert!(!fresh.is_good(now - Duration::from_hours(1)));
 }
 
 #[test]
