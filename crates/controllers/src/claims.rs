@@ -162,8 +162,9 @@ impl<A: Api> Claims<A> {
         }
         let wanted = pod.list_at(&["spec", "resourceClaims"]);
         let mut made = BTreeMap::new();
+        let mut there = None;
         for one in wanted {
-            match self.make(&pod, one).await {
+            match self.make(&pod, one, &mut there).await {
                 Ok(None) => {}
                 Ok(Some(claim)) => {
                     made.insert(one.str_at(&["name"]).unwrap_or_default().to_owned(), claim);
@@ -198,8 +199,13 @@ impl<A: Api> Claims<A> {
         Ok(())
     }
 
-    /// The claim that has to be noted in the pod's status, made if there is none.
-    async fn make(&self, pod: &Value, one: &Value) -> Result<Option<Str>, String> {
+    /// The claim that has to be noted in the pod's status, made if there is none. `there` keeps what was listed for the pod before.
+    async fn make(
+        &self,
+        pod: &Value,
+        one: &Value,
+        there: &mut Option<Vec<Value>>,
+    ) -> Result<Option<Str>, String> {
         let namespace = meta::namespace(pod);
         match named(pod, one) {
             Err(Unnamed::Unknown) => {
@@ -220,10 +226,16 @@ impl<A: Api> Claims<A> {
         let Some(template) = one.str_at(&["resourceClaimTemplateName"]) else { return Ok(None) };
         let pod_claim = one.str_at(&["name"]).unwrap_or_default();
         // One that was made, and nobody could note it.
-        let all = self.api.list(&self.claims, namespace).map_err(|e| e.to_string())?;
-        let orphan = all.iter().find(|claim| {
-            is_of(pod, claim)
-                && !meta::is_deleting(claim)
+        let own = match there {
+            Some(own) => own,
+            None => {
+                let mut all = self.api.list(&self.claims, namespace).map_err(|e| e.to_string())?;
+                all.retain(|claim| is_of(pod, claim));
+                there.insert(all)
+            }
+        };
+        let orphan = own.iter().find(|claim| {
+            !meta::is_deleting(claim)
                 && claim.str_at(&["metadata", "annotations", POD_CLAIM]) == Some(pod_claim)
         });
         if let Some(orphan) = orphan {

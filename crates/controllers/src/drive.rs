@@ -1,6 +1,6 @@
 //! The loop every controller runs in: changes become keys, keys are worked on a few at a time, failures are tried again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -35,8 +35,11 @@ pub(crate) trait Controller: Send + Sync + 'static {
     /// The keys that a change concerns, each with how long it can wait. Changes of one source come in their order.
     fn observe(&self, change: &Change) -> Vec<(Self::Key, Duration)>;
 
-    /// A source lists everything anew: what was observed before may have missed something.
-    fn restart(&self) {}
+    /// A source lists everything anew: what was observed of it before may have missed something. Nothing is worked on before all
+    /// sources are listed.
+    fn restart(&self, source: &What) {
+        let _ = source;
+    }
 
     /// Makes one key as it should be.
     fn reconcile(&self, key: Self::Key) -> impl Future<Output = Result<Next<Self::Key>, Status>> + Send;
@@ -55,7 +58,9 @@ pub(crate) enum Next<K> {
 
 enum Message {
     /// Everything of a source follows, as changes.
-    Restart,
+    Restart(usize, What),
+    /// That was everything.
+    Listed(usize),
     Change(Change),
 }
 
@@ -69,15 +74,16 @@ pub(crate) async fn run<C: Controller>(
     let controller = Arc::new(controller);
     let (sender, mut messages) = mpsc::channel(CHANGES);
     let mut feeds = JoinSet::new();
-    for what in sources {
-        feeds.spawn(feed(Arc::clone(&api), what, sender.clone()));
+    let mut unlisted: HashSet<usize> = (0..sources.len()).collect();
+    for (number, what) in sources.into_iter().enumerate() {
+        feeds.spawn(feed(Arc::clone(&api), number, what, sender.clone()));
     }
     drop(sender);
     let mut queue: Queue<C::Key> = Queue::new(C::BACKOFF);
     let mut work: JoinSet<Result<Next<C::Key>, Status>> = JoinSet::new();
     let mut keys: HashMap<Id, C::Key> = HashMap::new();
     loop {
-        while work.len() < C::WORKERS {
+        while unlisted.is_empty() && work.len() < C::WORKERS {
             let Some(key) = queue.take(Instant::now()) else { break };
             let task = work.spawn({
                 let (controller, key) = (Arc::clone(&controller), key.clone());
@@ -86,11 +92,17 @@ pub(crate) async fn run<C: Controller>(
             keys.insert(task.id(), key);
         }
         // A key that is due cannot be taken while all workers are busy; the end of one wakes the loop.
-        let due = queue.due().filter(|_| work.len() < C::WORKERS);
+        let due = queue.due().filter(|_| unlisted.is_empty() && work.len() < C::WORKERS);
         tokio::select! {
             _ = stop.wait_for(|stopping| *stopping) => break,
             message = messages.recv() => match message {
-                Some(Message::Restart) => controller.restart(),
+                Some(Message::Restart(number, what)) => {
+                    unlisted.insert(number);
+                    controller.restart(&what);
+                }
+                Some(Message::Listed(number)) => {
+                    unlisted.remove(&number);
+                }
                 Some(Message::Change(change)) => {
                     let now = Instant::now();
                     for (key, wait) in controller.observe(&change) {
@@ -144,16 +156,19 @@ async fn wait_until(due: Option<Instant>) {
 }
 
 /// Sends what there is and what happens, anew whenever the watch has lost track.
-async fn feed(api: Arc<impl Api>, what: What, messages: mpsc::Sender<Message>) {
+async fn feed(api: Arc<impl Api>, number: usize, what: What, messages: mpsc::Sender<Message>) {
     loop {
         let (initial, mut watch) = api.watch(&what);
-        if messages.send(Message::Restart).await.is_err() {
+        if messages.send(Message::Restart(number, what.clone())).await.is_err() {
             return;
         }
         for change in initial {
             if messages.send(Message::Change(change)).await.is_err() {
                 return;
             }
+        }
+        if messages.send(Message::Listed(number)).await.is_err() {
+            return;
         }
         loop {
             match watch.next().await {

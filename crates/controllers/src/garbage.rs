@@ -61,7 +61,7 @@ impl<A: Api> Controller for Collector<A> {
         concerned.into_iter().map(|uid| (uid, Duration::ZERO)).collect()
     }
 
-    fn restart(&self) {
+    fn restart(&self, _: &What) {
         *self.graph() = Graph::default();
     }
 

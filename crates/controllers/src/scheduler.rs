@@ -9,7 +9,7 @@ mod fit;
 mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::time::Timestamp;
@@ -38,13 +38,15 @@ struct Scheduler<A> {
     classes: Arc<Kind>,
     slices: Arc<Kind>,
     bindings: Arc<Kind>,
-    known: Mutex<Known>,
+    known: Arc<Mutex<Known>>,
 }
 
-/// What is known of the cluster, kept at what was observed.
+/// What is known of the cluster: what was observed, and what was written here and is not observed yet.
 struct Known {
     cluster: Cluster,
     pending: BTreeSet<(Str, Str)>,
+    /// Pods that were given a node, by uid: what is heard of them from before does not count.
+    bound: HashMap<(Str, Str), Str>,
     classes: HashMap<Str, Value>,
     slices: HashMap<Str, Value>,
     /// Rules that taint devices.
@@ -55,7 +57,32 @@ struct Known {
     allocator: Option<Allocator>,
 }
 
+/// A revision, for comparing.
+fn revision(object: &Value) -> u64 {
+    meta::resource_version(object).parse().unwrap_or(0)
+}
+
 impl Known {
+    /// A claim as it is now. What is older than what is known says nothing.
+    fn saw_claim(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
+        let newer = |known: &Value| revision(known) > revision(claim);
+        if self
+            .claims
+            .get(&at)
+            .is_some_and(|known| if deleted { meta::uid(known) != meta::uid(claim) } else { newer(known) })
+        {
+            return;
+        }
+        if let Some(allocator) = &mut self.allocator {
+            if deleted { allocator.forget(meta::uid(claim)) } else { allocator.observe(claim) }
+        }
+        if deleted {
+            self.claims.remove(&at);
+        } else {
+            self.claims.insert(at, claim.clone());
+        }
+    }
+
     fn allocator(&mut self) -> &mut Allocator {
         let Known { allocator, classes, slices, taint_rules, claims, gates, .. } = self;
         allocator.get_or_insert_with(|| {
@@ -95,6 +122,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
     let known = Known {
         cluster: Cluster::default(),
         pending: BTreeSet::new(),
+        bound: HashMap::new(),
         classes: HashMap::new(),
         slices: HashMap::new(),
         taint_rules: HashMap::new(),
@@ -102,7 +130,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
         gates: Gates { admin_access, ..Gates::default() },
         allocator: None,
     };
-    let known = Mutex::new(known);
+    let known = Arc::new(Mutex::new(known));
     let scheduler =
         Scheduler { api: Arc::clone(&api), pods, nodes, claims, classes, slices, bindings, known };
     drive::run(scheduler, api, sources, stop).await;
@@ -121,12 +149,39 @@ impl<A: Api> Controller for Scheduler<A> {
     // Two pods at a time could be given the same device.
     const WORKERS: usize = 1;
 
+    fn restart(&self, source: &What) {
+        let What::Kind(kind) = source else { return };
+        let mut known = self.known();
+        if *kind == self.pods {
+            known.cluster.forget_pods();
+            known.pending.clear();
+            known.bound.clear();
+        } else if *kind == self.nodes {
+            known.cluster.nodes.clear();
+        } else if *kind == self.claims {
+            known.claims.clear();
+        } else if *kind == self.classes {
+            known.classes.clear();
+        } else if *kind == self.slices {
+            known.slices.clear();
+        } else {
+            known.taint_rules.clear();
+        }
+        known.allocator = None;
+    }
+
     fn observe(&self, change: &Change) -> Vec<(Key, Duration)> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         let known = &mut *known;
         let Change { place, object, deleted } = change;
         let at = (place.namespace.clone(), place.name.clone());
         if place.kind == self.pods {
+            if known.bound.get(&at).is_some_and(|uid| uid == meta::uid(object)) {
+                if !*deleted && is_pending(object) {
+                    return Vec::new();
+                }
+                known.bound.remove(&at);
+            }
             known.cluster.forget_pod(&at);
             if !*deleted && is_pending(object) {
                 let fresh = known.pending.insert(at);
@@ -145,13 +200,7 @@ impl<A: Api> Controller for Scheduler<A> {
                 known.cluster.nodes.insert(place.name.clone(), object.clone());
             }
         } else if place.kind == self.claims {
-            known.claims.remove(&at);
-            if let Some(allocator) = &mut known.allocator {
-                if *deleted { allocator.forget(meta::uid(object)) } else { allocator.observe(object) }
-            }
-            if !*deleted {
-                known.claims.insert(at, object.clone());
-            }
+            known.saw_claim(at, object, *deleted);
         } else {
             let objects = if place.kind == self.classes {
                 &mut known.classes
@@ -175,7 +224,16 @@ impl<A: Api> Controller for Scheduler<A> {
     async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
         let place = self.pods.place(&key.namespace, &key.name);
         let Some(pod) = self.api.get(&place)?.filter(is_pending) else { return Ok(Next::Done) };
-        match self.choose(&pod)? {
+        let chosen = match self.wanted(&pod)? {
+            Err(why) => Err(why),
+            Ok(wanted) => {
+                let (known, pod) = (Arc::clone(&self.known), pod.clone());
+                // It may take a while, and others wait for this thread.
+                let chosen = tokio::task::spawn_blocking(move || choose(&known, &pod, wanted)).await;
+                chosen.map_err(|_| Status::internal("the scheduler ended badly"))?
+            }
+        };
+        match chosen {
             Ok(placement) => self.carry_out(&place, &pod, placement).await?,
             Err(why) => self.say(&place, &pod, &why).await?,
         }
@@ -207,52 +265,56 @@ struct Wanted {
     shared: Vec<Value>,
 }
 
+/// The best node for a pod, or why there is none.
+fn choose(known: &Mutex<Known>, pod: &Value, wanted: Wanted) -> Result<Placement, String> {
+    if let Some(why) = unknown::asked(pod) {
+        return Err(format!("not scheduled: {why}, which this scheduler does not know"));
+    }
+    let read: Result<Vec<Claim>, dra::Error> = wanted.open.iter().map(Claim::read).collect();
+    let read = read.map_err(|error| error.to_string())?;
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let (fitting, mut reasons) = known.cluster.fitting(pod);
+    for name in fitting {
+        let Some(object) = known.cluster.nodes.get(&name).cloned() else { continue };
+        let node = Node::of(&object);
+        let reached = wanted.shared.iter().all(|claim| {
+            claim.at(&["status", "allocation"]).is_some_and(|a| node.reaches(a).unwrap_or(false))
+        });
+        if !reached {
+            *reasons.entry(Why::OutOfReach).or_insert(0) += 1;
+            continue;
+        }
+        if read.is_empty() {
+            return Ok(Placement { node: name, allocated: Vec::new(), shared: wanted.shared });
+        }
+        match known.allocator().allocate(&read, &node) {
+            Ok(Some(allocations)) => {
+                for (claim, allocation) in wanted.open.iter().zip(&allocations) {
+                    known.allocator().hold(meta::uid(claim), allocation);
+                }
+                let allocated = wanted.open.into_iter().zip(allocations).collect();
+                return Ok(Placement { node: name, allocated, shared: wanted.shared });
+            }
+            Ok(None) => *reasons.entry(Why::NoDevices).or_insert(0) += 1,
+            // What is too much to search on one node is not searched on all of them.
+            Err(error) if error.concerns_only_the_node() && !matches!(error, dra::Error::TooComplex(_)) => {
+                *reasons.entry(Why::Devices(error.to_string())).or_insert(0) += 1;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err(fit::told(known.cluster.nodes.len(), &reasons))
+}
+
 impl<A: Api> Scheduler<A> {
-    /// The best node for a pod, or why there is none.
-    fn choose(&self, pod: &Value) -> Result<Result<Placement, String>, Status> {
-        let wanted = match self.wanted(pod)? {
-            Ok(wanted) => wanted,
-            Err(why) => return Ok(Err(why)),
-        };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(why) = unknown::asked(pod).or_else(|| known.cluster.unknown_rule_about(pod)) {
-            return Ok(Err(format!("not scheduled: {why}, which this scheduler does not know")));
-        }
-        let (fitting, mut reasons) = known.cluster.fitting(pod);
-        let read: Result<Vec<Claim>, dra::Error> = wanted.open.iter().map(Claim::read).collect();
-        let read = match read {
-            Ok(read) => read,
-            Err(error) => return Ok(Err(error.to_string())),
-        };
-        for name in fitting {
-            let Some(object) = known.cluster.nodes.get(&name).cloned() else { continue };
-            let node = Node::of(&object);
-            let reached = wanted.shared.iter().all(|claim| {
-                claim.at(&["status", "allocation"]).is_some_and(|a| node.reaches(a).unwrap_or(false))
-            });
-            if !reached {
-                *reasons.entry(Why::OutOfReach).or_insert(0) += 1;
-                continue;
-            }
-            if read.is_empty() {
-                return Ok(Ok(Placement { node: name, allocated: Vec::new(), shared: wanted.shared }));
-            }
-            match known.allocator().allocate(&read, &node) {
-                Ok(Some(allocations)) => {
-                    for (claim, allocation) in wanted.open.iter().zip(&allocations) {
-                        known.allocator().hold(meta::uid(claim), allocation);
-                    }
-                    let allocated = wanted.open.into_iter().zip(allocations).collect();
-                    return Ok(Ok(Placement { node: name, allocated, shared: wanted.shared }));
-                }
-                Ok(None) => *reasons.entry(Why::NoDevices).or_insert(0) += 1,
-                Err(error) if error.concerns_only_the_node() => {
-                    *reasons.entry(Why::Devices(error.to_string())).or_insert(0) += 1;
-                }
-                Err(error) => return Ok(Err(error.to_string())),
-            }
-        }
-        Ok(Err(fit::told(known.cluster.nodes.len(), &reasons)))
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a claim that was just written, before it is observed.
+    fn wrote(&self, claim: &Value) {
+        let at = (meta::namespace(claim).into(), meta::name(claim).into());
+        self.known().saw_claim(at, claim, false);
     }
 
     /// The claims of a pod, or what it still waits for.
@@ -316,15 +378,24 @@ impl<A: Api> Scheduler<A> {
         if outcome.is_ok() {
             outcome = self.bind(place, pod, &node).await;
         }
-        let Err(error) = outcome else { return Ok(()) };
+        let Err(error) = outcome else {
+            let mut known = self.known();
+            let at = (place.namespace.clone(), place.name.clone());
+            let mut there = pod.clone();
+            there.set_at(&["spec", "nodeName"], node.as_str());
+            known.pending.remove(&at);
+            known.bound.insert(at.clone(), meta::uid(pod).into());
+            known.cluster.forget_pod(&at);
+            known.cluster.remember_pod(at, &there);
+            return Ok(());
+        };
         for (at, first) in written {
             if let Err(error) = self.take_back(&at, pod, first).await {
                 tracing::warn!(claim = %at, %error, "a claim could not be taken back from a pod that was not placed");
             }
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         // What was held for them is what is stored for them, whatever that is now.
-        known.allocator = None;
+        self.known().allocator = None;
         Err(error)
     }
 
@@ -352,7 +423,9 @@ impl<A: Api> Scheduler<A> {
         if !claims::is_reserved_for(&claim, pod) {
             claims::add_reservation(&mut claim, pod);
         }
-        self.api.update(at, "status", &claim).await.map(drop)
+        let written = self.api.update(at, "status", &claim).await?;
+        self.wrote(&written);
+        Ok(())
     }
 
     async fn take_back(&self, at: &Place, pod: &Value, first: bool) -> Result<(), Status> {
@@ -366,7 +439,9 @@ impl<A: Api> Scheduler<A> {
             claim.remove_at(&["status", "allocation"]);
         }
         claim.set_at(&["status", "reservedFor"], Value::List(left));
-        self.api.update(at, "status", &claim).await.map(drop)
+        let written = self.api.update(at, "status", &claim).await?;
+        self.wrote(&written);
+        Ok(())
     }
 
     async fn bind(&self, place: &Place, pod: &Value, node: &str) -> Result<(), Status> {

@@ -114,7 +114,7 @@ impl Controller for Counting {
         vec![(change.place.name.clone(), Duration::ZERO)]
     }
 
-    fn restart(&self) {
+    fn restart(&self, _: &What) {
         self.tally.restarts.fetch_add(1, Ordering::SeqCst);
     }
 

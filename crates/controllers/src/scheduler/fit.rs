@@ -41,6 +41,7 @@ pub(crate) enum Why {
     Unschedulable,
     Taint,
     Affinity,
+    KeptAway,
     Ports,
     NoDevices,
     OutOfReach,
@@ -55,6 +56,7 @@ impl fmt::Display for Why {
             Why::Unschedulable => f.write_str("node(s) were unschedulable"),
             Why::Taint => f.write_str("node(s) had untolerated taint(s)"),
             Why::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            Why::KeptAway => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
             Why::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Why::NoDevices => f.write_str("cannot allocate all claims"),
             Why::OutOfReach => f.write_str("resourceclaim not available on the node"),
@@ -74,6 +76,12 @@ pub(crate) fn told(nodes: usize, reasons: &Reasons) -> String {
 }
 
 impl Cluster {
+    pub(crate) fn forget_pods(&mut self) {
+        self.pods.clear();
+        self.by_node.clear();
+        self.keeping_away.clear();
+    }
+
     pub(crate) fn forget_pod(&mut self, at: &(Str, Str)) {
         if let Some(placed) = self.pods.remove(at)
             && let Some(pods) = self.by_node.get_mut(&placed.node)
@@ -100,13 +108,20 @@ impl Cluster {
         self.pods.insert(at, Placed { node, requests: requests(pod), ports: ports(pod), keeps_away });
     }
 
-    /// A pod that may not be near another one, which this scheduler cannot judge.
-    pub(crate) fn unknown_rule_about(&self, pod: &Value) -> Option<String> {
-        let away = self.keeping_away.iter().find(|at| {
-            let terms = self.pods.get(*at).map(|placed| placed.keeps_away.as_slice()).unwrap_or_default();
-            terms.iter().any(|term| may_be_about(term, &at.0, pod))
-        })?;
-        Some(format!("pod {}/{} keeps pods like it away", away.0, away.1))
+    /// The places that pods which are there keep a pod away from: a label of nodes and its value.
+    fn kept_away_from(&self, pod: &Value) -> BTreeSet<(Str, Str)> {
+        let mut places = BTreeSet::new();
+        for at in &self.keeping_away {
+            let Some(placed) = self.pods.get(at) else { continue };
+            let Some(node) = self.nodes.get(&placed.node) else { continue };
+            for term in placed.keeps_away.iter().filter(|term| may_be_about(term, &at.0, pod)) {
+                let label = term.str_at(&["topologyKey"]).unwrap_or_default();
+                if let Some(value) = node.str_at(&["metadata", "labels", label]) {
+                    places.insert((label.into(), value.into()));
+                }
+            }
+        }
+        places
     }
 
     /// The nodes that a pod fits on, the emptiest first, and why the others do not serve.
@@ -115,6 +130,7 @@ impl Cluster {
         let wanted_ports = ports(pod);
         let selector = Selector::of(pod);
         let tolerations = pod.list_at(&["spec", "tolerations"]);
+        let away = self.kept_away_from(pod);
         let mut reasons = Reasons::new();
         let mut fitting: Vec<(f64, &Str)> = Vec::new();
         for (name, node) in &self.nodes {
@@ -123,6 +139,11 @@ impl Cluster {
                 why.push(reason);
             } else if !selector.matches(node) {
                 why.push(Why::Affinity);
+            } else if away
+                .iter()
+                .any(|(label, value)| node.str_at(&["metadata", "labels", label]) == Some(value.as_str()))
+            {
+                why.push(Why::KeptAway);
             } else if self.ports_on(name).any(|used| wanted_ports.iter().any(|port| collide(used, port))) {
                 why.push(Why::Ports);
             } else {

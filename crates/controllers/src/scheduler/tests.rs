@@ -129,14 +129,36 @@ fn what_is_not_known_is_said() {
         assert_eq!(said.is_some(), words.is_some(), "{spec}");
         assert!(said.unwrap_or_default().contains(words.unwrap_or_default()), "{spec}");
     }
-    let alone = r#"{"metadata":{"name":"alone"},"spec":{"nodeName":"small","affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z","labelSelector":{"matchLabels":{"app":"web"}}}]}}}}"#;
-    let cluster = cluster(&[SMALL], &[alone]);
-    let pod = |app: &str, namespace: &str| {
-        parse(&format!(r#"{{"metadata":{{"namespace":"{namespace}","labels":{{"app":"{app}"}}}}}}"#))
+}
+
+#[test]
+fn a_pod_that_wants_to_be_alone_keeps_others_from_its_place_only() {
+    let labelled = |name: &str, zone: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","labels":{{"z":"{zone}"}}}},"status":{{"allocatable":{{"pods":"9"}}}}}}"#
+        )
     };
-    assert!(cluster.unknown_rule_about(&pod("web", "default")).unwrap().contains("default/alone"));
-    assert_eq!(cluster.unknown_rule_about(&pod("db", "default")), None);
-    assert_eq!(cluster.unknown_rule_about(&pod("web", "other")), None);
+    let alone = |node: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"alone"}},"spec":{{"nodeName":"{node}","affinity":{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{{"topologyKey":"z","labelSelector":{{"matchLabels":{{"app":"web"}}}}}}]}}}}}}}}"#
+        )
+    };
+    let nodes = [labelled("a", "1"), labelled("b", "1"), labelled("c", "2")];
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let pod = |app: &str, namespace: &str| {
+        format!(r#"{{"metadata":{{"namespace":"{namespace}","labels":{{"app":"{app}"}}}}}}"#)
+    };
+    let there = cluster(&nodes, &[&alone("a")]);
+    assert_eq!(tried(&there, &pod("web", "default")), Ok(vec!["c".to_owned()]));
+    assert_eq!(tried(&there, &pod("db", "default")).unwrap().len(), 3);
+    assert_eq!(tried(&there, &pod("web", "other")).unwrap().len(), 3);
+    // On a node that nobody knows it keeps nobody away.
+    assert_eq!(tried(&cluster(&nodes, &[&alone("nowhere")]), &pod("web", "default")).unwrap().len(), 3);
+    let full = cluster(&nodes[..2], &[&alone("a")]);
+    assert_eq!(
+        tried(&full, &pod("web", "default")),
+        Err("0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules.".to_owned())
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `/debug/admission`: everything that admission is decided by, in the order in which it is evaluated.
 //!
 //! What manifest files hold is not seen through the API, so this page shows it to whoever may read the path: policies, bindings and
-//! webhooks of both sources, where each comes from, what it matches and what it has done. Expressions, messages and credentials are
-//! not on it.
+//! webhooks of both sources, where each comes from, what it matches and what it has done. Match conditions are
+//! shown as they were written; other expressions, messages and credentials are not on it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
