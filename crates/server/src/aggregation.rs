@@ -112,6 +112,8 @@ impl Aggregation {
         if services.remote.is_empty() {
             return None;
         }
+        // As the path was read when the caller was asked for its right: slashes too many at its beginning do not count.
+        let path = &format!("/{}", path.trim_start_matches('/'));
         let (group, version) = match path.strip_prefix("/apis/") {
             Some(rest) => {
                 let (group, rest) = rest.split_once('/')?;

@@ -70,10 +70,12 @@ impl accept::Answer for State {
             return answered.unwrap_or_else(respond::panicked);
         }
         // A client that hangs up drops this future. What it asked for is under way, and comes to its end with all that belongs
-        // to it: the second of two writes, what a write holds, the audit event.
+        // to it: the second of two writes, what a write holds, the audit event. The server waits for it when it stops.
+        let Ok(place) = Arc::clone(&self.under_way).acquire_owned().await else { return respond::panicked() };
         let (reply, answered) = oneshot::channel();
         tokio::spawn(async move {
             asked.answer(&self, |response| drop(reply.send(response))).await;
+            drop(place);
         });
         answered.await.unwrap_or_else(|_| respond::panicked())
     }

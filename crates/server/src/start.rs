@@ -16,7 +16,7 @@ use authz::{Authorizer, Chain as AuthorizationChain, Step, rbac};
 use resources::openapi::OpenApi;
 use storage::{Embedded, Memory, Options, Store};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tracing::info;
 
@@ -61,6 +61,9 @@ pub struct Running {
     controllers: Option<JoinHandle<()>>,
 }
 
+/// The most requests that change something at once; more wait, before anybody has looked at them.
+const MAX_UNDER_WAY: u32 = 4096;
+
 impl Running {
     /// What the server knows, for parts of the same process.
     pub fn state(&self) -> &Arc<State> {
@@ -76,6 +79,9 @@ impl Running {
         if let Some(controllers) = self.controllers {
             let _ = controllers.await;
         }
+        // Those whose clients are gone, too.
+        let all = self.state.under_way.acquire_many(MAX_UNDER_WAY);
+        let _ = tokio::time::timeout(self.state.request_timeout, all).await;
         self.state.store.close().await;
         if let Some(audit) = self.state.audit.clone() {
             let _ = tokio::task::spawn_blocking(move || audit.close()).await;
@@ -252,6 +258,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         metrics,
         audit,
         addresses: Addresses::new(&service_ranges),
+        under_way: Arc::new(Semaphore::new(MAX_UNDER_WAY as usize)),
         allow_privileged,
         admin_access,
         emulated_minor,

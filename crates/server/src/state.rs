@@ -11,7 +11,7 @@ use authz::{Attributes, Chain as AuthorizationChain, Permit, Refusal, rbac};
 use resources::openapi::OpenApi;
 use resources::{strategy, validation};
 use storage::Store;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::addresses::Addresses;
 use crate::admission::follow::Followers;
@@ -74,6 +74,8 @@ pub struct State {
     pub addresses: Addresses,
     /// `--allow-privileged`.
     pub allow_privileged: bool,
+    /// The requests that change something and are under way, whether their clients wait or not.
+    pub(crate) under_way: Arc<Semaphore>,
     /// `DRAAdminAccess`.
     pub admin_access: bool,
     /// The minor version that is emulated.

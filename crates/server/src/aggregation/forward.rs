@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use authn::User;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
@@ -76,8 +76,10 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
         return unreachable(&why);
     }
     if upgrades {
+        // Nobody waits for a body that does not come.
+        request.headers_mut().remove(CONTENT_LENGTH);
         let Arriving { upgrade, .. } = arriving;
-        return upgrade::handle(state, transport, request, upgrade).await;
+        return upgrade::handle(state, transport, request, upgrade, call.deadline).await;
     }
     headers::say_for_whom(request.headers_mut(), &path, &place);
     *request.body_mut() = arriving.body.map_err(Into::into).boxed_unsync();

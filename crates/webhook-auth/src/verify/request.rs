@@ -67,6 +67,10 @@ struct AdmissionReview {
     request: AdmissionRequest,
 }
 
+/// Kinds that are sent to subresources of other groups.
+const LENT: [(&str, &str); 3] =
+    [("autoscaling", "Scale"), ("policy", "Eviction"), ("authentication.k8s.io", "TokenRequest")];
+
 impl AdmissionRequest {
     /// A request about a resource of this group.
     pub fn about(group: &str, version: &str, resource: &str, kind: &str) -> Self {
@@ -96,10 +100,12 @@ impl AdmissionRequest {
     }
 
     /// The API group that the request is about, if it is about one. That is the resource's; the kind must be of the same group, since
-    /// webhooks decide by it too, unless a subresource is asked about (a `Scale` of `autoscaling` for a deployment of `apps`).
+    /// webhooks decide by it too, unless it is one that other groups have for their subresources (a `Scale` of `autoscaling` for a
+    /// deployment of `apps`).
     pub(super) fn group(&self) -> Option<&str> {
         let whole = self.sub_resource.as_deref().unwrap_or_default().is_empty();
-        let coherent = !whole || self.kind == Kind::default() || self.kind.group == self.resource.group;
+        let lent = !whole && LENT.contains(&(self.kind.group.as_str(), self.kind.kind.as_str()));
+        let coherent = lent || self.kind == Kind::default() || self.kind.group == self.resource.group;
         coherent.then_some(self.resource.group.as_str())
     }
 }

@@ -94,8 +94,10 @@ fn a_kind_of_another_group_is_not_asked_about_under_a_resource_of_ones_own() {
     assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Err(Reason::Group));
     assert_eq!(judge(&claims("*"), &request), Ok(()));
     // Subresources have kinds of other groups: a `Scale` is of `autoscaling`.
-    request.kind.group = "autoscaling".to_owned();
     request.sub_resource = Some("scale".to_owned());
+    assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Err(Reason::Group));
+    request.kind.group = "autoscaling".to_owned();
+    request.kind.kind = "Scale".to_owned();
     assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Ok(()));
     request.resource.group = "apps".to_owned();
     assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Err(Reason::Group));

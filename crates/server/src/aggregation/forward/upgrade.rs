@@ -1,5 +1,7 @@
 //! A connection that becomes one of another protocol (WebSocket, SPDY): from then on bytes go both ways, unread.
 
+use std::time::{Duration, Instant};
+
 use http::{Request, Response, StatusCode};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -7,7 +9,10 @@ use tokio::io;
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::{Body, Forward, Outgoing, Redirects, State, plain, relay};
+use super::{Body, Forward, GRACE, Outgoing, Redirects, State, plain, relay};
+
+/// How long the last bytes of a connection may take.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Passes the request on, and the connection if the server agrees.
 pub(super) async fn handle(
@@ -15,21 +20,35 @@ pub(super) async fn handle(
     transport: &Forward,
     request: Request<Outgoing>,
     client: Option<OnUpgrade>,
+    deadline: Option<Instant>,
 ) -> Response<Body> {
     let Some(client) = client else {
         // HTTP/2 has no such thing.
         return plain(503, "request connection cannot be hijacked");
     };
-    let mut response = match transport.upgrade(request).await {
-        Ok(response) => response,
-        Err(failure) => return plain(503, &format!("error dialing backend: {failure}")),
+    let mut stop = state.stopping();
+    // Nobody is kept waiting by a server that does not answer; one that may take long is waited for until this one stops.
+    let over = async {
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until((deadline + GRACE).into()).await,
+            None => drop(stop.wait_for(|stop| *stop).await),
+        }
+    };
+    let sent = tokio::select! {
+        sent = transport.upgrade(request) => Some(sent),
+        () = over => None,
+    };
+    let mut response = match sent {
+        Some(Ok(response)) => response,
+        None => return plain(503, "error dialing backend: context deadline exceeded"),
+        Some(Err(failure)) => return plain(503, &format!("error dialing backend: {failure}")),
     };
     let status = response.status();
     if status != StatusCode::SWITCHING_PROTOCOLS {
         if status.as_u16() < 400 {
             return plain(503, &format!("invalid upgrade response: status code {}", status.as_u16()));
         }
-        return relay(response, Redirects::PassedOn, None, state.stopping());
+        return relay(response, Redirects::PassedOn, deadline, state.stopping());
     }
     let server = hyper::upgrade::on(&mut response);
     let mut answer = Response::new(Body::empty());
@@ -55,7 +74,12 @@ async fn join(client: Upgraded, server: Upgraded, mut stop: watch::Receiver<bool
         _ = io::copy(&mut server_reads, &mut client_writes) => {}
         _ = stop.wait_for(|stop| *stop) => {}
     }
-    // What was written last still has to leave.
-    let _ = io::AsyncWriteExt::shutdown(&mut client_writes).await;
-    let _ = io::AsyncWriteExt::shutdown(&mut server_writes).await;
+    // What was written last still has to leave, if anybody takes it.
+    let _ = tokio::time::timeout(FAREWELL, async {
+        tokio::join!(
+            io::AsyncWriteExt::shutdown(&mut client_writes),
+            io::AsyncWriteExt::shutdown(&mut server_writes)
+        )
+    })
+    .await;
 }
