@@ -35,8 +35,9 @@ pub struct Notes {
     pub held: Vec<Held>,
 }
 
-/// The names of webhook configurations and policies of manifest files that were evaluated, each once, in order. KEP-5793 has them
-/// in the audit event.
+/// The names of webhook configurations and policies of manifest files that were evaluated, in order. KEP-5793 has them in the audit
+/// event. One that was evaluated more than once may be here as often: most requests are never audited, and looking each of a
+/// thousand policies up among the others would cost them more than evaluating it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FromManifests {
     /// Webhook configurations.
@@ -45,10 +46,13 @@ pub struct FromManifests {
     pub policies: Vec<Str>,
 }
 
-/// The most names that are kept of either, before dots stand for the rest: an audit event is no inventory.
-const MOST_NAMES: usize = 128;
-
 impl FromManifests {
+    /// The most different names that an audit event lists, before dots stand for the rest: it is no inventory.
+    pub const MOST_LISTED: usize = 128;
+    /// The most that are kept of either: nothing is evaluated more than a few times for one request, so what is listed is among
+    /// them.
+    const MOST_KEPT: usize = Self::MOST_LISTED * 4;
+
     /// A webhook of this configuration was asked.
     pub fn webhook(&mut self, configuration: &Str) {
         Self::add(&mut self.webhooks, configuration);
@@ -60,10 +64,9 @@ impl FromManifests {
     }
 
     fn add(names: &mut Vec<Str>, name: &Str) {
-        if names.len() > MOST_NAMES || names.contains(name) {
-            return;
+        if names.len() < Self::MOST_KEPT {
+            names.push(name.clone());
         }
-        names.push(if names.len() < MOST_NAMES { name.clone() } else { Str::new_static("...") });
     }
 }
 

@@ -112,11 +112,6 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
-    /// A value has the wrong type.
-    pub fn type_invalid(field: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self::new(FieldErrorKind::TypeInvalid, field, Some(value.into()), detail)
-    }
-
     /// A value is not one of `supported`, which are listed in the order given.
     pub fn not_supported(field: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
         let detail = if supported.is_empty() {

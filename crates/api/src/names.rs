@@ -40,11 +40,6 @@ pub fn inclusive_range_error(low: i64, high: i64) -> String {
     format!("must be between {low} and {high}, inclusive")
 }
 
-/// The words for a number below a minimum.
-pub fn min_error(min: i64) -> String {
-    format!("must be greater than or equal to {min}")
-}
-
 /// The words for a text that may not be empty.
 pub const EMPTY_ERROR: &str = "must be non-empty";
 

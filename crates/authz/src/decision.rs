@@ -87,6 +87,16 @@ impl Answer {
         Answer { decision: Decision::Deny, reason: Reason::Text(reason.into()), error: None }
     }
 
+    /// Why it is no yes, with what went wrong first.
+    pub fn why(&self) -> String {
+        let reason = self.reason.to_string();
+        match &self.error {
+            Some(error) if reason.is_empty() => error.clone(),
+            Some(error) => format!("{error}: {reason}"),
+            None => reason,
+        }
+    }
+
     /// Not for me to say, for a reason that may be empty.
     pub fn no_opinion(reason: impl Into<Str>) -> Self {
         Answer { decision: Decision::NoOpinion, reason: Reason::Text(reason.into()), error: None }

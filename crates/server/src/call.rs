@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use admission::{Annotation, Held, InForce, Level, Notes};
+use admission::{Annotation, FromManifests, Held, InForce, Level, Notes};
 use api::Status;
 use authn::{Caller, User};
 use authz::Permit;
@@ -140,8 +140,9 @@ impl Call {
             };
             self.record.annotate_from(level, &key, value);
         }
-        self.record.list("source.admission.k8s.io/manifest-webhooks", &notes.manifests.webhooks);
-        self.record.list("source.admission.k8s.io/manifest-policies", &notes.manifests.policies);
+        let most = FromManifests::MOST_LISTED;
+        self.record.list("source.admission.k8s.io/manifest-webhooks", &notes.manifests.webhooks, most);
+        self.record.list("source.admission.k8s.io/manifest-policies", &notes.manifests.policies, most);
         self.held.extend(notes.held);
     }
 

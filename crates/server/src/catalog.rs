@@ -514,14 +514,6 @@ impl Kind {
         }
     }
 
-    /// Whether the bytes of some entries are not what the version of the request shows.
-    pub fn needs_conversion(&self) -> bool {
-        match &self.nature {
-            Nature::BuiltIn(built_in) => built_in.conversion.is_some(),
-            Nature::Custom(_) => true,
-        }
-    }
-
     /// Whether the bytes of this entry are not what the version of the request shows.
     pub fn must_convert(&self, entry: &Entry) -> bool {
         match &self.nature {

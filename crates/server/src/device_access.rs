@@ -128,13 +128,7 @@ async fn may(state: &State, call: &Call, asked: Attributes) -> Result<(), String
     if answer.decision == Decision::Allow {
         return Ok(());
     }
-    let reason = answer.reason.to_string();
-    let why = match answer.error {
-        Some(error) if reason.is_empty() => error,
-        Some(error) => format!("{error}: {reason}"),
-        None => reason,
-    };
-    Err(forbidden(&call.user().name, &asked, &why).message().to_owned())
+    Err(forbidden(&call.user().name, &asked, &answer.why()).message().to_owned())
 }
 
 /// Whether the caller may speak for a driver by one of these verbs; otherwise why not by the first.

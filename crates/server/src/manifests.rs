@@ -112,6 +112,10 @@ fn is_emptied(file: &File, before: &[File]) -> bool {
 /// The bytes of a file, or why not, as Go says it: `open PATH: no such file or directory`.
 fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let shown = path.display();
+    // Opening a pipe would wait for somebody to write to it.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Err(format!("read {shown}: it is no regular file"));
+    }
     let file = std::fs::File::open(path).map_err(|e| format!("open {shown}: {}", go_words(&e)))?;
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);

@@ -56,12 +56,6 @@ impl Map {
         self.entries.get(at).map(|(_, v)| v)
     }
 
-    /// The key as stored and the value at `key`.
-    pub fn get_entry(&self, key: &str) -> Option<(&Str, &Value)> {
-        let at = self.position(key)?;
-        self.entries.get(at).map(|(k, v)| (k, v))
-    }
-
     /// The mutable value at `key`.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let at = self.position(key)?;

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use api::{GroupResource, Status};
 use value::Value;
 
+use super::Match;
 use crate::expression::Pace;
 use crate::{Attributes, Cluster, Operation, Served};
 
@@ -16,6 +17,7 @@ pub struct Asked<'a> {
     pub object: Option<&'a Value>,
     /// The cluster.
     pub cluster: &'a dyn Cluster,
+    itself: OnceLock<Match>,
     namespace: OnceLock<Option<Arc<Value>>>,
     equivalents: OnceLock<Vec<Served>>,
     pace: Pace,
@@ -24,8 +26,16 @@ pub struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// A request about `object`.
     pub fn new(attributes: &'a Attributes<'a>, object: Option<&'a Value>, cluster: &'a dyn Cluster) -> Self {
-        let (namespace, equivalents) = (OnceLock::new(), OnceLock::new());
-        Asked { attributes, object, cluster, namespace, equivalents, pace: Pace::default() }
+        let (itself, namespace, equivalents) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Asked { attributes, object, cluster, itself, namespace, equivalents, pace: Pace::default() }
+    }
+
+    /// What a request matches that matches as it was asked.
+    pub fn itself(&self) -> &Match {
+        self.itself.get_or_init(|| {
+            let Attributes { resource, version, kind, .. } = self.attributes;
+            Match { resource: resource.clone(), version: version.clone(), kind: kind.clone() }
+        })
     }
 
     /// The namespace. A namespace is in itself, as Kubernetes tells it to admission.

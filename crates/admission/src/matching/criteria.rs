@@ -1,5 +1,7 @@
 //! All that says whether a webhook or policy is about a request, but for its match conditions.
 
+use std::borrow::Cow;
+
 use api::selector::Selector;
 use api::{GroupResource, GroupVersionKind, Status};
 use value::{Str, Value};
@@ -68,7 +70,7 @@ impl Criteria {
 
     /// Whether a request matches, and as what. An error (a selector that cannot be read, a namespace that does not exist) counts
     /// only if everything else matches.
-    pub fn matches(&self, asked: &Asked<'_>) -> Result<Option<Match>, Status> {
+    pub fn matches<'m>(&self, asked: &'m Asked<'_>) -> Result<Option<Cow<'m, Match>>, Status> {
         let namespace = self.matches_namespace(asked);
         if matches!(namespace, Ok(false)) {
             return Ok(None);
@@ -81,7 +83,7 @@ impl Criteria {
             return Ok(None);
         }
         let matched = match self.rules() {
-            None => Some(as_asked(asked.attributes)),
+            None => Some(Cow::Borrowed(asked.itself())),
             Some(rules) => self.matches_rules(rules, asked),
         };
         let Some(matched) = matched else { return Ok(None) };
@@ -114,7 +116,7 @@ impl Criteria {
         Ok(selects(asked.object) || selects(asked.attributes.old_object.stored()))
     }
 
-    fn matches_rules(&self, rules: &[Rule], asked: &Asked<'_>) -> Option<Match> {
+    fn matches_rules<'m>(&self, rules: &[Rule], asked: &'m Asked<'_>) -> Option<Cow<'m, Match>> {
         let attributes = asked.attributes;
         let target = Target {
             group: &attributes.resource.group,
@@ -126,7 +128,7 @@ impl Criteria {
             name: &attributes.name,
         };
         if rules.iter().any(|rule| rule.matches(&target) && rule.matches_name(target.name)) {
-            return Some(as_asked(attributes));
+            return Some(Cow::Borrowed(asked.itself()));
         }
         if !self.equivalent {
             return None;
@@ -140,11 +142,11 @@ impl Criteria {
                 let target =
                     Target { group: &resource.group, version, resource: &resource.resource, ..target };
                 if rule.matches(&target) && rule.matches_name(target.name) {
-                    return Some(Match {
+                    return Some(Cow::Owned(Match {
                         resource: resource.clone(),
                         version: version.clone(),
                         kind: equivalent_kind(attributes, &served.kind),
-                    });
+                    }));
                 }
             }
         }
@@ -159,14 +161,6 @@ fn equivalent_kind(attributes: &Attributes<'_>, kind: &GroupVersionKind) -> Grou
         kind.clone()
     } else {
         attributes.kind.clone()
-    }
-}
-
-fn as_asked(attributes: &Attributes<'_>) -> Match {
-    Match {
-        resource: attributes.resource.clone(),
-        version: attributes.version.clone(),
-        kind: attributes.kind.clone(),
     }
 }
 

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use api::{GroupResource, GroupVersionKind};
@@ -105,7 +106,9 @@ fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Opti
         }
     }
     let criteria = Criteria::of_policy(&criteria).unwrap();
-    criteria.matches(&Asked::new(&attributes, object.as_ref(), &Small)).map_err(|status| status.to_string())
+    let asked = Asked::new(&attributes, object.as_ref(), &Small);
+    let matched = criteria.matches(&asked).map_err(|status| status.to_string())?;
+    Ok(matched.map(Cow::into_owned))
 }
 
 fn rule(resources: &str) -> String {

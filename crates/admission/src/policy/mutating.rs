@@ -172,7 +172,7 @@ async fn invocations<'a>(
             let runs = params.into_iter().map(|param| Invocation {
                 hook,
                 binding,
-                matched: matched.clone(),
+                matched: matched.clone().into_owned(),
                 param: param.map(untyped),
             });
             invocations.extend(runs);

@@ -1,5 +1,6 @@
 //! The stage of validating policies: all of them are evaluated, and what they say becomes one answer.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -181,6 +182,7 @@ fn concerned<'a>(
     matches: &mut Vec<Match>,
 ) -> Vec<Concerned<'a>> {
     let mut concerned = Vec::new();
+    let mut as_itself = None;
     for hook in snapshot.candidates(asked) {
         let outcome = match &hook.policy.policy.criteria {
             Err(why) => Err(why.clone()),
@@ -189,17 +191,20 @@ fn concerned<'a>(
         let matched = match outcome {
             Ok(None) => continue,
             Err(why) => Err(why),
-            Ok(Some(matched)) => Ok(match matches.iter().position(|known| *known == matched) {
-                Some(position) => position,
-                None => {
-                    matches.push(matched);
-                    matches.len() - 1
-                }
-            }),
+            Ok(Some(Cow::Borrowed(itself))) => Ok(*as_itself.get_or_insert_with(|| place(matches, itself))),
+            Ok(Some(Cow::Owned(other))) => Ok(place(matches, &other)),
         };
         concerned.push(Concerned { hook, matched });
     }
     concerned
+}
+
+/// Where a match is in a list, which gets it if it is new.
+fn place(matches: &mut Vec<Match>, matched: &Match) -> usize {
+    matches.iter().position(|known| known == matched).unwrap_or_else(|| {
+        matches.push(matched.clone());
+        matches.len() - 1
+    })
 }
 
 /// The parameters of a binding that is about the request; nothing if it is not.

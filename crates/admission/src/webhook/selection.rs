@@ -32,7 +32,7 @@ impl Selection<'_> {
         views.make(&matched.kind, cluster).await?;
         old_views.make(&matched.kind, cluster).await?;
         if self.meets_conditions(hook, &matched, views, old_views).await? {
-            Ok(Some(matched))
+            Ok(Some(matched.into_owned()))
         } else {
             Ok(None)
         }

@@ -58,11 +58,6 @@ impl FieldSelector {
         &self.requirements
     }
 
-    /// The requirements for changing: a server may rename a field or refuse it.
-    pub fn requirements_mut(&mut self) -> &mut Vec<FieldRequirement> {
-        &mut self.requirements
-    }
-
     /// The one value `field` must have, if the selector says so.
     pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
         self.requirements.iter().find(|r| r.equals && r.field == field).map(|r| r.value.as_str())

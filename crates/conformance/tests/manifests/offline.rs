@@ -9,6 +9,9 @@ use serde_json::json;
 use crate::folder::{Folders, check, hash_in_force, refusing};
 use crate::gates::refused;
 
+/// As many files as a folder may have.
+const MOST_FILES: usize = 100_000;
+
 async fn run(args: &[&str]) -> (i32, String) {
     let mut all = vec!["check"];
     all.extend(args);
@@ -126,4 +129,45 @@ async fn what_is_asked_wrongly_has_a_code_of_its_own() {
     let (code, said) = run(&["/nowhere/at/all"]).await;
     assert_eq!(code, 1, "a folder that is not there is a problem of the folder");
     assert!(said.contains("no such file or directory"), "{said}");
+}
+
+#[tokio::test]
+async fn a_pipe_is_no_manifest_and_nobody_waits_for_it() {
+    let folders = Folders::new();
+    folders.write("guard.yaml", &refusing("guard", "bad"));
+    let pipe = folders.policies().join("pipe.yaml");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let (code, said) = run(&[folders.policies().to_str().unwrap()]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("pipe.yaml") && said.contains("it is no regular file"), "{said}");
+    let said = refused(&[&folders.flag()]).await;
+    assert!(said.contains("it is no regular file"), "{said}");
+    fs::remove_file(&pipe).unwrap();
+    let (code, said) = run(&[folders.policies().to_str().unwrap()]).await;
+    assert_eq!(code, 0, "{said}");
+}
+
+#[tokio::test]
+async fn a_folder_is_bounded_in_files_and_in_bytes() {
+    let folders = Folders::new();
+    folders.write("guard.yaml", &refusing("guard", "bad"));
+    let folder = folders.policies();
+    let shown = folder.to_str().unwrap();
+    // Without a byte of its own on the disk.
+    let large = fs::File::create(folder.join("large.yaml")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let (code, said) = run(&[shown]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("bytes together"), "{said}");
+    fs::remove_file(folder.join("large.yaml")).unwrap();
+    for number in 0..MOST_FILES {
+        fs::File::create(folder.join(format!("{number}.yaml"))).unwrap();
+    }
+    let (code, said) = run(&[shown]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("it has more than {MOST_FILES} files")), "{said}");
+    fs::remove_file(folder.join("0.yaml")).unwrap();
+    let (code, said) = run(&[shown]).await;
+    assert_eq!(code, 0, "{said}");
 }

@@ -96,11 +96,6 @@ pub fn apply<S: MergeSchema>(
     }
 }
 
-/// 415-like refusal of a strategic merge patch for a kind that has no schema of Go types (custom resources).
-pub fn strategic_unsupported() -> Status {
-    Status::bad_request("strategic merge patch format is not supported")
-}
-
 /// 422: the patched object cannot be decoded, or strict field validation refuses it; `why` says which.
 pub fn undecodable(quoted: &str, why: &str) -> Status {
     let path = Path::root().field("patch");

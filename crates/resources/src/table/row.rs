@@ -180,11 +180,6 @@ impl Version {
     pub const fn deprecated(name: &'static str, warning: &'static str) -> Self {
         Version { name, deprecation: Some(warning) }
     }
-
-    /// Whether it is a beta version, served only when asked for.
-    pub fn is_beta(&self) -> bool {
-        self.name.contains("beta")
-    }
 }
 
 impl Subresource {

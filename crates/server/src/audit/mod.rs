@@ -12,6 +12,7 @@ mod file;
 mod log;
 mod policy;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -197,19 +198,21 @@ impl Record {
         }
     }
 
-    /// Adds names to an annotation that lists some with commas, each once.
-    pub(crate) fn list(&self, key: &str, names: &[Str]) {
+    /// Adds names to an annotation that lists some with commas, each once; dots stand for what is more than `most`.
+    pub(crate) fn list(&self, key: &str, names: &[Str], most: usize) {
         let Some(open) = self.wants(Level::Metadata).filter(|_| !names.is_empty()) else { return };
         let mut event = open.event();
         let listed = event.annotations.entry(key.to_owned()).or_default();
+        let before = listed.clone();
+        let mut known: HashSet<&str> = before.split(',').filter(|name| !name.is_empty()).collect();
         for name in names {
-            if listed.split(',').any(|known| known == name) {
+            if known.len() > most || !known.insert(name) {
                 continue;
             }
             if !listed.is_empty() {
                 listed.push(',');
             }
-            listed.push_str(name);
+            listed.push_str(if known.len() > most { "..." } else { name });
         }
     }
 

@@ -103,13 +103,7 @@ impl Attester for Authorized {
             if answer.decision == Decision::Allow {
                 return Ok(());
             }
-            let reason = answer.reason.to_string();
-            let why = match answer.error {
-                Some(error) if reason.is_empty() => error,
-                Some(error) => format!("{error}: {reason}"),
-                None => reason,
-            };
-            Err(authz::forbidden(&account.name, &attributes, &why))
+            Err(authz::forbidden(&account.name, &attributes, &answer.why()))
         })
     }
 }
