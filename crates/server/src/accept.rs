@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::body::Body;
+use crate::gather::gather;
 use crate::trust::Certificates;
 
 /// Who is at the other end of a connection, as far as TCP and TLS tell.
@@ -168,6 +169,7 @@ async fn connection<A: Answer>(
         .max_send_buf_size(256 * 1024)
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.ping);
+    let (stream, gather) = gather(stream);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     // A connection that never asks for anything gives its seat to one that does.
@@ -178,11 +180,11 @@ async fn connection<A: Answer>(
         }
     };
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = gather.turns(connection.as_mut()) => ended,
         () = silent => return debug!(%address, "no request came"),
         () = stopped(&mut stop) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            gather.turns(connection.as_mut()).await
         }
     };
     if let Err(e) = ended {

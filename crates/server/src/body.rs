@@ -1,6 +1,6 @@
-//! The body of an answer: bytes that are there already, a stream of watch events, or what another server sends.
+//! The body of an answer: bytes that are there already, a list of stored objects, a stream of watch events, or what another server
+//! sends.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -9,6 +9,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use crate::audit::Closing;
+use crate::splice::Splice;
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -20,7 +21,8 @@ pub struct Body {
 
 #[derive(Debug)]
 enum Inner {
-    Chunks { chunks: VecDeque<Bytes>, left: u64 },
+    Whole(Bytes),
+    Spliced(Splice),
     Stream(mpsc::Receiver<Bytes>),
     Forwarded(mpsc::Receiver<Part>),
 }
@@ -42,14 +44,12 @@ pub struct Cut;
 impl Body {
     /// No bytes.
     pub fn empty() -> Self {
-        Body::of(Inner::Chunks { chunks: VecDeque::new(), left: 0 })
+        Body::of(Inner::Whole(Bytes::new()))
     }
 
-    /// These bytes, in order.
-    pub fn chunks(chunks: impl IntoIterator<Item = Bytes>) -> Self {
-        let chunks: VecDeque<Bytes> = chunks.into_iter().filter(|c| !c.is_empty()).collect();
-        let left = chunks.iter().map(|c| c.len() as u64).sum();
-        Body::of(Inner::Chunks { chunks, left })
+    /// A list that is put together while it is sent.
+    pub fn spliced(splice: Splice) -> Self {
+        Body::of(Inner::Spliced(splice))
     }
 
     /// Whatever arrives, until the sender is dropped.
@@ -74,22 +74,18 @@ impl Body {
     /// A copy of all bytes of a body that is not a stream.
     pub fn bytes(&self) -> Option<Bytes> {
         match &self.inner {
+            Inner::Whole(bytes) => Some(bytes.clone()),
+            Inner::Spliced(splice) => Some(splice.clone().whole().into()),
             Inner::Stream(_) | Inner::Forwarded(_) => None,
-            Inner::Chunks { chunks, .. } if chunks.len() == 1 => chunks.front().cloned(),
-            Inner::Chunks { chunks, .. } => {
-                Some(chunks.iter().flat_map(|c| c.iter().copied()).collect::<Vec<u8>>().into())
-            }
         }
     }
 
     /// All bytes of a body that is not a stream.
     pub fn into_bytes(self) -> Option<Bytes> {
         match self.inner {
+            Inner::Whole(bytes) => Some(bytes),
+            Inner::Spliced(splice) => Some(splice.whole().into()),
             Inner::Stream(_) | Inner::Forwarded(_) => None,
-            Inner::Chunks { mut chunks, .. } if chunks.len() == 1 => chunks.pop_front(),
-            Inner::Chunks { chunks, .. } => {
-                Some(chunks.iter().flat_map(|c| c.iter().copied()).collect::<Vec<u8>>().into())
-            }
         }
     }
 
@@ -97,14 +93,15 @@ impl Body {
     pub fn into_stream(self) -> Option<mpsc::Receiver<Bytes>> {
         match self.inner {
             Inner::Stream(receiver) => Some(receiver),
-            Inner::Chunks { .. } | Inner::Forwarded(_) => None,
+            Inner::Whole(_) | Inner::Spliced(_) | Inner::Forwarded(_) => None,
         }
     }
 
     /// How many bytes there are, if that is known.
     pub fn len(&self) -> Option<u64> {
         match &self.inner {
-            Inner::Chunks { left, .. } => Some(*left),
+            Inner::Whole(bytes) => Some(bytes.len() as u64),
+            Inner::Spliced(splice) => Some(splice.left()),
             Inner::Stream(_) | Inner::Forwarded(_) => None,
         }
     }
@@ -117,7 +114,7 @@ impl Body {
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
-        Body::chunks([bytes.into()])
+        Body::of(Inner::Whole(bytes.into()))
     }
 }
 
@@ -127,10 +124,9 @@ impl HttpBody for Body {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         match &mut self.inner {
-            Inner::Chunks { chunks, left } => Poll::Ready(chunks.pop_front().map(|chunk| {
-                *left = left.saturating_sub(chunk.len() as u64);
-                Ok(Frame::data(chunk))
-            })),
+            Inner::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Inner::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Inner::Spliced(splice) => Poll::Ready(splice.next().map(|piece| Ok(Frame::data(piece)))),
             Inner::Stream(receiver) => receiver.poll_recv(cx).map(|chunk| chunk.map(|c| Ok(Frame::data(c)))),
             Inner::Forwarded(receiver) => {
                 let part = match receiver.poll_recv(cx) {
@@ -138,23 +134,17 @@ impl HttpBody for Body {
                     Poll::Ready(Some(Part::Frame(frame))) => return Poll::Ready(Some(Ok(frame))),
                     Poll::Ready(part) => part,
                 };
-                self.inner = Inner::Chunks { chunks: VecDeque::new(), left: 0 };
+                self.inner = Inner::Whole(Bytes::new());
                 Poll::Ready(part.is_none().then_some(Err(Cut)))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.inner {
-            Inner::Chunks { chunks, .. } => chunks.is_empty(),
-            Inner::Stream(_) | Inner::Forwarded(_) => false,
-        }
+        self.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.inner {
-            Inner::Chunks { left, .. } => SizeHint::with_exact(*left),
-            Inner::Stream(_) | Inner::Forwarded(_) => SizeHint::default(),
-        }
+        self.len().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

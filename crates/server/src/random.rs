@@ -1,5 +1,7 @@
 //! Names and uids that nobody can guess.
 
+use std::cell::RefCell;
+
 use value::{Str, format_smolstr};
 
 /// A random (version 4) UUID.
@@ -35,13 +37,28 @@ pub(crate) fn number() -> usize {
 /// The longest base that a suffix is added to.
 pub(crate) const MAX_BASE: usize = 58;
 
+thread_local! {
+    /// Random bytes that nobody has been given yet: every request needs some, and asking the system each time costs more than what
+    /// it is asked for.
+    static SUPPLY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How many bytes the system is asked for at once.
+const SUPPLIED: usize = 1024;
+
 fn bytes<const N: usize>() -> [u8; N] {
-    let mut out = [0; N];
-    if getrandom::fill(&mut out).is_err() {
-        // Without randomness there are no names and no tokens: going on would be worse than ending.
-        std::process::abort();
-    }
-    out
+    SUPPLY.with_borrow_mut(|supply| {
+        if supply.len() < N {
+            supply.resize(SUPPLIED.max(N), 0);
+            if getrandom::fill(supply).is_err() {
+                // Without randomness there are no names and no tokens: going on would be worse than ending.
+                std::process::abort();
+            }
+        }
+        let mut out = [0; N];
+        out.iter_mut().zip(supply.drain(supply.len().saturating_sub(N)..)).for_each(|(out, byte)| *out = byte);
+        out
+    })
 }
 
 #[cfg(test)]
@@ -53,6 +70,12 @@ mod tests {
         assert_eq!(uid.as_bytes()[14], b'4');
         assert!(b"89ab".contains(&uid.as_bytes()[19]));
         assert_ne!(uid, super::uid());
+    }
+
+    #[test]
+    fn no_uid_is_given_twice() {
+        let many: std::collections::HashSet<_> = (0..10_000).map(|_| super::uid()).collect();
+        assert_eq!(many.len(), 10_000);
     }
 
     #[test]

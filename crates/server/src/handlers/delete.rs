@@ -73,7 +73,7 @@ pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<A
             }
         }
     }
-    list::answer(state, call, kind, &page).await
+    list::answer(state, call, kind, page).await
 }
 
 async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {

@@ -17,6 +17,7 @@ use crate::encode;
 use crate::negotiate::{self, Form, List as Wanted, Media};
 use crate::options::{self, ListOptions};
 use crate::respond;
+use crate::splice::Splice;
 use crate::state::State;
 use crate::table;
 
@@ -59,7 +60,7 @@ pub struct Page {
 /// GET of a collection.
 pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let page = select(state, call, kind, true).await?;
-    answer(state, call, kind, &page).await
+    answer(state, call, kind, page).await
 }
 
 /// Reads the entries that the request's options and selectors ask for.
@@ -228,16 +229,16 @@ fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
 }
 
 /// The answer in the form the client wants.
-pub async fn answer(state: &State, call: &Call, kind: &Kind, page: &Page) -> Result<Answer, Status> {
+pub async fn answer(state: &State, call: &Call, kind: &Kind, page: Page) -> Result<Answer, Status> {
     let accepted = negotiate::accept(&call.headers, &call.query, true)?;
     let plain = accepted.form == Form::Object && !page.entries.iter().any(|entry| kind.must_convert(entry));
     if plain && accepted.media == Media::Json && !accepted.pretty {
-        return Ok(Answer::Raw(200, "application/json", Body::from(spliced(kind, page))));
+        return Ok(Answer::Raw(200, "application/json", Body::spliced(spliced(kind, page))));
     }
-    let metadata = list_metadata(kind, page);
+    let metadata = list_metadata(kind, &page);
     let value = match accepted.form {
         Form::Object if plain => {
-            let bytes = spliced(kind, page);
+            let bytes = spliced(kind, page).whole();
             if accepted.media == Media::Json {
                 return Ok(Answer::Raw(200, "application/json", Body::from(encode::indent(&bytes))));
             }
@@ -318,35 +319,25 @@ fn list_metadata(kind: &Kind, page: &Page) -> Value {
 }
 
 /// The list as JSON, made of the stored bytes.
-fn spliced(kind: &Kind, page: &Page) -> Vec<u8> {
-    let size: usize = page.entries.iter().map(|entry| entry.body.len() + 1).sum();
-    let mut out = Vec::with_capacity(size + 256);
+fn spliced(kind: &Kind, page: Page) -> Splice {
+    let mut head = Vec::with_capacity(256);
+    let mut foot = Vec::new();
     if kind.row().is_none() {
         // A custom resource is written with sorted keys, and its items say what they are.
-        out.extend_from_slice(b"{\"apiVersion\":");
-        write::string(&mut out, &kind.gvk.api_version());
-        out.extend_from_slice(b",\"items\":[");
-        for (i, entry) in page.entries.iter().enumerate() {
-            if i > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(encode::tail(entry, 0));
-        }
-        out.extend_from_slice(b"],\"kind\":");
-        write::string(&mut out, &kind.list_kind());
-        out.extend_from_slice(b",\"metadata\":");
-        write::write(&mut out, &list_metadata(kind, page));
-        out.extend_from_slice(b"}\n");
-        return out;
+        head.extend_from_slice(b"{\"apiVersion\":");
+        write::string(&mut head, &kind.gvk.api_version());
+        head.extend_from_slice(b",\"items\":[");
+        foot.extend_from_slice(b"],\"kind\":");
+        write::string(&mut foot, &kind.list_kind());
+        foot.extend_from_slice(b",\"metadata\":");
+        write::write(&mut foot, &list_metadata(kind, &page));
+        foot.extend_from_slice(b"}\n");
+        return Splice::new(head, page.entries, (b"", 0), foot);
     }
-    out.extend_from_slice(&encode::head(&kind.gvk.api_version(), &kind.list_kind()));
-    out.extend_from_slice(b"\"metadata\":");
-    write::write(&mut out, &list_metadata(kind, page));
-    out.extend_from_slice(b",\"items\":[");
-    for (i, entry) in page.entries.iter().enumerate() {
-        out.extend_from_slice(if i == 0 { b"{" } else { b",{" });
-        out.extend_from_slice(encode::tail(entry, kind.stored_head_len()));
-    }
-    out.extend_from_slice(b"]}\n");
-    out
+    head.extend_from_slice(&encode::head(&kind.gvk.api_version(), &kind.list_kind()));
+    head.extend_from_slice(b"\"metadata\":");
+    write::write(&mut head, &list_metadata(kind, &page));
+    head.extend_from_slice(b",\"items\":[");
+    foot.extend_from_slice(b"]}\n");
+    Splice::new(head, page.entries, (b"{", kind.stored_head_len()), foot)
 }
