@@ -56,7 +56,9 @@ fn bytes<const N: usize>() -> [u8; N] {
             }
         }
         let mut out = [0; N];
-        out.iter_mut().zip(supply.drain(supply.len().saturating_sub(N)..)).for_each(|(out, byte)| *out = byte);
+        out.iter_mut()
+            .zip(supply.drain(supply.len().saturating_sub(N)..))
+            .for_each(|(out, byte)| *out = byte);
         out
     })
 }

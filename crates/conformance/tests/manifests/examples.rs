@@ -426,6 +426,8 @@ spec: {policyName: nothing.static.k8s.io, validationActions: [Deny]}
     }
     let denied = |answer| denied(answer, "nothing", "nothing-binding", "nothing at all");
     denied(client.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "m"}})).await);
+    let account = "/api/v1/namespaces/default/serviceaccounts/default";
+    eventually(Duration::from_secs(20), async || accepts(client.get(account).await)).await.unwrap();
     let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
     denied(client.post(token, &json!({"spec": {"audiences": ["a"]}})).await);
     for (resource, body) in six("any") {

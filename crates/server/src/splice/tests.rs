@@ -14,7 +14,8 @@ async fn entry(filling: usize) -> Arc<Entry> {
 }
 
 fn splice(items: Vec<Arc<Entry>>) -> Splice {
-    let stored_head = items.first().map_or(0, |entry| entry.body.iter().position(|b| *b == b',').unwrap() + 1);
+    let stored_head =
+        items.first().map_or(0, |entry| entry.body.iter().position(|b| *b == b',').unwrap() + 1);
     Splice::new(b"{\"items\":[".to_vec(), items, (b"{", stored_head), b"]}\n".to_vec())
 }
 
