@@ -40,6 +40,8 @@ pub struct Call {
     pub deadline: Option<Instant>,
     /// The policies and webhooks that decide it.
     pub in_force: InForce,
+    /// The revision of the last deletion that it led to, if any.
+    pub deleted_at: u64,
     permit: Permit,
     caller: Caller,
     body: Unread,
@@ -88,6 +90,7 @@ impl Call {
             now,
             deadline: None,
             in_force: InForce::default(),
+            deleted_at: 0,
             permit,
             caller,
             body,

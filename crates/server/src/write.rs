@@ -425,7 +425,8 @@ impl Subject<'_> {
         self.kind.stored.group.is_empty() && self.kind.stored.kind == "Service"
     }
 
-    /// Deletes the object at `old`. A dry run only says that it could.
+    /// Deletes the object at `old`. A dry run only says that it could. Whoever answers the request waits until the deletion is in
+    /// force, at the revision of what comes back ([`State::in_force`]): many may be deleted by one request.
     pub async fn delete(&self, old: &Arc<Entry>, name: &str) -> Result<Arc<Entry>, StoreError> {
         if self.dry_run {
             return Ok(Arc::clone(old));
@@ -433,7 +434,7 @@ impl Subject<'_> {
         let expect = Expect::Revision(old.revision);
         let service = if self.is_service() { encode::tree(old).ok() } else { None };
         let addresses = self.state.addresses.clone();
-        self.commit(old.key.to_string(), expect, Change::Delete, name, move || {
+        self.write(old.key.to_string(), expect, Change::Delete, name, move || {
             if let Some(service) = service {
                 addresses.release(&service);
             }
@@ -464,9 +465,23 @@ impl Subject<'_> {
         self.commit(old.key.to_string(), expect, Change::Put(record), name, || {}).await.map(Stored::Entry)
     }
 
+    /// Commits, and waits until what was written is in force.
+    async fn commit(
+        &self,
+        key: String,
+        expect: Expect,
+        change: Change,
+        name: &str,
+        then: impl FnOnce() + Send + 'static,
+    ) -> Result<Arc<Entry>, StoreError> {
+        let entry = self.write(key, expect, change, name, then).await?;
+        self.state.in_force(self.kind, entry.revision).await;
+        Ok(entry)
+    }
+
     /// Commits, and does what follows from it, even if the client goes away meanwhile: the write may have happened, and then
     /// its consequences must, too.
-    async fn commit(
+    async fn write(
         &self,
         key: String,
         expect: Expect,
@@ -484,10 +499,7 @@ impl Subject<'_> {
             outcome
         });
         match committed.await {
-            Ok(Ok(committed)) => {
-                self.state.in_force(self.kind, committed.revision).await;
-                Ok(committed.entry)
-            }
+            Ok(Ok(committed)) => Ok(committed.entry),
             Ok(Err(CommitError::Conflict { .. })) => Err(StoreError::Conflict),
             Ok(Err(e)) => Err(StoreError::Refused(commit_status(&e, &self.kind.resource, name))),
             Err(_) => Err(StoreError::Refused(Status::internal("the store stopped"))),

@@ -9,7 +9,7 @@ use resources::strategy::{self, Propagation};
 use storage::Entry;
 use value::Value;
 
-use super::list;
+use super::list::{self, Page};
 use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::decode;
@@ -39,6 +39,7 @@ pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, 
     let options = options(call).await?;
     let name = call.info.name.to_string();
     let (deleted, answer) = delete(state, call, kind, &name, &name, &options, None).await?;
+    state.in_force(kind, call.deleted_at).await;
     let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
     Ok(match answer {
         Answer::Entry(_, entry) => return kind.answer(state, Facet::Whole, code, entry).await,
@@ -51,6 +52,21 @@ pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, 
 pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let page = list::select(state, call, kind, false).await?;
     let options = options(call).await?;
+    let deleted = each(state, call, kind, &options, &page).await;
+    // One wait for all of them: each would make another snapshot of what is left.
+    state.in_force(kind, call.deleted_at).await;
+    deleted?;
+    list::answer(state, call, kind, page).await
+}
+
+/// Deletes the objects of a page one by one, until one is refused.
+async fn each(
+    state: &State,
+    call: &mut Call,
+    kind: &Kind,
+    options: &DeleteOptions,
+    page: &Page,
+) -> Result<(), Status> {
     for some in page.entries.chunks(CHUNK) {
         // What a webhook has to convert is sent to it together, not one by one.
         let converted = match kind.as_custom() {
@@ -65,7 +81,7 @@ pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<A
             }
             let known = object.map(|object| (entry.revision, object));
             let previous = std::mem::replace(&mut call.info.namespace, scoped);
-            let outcome = delete(state, call, kind, &name, "", &options, known).await;
+            let outcome = delete(state, call, kind, &name, "", options, known).await;
             call.info.namespace = previous;
             match outcome {
                 Err(status) if status.code() != 404 => return Err(status),
@@ -73,7 +89,7 @@ pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<A
             }
         }
     }
-    list::answer(state, call, kind, page).await
+    Ok(())
 }
 
 async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
@@ -145,7 +161,10 @@ pub async fn delete(
         subject.admit_delete(call, admitted_as, &old).await?;
         let outcome = match step {
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
-            Step::Gone => subject.delete(&entry, name).await.map(|last| (true, gone(kind, name, &old, last))),
+            Step::Gone => subject.delete(&entry, name).await.map(|last| {
+                call.deleted_at = last.revision;
+                (true, gone(kind, name, &old, last))
+            }),
             Step::MarkedGone(marked) => match subject.store_mark(&entry, &marked, name).await {
                 Ok(Stored::Dry(object)) => Ok((true, Answer::Object(200, kind.from_stored(object)))),
                 Ok(Stored::Entry(marked)) => match subject.delete(&marked, name).await {
@@ -153,7 +172,10 @@ pub async fn delete(
                     Err(StoreError::Conflict) if is_gone(state, &key, &old) => {
                         Ok((true, gone(kind, name, &old, marked)))
                     }
-                    deleted => deleted.map(|last| (true, gone(kind, name, &old, last))),
+                    deleted => deleted.map(|last| {
+                        call.deleted_at = last.revision;
+                        (true, gone(kind, name, &old, last))
+                    }),
                 },
                 Err(error) => Err(error),
             },

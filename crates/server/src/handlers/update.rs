@@ -137,7 +137,11 @@ async fn change(
         let last = is_last_finalizer(kind, admitted.object(), &old_object);
         let stored = if last {
             // The answer is what the update asked for, without the finalizer.
-            subject.delete(&old, &name).await.map(|_| Stored::Dry(admitted.into_object()))
+            let deleted = subject.delete(&old, &name).await;
+            if let Ok(last) = &deleted {
+                state.in_force(kind, last.revision).await;
+            }
+            deleted.map(|_| Stored::Dry(admitted.into_object()))
         } else {
             subject.store(call, admitted, Some(&old)).await
         };
