@@ -105,6 +105,23 @@ async fn a_policy_denies_from_the_moment_its_binding_is_answered_until_it_is_gon
 }
 
 #[tokio::test]
+async fn bindings_that_are_deleted_together_deny_nothing_once_that_is_answered() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let dry = format!("{MAPS}?dryRun=All");
+    for number in 0..20 {
+        let name = format!("none-{number}");
+        let constraints = on(&json!(["configmaps"]), &json!(["CREATE"]));
+        let spec = json!({"matchConstraints": constraints, "validations": [{"expression": "false"}]});
+        policy(&client, &name, spec).await;
+        binding(&client, &name, json!({"policyName": name, "validationActions": ["Deny"]})).await;
+    }
+    rejects(client.post(&dry, &map("any", &json!({}))).await, 422, "Invalid").unwrap();
+    accepts(client.delete(&format!("{GROUP}/validatingadmissionpolicybindings")).await).unwrap();
+    accepts(client.post(&dry, &map("any", &json!({}))).await).unwrap();
+}
+
+#[tokio::test]
 async fn warnings_reach_the_client_and_parameters_are_read_as_they_are() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
