@@ -50,9 +50,9 @@ pub(super) async fn run(subject: &Subject, wires: &Wires, namespace: &str) -> Re
         figures.push((time, spent.map(|seconds| seconds * 1e6 / requests.max(1.0))));
         figures.push((bytes, memory(&subject.pids)));
         for kind in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
-            wires
-                .once(&Method::DELETE, &format!("{GROUP}/{kind}?labelSelector=run%3Dload"), Bytes::new())
-                .await?;
+            let one =
+                move |number: u64| (Method::DELETE, format!("{GROUP}/{kind}/load-{number:05}"), Bytes::new());
+            wires.flood(Until::Count(count), one).await?;
         }
     }
     Ok(figures)
@@ -60,7 +60,7 @@ pub(super) async fn run(subject: &Subject, wires: &Wires, namespace: &str) -> Re
 
 /// Creates so many policies with their bindings.
 async fn register(wires: &Wires, count: u64, resource: &'static str) -> Result<()> {
-    let metadata = |number: u64| json!({"name": format!("load-{number:05}"), "labels": {"run": "load"}});
+    let metadata = |number: u64| json!({"name": format!("load-{number:05}")});
     let policy = move |number: u64| {
         let expression = EXPRESSIONS.get(usize::try_from(number).unwrap_or(0) % EXPRESSIONS.len());
         let object = json!({"metadata": metadata(number), "spec": {
