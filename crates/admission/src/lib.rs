@@ -15,6 +15,7 @@ pub mod manifests;
 pub mod matching;
 mod meter;
 mod notes;
+mod patched;
 mod plugin;
 pub mod plugins;
 pub mod policy;

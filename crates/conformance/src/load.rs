@@ -12,5 +12,6 @@ mod table;
 
 pub use definitions::definitions;
 pub use measure::{Figures, Subject, run, webhook_rate};
+pub use registered::registered;
 pub use requests::{CONNECTIONS, STREAMS};
 pub use table::print;

@@ -139,6 +139,10 @@ impl Allocator for Taken {
 
     fn allocate_next(&mut self, family: Family) -> Result<IpAddr, AddressError> {
         let net = *self.range(family).ok_or(AddressError::Full)?;
+        if self.dry_run {
+            // As in Kubernetes: nobody is promised an address that another may get meanwhile.
+            return Ok(net.network());
+        }
         let size = usable(&net);
         // Kubernetes leaves the first sixteenth (16 to 256 addresses) to those who ask for one by number.
         let reserved = if size < 16 { 0 } else { (size / 16).clamp(16, 256).min(size - 1) };
@@ -238,7 +242,13 @@ mod tests {
         let addresses = addresses();
         let make = || service(r#"{"type":"ClusterIP","ports":[{"port":80}]}"#);
         for _ in 0..30 {
-            drop(addresses.allocate(&mut make(), None, true).unwrap());
+            let mut object = make();
+            drop(addresses.allocate(&mut object, None, true).unwrap());
+            assert_eq!(
+                object.str_at(&["spec", "clusterIP"]),
+                Some("10.0.0.0"),
+                "an address that nobody gets"
+            );
         }
         for _ in 0..6 {
             addresses.allocate(&mut make(), None, false).unwrap().keep();

@@ -1,11 +1,13 @@
 //! Hints that files may have changed.
 //!
 //! Folders are watched rather than files, so that a rename onto a file and the swap of a link, as ConfigMap volumes do it, are
-//! seen. A notification is only a hint: whoever follows files compares contents, and looks at them every minute in any case.
+//! seen; so are the folders of every link on the way to a file, wherever it leads. A notification is only a hint: whoever follows
+//! files compares contents, and looks at them every minute in any case.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -15,27 +17,105 @@ use tracing::warn;
 
 /// How often files are looked at without a hint.
 const POLL: Duration = Duration::from_mins(1);
+/// How many links are followed on the way to a file: as many as the system follows.
+const MAX_LINKS: usize = 40;
 
 /// What tells when to look at files again.
 pub(crate) struct Hints {
     hint: Arc<Notify>,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
+    telling: Arc<Mutex<Telling>>,
     poll: Interval,
     /// How long after a hint files are left alone: whoever writes them may not be done.
     settle: Duration,
     stopped: watch::Receiver<bool>,
 }
 
+/// What happens where is a hint.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Telling {
+    /// Whatever happens in these folders.
+    folders: BTreeSet<PathBuf>,
+    /// What happens to these links; much else may be in the folders that they are in.
+    links: BTreeSet<PathBuf>,
+}
+
+impl Telling {
+    /// What matters to who follows these files.
+    fn of<'p>(files: impl IntoIterator<Item = &'p Path>) -> Self {
+        let mut telling = Telling::default();
+        for file in files {
+            telling.add(file);
+        }
+        telling
+    }
+
+    /// The folder that a file's name says it is in, the one it really is in, and the links on the way there.
+    fn add(&mut self, file: &Path) {
+        let Ok(file) = std::path::absolute(file) else { return };
+        self.folders.extend(file.parent().map(Path::to_owned));
+        let mut place = PathBuf::new();
+        let mut ahead: Vec<OsString> = steps(&file);
+        let mut followed = 0;
+        while let Some(step) = ahead.pop() {
+            let next = place.join(&step);
+            match std::fs::read_link(&next) {
+                Ok(target) if followed < MAX_LINKS => {
+                    followed += 1;
+                    self.links.insert(next);
+                    if target.is_absolute() {
+                        place = PathBuf::new();
+                    }
+                    ahead.extend(steps(&target));
+                }
+                Ok(_) => return,
+                // No links are behind, so that the folder above is the one that the name says.
+                Err(_) if step == ".." => {
+                    place.pop();
+                }
+                Err(_) => place = next,
+            }
+        }
+        self.folders.extend(place.parent().map(Path::to_owned));
+    }
+
+    /// The folders to watch for it.
+    fn watched(&self) -> BTreeSet<PathBuf> {
+        let around = self.links.iter().filter_map(|link| link.parent());
+        self.folders.iter().map(PathBuf::as_path).chain(around).map(Path::to_owned).collect()
+    }
+
+    /// Whether something that happened to a path is a hint.
+    fn has(&self, path: &Path) -> bool {
+        let is_within = path.parent().is_some_and(|folder| self.folders.contains(folder));
+        is_within || self.folders.contains(path) || self.links.contains(path)
+    }
+}
+
+/// The steps of a path, the first one last.
+fn steps(path: &Path) -> Vec<OsString> {
+    let is_step = |step: &Component<'_>| !matches!(step, Component::CurDir);
+    path.components().rev().filter(is_step).map(|step| step.as_os_str().to_owned()).collect()
+}
+
 impl Hints {
     /// Hints until the server stops.
     pub(crate) fn new(settle: Duration, stopped: watch::Receiver<bool>) -> Self {
         let hint = Arc::new(Notify::new());
+        let telling = Arc::new(Mutex::new(Telling::default()));
         let heard = {
-            let hint = Arc::clone(&hint);
+            let (hint, telling) = (Arc::clone(&hint), Arc::clone(&telling));
             move |event: notify::Result<notify::Event>| match event {
                 // Reading is no change, and reading is what follows a hint.
                 Ok(event) if matches!(event.kind, EventKind::Access(_)) => {}
+                Ok(event) if !event.paths.is_empty() => {
+                    let telling = telling.lock().unwrap_or_else(PoisonError::into_inner);
+                    if event.paths.iter().any(|path| telling.has(path)) {
+                        hint.notify_one();
+                    }
+                }
+                // Some may have been lost.
                 _ => hint.notify_one(),
             }
         };
@@ -44,19 +124,15 @@ impl Hints {
             .ok();
         let mut poll = tokio::time::interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Hints { hint, watcher, watched: BTreeSet::new(), poll, settle, stopped }
+        Hints { hint, watcher, watched: BTreeSet::new(), telling, poll, settle, stopped }
     }
 
-    /// Watches the folders that these files are in, where their names say they are and where they really are, and no others.
+    /// Watches for what may change these files, and for nothing else.
     pub(crate) fn watch<'p>(&mut self, files: impl IntoIterator<Item = &'p Path>) {
         let Some(watcher) = &mut self.watcher else { return };
-        let mut wanted = BTreeSet::new();
-        for path in files {
-            wanted.extend(path.parent().map(|folder| {
-                if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
-            }));
-            wanted.extend(path.canonicalize().ok().and_then(|real| real.parent().map(Path::to_owned)));
-        }
+        let telling = Telling::of(files);
+        let wanted = telling.watched();
+        *self.telling.lock().unwrap_or_else(PoisonError::into_inner) = telling;
         for gone in self.watched.difference(&wanted) {
             let _ = watcher.unwatch(gone);
         }
@@ -94,3 +170,6 @@ pub(crate) enum Look {
     /// A minute has passed.
     InAnyCase,
 }
+
+#[cfg(test)]
+mod tests;

@@ -183,15 +183,15 @@ impl Kept {
         Ok(Kept { set, path, hash: loaded.hash, count, seen: files, judged })
     }
 
-    /// The files whose folders tell of changes: the folder's own, and where links in it lead. The folder that it is in tells when
-    /// it is a link itself, or missing.
+    /// The files whose folders tell of changes: the folder's own, and where links in it lead. While the folder is missing, the one
+    /// that it is in tells when it is back.
     fn watched(&self) -> Vec<PathBuf> {
         // A file that is no link is in the folder itself.
         let is_link = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
         let mut files: Vec<PathBuf> =
             self.seen.iter().map(|file| PathBuf::from(&file.path)).filter(is_link).collect();
         files.push(self.path.join("any"));
-        if !std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_dir()) {
+        if !self.path.is_dir() {
             files.push(self.path.clone());
         }
         files

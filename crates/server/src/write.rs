@@ -247,14 +247,15 @@ impl Subject<'_> {
         let mut all = device_access::check_admin(self.state, call, self.kind, &object, None);
         all.extend(errors);
         refuse_invalid(self, &object, &name, &all)?;
-        if !meta::resource_version(&object).is_empty() {
-            return Err(Status::plain("resourceVersion should not be set on objects to be created"));
-        }
         for warning in warnings {
             call.warn(warning);
         }
         strategy::canonicalize(&kind, &mut object);
         self.run_validating(call, Operation::Create, &name, Some(&object), None).await?;
+        // Only what is stored has a revision to give.
+        if !self.dry_run && !meta::resource_version(&object).is_empty() {
+            return Err(Status::plain("resourceVersion should not be set on objects to be created"));
+        }
         Ok(Admitted { object, expect: Expect::Absent, held })
     }
 

@@ -13,7 +13,7 @@ use super::{File, Set};
 const GROUP: &str = "admissionregistration.k8s.io";
 
 /// How deep lists may hold lists.
-const MAX_LISTS: usize = 16;
+pub(super) const MAX_LISTS: usize = 16;
 
 /// What every version of a group has besides its own kinds.
 const META_KINDS: &[&str] = &[

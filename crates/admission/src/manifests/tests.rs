@@ -237,3 +237,25 @@ fn what_has_not_changed_is_judged_as_before_and_what_has_is_judged_anew() {
     both(&[file("b.yaml", &policy("b"))]);
     both(&[]);
 }
+
+#[test]
+fn lists_in_lists_are_read_to_a_depth_and_refused_beyond_it() {
+    let nested = |depth: usize| {
+        let item = format!(
+            r#"{{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{{"name":"b1.static.k8s.io"}},"spec":{{"policyName":"p1.static.k8s.io","validationActions":["Deny"]}}}}"#
+        );
+        let list = (0..depth)
+            .fold(item, |item, _| format!(r#"{{"apiVersion":"v1","kind":"List","items":[{item}]}}"#));
+        [file("a.yaml", POLICY), file("b.json", &list)]
+    };
+    for depth in [1, super::decode::MAX_LISTS] {
+        assert_eq!(loaded(Set::ValidatingPolicies, &nested(depth)).unwrap().len(), 2, "{depth} deep");
+    }
+    for depth in [super::decode::MAX_LISTS + 1, 2 * super::decode::MAX_LISTS] {
+        let refused = loaded(Set::ValidatingPolicies, &nested(depth)).unwrap_err().to_string();
+        assert!(
+            refused.contains("b.json") && refused.contains("nested too deeply"),
+            "{depth} deep: {refused}"
+        );
+    }
+}

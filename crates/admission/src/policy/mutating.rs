@@ -283,13 +283,13 @@ async fn dispatch(
             let outcome = match outcome {
                 Err(why) => Err(Refused::Policy(why)),
                 Ok(patched) if patched == shown => Ok(None),
-                Ok(patched) if patch::other_kind(&patched, kind).is_some() => {
-                    Err(Refused::Decoding(patch::other_kind(&patched, kind).unwrap_or_default()))
-                }
-                Ok(patched) => match cluster.adopt(patched, kind, true).await {
-                    Ok(adopted) => Ok(Some(adopted)),
-                    Err(why) if matches!(mutation, Mutation::Json(_)) => Err(Refused::Decoding(why)),
-                    Err(why) => Err(Refused::Policy(why)),
+                Ok(mut patched) => match patch::same_kind(&mut patched, kind) {
+                    Err(why) => Err(Refused::Decoding(why)),
+                    Ok(()) => match cluster.adopt(patched, kind, true).await {
+                        Ok(adopted) => Ok(Some(adopted)),
+                        Err(why) if matches!(mutation, Mutation::Json(_)) => Err(Refused::Decoding(why)),
+                        Err(why) => Err(Refused::Policy(patch::unconverted(kind, why))),
+                    },
                 },
             };
             let took = meter.now().saturating_sub(started);

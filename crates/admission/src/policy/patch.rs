@@ -1,6 +1,6 @@
 //! What a mutation expression gives, applied to an object in the shape that clients of its version see.
 
-use api::{GroupVersionKind, field, meta};
+use api::{GroupVersionKind, field};
 use cel::{List, Val};
 use resources::apply;
 use resources::patch::json_patch;
@@ -8,6 +8,7 @@ use resources::schema::{Kind, Schema};
 use value::{Map, Str, Value};
 
 use super::natives;
+use crate::patched::{complete_kind, unreadable_as};
 
 /// Merges an apply configuration. The schema is `None` for kinds that cannot be applied.
 pub(super) fn configure(
@@ -102,20 +103,30 @@ pub(super) fn patch(operations: &Val<'_>, object: &Value) -> Result<Value, Strin
     }
 }
 
-/// Why a patched object is no longer of the kind that it was.
-pub(super) fn other_kind(patched: &Value, kind: &GroupVersionKind) -> Option<String> {
-    let now = meta::gvk(patched);
+/// Sees to it that a patched object is still of the kind that it was; the error says what else it is.
+pub(super) fn same_kind(patched: &mut Value, kind: &GroupVersionKind) -> Result<(), String> {
+    let now = complete_kind(patched, kind);
     if now == *kind {
-        return None;
+        return Ok(());
     }
-    Some(match resources::schema::of(&now.group, &now.version, &now.kind) {
+    Err(match resources::schema::of(&now.group, &now.version, &now.kind) {
         None => format!(
             "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
             field::quote(&now.kind),
             field::quote(&now.api_version())
         ),
-        Some(_) => format!("{now} cannot be converted to {kind}"),
+        Some(_) => {
+            unreadable_as(patched, &now).unwrap_or_else(|| format!("{now} cannot be converted to {kind}"))
+        }
     })
+}
+
+/// Why what was merged is no object of its kind, in the words of the conversion that built-in kinds go through.
+pub(super) fn unconverted(kind: &GroupVersionKind, why: String) -> String {
+    match resources::schema::of(&kind.group, &kind.version, &kind.kind) {
+        Some(_) => format!("unable to convert unstructured object to {kind}: {why}"),
+        None => why,
+    }
 }
 
 fn is_failed_test(error: &str) -> bool {
@@ -153,11 +164,68 @@ fn read_operations(operations: &List<'_>) -> Result<Vec<Value>, String> {
 
 /// A value as a patch carries it.
 fn json(value: &Val<'_>) -> Result<Value, String> {
-    match value {
-        Val::Optional(None) => Err("optional.none() dereference".to_owned()),
-        Val::Type(_) => Err("type conversion not supported for 'type'".to_owned()),
-        value => value.to_json(),
+    let mut number = None;
+    is_json(value, &mut number)?;
+    match number {
+        None => value.to_json(),
+        Some(number) => Err(format!(
+            "json: error calling MarshalJSON for type *structpb.Value: proto: google.protobuf.Value.number_value: invalid {number} value"
+        )),
     }
+}
+
+/// Whether JSON has something for a value and all that is in it; `number` is the first number that it has nothing for, which is
+/// found out only afterwards.
+fn is_json(value: &Val<'_>, number: &mut Option<&'static str>) -> Result<(), String> {
+    match value {
+        Val::Optional(None) => return Err("optional.none() dereference".to_owned()),
+        Val::Optional(Some(inner)) => is_json(inner, number)?,
+        Val::Type(_) => return Err("type conversion not supported for 'type'".to_owned()),
+        Val::Ext(_) => {
+            let name = value.type_name();
+            // The name of the type in the library, but for what the authorizer gives, which has only one.
+            let name = match name.rsplit_once('.') {
+                Some((_, last)) if !name.starts_with("kubernetes.authorization.") => last,
+                _ => name,
+            };
+            return Err(format!("type conversion error from '{name}' to '*structpb.Value'"));
+        }
+        Val::Double(double) if !double.is_finite() => {
+            let text = if double.is_nan() {
+                "NaN"
+            } else if *double > 0.0 {
+                "+Inf"
+            } else {
+                "-Inf"
+            };
+            number.get_or_insert(text);
+        }
+        Val::List(list) => {
+            for item in list.iter() {
+                is_json(&item, number)?;
+            }
+        }
+        Val::Map(map) => {
+            for (key, item) in map.iter() {
+                match key {
+                    Val::String(_) => {}
+                    Val::Bool(_) => return Err("type conversion error from bool to 'string'".to_owned()),
+                    other => {
+                        let from = other.type_name();
+                        return Err(format!("unsupported type conversion from '{from}' to string"));
+                    }
+                }
+                is_json(&item, number)?;
+            }
+        }
+        Val::Object(object) => {
+            for (_, item) in &object.fields {
+                is_json(item, number)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The name of an object's type must be that of its place: `Object.spec.template` at `spec.template`.

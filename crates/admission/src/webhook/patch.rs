@@ -1,10 +1,11 @@
 //! A webhook's patch → the changed object.
 
 use api::field::quote;
-use api::{GroupVersionKind, Status, meta};
+use api::{GroupVersionKind, Status};
 use resources::patch::json_patch::{self, Operation as Step};
 use value::{Value, json, write};
 
+use crate::patched::{complete_kind, unreadable_as};
 use crate::webhook::response::JSON_PATCH;
 use crate::{Attributes, Cluster, Operation};
 
@@ -44,14 +45,7 @@ pub(super) async fn apply(
 
 /// A patch may leave the kind out, but not change it.
 fn same_kind(patched: &mut Value, kind: &GroupVersionKind, cluster: &dyn Cluster) -> Result<(), Status> {
-    let sent = meta::gvk(patched);
-    let mut became = sent.clone();
-    if became.kind.is_empty() {
-        became.kind = kind.kind.clone();
-    }
-    if became.version.is_empty() {
-        (became.group, became.version) = (kind.group.clone(), kind.version.clone());
-    }
+    let became = complete_kind(patched, kind);
     if became != *kind {
         if cluster.served(&became).is_none() {
             let version = became.group_version().to_string();
@@ -61,16 +55,15 @@ fn same_kind(patched: &mut Value, kind: &GroupVersionKind, cluster: &dyn Cluster
                 quote(&version)
             )));
         }
+        if let Some(error) = unreadable_as(patched, &became) {
+            return Err(Status::internal(error));
+        }
         let package =
             if kind.group.is_empty() { "core" } else { kind.group.split('.').next().unwrap_or_default() };
         return Err(Status::plain(format!(
             "converting ({}.{}) to ({package}.{}): unknown conversion",
             became.version, became.kind, kind.kind
         )));
-    }
-    if sent != became {
-        patched.set_at(&["apiVersion"], kind.api_version());
-        patched.set_at(&["kind"], kind.kind.clone());
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! `REFERENCE_TOKEN` is the reference's administrator, `REFERENCE_PIDS` its processes (the API server's and etcd's, with a comma),
 //! `REFERENCE_START_MS` how long it took to be ready. `LOAD_SECONDS` is how long each rate is measured. `LOAD_ONLY` is
-//! `requests` or `policies`, for one of the two parts: the second starts servers with many static policies.
+//! `requests`, `policies` (of the API and from files, by themselves) or `definitions`, for one part alone.
 
 use std::env;
 use std::process::ExitCode;
@@ -40,6 +40,11 @@ async fn run() -> Result<()> {
         let own = portcullis(time).await?;
         let reference = reference(time).await?;
         load::print(&own, reference.as_ref());
+    }
+    if only == "policies" {
+        // Otherwise these are among the requests, with the reference beside them.
+        let server = Server::serve(&[]).await?;
+        load::print(&load::registered(&subject(&server, None, time)?).await?, None);
     }
     if only.is_empty() || only == "policies" {
         load::print(&load::policies::run(time).await?, None);

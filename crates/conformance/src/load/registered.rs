@@ -58,6 +58,12 @@ pub(super) async fn run(subject: &Subject, wires: &Wires, namespace: &str) -> Re
     Ok(figures)
 }
 
+/// Measures a server on which nothing else was measured, so that its memory is that of the policies.
+pub async fn registered(subject: &Subject) -> Result<Figures> {
+    let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
+    run(subject, &wires, "default").await
+}
+
 /// Creates so many policies with their bindings.
 async fn register(wires: &Wires, count: u64, resource: &'static str) -> Result<()> {
     let metadata = |number: u64| json!({"name": format!("load-{number:05}")});

@@ -1,6 +1,90 @@
-//! What users see of the built-in admission plugins.
+//! What users see of admission: of policies, of webhooks, and of the built-in plugins.
+
+use conformance::webhook::{Proof, Reply, WebhookServer};
 
 use crate::session::{Session, contains};
+
+#[tokio::test]
+async fn policies_refuse_and_warn_by_name() {
+    let kubectl = Session::start().await;
+    let namespace = kubectl.namespace.clone();
+    let policy = format!(
+        r#"apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: no-bad-names}}
+spec:
+  matchConstraints:
+    resourceRules: [{{apiGroups: [""], apiVersions: ["v1"], operations: [CREATE, UPDATE], resources: [configmaps]}}]
+  validations:
+  - expression: "!object.metadata.name.startsWith('bad')"
+    message: no bad names
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: no-bad-names-here}}
+spec:
+  policyName: no-bad-names
+  validationActions: [Deny]
+  matchResources: {{namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}}}
+"#
+    );
+    kubectl.ok_with(&["create", "-f", "-"], &policy);
+    kubectl.eventually(&["create", "configmap", "bad"], |said| said.err.contains("denied"));
+    assert_eq!(
+        kubectl.fails(&["create", "configmap", "bad"]).trim_end(),
+        "error: failed to create configmap: configmaps \"bad\" is forbidden: ValidatingAdmissionPolicy 'no-bad-names' \
+         with binding 'no-bad-names-here' denied request: no bad names"
+    );
+    kubectl.ok(&["create", "configmap", "good"]);
+    kubectl.ok(&[
+        "patch",
+        "validatingadmissionpolicybinding",
+        "no-bad-names-here",
+        "--type=merge",
+        "--patch={\"spec\":{\"validationActions\":[\"Warn\"]}}",
+    ]);
+    kubectl.eventually(&["create", "configmap", "bad-1"], |said| said.code == 0);
+    let said = kubectl.run(&["create", "configmap", "bad-2"]);
+    assert_eq!((said.code, said.out.trim_end()), (0, "configmap/bad-2 created"));
+    contains(
+        &said.err,
+        &[
+            "Warning: Validation failed for ValidatingAdmissionPolicy 'no-bad-names' with binding 'no-bad-names-here': no bad names",
+        ],
+    );
+    kubectl.ok_with(&["delete", "-f", "-"], &policy);
+    kubectl.eventually(&["create", "configmap", "bad-3"], |said| said.code == 0 && said.err.is_empty());
+}
+
+#[tokio::test]
+async fn webhooks_refuse_by_name() {
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::deny("not on my watch")).await.unwrap();
+    let kubectl = Session::start().await;
+    let configuration = format!(
+        r#"apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {{name: guards}}
+webhooks:
+- name: guard.example.com
+  clientConfig: {{url: "{}", caBundle: "{}"}}
+  rules: [{{apiGroups: [""], apiVersions: ["v1"], operations: [CREATE], resources: [configmaps]}}]
+  namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {}}}}}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+"#,
+        webhook.url("/review"),
+        webhook.ca_bundle,
+        kubectl.namespace
+    );
+    kubectl.ok_with(&["create", "-f", "-"], &configuration);
+    kubectl.eventually(&["create", "configmap", "a"], |said| said.err.contains("denied"));
+    contains(
+        &kubectl.fails(&["create", "configmap", "a"]),
+        &["admission webhook \"guard.example.com\" denied the request: not on my watch"],
+    );
+    kubectl.ok_with(&["delete", "-f", "-"], &configuration);
+    kubectl.eventually(&["create", "configmap", "a"], |said| said.code == 0);
+}
 
 #[tokio::test]
 async fn pod_security_warns_and_refuses() {

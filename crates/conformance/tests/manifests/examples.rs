@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::folder::{Folders, NO_ACCOUNTS, denied};
 
 const PROTECT: &str = r#"
+# This is an example ValidatingAdmissionPolicy that prevents deletion or
+# modification of API-based admission resources with the
+# "platform.example.com/protected: true" label.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -50,10 +53,14 @@ spec:
 "#;
 
 const PRIVILEGED: &str = r#"
+# This is an example ValidatingAdmissionPolicy that denies privileged containers
+# in all namespaces except kube-system.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
   name: "example-deny-privileged.static.k8s.io"
+  annotations:
+    kubernetes.io/description: "Deny privileged containers outside kube-system"
 spec:
   failurePolicy: Fail
   matchConstraints:
@@ -79,6 +86,8 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
   name: "example-deny-privileged-binding.static.k8s.io"
+  annotations:
+    kubernetes.io/description: "Bind deny-privileged policy to all namespaces except kube-system"
 spec:
   policyName: "example-deny-privileged.static.k8s.io"
   validationActions:
@@ -127,6 +136,8 @@ spec:
 "#;
 
 const LABELS: &str = r#"
+# This is an example of using the v1.List format to group a
+# ValidatingAdmissionPolicy and its binding in a single document.
 apiVersion: v1
 kind: List
 items:
@@ -134,6 +145,8 @@ items:
   kind: ValidatingAdmissionPolicy
   metadata:
     name: "example-require-labels.static.k8s.io"
+    annotations:
+      kubernetes.io/description: "Require app.kubernetes.io/name label on all pods"
   spec:
     failurePolicy: Fail
     matchConstraints:
@@ -151,6 +164,8 @@ items:
   kind: ValidatingAdmissionPolicyBinding
   metadata:
     name: "example-require-labels-binding.static.k8s.io"
+    annotations:
+      kubernetes.io/description: "Bind require-labels policy to all namespaces except kube-system"
   spec:
     policyName: "example-require-labels.static.k8s.io"
     validationActions:
@@ -164,6 +179,7 @@ items:
 "#;
 
 const COLLISIONS: &str = r#"
+# /etc/kubernetes/admission/prevent-name-collision.yaml
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:

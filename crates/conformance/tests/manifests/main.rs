@@ -3,6 +3,7 @@
 //! Every denial names the policy and its binding, and the same request passes on a server without the policy.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod documents;
 mod examples;
 mod folder;
 mod gates;

@@ -76,6 +76,50 @@ async fn links_are_swapped_as_config_map_volumes_do() {
     allows(&client, "one").await;
 }
 
+/// Links that lead out of the folder, by another link that is swapped out there: far sooner than by the look of every minute.
+#[tokio::test]
+async fn links_that_are_swapped_elsewhere_are_seen() {
+    let folders = Folders::new();
+    let releases = folders.beside("releases");
+    for (version, word) in [("v1", "one"), ("v2", "two"), ("v3", "three")] {
+        fs::create_dir_all(releases.join(version)).unwrap();
+        fs::write(releases.join(version).join("guard.yaml"), refusing("guard", word)).unwrap();
+    }
+    symlink("v1", releases.join("current")).unwrap();
+    symlink(releases.join("current/guard.yaml"), folders.policies().join("guard.yaml")).unwrap();
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    denied(tries(&client, "one").await, "guard", "guard-binding", "no one");
+    for (version, word, before) in [("v2", "two", "one"), ("v3", "three", "two")] {
+        symlink(version, releases.join("next")).unwrap();
+        fs::rename(releases.join("next"), releases.join("current")).unwrap();
+        refuses(&client, "guard", word).await;
+        allows(&client, before).await;
+    }
+}
+
+/// The folder itself is a link, and another one takes its place.
+#[tokio::test]
+async fn a_folder_that_is_a_link_is_followed_where_it_leads() {
+    let folders = Folders::new();
+    let folder = folders.policies();
+    for (version, word) in [("v1", "one"), ("v2", "two")] {
+        fs::create_dir(folders.beside(version)).unwrap();
+        fs::write(folders.beside(version).join("guard.yaml"), refusing("guard", word)).unwrap();
+    }
+    fs::remove_dir(&folder).unwrap();
+    symlink(folders.beside("v1"), &folder).unwrap();
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    denied(tries(&client, "one").await, "guard", "guard-binding", "no one");
+    symlink(folders.beside("v2"), folders.beside("next")).unwrap();
+    fs::rename(folders.beside("next"), &folder).unwrap();
+    refuses(&client, "guard", "two").await;
+    allows(&client, "one").await;
+    fs::write(folders.beside("v2").join("guard.yaml"), refusing("guard", "three")).unwrap();
+    refuses(&client, "guard", "three").await;
+}
+
 #[tokio::test]
 async fn a_folder_replaced_as_a_whole_is_read_and_a_missing_one_changes_nothing() {
     let folders = Folders::new();

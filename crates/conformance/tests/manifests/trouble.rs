@@ -139,7 +139,9 @@ async fn an_object_of_the_api_and_a_manifest_of_one_name_are_both_in_force() {
     let client = server.client().unwrap();
     denied(tries(&client, "manifest").await, "guard", "guard-binding", "no manifest");
     let status = rejects(tries(&client, "api").await, 422, "Invalid").unwrap();
-    assert!(status["message"].as_str().unwrap().contains("by the api"), "{status}");
+    let words =
+        format!("ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: by the api");
+    assert!(status["message"].as_str().unwrap().contains(&words), "{status}");
     // Removing the one of the API leaves the manifest in force.
     accepts(client.delete(&format!("{policies}/{name}")).await).unwrap();
     eventually(SOON, async || accepts(tries(&client, "api").await)).await.unwrap();

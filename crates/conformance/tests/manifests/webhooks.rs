@@ -58,6 +58,16 @@ async fn guard() -> Hook {
     .unwrap()
 }
 
+/// The refusal of that webhook must name it.
+fn denied(answer: conformance::Result<conformance::client::Answer>) -> conformance::Result<()> {
+    let status = rejects(answer, 403, "")?;
+    let words = "admission webhook \"guard.example.com\" denied the request: not this name";
+    if status["message"] == words {
+        return Ok(());
+    }
+    Err(conformance::Problem::new(status.to_string()))
+}
+
 /// Adds a label with the last step of the path it was asked at.
 async fn labeller() -> Hook {
     Hook::start(|asked| {
@@ -170,7 +180,7 @@ async fn webhooks_of_both_kinds_are_reloaded() {
     .await
     .unwrap();
     folders.write_for("ValidatingAdmissionWebhook", "v.yaml", &validating("guard"));
-    eventually(SOON, async || rejects(tries(&client, "bad").await, 403, "")).await.unwrap();
+    eventually(SOON, async || denied(tries(&client, "bad").await)).await.unwrap();
     // A service reference makes the file unusable: the last good one stays.
     let failures = ["\"ValidatingAdmissionWebhook\"", "\"failure\""];
     let service = validating("guard")
@@ -182,7 +192,7 @@ async fn webhooks_of_both_kinds_are_reloaded() {
     })
     .await
     .unwrap();
-    rejects(tries(&client, "bad").await, 403, "").unwrap();
+    denied(tries(&client, "bad").await).unwrap();
     for (plugin, file) in [("MutatingAdmissionWebhook", "m.yaml"), ("ValidatingAdmissionWebhook", "v.yaml")] {
         fs::remove_file(folders.of(plugin).join(file)).unwrap();
     }
@@ -311,7 +321,7 @@ async fn a_webhook_that_cannot_be_reached_refuses_or_fails_open_and_is_counted()
     }
     // The endpoint is mended, and the webhook decides again.
     write("Fail", true);
-    eventually(SOON, async || rejects(tries(&client, "bad").await, 403, "")).await.unwrap();
+    eventually(SOON, async || denied(tries(&client, "bad").await)).await.unwrap();
     accepts(client.post(MAPS, &map("good")).await).unwrap();
     let requests = "apiserver_admission_manifest_webhook_request_total";
     assert!(counted(&client, requests, &[name, "rejected=\"true\"", "code=\"403\""]).await >= 1);

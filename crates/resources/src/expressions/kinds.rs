@@ -65,6 +65,8 @@ fn type_of(schema: &Schema, name: &str) -> Option<Type> {
         Kind::Int32 | Kind::Int64 => Type::Int,
         Kind::Float => Type::Double,
         Kind::Bool => Type::Bool,
+        // `runtime.RawExtension` and `meta.v1.FieldsV1`: objects of which no field is known.
+        Kind::Any if schema.is_free_object() => Type::Struct(name.into()),
         Kind::String(Format::Quantity) | Kind::Any | Kind::SchemaOr(_) => return None,
     })
 }

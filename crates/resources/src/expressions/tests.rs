@@ -92,3 +92,17 @@ fn expressions_are_checked_against_what_objects_look_like() {
     assert_eq!(compiler.check("variables.containers.all(c, c.imge == '')"), Ok(()));
     assert!(compiler.check("params.dta == null").is_err());
 }
+
+/// `runtime.RawExtension` and `meta.v1.FieldsV1` are objects without fields, quantities and any JSON are nothing at all.
+#[test]
+fn what_has_no_schema_has_no_fields() {
+    let check = |kind: &str, group: &str, expression: &str| {
+        let schema = crate::schema::of(group, "v1", kind).unwrap();
+        let types = std::sync::Arc::new(super::KindTypes::new(kind, crate::schema::Link::Node(schema)));
+        super::TypedCompiler::new(&types, None).check(expression).map_err(|issues| first_line(Err(issues)))
+    };
+    assert_eq!(check("ConfigMap", "", "object.metadata.managedFields.all(m, has(m.fieldsV1))"), Ok(()));
+    let undefined = |name: &str, at: u32| Err(format!("ERROR: <input>:1:{at}: undefined field '{name}'"));
+    assert_eq!(check("ControllerRevision", "apps", "object.data.x == 1"), undefined("x", 12));
+    assert_eq!(check("LimitRange", "", "object.spec.limits.all(l, l.max.size() > 0)"), undefined("max", 28));
+}

@@ -262,6 +262,11 @@ impl Schema {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 
+    /// Whether this is any JSON object: what Kubernetes publishes as `type: object` and nothing more.
+    pub fn is_free_object(&self) -> bool {
+        matches!(self.kind, Kind::Any) && !self.name.is_empty() && self.struct_name() != "JSON"
+    }
+
     /// The Go type as its errors print it: `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
     pub fn go_type(&self) -> String {
         if !self.name.is_empty() {

@@ -69,3 +69,6 @@ fn rotate<T>(items: &mut [T]) {
         items.rotate_left(by);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,3 +83,25 @@ async fn the_most_recent_targets_are_kept_and_no_more() {
     let oldest = Webhook { place: Place::Url("https://127.0.0.1:1/".into()), authorities: Vec::new() };
     assert!(!targets.by_place.contains_key(&(oldest, None)));
 }
+
+/// Whoever comes first builds it, outside of the lock; the others must end up with the same connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_many_ask_for_at_once_is_kept_once() {
+    let store = Store::open(Memory::new(), Options::default()).await.unwrap();
+    let transport = std::sync::Arc::new(WebhookTransport::new(store, Credentials::default(), None));
+    let webhook = Webhook { place: Place::Url("https://127.0.0.1:1/".into()), authorities: Vec::new() };
+    let asking: Vec<_> = (0..16)
+        .map(|_| {
+            let (transport, webhook) = (std::sync::Arc::clone(&transport), webhook.clone());
+            tokio::task::spawn_blocking(move || {
+                let located = locate(&webhook.place).unwrap();
+                let endpoint = transport.endpoint(&webhook, &located).unwrap();
+                transport.target((webhook, None), endpoint).unwrap();
+            })
+        })
+        .collect();
+    for asked in asking {
+        asked.await.unwrap();
+    }
+    assert_eq!(transport.targets.lock().unwrap().by_place.len(), 1);
+}

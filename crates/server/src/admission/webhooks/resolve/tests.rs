@@ -1,0 +1,76 @@
+use std::sync::Arc;
+
+use api::selector::Facts;
+use storage::{Change, Expect, Memory, Options, Write};
+
+use super::*;
+
+async fn store(objects: &[(&str, &str)]) -> Store {
+    let store = Store::open(Memory::new(), Options::default()).await.unwrap();
+    for (key, text) in objects {
+        let object = value::json::parse(text.as_bytes()).unwrap();
+        let facts = Facts::of(&object, []);
+        let change = Change::Put(encode::record(b"{", &object, facts));
+        store.commit(Write { key: Arc::from(*key), expect: Expect::Any, change }).await.unwrap();
+    }
+    store
+}
+
+const SERVICE: (&str, &str) = (
+    "/registry/core/services/ns/hook",
+    r#"{"metadata":{"name":"hook"},"spec":{"ipFamilies":["IPv4"],"ports":[{"name":"web","port":443},{"name":"other","port":444}]}}"#,
+);
+
+fn slice(name: &str, service: &str, ready: bool, address: &str) -> (String, String) {
+    let family = if address.contains(':') { "IPv6" } else { "IPv4" };
+    (
+        format!("/registry/discovery.k8s.io/endpointslices/ns/{name}"),
+        format!(
+            r#"{{"addressType":"{family}","metadata":{{"name":"{name}","labels":{{"kubernetes.io/service-name":"{service}"}}}},"ports":[{{"name":"web","port":8443}}],"endpoints":[{{"addresses":["{address}"],"conditions":{{"ready":{ready}}}}}]}}"#
+        ),
+    )
+}
+
+async fn found(slices: &[(String, String)], port: u16) -> Result<String, String> {
+    let mut objects = vec![SERVICE];
+    objects.extend(slices.iter().map(|(key, text)| (key.as_str(), text.as_str())));
+    endpoint(&store(&objects).await, "ns", "hook", port)
+}
+
+#[tokio::test]
+async fn only_ready_endpoints_of_the_service_itself_are_called() {
+    let slices = [
+        slice("a", "other", true, "10.0.0.1"),
+        slice("b", "hook", false, "10.0.0.2"),
+        slice("c", "hook", true, "10.0.0.3"),
+        slice("hook", "", true, "10.0.0.4"),
+    ];
+    for _ in 0..20 {
+        assert_eq!(found(&slices, 443).await, Ok("10.0.0.3:8443".to_owned()));
+    }
+    let none = Err("no endpoints available for service \"hook\"".to_owned());
+    assert_eq!(found(&slices[..2], 443).await, none);
+    assert_eq!(found(&slices, 444).await, none, "nobody serves that port");
+}
+
+#[tokio::test]
+async fn the_first_address_family_of_the_service_is_preferred_and_the_other_better_than_none() {
+    let both = [slice("a", "hook", true, "fd00::1"), slice("b", "hook", true, "10.0.0.1")];
+    for _ in 0..20 {
+        assert_eq!(found(&both, 443).await, Ok("10.0.0.1:8443".to_owned()));
+    }
+    assert_eq!(found(&both[..1], 443).await, Ok("[fd00::1]:8443".to_owned()));
+}
+
+#[tokio::test]
+async fn what_is_no_such_service_is_said_as_kubernetes_says_it() {
+    assert_eq!(found(&[], 1).await, Err("no service port 1 found for service \"hook\"".to_owned()));
+    let empty = store(&[]).await;
+    assert_eq!(endpoint(&empty, "ns", "hook", 443), Err("service \"hook\" not found".to_owned()));
+    let external = ("/registry/core/services/ns/hook", r#"{"metadata":{},"spec":{"type":"ExternalName"}}"#);
+    let store = store(&[external]).await;
+    assert_eq!(
+        endpoint(&store, "ns", "hook", 443),
+        Err("unsupported service type \"ExternalName\"".to_owned())
+    );
+}
