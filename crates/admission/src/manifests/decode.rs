@@ -1,5 +1,7 @@
 //! The bytes of a file → its objects, as Kubernetes' strict decoder of these kinds reads them.
 
+use std::borrow::Cow;
+
 use api::GroupVersionKind;
 use api::field::quote;
 use api::typed;
@@ -100,6 +102,26 @@ pub(super) fn items<'a>(
     }
 }
 
+/// What is read of an object to find its kind. Kubernetes does not mind the case of the two names there; to the strict decoder, which
+/// comes next, `Kind` is an unknown field.
+fn in_any_case(object: &Value) -> Cow<'_, Value> {
+    let Value::Map(fields) = object else { return Cow::Borrowed(object) };
+    let is_missing = |name: &str| fields.get(name).is_none();
+    if !is_missing("kind") && !is_missing("apiVersion") {
+        return Cow::Borrowed(object);
+    }
+    let mut read = Map::with_capacity(2);
+    for name in ["apiVersion", "kind"] {
+        let found = fields.get(name).or_else(|| {
+            fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        });
+        if let Some(found) = found {
+            read.insert(name, found.clone());
+        }
+    }
+    Cow::Owned(Value::Map(read))
+}
+
 fn is_json(bytes: &[u8]) -> bool {
     bytes.starts_with(b"{")
 }
@@ -134,7 +156,7 @@ impl Reader<'_, '_> {
         depth: usize,
     ) {
         let file = self.file;
-        let gvk = match typed::version_kind(&object, text) {
+        let gvk = match typed::version_kind(&in_any_case(&object), text) {
             Ok(gvk) => gvk,
             Err(untyped) => {
                 let message = short(&untyped.message);
@@ -216,11 +238,21 @@ impl Reader<'_, '_> {
         }
         let empty = Map::new();
         let fields = list.as_map().unwrap_or(&empty);
-        let unknown: Vec<String> = fields
+        let mut unknown: Vec<String> = fields
             .iter()
             .map(|(name, _)| name.to_string())
             .filter(|name| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "items"))
             .collect();
+        if let Some((schema, metadata)) =
+            resources::schema::named("meta.v1.ListMeta").zip(fields.get("metadata"))
+        {
+            let outcome = resources::decode::normalise(&mut metadata.clone(), schema);
+            if let Some(error) = outcome.type_error {
+                let said = format!("{within}{error}");
+                return self.problems.at(file, place.of("metadata"), "metadata", error, None, || said);
+            }
+            unknown.extend(outcome.unknown.iter().map(|path| format!("metadata.{path}")));
+        }
         let items = match fields.get("items") {
             None | Some(Value::Null) => &[],
             Some(Value::List(items)) => items.as_slice(),
@@ -237,7 +269,7 @@ impl Reader<'_, '_> {
             return;
         }
         for (index, item) in items.iter().enumerate() {
-            let text = write::to_vec(item);
+            let text = if item.is_null() { Vec::new() } else { write::to_vec(item) };
             let place = place.item(index);
             self.object(
                 item.clone(),

@@ -259,3 +259,25 @@ fn lists_in_lists_are_read_to_a_depth_and_refused_beyond_it() {
         );
     }
 }
+
+#[test]
+fn what_is_around_the_objects_is_read_strictly_too() {
+    let list = |text: &str| policies(&format!("apiVersion: v1\nkind: List\n{text}"));
+    assert_eq!(
+        list("metadata: {resourceVersion: '1', foo: 1}\nitems: []\n"),
+        "strict decoding error: unknown field \"metadata.foo\""
+    );
+    assert_eq!(list("items: [null]\n"), "failed to decode list item: Object 'Kind' is missing in ''");
+    assert_eq!(policies(&POLICY.replace("kind:", "Kind:")), "strict decoding error: unknown field \"Kind\"");
+    assert!(policies(&POLICY.replace("kind:", "kinds:")).starts_with("Object 'Kind' is missing in "));
+}
+
+/// The rules that the API declares beside those it is written out in are not asked for files.
+#[test]
+fn a_binding_without_actions_is_told_what_is_wanted() {
+    let binding = BINDING.replace("  validationActions: [Deny]\n", "");
+    assert_eq!(
+        policies(&format!("{POLICY}---\n{binding}")),
+        "ValidatingAdmissionPolicyBinding \"b1.static.k8s.io\": spec.validationActions: Required value: at least one validation action is required"
+    );
+}

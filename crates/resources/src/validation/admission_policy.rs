@@ -25,6 +25,10 @@ pub(super) const VALIDATING_BINDING: Rules = Rules {
     create: |binding, context| {
         let mut errors = validating_binding(binding);
         static_name(binding, context, &mut errors);
+        // What comes from files is not held against the declared rules.
+        if context.static_names {
+            return errors;
+        }
         supersede(errors, declared_binding(binding, None))
     },
     update: |new, old, _| supersede(validating_binding(new), declared_binding(new, Some(old))),
