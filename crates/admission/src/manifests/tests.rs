@@ -241,9 +241,8 @@ fn what_has_not_changed_is_judged_as_before_and_what_has_is_judged_anew() {
 #[test]
 fn lists_in_lists_are_read_to_a_depth_and_refused_beyond_it() {
     let nested = |depth: usize| {
-        let item = format!(
-            r#"{{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{{"name":"b1.static.k8s.io"}},"spec":{{"policyName":"p1.static.k8s.io","validationActions":["Deny"]}}}}"#
-        );
+        let item =
+            r#"{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"b1.static.k8s.io"},"spec":{"policyName":"p1.static.k8s.io","validationActions":["Deny"]}}"#.to_owned();
         let list = (0..depth)
             .fold(item, |item, _| format!(r#"{{"apiVersion":"v1","kind":"List","items":[{item}]}}"#));
         [file("a.yaml", POLICY), file("b.json", &list)]
