@@ -201,6 +201,7 @@ impl<'s> Search<'s> {
                 let mut all = Vec::new();
                 let world = World { candidates: self.candidates, inventory: self.inventory };
                 for at in 0..self.candidates.len() {
+                    self.count_step()?;
                     if plan.fit(&world, self.selectors, claim, choice, at)?.is_some() {
                         all.push(at);
                     }

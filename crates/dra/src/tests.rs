@@ -546,6 +546,30 @@ fn a_search_that_cannot_succeed_ends_soon() {
     assert!(hopeless, "it is found, or given up for being too complex");
 }
 
+#[test]
+fn looking_for_all_devices_counts_too() {
+    let each: Vec<String> = (0..128).map(|i| format!(r#"{{"name": "d{i}"}}"#)).collect();
+    let each = each.join(", ");
+    let slices: Vec<Value> = (0..8)
+        .map(|i| pool(&format!("p{i}"), 1, 1, &format!(r#""nodeName": "n", "devices": [{each}]"#)))
+        .collect();
+    let mut all = allocator(&slices);
+    let ways = |count: usize| {
+        let way = |i: usize| {
+            format!(
+                r#"{{"name": "w{i}", "deviceClassName": "gpu", "allocationMode": "All",
+                "selectors": [{{"cel": {{"expression": "device.driver == 'none'"}}}}]}}"#
+            )
+        };
+        let ways: Vec<String> = (0..8).map(way).collect();
+        let request = |i: usize| format!(r#"{{"name": "r{i}", "firstAvailable": [{}]}}"#, ways.join(", "));
+        let requests: Vec<String> = (0..count).map(request).collect();
+        claim_of(&format!(r#"{{"requests": [{}]}}"#, requests.join(", ")))
+    };
+    assert_eq!(devices(&mut all, &[ways(1)]), Ok(None));
+    assert!(matches!(devices(&mut all, &[ways(32)]), Err(Error::TooComplex(_))));
+}
+
 fn devices_or_limit(allocator: &mut Allocator, claim: &Value) -> bool {
     matches!(devices(allocator, std::slice::from_ref(claim)), Ok(None) | Err(Error::TooComplex(_)))
 }
