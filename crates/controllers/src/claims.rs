@@ -24,6 +24,8 @@ pub(crate) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 /// The most pods that share a claim.
 pub(crate) const MAX_RESERVATIONS: usize = 256;
+/// How long a reservation stands for a pod that nobody here has heard of: who reserved may know of it first.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of a name that something is still put behind.
 const MAX_BASE: usize = 57;
 
@@ -47,6 +49,15 @@ struct Users {
 }
 
 impl Users {
+    /// Whether every pod that a claim is reserved for has been seen.
+    fn know_all(&self, namespace: &Str, claim: &Value) -> bool {
+        let seen = |reservation: &Value| {
+            let pod = Str::from(reservation.str_at(&["name"]).unwrap_or_default());
+            self.of_pod.contains_key(&(namespace.clone(), pod))
+        };
+        reservations(claim).iter().all(|reservation| !is_of_pod(reservation) || seen(reservation))
+    }
+
     fn forget(&mut self, namespace: &Str, pod: &Str) {
         let Some((claims, templates)) = self.of_pod.remove(&(namespace.clone(), pod.clone())) else { return };
         for (index, names) in [(&mut self.by_claim, claims), (&mut self.by_template, templates)] {
@@ -131,11 +142,13 @@ impl<A: Api> Controller for Claims<A> {
                 if asks { vec![pod(name)] } else { Vec::new() }
             }
         } else if change.place.kind == self.claims {
-            let mut keys = all(&users.by_claim);
+            let mut keys: Vec<(Key, Duration)> =
+                all(&users.by_claim).into_iter().map(|key| (key, Duration::ZERO)).collect();
             if !change.deleted {
-                keys.push(claim(name));
+                let wait = if users.know_all(namespace, &change.object) { Duration::ZERO } else { PATIENCE };
+                keys.push((claim(name), wait));
             }
-            keys
+            return keys;
         } else if change.deleted {
             Vec::new()
         } else {
@@ -325,7 +338,7 @@ impl<A: Api> Claims<A> {
     /// Whether somebody still uses a claim. Of what is no pod nothing is known, and it stays.
     fn stands(&self, namespace: &str, reservation: &Value) -> Result<bool, Status> {
         let text = |field: &str| reservation.str_at(&[field]).unwrap_or_default();
-        if !text("apiGroup").is_empty() || text("resource") != "pods" {
+        if !is_of_pod(reservation) {
             return Ok(true);
         }
         let pod = self.api.get(&self.pods.place(namespace, text("name")))?;
@@ -388,6 +401,12 @@ pub(crate) fn is_allocated(claim: &Value) -> bool {
 
 pub(crate) fn reservations(claim: &Value) -> &[Value] {
     claim.list_at(&["status", "reservedFor"])
+}
+
+/// Whether a reservation is for a pod.
+fn is_of_pod(reservation: &Value) -> bool {
+    reservation.str_at(&["apiGroup"]).unwrap_or_default().is_empty()
+        && reservation.str_at(&["resource"]) == Some("pods")
 }
 
 pub(crate) fn is_reserved_for(claim: &Value, pod: &Value) -> bool {

@@ -1,4 +1,4 @@
-use super::{Unnamed, base_name, from_template, is_done, is_of, named};
+use super::{Unnamed, Users, base_name, from_template, is_done, is_of, named};
 use crate::fake::parse;
 
 #[test]
@@ -56,4 +56,26 @@ fn a_pod_is_done_when_it_ended_or_will_never_begin() {
     ] {
         assert_eq!(is_done(&parse(pod)), done, "{pod}");
     }
+}
+
+#[test]
+fn reservations_for_pods_that_were_never_seen_are_told_from_those_of_known_ones() {
+    let mut users = Users::default();
+    let claim = |pods: &[&str]| {
+        let all: Vec<String> =
+            pods.iter().map(|pod| format!(r#"{{"resource":"pods","name":"{pod}","uid":"u"}}"#)).collect();
+        parse(&format!(r#"{{"status":{{"reservedFor":[{}]}}}}"#, all.join(",")))
+    };
+    let namespace = "n".into();
+    assert!(users.know_all(&namespace, &claim(&[])));
+    assert!(!users.know_all(&namespace, &claim(&["web"])));
+    let other =
+        parse(r#"{"status":{"reservedFor":[{"apiGroup":"example.com","resource":"jobs","name":"j"}]}}"#);
+    assert!(users.know_all(&namespace, &other));
+    let pod = parse(r#"{"spec":{"resourceClaims":[{"name":"a","resourceClaimName":"c"}]}}"#);
+    users.remember(&namespace, &"web".into(), &pod);
+    assert!(users.know_all(&namespace, &claim(&["web"])));
+    assert!(!users.know_all(&namespace, &claim(&["web", "ghost"])));
+    users.forget(&namespace, &"web".into());
+    assert!(!users.know_all(&namespace, &claim(&["web"])));
 }

@@ -1,0 +1,72 @@
+//! Without the gate nobody gets admin access, and with it again everything goes on.
+
+use conformance::{Problem, Server, accepts, eventually};
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::setting::{PODS, SOON, V1, claim, label, node, placed, pod, template};
+
+#[tokio::test]
+async fn without_the_gate_the_field_is_dropped_kept_where_it_is_stored_and_never_allocated() {
+    let folder = TempDir::new().unwrap();
+    let emulated = "--emulated-version=1.35";
+    let off = [emulated, "--feature-gates=DRAAdminAccess=false", "--enable-scheduler"];
+    let on = ["--enable-scheduler"];
+    let claims = format!("{V1}/resourceclaims");
+    let access = |claim: &Value| claim.pointer("/spec/devices/requests/0/exactly/adminAccess").cloned();
+    // On: what is stored has the field. The pods of it wait, because there is no node.
+    let mut server = Server::serve_at(folder.path(), &on).await.unwrap();
+    let client = server.client().unwrap();
+    label(&client, json!({"resource.kubernetes.io/admin-access": "true"})).await;
+    accepts(client.post(&claims, &claim("kept", true)).await).unwrap();
+    accepts(client.post(&format!("{V1}/resourceclaimtemplates"), &template("kept")).await).unwrap();
+    let class = json!({"metadata": {"name": "gpu"}, "spec": {}});
+    accepts(client.post("/apis/resource.k8s.io/v1/deviceclasses", &class).await).unwrap();
+    server.terminate().unwrap();
+    server.wait(SOON).await.unwrap();
+
+    // Off: new objects lose it, in any namespace; what has it keeps it; nobody allocates it.
+    let mut server = Server::serve_at(folder.path(), &off).await.unwrap();
+    let client = server.client().unwrap();
+    let version = accepts(client.get("/version").await).unwrap();
+    assert_eq!((&version["minor"], &version["emulationMinor"]), (&json!("37"), &json!("35")));
+    let dropped = accepts(client.post(&claims, &claim("dropped", true)).await).unwrap();
+    assert_eq!(access(&dropped), None);
+    let mut kept = accepts(client.get(&format!("{claims}/kept")).await).unwrap();
+    kept["metadata"]["labels"] = json!({"a": "b"});
+    let kept = accepts(client.json(Method::PUT, &format!("{claims}/kept"), &kept).await).unwrap();
+    assert_eq!(access(&kept), Some(json!(true)));
+    node(&client, "one").await;
+    accepts(client.post(PODS, &pod("direct", &json!({"resourceClaimName": "kept"}))).await).unwrap();
+    accepts(client.post(PODS, &pod("made", &json!({"resourceClaimTemplateName": "kept"}))).await).unwrap();
+    let why = eventually(SOON, async || {
+        let pod = accepts(client.get(&format!("{PODS}/direct")).await)?;
+        let said = pod.pointer("/status/conditions/0/message").and_then(Value::as_str).map(str::to_owned);
+        said.ok_or_else(|| Problem::new(pod.to_string()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(why, "claim default/kept, request r: admin access is requested, but the feature is disabled");
+    let event = eventually(SOON, async || {
+        let events = accepts(client.get("/api/v1/namespaces/default/events").await)?;
+        let all = events["items"].as_array().cloned().unwrap_or_default();
+        let found = all.iter().find(|event| event["reason"] == "FailedResourceClaimCreation");
+        found.cloned().ok_or_else(|| Problem::new(events.to_string()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(
+        event["message"],
+        "PodResourceClaim gpu: admin access is requested, but the feature is disabled"
+    );
+    server.terminate().unwrap();
+    server.wait(SOON).await.unwrap();
+
+    // On again: both go on.
+    let server = Server::serve_at(folder.path(), &on).await.unwrap();
+    let client = server.client().unwrap();
+    for name in ["direct", "made"] {
+        assert_eq!(placed(&client, name).await, Ok("one".to_owned()));
+    }
+}
