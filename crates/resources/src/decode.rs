@@ -34,6 +34,9 @@ pub struct Outcome {
     pub unknown: Vec<String>,
 }
 
+/// Lists that nobody stores empty: validation refuses them, and tells an empty one from an absent one.
+const NEVER_STORED_EMPTY: [&str; 1] = ["nodeSelectorTerms"];
+
 /// Checks the types of `value` against the schema, drops what the schema does not know and what is empty, and brings quantities and
 /// times into their canonical form.
 pub fn normalise(value: &mut Value, schema: &Schema) -> Outcome {
@@ -205,9 +208,17 @@ impl<'a> Walk<'a> {
 
     /// Whether a typed round trip leaves the field out.
     fn vanishes(&self, value: &Value, property: &Property) -> bool {
+        // Raw JSON is bytes, whatever they say.
+        if matches!(property.schema.get().kind, Kind::Any) && !value.is_null() {
+            return false;
+        }
         match value {
             Value::Null => !property.pointer,
-            Value::List(list) => list.is_empty() && (property.omit == Omit::Empty || !self.keeps_empty),
+            Value::List(list) => {
+                list.is_empty()
+                    && (property.omit == Omit::Empty || !self.keeps_empty)
+                    && !NEVER_STORED_EMPTY.contains(&&*property.name)
+            }
             // An empty struct behind a pointer means something. One that is written anyway is as good as absent, and goes, so
             // that what was sent and what is stored compare equal; `fill` brings it back.
             Value::Map(map) => {

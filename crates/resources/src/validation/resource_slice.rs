@@ -123,11 +123,7 @@ fn node_choice(spec: Option<&Value>, errors: &mut FieldErrors) {
         node_selector(selector, false, &at, errors);
         let terms = selector.items("nodeSelectorTerms");
         if terms.len() != 1 {
-            // An empty list does not survive decoding, and nobody leaves it out.
-            let shown = match terms {
-                [] => "[]".to_owned(),
-                _ => internal_json::compact("[]NodeSelectorTerm", selector.part("nodeSelectorTerms")),
-            };
+            let shown = internal_json::compact("[]NodeSelectorTerm", selector.part("nodeSelectorTerms"));
             let detail = format!("{shown}: must have exactly one node selector term");
             errors.report(FieldErrorKind::Invalid, &at.field("nodeSelectorTerms"), None, detail);
         }
