@@ -38,10 +38,15 @@ impl Emulated {
         let (major, minor) = (parts.next(), parts.next().and_then(|minor| minor.parse().ok()));
         match (major, minor, parts.next(), parts.next()) {
             (Some("1"), Some(minor @ 34..=37), None | Some("0"), None) => Ok(Emulated(minor)),
-            (Some("1"), Some(_), None | Some("0"), None) => {
-                Err(format!("emulation version {version} is not between [1.34, 1.37.0]"))
+            (Some("1"), Some(minor), None | Some("0"), None) => {
+                let wrong = format!("emulation version {version} is not between [1.34, 1.37.0]");
+                if minor > 37 {
+                    return Err(wrong);
+                }
+                // What it must be compatible with is not between, either.
+                Err(format!("[{wrong}, minCompatibilityVersion version 1.34 is not between [1.34, {version}]]"))
             }
-            _ => Err(format!("`{text}` is no version: write 1.35 or kube=1.35")),
+            _ => Err(format!("could not parse {} as version", api::field::quote(version))),
         }
     }
 
@@ -82,10 +87,9 @@ impl Gates {
 fn read_one(pair: &str, emulated: Emulated) -> Result<(String, bool), String> {
     let pair = pair.split_once(':').map_or(pair, |(_, rest)| rest);
     let Some((name, value)) = pair.split_once('=') else {
-        return Err(format!(
-            "missing bool value for feature gate `{pair}`: write `{pair}=true` or `{pair}=false`"
-        ));
+        return Err(format!("missing bool value for {pair}"));
     };
+    let (name, value) = (name.trim(), value.trim());
     let on = match value {
         "true" | "True" | "TRUE" | "1" | "t" | "T" => true,
         "false" | "False" | "FALSE" | "0" | "f" | "F" => false,
@@ -166,7 +170,7 @@ mod tests {
         assert!(Gates::read(&[], Emulated::read("1.35").unwrap()).unwrap().is_on(ADMIN_ACCESS));
         assert_eq!(
             Emulated::read("1.33").unwrap_err(),
-            "emulation version 1.33 is not between [1.34, 1.37.0]"
+            "[emulation version 1.33 is not between [1.34, 1.37.0], minCompatibilityVersion version 1.34 is not between [1.34, 1.33]]"
         );
         for wrong in ["", "1", "2.35", "1.35.1", "v1.35", "1.x"] {
             assert!(Emulated::read(wrong).is_err(), "{wrong}");

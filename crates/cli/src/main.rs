@@ -102,7 +102,8 @@ fn main() -> ExitCode {
 
 /// The command line, with the flags that `serve` knows by name alone.
 fn command() -> Command {
-    let serve = serve::Args::augment_args(Command::new("serve")).args(flags::KNOWN.iter().map(|flag| {
+    // Of a flag that is given twice the last counts, as in Kubernetes.
+    let serve = serve::Args::augment_args(Command::new("serve").args_override_self(true)).args(flags::KNOWN.iter().map(|flag| {
         let arg = Arg::new(flag.name).long(flag.name).hide(true).action(ArgAction::Append);
         if flag.switch {
             arg.num_args(0..=1).require_equals(true).default_missing_value("true")
@@ -120,5 +121,13 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         super::command().debug_assert();
+    }
+
+    #[test]
+    fn of_a_flag_that_is_given_twice_the_last_counts() {
+        let words = ["portcullis", "serve", "--secure-port=1", "--secure-port=2"];
+        let given = super::command().try_get_matches_from(words).unwrap();
+        let serve = given.subcommand_matches("serve").unwrap();
+        assert_eq!(serve.get_raw("secure_port").unwrap().last().unwrap(), "2");
     }
 }

@@ -247,7 +247,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     check_known(known)?;
     let emulated = match args.emulated_version.as_deref() {
         None => Emulated::default(),
-        Some(version) => Emulated::read(version).map_err(|why| anyhow!("--emulated-version: {why}"))?,
+        Some(version) => Emulated::read(version).map_err(|why| anyhow!(why))?,
     };
     if emulated != Emulated::default() {
         tracing::warn!(
