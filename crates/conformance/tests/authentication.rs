@@ -420,6 +420,14 @@ async fn tokens_are_for_their_audience_and_reviewed_for_others() {
     assert_eq!(status["user"]["username"], "system:serviceaccount:default:robot");
     let status = review(&vault, json!(["other"])).await;
     assert!(status.get("authenticated").is_none(), "{status}");
+    assert_eq!(
+        status["error"],
+        r#"[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["other"]]"#
+    );
+    assert_eq!(review("nonsense", json!(["other"])).await["error"], "invalid bearer token");
+    // Reviews have no names, and nobody finds one.
+    rejects(admin.get("/apis/authentication.k8s.io/v1/tokenreviews/x").await, 404, "NotFound").unwrap();
+    rejects(admin.get("/apis/authentication.k8s.io/v1/tokenreviews").await, 405, "MethodNotAllowed").unwrap();
     let status = review(&vault, Value::Null).await;
     assert!(status.get("authenticated").is_none(), "{status}");
     let status = review("alicetoken", Value::Null).await;

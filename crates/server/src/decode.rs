@@ -100,34 +100,49 @@ pub fn internal_package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) }
 }
 
+/// A body that is not even an object.
+fn unrecognized(expected: &str, body: &[u8], why: &str) -> Status {
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {expected}): {why} ({})",
+        summary(body)
+    ))
+}
+
+/// Why a tree that is no object has no version and no kind.
+fn no_object(tree: &Value) -> String {
+    format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+        tree.json_type()
+    )
+}
+
+/// Reads a body that should be an object of the kind `expected`.
+fn read(body: &Bytes, media: BodyMedia, expected: &GroupVersionKind) -> Result<Tree, Status> {
+    let refused = |why: &str| unrecognized(&expected.kind, body, why);
+    tree(body, media, Some(expected)).map_err(|e| match media {
+        BodyMedia::Json => refused(&format!("couldn't get version/kind; {e}")),
+        BodyMedia::Yaml | BodyMedia::Protobuf => refused(&e),
+    })
+}
+
 /// Reads the body of a create or update of `kind`.
 pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -> Result<Draft, Status> {
     let media = negotiate::body_media(&call.headers)?;
     let body = call.read_body().await?;
-    let unrecognized = |why: String| {
-        Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): {why} ({})",
-            kind.gvk.kind,
-            summary(&body)
-        ))
-    };
-    let mut tree = tree(&body, media, Some(&kind.gvk)).map_err(|e| match media {
-        BodyMedia::Json => unrecognized(format!("couldn't get version/kind; {e}")),
-        BodyMedia::Yaml | BodyMedia::Protobuf => unrecognized(e),
-    })?;
+    let mut tree = read(&body, media, &kind.gvk)?;
     if tree.value.is_null() && kind.row().is_some() {
         tree.value = Value::Map(value::Map::new());
     }
     if !matches!(tree.value, Value::Map(_)) {
-        let why = format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            tree.value.json_type()
-        );
-        return Err(unrecognized(why));
+        return Err(unrecognized(&kind.gvk.kind, &body, &no_object(&tree.value)));
     }
     if kind.as_custom().is_some() && tree.value.str_at(&["kind"]).unwrap_or_default().is_empty() {
         let body = String::from_utf8_lossy(&body);
-        return Err(unrecognized(format!("Object 'Kind' is missing in '{body}'")));
+        return Err(unrecognized(
+            &kind.gvk.kind,
+            body.as_bytes(),
+            &format!("Object 'Kind' is missing in '{body}'"),
+        ));
     }
     from_tree(call, kind, tree, validation)
 }
@@ -190,12 +205,22 @@ fn from_custom_tree(
 
 /// Reads the body of an update through `scale`.
 pub async fn scale(call: &mut Call, kind: &Kind, validation: FieldValidation) -> Result<Draft, Status> {
+    posted(call, &kind.admission_kind(Facet::Scale), validation).await.map(Draft::again)
+}
+
+/// Reads the body as the kind that a subresource takes.
+pub async fn posted(
+    call: &mut Call,
+    expected: &GroupVersionKind,
+    validation: FieldValidation,
+) -> Result<Value, Status> {
     let media = negotiate::body_media(&call.headers)?;
     let body = call.read_body().await?;
-    let expected = kind.admission_kind(Facet::Scale);
-    let tree = tree(&body, media, Some(&expected))
-        .map_err(|e| Status::bad_request(format!("couldn't get version/kind; {e}")))?;
-    other_kind(call, tree, &expected, validation).map(Draft::again)
+    let tree = read(&body, media, expected)?;
+    if !matches!(tree.value, Value::Map(_)) {
+        return Err(unrecognized(&expected.kind, &body, &no_object(&tree.value)));
+    }
+    other_kind(call, tree, expected, validation)
 }
 
 /// Turns a tree into an object of `kind`: checks its version and kind, then its fields.
@@ -380,7 +405,7 @@ pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) 
 }
 
 /// Reads a tree as a kind other than the target's: what is posted to a subresource.
-pub fn other_kind(
+fn other_kind(
     call: &mut Call,
     tree: Tree,
     expected: &GroupVersionKind,

@@ -17,6 +17,8 @@ pub struct Health {
     manifests: Arc<Standings>,
     /// Bootstrap has written what every cluster has.
     bootstrapped: AtomicBool,
+    /// What is served here has been registered as APIServices.
+    registered: AtomicBool,
     /// The server is on its way down.
     stopping: AtomicBool,
 }
@@ -33,6 +35,16 @@ const CHECKS: &[(&str, bool)] = &[
     ("informer-sync", false),
     ("poststarthook/rbac/bootstrap-roles", true),
     ("poststarthook/bootstrap-controller", true),
+    ("poststarthook/aggregator-reload-proxy-client-cert", true),
+    ("poststarthook/start-kube-aggregator-informers", true),
+    ("poststarthook/apiservice-status-local-available-controller", true),
+    ("poststarthook/apiservice-status-remote-available-controller", true),
+    ("poststarthook/apiservice-registration-controller", true),
+    ("poststarthook/apiservice-discovery-controller", true),
+    ("poststarthook/kube-apiserver-autoregistration", true),
+    ("autoregister-completion", true),
+    ("poststarthook/apiservice-openapi-controller", true),
+    ("poststarthook/apiservice-openapiv3-controller", true),
     ("shutdown", false),
 ];
 
@@ -43,8 +55,8 @@ const MANIFESTS: &str = "manifest-admission-config/";
 impl Health {
     /// Of a server over this store, with these folders of static manifests.
     pub(crate) fn new(store: Store, manifests: Arc<Standings>) -> Self {
-        let (bootstrapped, stopping) = (AtomicBool::new(false), AtomicBool::new(false));
-        Health { store, manifests, bootstrapped, stopping }
+        let [bootstrapped, registered, stopping] = [(); 3].map(|()| AtomicBool::new(false));
+        Health { store, manifests, bootstrapped, registered, stopping }
     }
 
     /// Whether there is a check of this name on any page; the empty name is the page itself.
@@ -71,6 +83,11 @@ impl Health {
         self.bootstrapped.store(true, Ordering::Release);
     }
 
+    /// Everything that is served here is registered.
+    pub fn set_registered(&self) {
+        self.registered.store(true, Ordering::Release);
+    }
+
     /// The server no longer wants new clients.
     pub fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
@@ -79,13 +96,9 @@ impl Health {
     fn check(&self, name: &str) -> Result<(), String> {
         match name {
             "etcd" | "etcd-readiness" => self.store.health(),
-            "informer-sync" | "poststarthook/rbac/bootstrap-roles" | "poststarthook/bootstrap-controller" => {
-                if self.bootstrapped.load(Ordering::Acquire) {
-                    Ok(())
-                } else {
-                    Err("not finished".to_owned())
-                }
-            }
+            "informer-sync" => is_set(&self.bootstrapped),
+            "autoregister-completion" => is_set(&self.registered),
+            hook if hook.starts_with("poststarthook/") => is_set(&self.bootstrapped),
             "shutdown" if self.stopping.load(Ordering::Acquire) => Err("process is shutting down".to_owned()),
             _ => match name.strip_prefix(MANIFESTS) {
                 Some(plugin) => self.manifests.check(plugin),
@@ -148,6 +161,10 @@ impl Health {
     }
 }
 
+fn is_set(done: &AtomicBool) -> Result<(), String> {
+    if done.load(Ordering::Acquire) { Ok(()) } else { Err("not finished".to_owned()) }
+}
+
 #[cfg(test)]
 mod tests {
     use storage::{Memory, Options, Store};
@@ -173,6 +190,7 @@ mod tests {
         let folders = [(Set::ValidatingPolicies, "/p".into()), (Set::MutatingWebhooks, "/w".into())];
         let health = health_of(Standings::of(&folders)).await;
         health.set_bootstrapped();
+        health.set_registered();
         let page = |path: &str| health.page(path, &Query::default());
         let (policies, webhooks) = (
             "/readyz/manifest-admission-config/ValidatingAdmissionPolicy",
@@ -206,6 +224,9 @@ mod tests {
         assert_eq!(ready("").0, 500);
         assert!(ready("").1.contains("[-]poststarthook/rbac/bootstrap-roles failed: reason withheld"));
         health.set_bootstrapped();
+        assert!(ready("").1.contains("[-]autoregister-completion failed: reason withheld"));
+        assert_eq!(health.page("/livez/autoregister-completion", &Query::default()).unwrap().0, 500);
+        health.set_registered();
         assert_eq!(ready(""), (200, "ok".to_owned()));
         assert!(ready("verbose").1.ends_with("readyz check passed\n"));
         health.set_stopping();

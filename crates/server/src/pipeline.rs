@@ -567,6 +567,10 @@ fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
     if !info.in_namespace && kind.namespaced && (named || matches!(info.verb.as_str(), "create")) {
         return Err(if named { Status::no_such_resource() } else { Status::method_not_allowed() });
     }
+    let by_name = [Verb::Get, Verb::Update, Verb::Patch, Verb::Delete];
+    if named && info.subresource.is_empty() && !by_name.iter().any(|verb| kind.verbs.contains(verb)) {
+        return Err(Status::no_such_resource());
+    }
     let verb = match info.verb.as_str() {
         "get" => Verb::Get,
         "list" => Verb::List,
@@ -578,8 +582,7 @@ fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
         "deletecollection" => Verb::DeleteCollection,
         _ => return Err(Status::method_not_allowed()),
     };
-    let needs_name = matches!(verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
-    if needs_name && !named
+    if by_name.contains(&verb) && !named
         || info.method == Method::HEAD
         || verb == Verb::Watch && info.method != Method::GET
         || verb == Verb::Create && named && info.subresource.is_empty()

@@ -277,8 +277,17 @@ fn is_going(object: &Value, now: Timestamp) -> bool {
     !text.is_empty() && Timestamp::parse(text).map_or(true, |time| time.seconds <= now.seconds)
 }
 
+/// Group and version of a reference. What is neither one nor two words is nothing, as in Kubernetes.
+fn group_version(reference: &str) -> (&str, &str) {
+    match reference.split_once('/') {
+        None => ("", reference),
+        Some((_, version)) if version.contains('/') => ("", ""),
+        Some(both) => both,
+    }
+}
+
 fn unbindable(api_version: &str, kind: &str, why: &str) -> Status {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = group_version(api_version);
     Status::bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={kind}{why}"))
 }
 
@@ -292,7 +301,7 @@ fn check_uid(reference: &Value, found: &str) -> Result<(), Status> {
     let why = format!(
         "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
     );
-    let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+    let (group, _) = group_version(text("apiVersion"));
     Err(Status::conflict(&GroupResource::new(group, text("kind")), text("name"), why))
 }
 
@@ -302,7 +311,7 @@ async fn bound_object(
     objects: &dyn BoundObjects,
 ) -> Result<Bound, Status> {
     let text = |field: &str| reference.str_at(&[field]).unwrap_or_default();
-    let (group, _) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let (group, _) = group_version(text("apiVersion"));
     let (namespace, name) = (meta::namespace(request), text("name"));
     let (kind, resource, namespace) = match (group, text("kind")) {
         ("", "Pod") => (BoundKind::Pod, "pods", namespace),
@@ -310,6 +319,9 @@ async fn bound_object(
         ("", "Node") => (BoundKind::Node, "nodes", ""),
         (_, kind) => return Err(unbindable(text("apiVersion"), kind, "")),
     };
+    if name.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
     let object = find(objects, kind, namespace, name).await?;
     let object = object.ok_or_else(|| Status::not_found(&GroupResource::new("", resource), name))?;
     let found = Reference { name: name.into(), uid: meta::uid(&object).into() };

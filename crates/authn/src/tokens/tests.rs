@@ -457,6 +457,11 @@ fn requests_that_ask_for_too_much_are_refused_or_shortened() {
         r#"{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"gone"}}"#,
         expect![[r#"pods "gone" not found"#]],
     );
+    refused(r#"{"boundObjectRef":{"apiVersion":"v1","kind":"Pod"}}"#, expect!["Name parameter required."]);
+    // What is no version is none, and the pod is found.
+    assert!(
+        requested(r#"{"boundObjectRef":{"apiVersion":"a/b/c","kind":"Pod","name":"web"}}"#, &rules()).is_ok()
+    );
     refused(
         r#"{"boundObjectRef":{"apiVersion":"v1","kind":"ConfigMap","name":"x"}}"#,
         expect!["cannot bind token to object of type /v1, Kind=ConfigMap"],

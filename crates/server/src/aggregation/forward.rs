@@ -28,7 +28,7 @@ use crate::config::Redirects;
 use crate::outbound::{Forward, Outgoing};
 use crate::state::State;
 
-pub(super) use headers::{encode_path, encode_query, identify, incoming, outgoing};
+pub(super) use headers::{encode_path, encode_query, identify, incoming, kept, outgoing};
 
 /// How long a server has to say what it serves: clients ask all servers for that.
 const DISCOVERY: Duration = Duration::from_secs(5);
@@ -82,7 +82,8 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
         return upgrade::handle(state, transport, request, upgrade, call.deadline).await;
     }
     headers::say_for_whom(request.headers_mut(), &path, &place);
-    *request.body_mut() = arriving.body.map_err(Into::into).boxed_unsync();
+    let trailers = move |frame| headers::trailers_of(frame, |sent| kept(sent, front_proxy.as_ref()));
+    *request.body_mut() = arriving.body.map_err(Into::into).map_frame(trailers).boxed_unsync();
     let is_discovery = !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
     answer(state, transport, request, is_discovery, call.deadline).await
 }
@@ -166,7 +167,7 @@ fn stream(mut body: Incoming, until: Option<Instant>, mut stop: watch::Receiver<
                 () = &mut over => return,
             };
             let part = match frame {
-                Some(Ok(frame)) => Part::Frame(frame),
+                Some(Ok(frame)) => Part::Frame(headers::trailers_of(frame, incoming)),
                 Some(Err(error)) => return debug!(%error, "an API server broke off its answer"),
                 None => Part::End,
             };

@@ -129,6 +129,9 @@ impl Registrar {
                 Err(_) => complete = false,
             }
         }
+        if complete {
+            self.state.health.set_registered();
+        }
         complete
     }
 }

@@ -6,7 +6,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use resources::discovery::of_definition;
 use value::json;
 
-use super::forward::{encode_path, encode_query, identify, incoming, outgoing};
+use super::forward::{encode_path, encode_query, identify, incoming, kept, outgoing};
 use super::register::{Step, step};
 use super::service::{ApiService, Managed};
 
@@ -49,6 +49,21 @@ fn what_a_client_says_about_itself_does_not_go_on() {
     ]);
     let sent = outgoing(&received, Some(&proxy), PEER, false);
     assert_eq!(lines(&sent), ["accept: application/json", "x-forwarded-for: 198.51.100.7, 192.0.2.1"]);
+}
+
+#[test]
+fn nor_does_it_in_what_comes_after_the_body() {
+    let proxy = FrontProxy { username_headers: vec!["X-Who".into()], ..FrontProxy::default() };
+    let trailers = [
+        ("digest", "sha-256=x"),
+        ("x-remote-user", "admin"),
+        ("x-remote-extra-scopes", "all"),
+        ("x-who", "admin"),
+        ("impersonate-group", "system:masters"),
+        ("authorization", "Bearer secret"),
+        ("transfer-encoding", "chunked"),
+    ];
+    assert_eq!(lines(&kept(&headers(&trailers), Some(&proxy))), ["digest: sha-256=x"]);
 }
 
 #[test]

@@ -11,11 +11,10 @@ use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::decode;
 use crate::encode;
-use crate::negotiate;
 use crate::options::WriteOptions;
 use crate::ownership::Writer;
 use crate::state::State;
-use crate::write::{OPTIMISTIC_LOCK, Posted, StoreError, Subject};
+use crate::write::{self, OPTIMISTIC_LOCK, Posted, StoreError, Subject};
 
 /// How often a write that lost against another one is made anew.
 const ATTEMPTS: usize = 16;
@@ -118,17 +117,15 @@ fn assign(pod: &mut Value, binding: &Value, now: i64) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the body as the kind that a subresource takes.
+/// Reads the body as the kind that a subresource takes; it is in the namespace of the request.
 pub async fn posted(
     call: &mut Call,
     expected: &GroupVersionKind,
     options: &WriteOptions,
 ) -> Result<Value, Status> {
-    let media = negotiate::body_media(&call.headers)?;
-    let body = call.read_body().await?;
-    let tree = decode::tree(&body, media, Some(expected))
-        .map_err(|e| Status::bad_request(format!("couldn't get version/kind; {e}")))?;
-    decode::other_kind(call, tree, expected, options.field_validation)
+    let mut object = decode::posted(call, expected, options.field_validation).await?;
+    write::place(&mut object, &call.info.namespace)?;
+    Ok(object)
 }
 
 fn pods(state: &State) -> Result<Arc<Kind>, Status> {

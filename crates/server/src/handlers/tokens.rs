@@ -122,9 +122,14 @@ pub async fn review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<
         review.list_at(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(Str::from).collect();
     let authenticator = state.authenticator.load_full();
     let audiences = (!wanted.is_empty()).then_some(wanted.as_slice());
-    let mut status = Map::new();
+    // Who cannot be told keeps what was sent, as in Kubernetes: `authenticated` says what to make of it.
+    let mut status = review.at(&["status"]).and_then(Value::as_map).cloned().unwrap_or_default();
+    for field in ["authenticated", "error"] {
+        status.remove(field);
+    }
     match authenticator.review(&token, audiences, SystemTime::now()).await {
         Ok(found) => {
+            status = Map::new();
             status.insert("authenticated", true);
             status.insert("user", found.caller.user().to_user_info());
             if !found.audiences.is_empty() {
@@ -132,8 +137,13 @@ pub async fn review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<
             }
         }
         Err(error) => {
-            status.insert("user", Map::new());
-            status.insert("error", error.to_string());
+            if status.get("user").is_none() {
+                status.insert("user", Map::new());
+            }
+            // Kubernetes asks two authenticators: that of its own connections knows no other token.
+            let (unknown, error) = (authn::Error::InvalidToken.to_string(), error.to_string());
+            let said = if error == unknown { error } else { format!("[{unknown}, {error}]") };
+            status.insert("error", said);
         }
     }
     review.set_at(&["status"], Value::Map(status));

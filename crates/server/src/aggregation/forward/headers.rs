@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use authn::{FrontProxy, User, protocols_without_token};
+use bytes::Bytes;
 use http::header::{self, CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use http_body::Frame;
 
 /// Headers about one connection: they end with it.
 const HOP_BY_HOP: &[&str] = &[
@@ -52,14 +54,9 @@ pub(in super::super) fn outgoing(
     let mut headers = HeaderMap::new();
     for (name, value) in received {
         let text = name.as_str();
-        let identity = matches!(text, USER | UID | REMOTE_GROUP)
-            || text.starts_with(EXTRA)
-            || text.starts_with("impersonate-")
-            || front_proxy.is_some_and(|proxy| proxy.is_identity_header(text));
         let hop = (HOP_BY_HOP.contains(&text) || dropped.contains(name))
             && !(upgrades && matches!(text, "connection" | "upgrade"));
-        // Who is called, and when the body comes, is the business of the next connection.
-        if identity || hop || matches!(text, "authorization" | "host" | "expect") {
+        if hop || is_ours_to_say(text, front_proxy) {
             continue;
         }
         if *name == header::SEC_WEBSOCKET_PROTOCOL {
@@ -86,6 +83,35 @@ pub(in super::super) fn outgoing(
         headers.insert(FORWARDED_FOR, value);
     }
     headers
+}
+
+/// Whether a header says who is calling or how, which the next server learns from this one alone: who is called, and when the body
+/// comes, is the business of the next connection.
+fn is_ours_to_say(name: &str, front_proxy: Option<&FrontProxy>) -> bool {
+    matches!(name, USER | UID | REMOTE_GROUP | "authorization" | "host" | "expect")
+        || name.starts_with(EXTRA)
+        || name.starts_with("impersonate-")
+        || front_proxy.is_some_and(|proxy| proxy.is_identity_header(name))
+}
+
+/// What goes on of the trailers of a request: the rules are those of its headers.
+pub(in super::super) fn kept(received: &HeaderMap, front_proxy: Option<&FrontProxy>) -> HeaderMap {
+    let goes_on = |name: &HeaderName| {
+        !HOP_BY_HOP.contains(&name.as_str()) && !is_ours_to_say(name.as_str(), front_proxy)
+    };
+    received
+        .iter()
+        .filter(|(name, _)| goes_on(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// A part of a body; trailers among its parts are headers, and what does not go on of those does not come after the body either.
+pub(super) fn trailers_of(frame: Frame<Bytes>, keep: impl FnOnce(&HeaderMap) -> HeaderMap) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(trailers) => Frame::trailers(keep(&trailers)),
+        Err(frame) => frame,
+    }
 }
 
 /// The headers of an answer that go on.
