@@ -299,23 +299,6 @@ pub fn is_http_header_name(text: &str) -> Vec<String> {
     )]
 }
 
-/// The name of an environment variable, in the strict form.
-pub fn is_env_var_name(text: &str) -> Vec<String> {
-    let mut errors = Vec::new();
-    let fits = !text.is_empty()
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
-        && !text.starts_with(|c: char| c.is_ascii_digit());
-    if !fits {
-        errors.push(regex_error(
-            "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start with a digit",
-            "[-._a-zA-Z][-._a-zA-Z0-9]*",
-            &["my.env-name", "MY_ENV.NAME", "MyEnvName1"],
-        ));
-    }
-    errors.extend(parent_folder_prefix(text));
-    errors
-}
-
 /// The name of an environment variable: anything printable in ASCII but `=`.
 pub fn is_relaxed_env_var_name(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
@@ -394,16 +377,6 @@ pub fn name_is_dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
 /// An object's name that must be a DNS label.
 pub fn name_is_dns_label(name: &str, prefix: bool) -> Vec<String> {
     is_dns1123_label(&without_trailing_dash(name, prefix))
-}
-
-/// An object's name that must be an RFC 1035 label.
-pub fn name_is_dns1035_label(name: &str, prefix: bool) -> Vec<String> {
-    is_dns1035_label(&without_trailing_dash(name, prefix))
-}
-
-/// An object's name that must be a path segment.
-pub fn name_is_path_segment(name: &str, prefix: bool) -> Vec<String> {
-    if prefix { is_path_segment_prefix(name) } else { is_path_segment_name(name) }
 }
 
 /// A prefix that ends with a dash is judged as if a letter followed: the generated part will.

@@ -44,7 +44,9 @@ impl Emulated {
                     return Err(wrong);
                 }
                 // What it must be compatible with is not between, either.
-                Err(format!("[{wrong}, minCompatibilityVersion version 1.34 is not between [1.34, {version}]]"))
+                Err(format!(
+                    "[{wrong}, minCompatibilityVersion version 1.34 is not between [1.34, {version}]]"
+                ))
             }
             _ => Err(format!("could not parse {} as version", api::field::quote(version))),
         }

@@ -103,14 +103,16 @@ fn main() -> ExitCode {
 /// The command line, with the flags that `serve` knows by name alone.
 fn command() -> Command {
     // Of a flag that is given twice the last counts, as in Kubernetes.
-    let serve = serve::Args::augment_args(Command::new("serve").args_override_self(true)).args(flags::KNOWN.iter().map(|flag| {
-        let arg = Arg::new(flag.name).long(flag.name).hide(true).action(ArgAction::Append);
-        if flag.switch {
-            arg.num_args(0..=1).require_equals(true).default_missing_value("true")
-        } else {
-            arg.num_args(1)
-        }
-    }));
+    let serve = serve::Args::augment_args(Command::new("serve").args_override_self(true)).args(
+        flags::KNOWN.iter().map(|flag| {
+            let arg = Arg::new(flag.name).long(flag.name).hide(true).action(ArgAction::Append);
+            if flag.switch {
+                arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+            } else {
+                arg.num_args(1)
+            }
+        }),
+    );
     let about =
         Cli::command().find_subcommand("serve").and_then(|c| c.get_about().cloned()).unwrap_or_default();
     Cli::command().mut_subcommand("serve", |_| serve.about(about))

@@ -599,6 +599,19 @@ async fn a_server_that_hangs_holds_nobody_up() {
     assert_eq!(answer.code, 504, "{}", answer.text());
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 
+    // Nor is who asks it to speak another protocol.
+    let begun = Instant::now();
+    let mut stream = client.tls_stream().await.unwrap();
+    let request = format!(
+        "POST {FISCHERS}/fritz/odd HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n",
+        client.token().unwrap_or_default()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    tokio::time::timeout(Duration::from_secs(4), stream.read_exact(&mut head)).await.unwrap().unwrap();
+    assert_eq!(&head, b"HTTP/1.1 504", "{}", String::from_utf8_lossy(&head));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+
     let begun = Instant::now();
     for _ in 0..20 {
         aggregated(&client).await;

@@ -6,11 +6,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use conformance::client::{Client, Credentials, Trust};
+use conformance::hook::{Hook, Reply};
 use conformance::server::{ADMIN_TOKEN, free_port, run_to_end};
-use conformance::{Server, accepts, rejects};
+use conformance::{Problem, Server, accepts, eventually, rejects};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
 
 /// How long a server that cannot start may take to say so.
 const SOON: Duration = Duration::from_secs(20);
@@ -33,6 +37,59 @@ fn mode(path: &Path) -> u32 {
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// A server that is told to stop finishes what it has begun, even if nobody waits for the answer any more.
+#[tokio::test]
+async fn a_write_under_way_is_finished_before_the_server_ends() {
+    let folder = TempDir::new().unwrap();
+    let mut server = Server::serve_at(folder.path(), &[]).await.unwrap();
+    let client = server.client().unwrap();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let hook = Hook::start_slow(move |asked| {
+        let mut gate = gate.clone();
+        async move {
+            let _ = gate.wait_for(|open| *open).await;
+            let response = json!({"uid": asked.body.pointer("/request/uid"), "allowed": true});
+            Reply::Json(
+                200,
+                json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
+            )
+        }
+    })
+    .await
+    .unwrap();
+    let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
+    let webhook = json!({"name": "slow.example.com", "rules": [rule], "sideEffects": "None", "timeoutSeconds": 20,
+        "admissionReviewVersions": ["v1"], "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}},
+        "clientConfig": {"url": hook.url, "caBundle": BASE64_STANDARD.encode(&hook.authority)}});
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    accepts(client.post(path, &json!({"metadata": {"name": "slow"}, "webhooks": [webhook]})).await).unwrap();
+
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let body = r#"{"metadata":{"name":"under-way"}}"#;
+    let mut hangs_up = client.tls_stream().await.unwrap();
+    let request = format!(
+        "POST {maps} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN_TOKEN}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    hangs_up.write_all(request.as_bytes()).await.unwrap();
+    hangs_up.flush().await.unwrap();
+    let asked = async || if hook.asked().is_empty() { Err(Problem::new("not asked yet")) } else { Ok(()) };
+    eventually(SOON, asked).await.unwrap();
+    drop(hangs_up);
+
+    server.terminate().unwrap();
+    let deaf = async || match server.client()?.get("/version").await {
+        Ok(_) => Err(Problem::new("it still answers")),
+        Err(_) => Ok(()),
+    };
+    eventually(SOON, deaf).await.unwrap();
+    open.send(true).unwrap();
+    let ended = server.wait(SOON).await.unwrap();
+    assert!(ended.success(), "{ended}: {}", server.log());
+    let server = Server::serve_at(folder.path(), &[]).await.unwrap();
+    accepts(server.client().unwrap().get(&format!("{maps}/under-way")).await).unwrap();
 }
 
 #[tokio::test]

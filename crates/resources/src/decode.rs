@@ -11,6 +11,7 @@ mod fill;
 mod path;
 #[cfg(test)]
 mod tests;
+mod unconvertible;
 
 use api::field::quote;
 use api::time::Timestamp;
@@ -40,7 +41,26 @@ const NEVER_STORED_EMPTY: [&str; 1] = ["nodeSelectorTerms"];
 /// Checks the types of `value` against the schema, drops what the schema does not know and what is empty, and brings quantities and
 /// times into their canonical form.
 pub fn normalise(value: &mut Value, schema: &Schema) -> Outcome {
+    walk(value, schema, Words::Decoder)
+}
+
+/// The same of what a strategic merge patch made, which Kubernetes does not decode but convert.
+pub fn convert(value: &mut Value, schema: &Schema) -> Outcome {
+    walk(value, schema, Words::Converter)
+}
+
+/// Who says what is wrong with a value.
+#[derive(Clone, Copy, PartialEq)]
+enum Words {
+    /// Go's JSON decoder.
+    Decoder,
+    /// Kubernetes' converter of maps.
+    Converter,
+}
+
+fn walk(value: &mut Value, schema: &Schema, words: Words) -> Outcome {
     let mut walk = Walk {
+        words,
         stack: Stack::default(),
         error: None,
         fatal: false,
@@ -65,10 +85,23 @@ pub fn empty_lists(object: &Value, schema: &Schema) -> Vec<Str> {
 
 /// The strict errors for unknown and repeated fields, as Kubernetes prints each of them.
 pub fn strict_errors(unknown: &[String], duplicates: &[String]) -> Vec<String> {
-    let unknown = unknown.iter().map(|path| format!("unknown field {}", quote(path)));
-    let duplicates = duplicates.iter().map(|path| format!("duplicate field {}", quote(path)));
+    strict_errors_of(&[], unknown, duplicates)
+}
+
+/// The same in the order in which the fields stand in a JSON text.
+pub fn strict_errors_of(text: &[u8], unknown: &[String], duplicates: &[String]) -> Vec<String> {
+    let unknown = unknown.iter().map(|path| (path.as_str(), "unknown field"));
+    let mut found: Vec<(&str, &str)> =
+        unknown.chain(duplicates.iter().map(|path| (path.as_str(), "duplicate field"))).collect();
+    if found.len() > 1 && !text.is_empty() {
+        let paths: Vec<&str> = found.iter().map(|(path, _)| *path).collect();
+        let mut placed: Vec<_> = value::json::offsets(text, &paths).into_iter().zip(found).collect();
+        placed.sort_by_key(|(offset, _)| *offset);
+        found = placed.into_iter().map(|(_, complaint)| complaint).collect();
+    }
     let mut errors: Vec<String> = Vec::new();
-    for error in unknown.chain(duplicates) {
+    for (path, what) in found {
+        let error = format!("{what} {}", quote(path));
         if errors.len() < MAX_STRICT_ERRORS && !errors.contains(&error) {
             errors.push(error);
         }
@@ -88,6 +121,7 @@ pub fn bytes(text: &str) -> Result<Vec<u8>, usize> {
 }
 
 struct Walk<'a> {
+    words: Words,
     stack: Stack<'a>,
     error: Option<String>,
     /// An error of a type's own decoder was met: Go stops there, and it is the one reported.
@@ -135,6 +169,9 @@ impl<'a> Walk<'a> {
             | (Kind::Float, Value::Int(_) | Value::UInt(_) | Value::Float(_))
             | (Kind::Any, _) => {}
             (Kind::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => {}
+            _ if self.words == Words::Converter && is_plain(schema) => {
+                self.save(|| unconvertible::why(value, schema));
+            }
             (Kind::Int32 | Kind::Int64, Value::Int(_) | Value::UInt(_) | Value::Float(_)) => {
                 let text = format!("number {}", literal(value));
                 self.type_error(&text, &schema.go_type());
@@ -355,6 +392,16 @@ impl<'a> Walk<'a> {
         let error = self.stack.type_error(found, go_type);
         self.abort(error);
     }
+}
+
+/// Whether values of this schema are not read by a decoder of their own.
+fn is_plain(schema: &Schema) -> bool {
+    !matches!(
+        schema.kind,
+        Kind::String(
+            Format::Bytes | Format::Time | Format::MicroTime | Format::IntOrString | Format::Quantity
+        ) | Kind::SchemaOr(_)
+    )
 }
 
 /// Whether values of this schema contain no others.

@@ -196,6 +196,8 @@ pub enum Answer {
     Object(u16, Value),
     /// Bytes of a known type, sent as they are.
     Raw(u16, &'static str, Body),
+    /// Plain text, which a browser is told to take for nothing else.
+    Plain(u16, Body),
     /// As `Raw`, for anybody to keep for so many seconds.
     Public(u16, &'static str, u32, Body),
     /// As `Raw`, with an entity tag.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use api::field::quote;
-use api::{Details, GroupVersion, GroupVersionKind, Reason, Status, meta};
+use api::{GroupVersion, GroupVersionKind, Status, meta};
 use bytes::Bytes;
 use resources::custom::Compiled;
 use resources::patch::{Patched, undecodable};
@@ -60,6 +60,8 @@ pub struct Tree {
     pub duplicates: Vec<String>,
     /// What strict decoding of YAML says about repeated keys, in its own words.
     pub strict_yaml: Option<String>,
+    /// The text, if it was JSON: complaints come in its order.
+    pub json: Bytes,
 }
 
 /// Reads a body. `expected` is the kind of one that does not say. Errors are in the words of Kubernetes' decoder.
@@ -67,15 +69,20 @@ pub fn tree(body: &Bytes, media: BodyMedia, expected: Option<&GroupVersionKind>)
     match media {
         BodyMedia::Json => {
             let read = json::read(body).map_err(|e| format!("json parse error: {e}"))?;
-            Ok(Tree { value: read.value, duplicates: read.duplicates, strict_yaml: None })
+            Ok(Tree { value: read.value, duplicates: read.duplicates, strict_yaml: None, json: body.clone() })
         }
         BodyMedia::Protobuf => {
             let value = resources::protobuf::read_as(body, expected)?;
-            Ok(Tree { value, duplicates: Vec::new(), strict_yaml: None })
+            Ok(Tree { value, duplicates: Vec::new(), strict_yaml: None, json: Bytes::new() })
         }
         BodyMedia::Yaml => {
             let read = yaml::body(body).map_err(|e| e.to_string())?;
-            Ok(Tree { value: read.value, duplicates: Vec::new(), strict_yaml: read.strict })
+            Ok(Tree {
+                value: read.value,
+                duplicates: Vec::new(),
+                strict_yaml: read.strict,
+                json: Bytes::new(),
+            })
         }
     }
 }
@@ -109,7 +116,7 @@ fn unrecognized(expected: &str, body: &[u8], why: &str) -> Status {
 }
 
 /// Why a tree that is no object has no version and no kind.
-fn no_object(tree: &Value) -> String {
+pub fn no_object(tree: &Value) -> String {
     format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
         tree.json_type()
@@ -133,8 +140,15 @@ pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -
     if tree.value.is_null() && kind.row().is_some() {
         tree.value = Value::Map(value::Map::new());
     }
+    if tree.value.is_null() && media == BodyMedia::Yaml {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&body));
+        return Err(unrecognized(&kind.gvk.kind, &body, &why));
+    }
     if !matches!(tree.value, Value::Map(_)) {
         return Err(unrecognized(&kind.gvk.kind, &body, &no_object(&tree.value)));
+    }
+    if let Some(why) = unreadable_kind(&tree.value, kind.row().is_some()) {
+        return Err(unrecognized(&kind.gvk.kind, &body, &why));
     }
     if kind.as_custom().is_some() && tree.value.str_at(&["kind"]).unwrap_or_default().is_empty() {
         let body = String::from_utf8_lossy(&body);
@@ -145,6 +159,23 @@ pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -
         ));
     }
     from_tree(call, kind, tree, validation)
+}
+
+/// Why the version and kind of an object cannot be told.
+fn unreadable_kind(object: &Value, is_typed: bool) -> Option<String> {
+    for field in ["apiVersion", "kind"] {
+        match object.get(field) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(other) => {
+                return Some(format!(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
+                    other.json_type()
+                ));
+            }
+        }
+    }
+    let version = object.str_at(&["apiVersion"]).filter(|text| is_typed && !text.is_empty())?;
+    GroupVersion::parse(version).err()
 }
 
 /// The schema of the version that an object says it is of; of a version that does not exist nothing is known.
@@ -164,7 +195,7 @@ fn from_custom_tree(
     tree: Tree,
     validation: FieldValidation,
 ) -> Result<Draft, Status> {
-    let Tree { value: mut object, duplicates, strict_yaml } = tree;
+    let Tree { value: mut object, duplicates, strict_yaml, .. } = tree;
     let sent = meta::gvk(&object);
     let refused = |why: String| {
         Status::bad_request(format!(
@@ -185,7 +216,7 @@ fn from_custom_tree(
     if !strict.is_empty() {
         match validation {
             FieldValidation::Ignore => {}
-            FieldValidation::Warn => strict.into_iter().for_each(|error| call.warn(error)),
+            FieldValidation::Warn => strict.iter().for_each(|error| warn(call, error)),
             FieldValidation::Strict => {
                 return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
             }
@@ -233,7 +264,7 @@ pub fn from_tree(
     if let Some(custom) = kind.as_custom() {
         return from_custom_tree(call, kind, custom, tree, validation);
     }
-    let Tree { value: mut object, duplicates, strict_yaml } = tree;
+    let Tree { value: mut object, duplicates, strict_yaml, json } = tree;
     let sent = meta::gvk(&object);
     let version = match object.str_at(&["apiVersion"]) {
         None | Some("") => kind.gvk.group_version(),
@@ -250,24 +281,11 @@ pub fn from_tree(
                 kind.gvk.group_version()
             )));
         }
-        let why = if crate::catalog::is_known(&version.kind(sent_kind.clone())) {
-            format!(
-                "converting ({}.{sent_kind}) to ({}.{}): unknown conversion",
-                version.version,
-                internal_package(&kind.gvk.group),
-                kind.gvk.kind
-            )
-        } else {
-            format!(
-                "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-                quote(&sent_kind),
-                quote(&version.to_string())
-            )
-        };
         return Err(Status::bad_request(format!(
-            "{sent_kind} in version {} cannot be handled as a {}: {why}",
+            "{sent_kind} in version {} cannot be handled as a {}: {}",
             quote(&version.version),
-            kind.gvk.kind
+            kind.gvk.kind,
+            unregistered(&version.kind(sent_kind.clone()), &kind.gvk)
         )));
     }
     let refused = |why: String| {
@@ -286,7 +304,7 @@ pub fn from_tree(
         return Err(refused(error));
     }
     let mut strict: Vec<String> = strict_yaml.into_iter().collect();
-    strict.extend(resources::decode::strict_errors(&outcome.unknown, &duplicates));
+    strict.extend(resources::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
     if !strict.is_empty() {
         match validation {
             FieldValidation::Ignore => {}
@@ -309,6 +327,31 @@ pub fn from_tree(
     Ok(Draft { object, empty })
 }
 
+/// Why an object of one kind is none of another.
+fn unregistered(sent: &GroupVersionKind, expected: &GroupVersionKind) -> String {
+    if crate::catalog::is_known(sent) {
+        return format!(
+            "converting ({}.{}) to ({}.{}): unknown conversion",
+            sent.version,
+            sent.kind,
+            internal_package(&expected.group),
+            expected.kind
+        );
+    }
+    // Three servers are chained in Kubernetes, and each says where its own kinds are registered.
+    let scheme = match expected.group.as_str() {
+        "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:56",
+        "apiregistration.k8s.io" => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
+        _ => "pkg/api/legacyscheme/scheme.go:30",
+    };
+    format!(
+        "no kind {} is registered for version {} in scheme {}",
+        quote(&sent.kind),
+        quote(&sent.group_version().to_string()),
+        quote(scheme)
+    )
+}
+
 /// Turns a patched object back into a draft: its errors are about the patch.
 pub fn patched(
     call: &mut Call,
@@ -317,12 +360,16 @@ pub fn patched(
     patched: Patched,
     validation: FieldValidation,
 ) -> Result<Draft, Status> {
-    let Patched { mut object, strict, quoted } = patched;
+    let Patched { mut object, strict, quoted, converted } = patched;
     let expected = kind.admission_kind(facet);
+    if converted {
+        object.set_at(&["apiVersion"], expected.api_version());
+        object.set_at(&["kind"], expected.kind.clone());
+    }
     let sent = meta::gvk(&object);
     let custom = kind.as_custom().filter(|_| facet != Facet::Scale);
     if sent.kind != expected.kind && custom.is_none() {
-        return Err(Status::failure(422, Reason::Invalid, "").with_details(Details::default()));
+        return Err(undecodable(&quoted, &unregistered(&sent, &expected)));
     }
     if sent != expected && custom.is_none() {
         return Err(Status::bad_request(format!(
@@ -339,7 +386,12 @@ pub fn patched(
             .coerce(&mut object, validation != FieldValidation::Ignore)
             .map_err(|error| undecodable(&quoted, &error))?,
         None => {
-            let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));
+            let schema = kind.facet_schema(facet);
+            let outcome = if converted {
+                resources::decode::convert(&mut object, schema)
+            } else {
+                resources::decode::normalise(&mut object, schema)
+            };
             if let Some(error) = outcome.type_error {
                 return Err(undecodable(&quoted, &error));
             }
@@ -411,31 +463,21 @@ fn other_kind(
     expected: &GroupVersionKind,
     validation: FieldValidation,
 ) -> Result<Value, Status> {
-    let Tree { value: mut object, duplicates, strict_yaml } = tree;
-    let sent = meta::gvk(&object);
-    if (!sent.kind.is_empty() && sent.kind != expected.kind)
-        || (!sent.version.is_empty() && sent.group_version() != expected.group_version())
-    {
-        let why = if crate::catalog::is_known(&sent) {
-            format!(
-                "converting ({}.{}) to ({}.{}): unknown conversion",
-                sent.version,
-                sent.kind,
-                internal_package(&expected.group),
-                expected.kind
-            )
-        } else {
-            format!(
-                "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-                quote(&sent.kind),
-                quote(&sent.group_version().to_string())
-            )
-        };
+    let Tree { value: mut object, duplicates, strict_yaml, json } = tree;
+    let mut sent = meta::gvk(&object);
+    if sent.kind.is_empty() {
+        sent.kind = expected.kind.clone();
+    }
+    if sent.group.is_empty() && sent.version.is_empty() {
+        (sent.group, sent.version) = (expected.group.clone(), expected.version.clone());
+    }
+    if sent != *expected {
         return Err(Status::bad_request(format!(
-            "{} in version {} cannot be handled as a {}: {why}",
+            "{} in version {} cannot be handled as a {}: {}",
             sent.kind,
             quote(&sent.version),
             expected.kind,
+            unregistered(&sent, expected)
         )));
     }
     let Some(schema) = resources::schema::of(&expected.group, &expected.version, &expected.kind) else {
@@ -455,7 +497,7 @@ fn other_kind(
         return Err(refused(error));
     }
     let mut strict: Vec<String> = strict_yaml.into_iter().collect();
-    strict.extend(resources::decode::strict_errors(&outcome.unknown, &duplicates));
+    strict.extend(resources::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
     match validation {
         FieldValidation::Strict if !strict.is_empty() => {
             return Err(refused(format!("strict decoding error: {}", strict.join(", "))));

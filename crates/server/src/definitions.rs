@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::{debug, error, warn};
 use value::{Str, Value};
 
-use crate::catalog::{Catalog, CustomKinds};
+use crate::catalog::{Catalog, CustomKinds, Fresh};
 use crate::client::Client;
 use crate::encode;
 use crate::state::State;
@@ -35,6 +35,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const ATTEMPTS: usize = 10;
 /// How many statuses are written side by side.
 const WRITERS: usize = 32;
+/// How often it is looked whether somebody still writes by a former schema.
+const SETTLE: Duration = Duration::from_millis(20);
 /// How long a status that could not be written waits.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -86,7 +88,7 @@ pub(crate) fn load(store: &Store, catalog: &Catalog) -> Result<(Definitions, Fol
     }
     catalog.change_custom(|custom| {
         for (definition, revision) in definitions {
-            custom.set(definition, revision, page.revision);
+            custom.set(definition, revision, Fresh::after(page.revision));
         }
         true
     });
@@ -101,14 +103,36 @@ fn read(entry: &Arc<Entry>) -> Result<Definition, Status> {
 
 /// Puts a definition, read from `entry`, into the catalog, with the schemas that were compiled for it if its spec is the same.
 fn put(state: &State, custom: &mut CustomKinds, definition: Definition, entry: &Entry) {
-    let mut fresh_after = state.store.revision();
-    if let Some(before) = custom.definition(&definition.name).filter(|before| definition.has_spec_of(before))
-    {
-        definition.reuse(before);
-        // The schema is the same, so what was fresh still is.
-        fresh_after = custom.fresh_after(&definition.name).unwrap_or(fresh_after);
+    let before = custom.definition(&definition.name);
+    let fresh = match (custom.fresh(&definition.name), before) {
+        (Some(fresh), Some(before)) if definition.has_spec_of(before) => {
+            definition.reuse(before);
+            // The schema is the same, so what was fresh still is.
+            fresh
+        }
+        (Some(former), _) => Fresh::instead_of(former),
+        (None, _) => Fresh::after(state.store.revision()),
+    };
+    custom.set(Arc::new(definition), entry.revision, fresh);
+}
+
+/// Lets what is written from now on count as fresh, as soon as nobody writes by the schema of before.
+fn settle(state: &State, name: &str) {
+    let Some(fresh) = state.catalog.custom().fresh(name) else { return };
+    let store = state.store.clone();
+    if fresh.settle(|| store.revision()) {
+        return;
     }
-    custom.set(Arc::new(definition), entry.revision, fresh_after);
+    tokio::spawn(async move {
+        while !fresh.settle(|| store.revision()) {
+            tokio::time::sleep(SETTLE).await;
+        }
+    });
+}
+
+/// The name of the definition under a key.
+fn name_of(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or_default()
 }
 
 impl Follower {
@@ -123,13 +147,14 @@ impl Follower {
             }
             is_news
         });
+        settle(state, name_of(&entry.key));
         state.openapi.forget_custom();
         Ok(())
     }
 
     fn remove(&mut self, state: &State, key: &str) {
         self.seen.remove(key);
-        let name = key.rsplit('/').next().unwrap_or_default();
+        let name = name_of(key);
         state.catalog.change_custom(|custom| {
             custom.remove(name);
             true
@@ -140,7 +165,7 @@ impl Follower {
 
     /// Follows until the store closes; names of definitions that changed go to `changed`.
     async fn run(mut self, state: Arc<State>, changed: mpsc::UnboundedSender<Str>) {
-        let name_of = |key: &str| Str::from(key.rsplit('/').next().unwrap_or_default());
+        let name_of = |key: &str| Str::from(name_of(key));
         // What is established, and not on its way out, needs nothing: most definitions, at most starts.
         let custom = state.catalog.custom();
         for name in self.seen.iter().map(|key| name_of(key)) {
@@ -346,6 +371,7 @@ impl Keeper {
             }
             is_current
         });
+        settle(&self.state, name_of(&entry.key));
     }
 
     /// The names of the other definitions of a group.

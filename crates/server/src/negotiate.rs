@@ -12,6 +12,9 @@ pub const ANSWERS: &[&str] = &["application/json", "application/yaml"];
 /// The encodings of watches.
 pub const WATCHES: &[&str] = &["application/json", "application/yaml", "application/json;stream=watch"];
 
+/// The encodings that events can be written in one after the other.
+pub const STREAMS: &[&str] = &["application/json;stream=watch"];
+
 /// The encodings of bodies, as a 415 lists them. Kubernetes' protobuf is read, because kubectl and typed clients write it, but
 /// not written.
 pub const BODIES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
@@ -139,17 +142,36 @@ pub fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
 
 /// Decides how to answer with objects. `transforms` says whether tables and partial metadata can be made of them.
 pub fn accept(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Accepted, Status> {
-    let pretty = is_pretty(headers, query);
-    let clauses = clauses(headers);
-    // Kubernetes' router looks first, and knows exact types and `*/*` only.
-    let routed = clauses.iter().any(|clause| {
-        (clause.kind == "*" && clause.subtype == "*")
-            || (clause.kind == "application" && matches!(clause.subtype, "json" | "yaml"))
-    });
-    if !routed {
-        return Err(Status::no_representation(ANSWERS));
+    routed(headers, ANSWERS)?;
+    choose(headers, query, transforms)
+}
+
+/// Decides how to answer with a page that names no resource, which tables cannot be made of.
+pub fn accept_page(headers: &HeaderMap, query: &Query, path: &str) -> Result<Accepted, Status> {
+    let segments = path.split('/').filter(|segment| !segment.is_empty()).count();
+    match path.split('/').find(|segment| !segment.is_empty()) {
+        // The lists of groups are put beside Kubernetes' router, not behind it.
+        None | Some("apis") if segments < 3 => choose(headers, query, false),
+        Some("version") => {
+            routed(headers, &["application/json"])?;
+            Ok(Accepted { media: Media::Json, form: Form::Object, pretty: is_pretty(headers, query) })
+        }
+        _ => accept(headers, query, false),
     }
-    for clause in clauses {
+}
+
+/// Kubernetes' router looks first, and knows exact types and `*/*` only.
+fn routed(headers: &HeaderMap, available: &[&str]) -> Result<(), Status> {
+    let takes = |clause: &Clause<'_>| {
+        (clause.kind == "*" && clause.subtype == "*")
+            || available.iter().any(|known| known.split_once('/') == Some((clause.kind, clause.subtype)))
+    };
+    if clauses(headers).iter().any(takes) { Ok(()) } else { Err(Status::no_representation(available)) }
+}
+
+fn choose(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Accepted, Status> {
+    let pretty = is_pretty(headers, query);
+    for clause in clauses(headers) {
         let media = if clause.covers("application", "json") {
             Media::Json
         } else if clause.covers("application", "yaml") {

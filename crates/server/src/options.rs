@@ -126,6 +126,9 @@ fn invalid(kind: &str, errors: &[FieldError]) -> Result<(), Status> {
     }
 }
 
+/// The option to delete what cannot be read.
+const UNREADABLE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
 /// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeleteOptions {
@@ -141,6 +144,8 @@ pub struct DeleteOptions {
     pub propagation_policy: Option<String>,
     /// Nothing is stored.
     pub dry_run: bool,
+    /// Only an object that cannot be read is to go, with nothing looked at.
+    pub unreadable: bool,
 }
 
 impl DeleteOptions {
@@ -154,6 +159,7 @@ impl DeleteOptions {
             orphan_dependents: query.get("orphanDependents").map(|_| query.is_true("orphanDependents")),
             propagation_policy: query.get("propagationPolicy").filter(|p| !p.is_empty()).map(str::to_owned),
             dry_run: dry_run(query.all("dryRun"), &mut errors),
+            unreadable: query.is_true(UNREADABLE),
         };
         options.check(errors)
     }
@@ -169,6 +175,7 @@ impl DeleteOptions {
             orphan_dependents: body.bool_at(&["orphanDependents"]),
             propagation_policy: text(&["propagationPolicy"]),
             dry_run: dry_run(body.list_at(&["dryRun"]).iter().filter_map(Value::as_str), &mut errors),
+            unreadable: body.bool_at(&[UNREADABLE]).unwrap_or_default(),
         };
         options.check(errors)
     }
@@ -190,7 +197,27 @@ impl DeleteOptions {
             }
         }
         errors.extend(dry_run_errors);
+        let path = Path::root().field(UNREADABLE);
+        let beside = [
+            (self.propagation_policy.is_some(), "propagationPolicy"),
+            (self.orphan_dependents.is_some(), "orphanDependents"),
+            (self.grace_period_seconds.is_some(), "gracePeriodSeconds"),
+            (self.uid.is_some() || self.resource_version.is_some(), "preconditions"),
+        ];
+        for (_, field) in beside.iter().filter(|(set, _)| *set && self.unreadable) {
+            let why = format!("cannot be set together with .{field}");
+            errors.push(FieldError::invalid(&path, true, why));
+        }
         invalid("DeleteOptions", &errors)?;
+        Ok(self)
+    }
+
+    /// The rule for collections: what cannot be read is not in one.
+    pub fn for_collection(self) -> Result<Self, Status> {
+        if self.unreadable {
+            let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
+            invalid("DeleteOptions", &[FieldError::invalid(&Path::root().field(UNREADABLE), true, why)])?;
+        }
         Ok(self)
     }
 
@@ -291,7 +318,14 @@ impl ListOptions {
 
     fn check_watch(&self, errors: &mut Vec<FieldError>) {
         let path = Path::root().field("resourceVersionMatch");
-        let wanted = self.resource_version_match.as_str();
+        let mut wanted = self.resource_version_match.as_str();
+        // A watch from no revision begins with what there is, as if that had been asked for.
+        let begins = wanted.is_empty()
+            && self.send_initial_events.is_none()
+            && matches!(self.resource_version.as_str(), "" | "0");
+        if begins {
+            wanted = "NotOlderThan";
+        }
         if self.send_initial_events.is_some() && wanted != "NotOlderThan" {
             let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
             errors.push(FieldError::forbidden(&path, detail));
@@ -299,7 +333,7 @@ impl ListOptions {
         if wanted.is_empty() {
             return;
         }
-        if self.send_initial_events.is_none() {
+        if self.send_initial_events.is_none() && !begins {
             let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
             errors.push(FieldError::forbidden(&path, detail));
         }

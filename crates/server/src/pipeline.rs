@@ -4,6 +4,9 @@
 //! and the handlers) → answer. `Caller`, `Permit` and `Admitted` can only be made by their stage, so a handler that skips one
 //! does not compile. Nothing about what exists is told to a caller who is not authorized.
 
+mod attributes;
+mod route;
+
 use std::net::{IpAddr, Ipv6Addr};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -13,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use api::Status;
 use authn::{Caller, Evidence, Headers, Via};
-use authz::{Attributes, Refusal};
+use authz::Refusal;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
@@ -28,12 +31,15 @@ use crate::aggregation;
 use crate::audit::{self, Record, Sent};
 use crate::body::Body;
 use crate::call::{Answer, Arriving, Call, Unread};
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{Catalog, Facet};
 use crate::handlers;
 use crate::metrics::{Finished, Outcomes};
+use crate::negotiate;
 use crate::request_info::{Query, RequestInfo, percent_decode};
 use crate::respond;
 use crate::state::State;
+use attributes::attributes;
+use route::{Target, route, route_custom};
 
 /// What came of a request, besides its response: for the counters and for audit.
 struct Outcome {
@@ -293,7 +299,7 @@ async fn serve(
     let chain = state.authorizer.load_full();
     let caller = match authz::impersonate(&chain, &caller, &HttpHeaders(&headers), &attributes(info)).await {
         Ok(caller) => caller,
-        Err(status) => return refuse(&status, &headers, &query),
+        Err(status) => return Outcome::unknown(respond::forbidden(&status, &headers, &query, record)),
     };
     record.impersonated(&caller);
 
@@ -330,7 +336,7 @@ async fn finish(
         Ok(permit) => permit,
         Err(Refusal::Denied { status, reason, .. }) => {
             record.decided("forbid", &reason);
-            return Outcome::unknown(respond::refusal(&status, &headers, &query, record));
+            return Outcome::unknown(respond::forbidden(&status, &headers, &query, record));
         }
         Err(Refusal::Failed { error }) => {
             record.undecided();
@@ -359,11 +365,18 @@ async fn finish(
         let known = result.is_ok();
         return Outcome { known, ..Outcome::unknown(respond::finish(&mut call, None, result)) };
     }
-    let mut found = state.catalog.find(&call.info.group, &call.info.version, &call.info.resource);
-    if found.is_none() && *call.caller().via() == Via::Internal {
+    let find = |catalog: &Catalog| {
+        let RequestInfo { group, version, resource, .. } = &call.info;
+        let found = catalog.find(group, version, resource);
         // Objects of a version that is not served must go with their definition, too.
-        found = state.catalog.find_stored(&call.info.group, &call.info.version, &call.info.resource);
-    }
+        let is_internal = *call.caller().via() == Via::Internal;
+        found.or_else(|| is_internal.then(|| catalog.find_stored(group, version, resource)).flatten())
+    };
+    let (found, _writing) = if call.info.is_read_only() {
+        (find(&state.catalog), None)
+    } else {
+        state.catalog.find_to_write(find)
+    };
     let is_custom = found.as_ref().is_some_and(|kind| kind.row().is_none());
     if found.is_none() && resources::table::group(&call.info.group).is_none() {
         return Outcome::unknown(respond::page_not_found());
@@ -371,19 +384,14 @@ async fn finish(
     let routed = match found {
         None => Err(Some(Status::no_such_resource())),
         Some(kind) if is_custom => route_custom(&call, kind),
-        Some(kind) => {
-            if let Some(deprecation) = kind.deprecation() {
-                call.warn(deprecation);
-            }
-            route(&call, kind).map_err(Some)
-        }
+        Some(kind) => route(&call, kind).map_err(Some),
     };
     let target = match routed {
         Ok(target) => target,
         Err(None) => return Outcome::unknown(respond::page_not_found()),
         Err(Some(status)) => return Outcome::unknown(respond::finish(&mut call, None, Err(status))),
     };
-    if let Some(deprecation) = target.kind.deprecation().filter(|_| is_custom) {
+    if let Some(deprecation) = target.kind.deprecation() {
         call.warn(deprecation);
     }
     let kind = Arc::clone(&target.kind);
@@ -488,162 +496,6 @@ fn undecodable_impersonation(headers: &HeaderMap) -> Option<&str> {
     asking.find(|(_, value)| std::str::from_utf8(value.as_bytes()).is_err()).map(|(name, _)| name.as_str())
 }
 
-/// What is authorized.
-fn attributes(info: &RequestInfo) -> Attributes {
-    if !info.is_resource {
-        return Attributes::path(info.verb.clone(), info.path.as_str());
-    }
-    Attributes {
-        verb: info.verb.clone(),
-        group: info.group.clone(),
-        version: info.version.clone(),
-        resource: info.resource.clone(),
-        subresource: info.subresource.clone(),
-        namespace: info.namespace.clone(),
-        name: info.name.clone(),
-        path: info.path.as_str().into(),
-        is_resource: true,
-        labels: label_requirements(&info.label_selector),
-        fields: field_requirements(&info.field_selector),
-    }
-}
-
-/// A label selector as authorizers see it. One that cannot be parsed is refused later; until then it narrows nothing.
-fn label_requirements(text: &str) -> authz::Selector {
-    use api::selector::Operator;
-    if text.is_empty() {
-        return authz::Selector::default();
-    }
-    match api::selector::Selector::parse(text) {
-        Err(error) => authz::Selector { requirements: Vec::new(), error: Some(error.into()) },
-        Ok(selector) => {
-            let requirements = selector.requirements().iter().filter_map(|r| {
-                let operator = match r.operator() {
-                    Operator::In | Operator::Equals | Operator::DoubleEquals => authz::Operator::In,
-                    Operator::NotIn | Operator::NotEquals => authz::Operator::NotIn,
-                    Operator::Exists => authz::Operator::Exists,
-                    Operator::DoesNotExist => authz::Operator::DoesNotExist,
-                    _ => return None,
-                };
-                Some(authz::Requirement { key: r.key().into(), operator, values: r.values().to_vec() })
-            });
-            authz::Selector { requirements: requirements.collect(), error: None }
-        }
-    }
-}
-
-/// A field selector as authorizers see it.
-fn field_requirements(text: &str) -> authz::Selector {
-    if text.is_empty() {
-        return authz::Selector::default();
-    }
-    match api::selector::FieldSelector::parse(text) {
-        Err(error) => authz::Selector { requirements: Vec::new(), error: Some(error.into()) },
-        Ok(selector) => {
-            let requirements = selector.requirements().iter().map(|r| authz::Requirement {
-                key: r.field.clone(),
-                operator: if r.equals { authz::Operator::In } else { authz::Operator::NotIn },
-                values: vec![r.value.clone()],
-            });
-            authz::Selector { requirements: requirements.collect(), error: None }
-        }
-    }
-}
-
-/// What a request is about, from the catalog.
-struct Target {
-    kind: Arc<Kind>,
-    verb: Verb,
-}
-
-/// Finds what a path names. What is not a path of Kubernetes' own router is not one here: a path that is understood in another
-/// way than it was authorized would be a way in.
-fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
-    let info = &call.info;
-    let named = info.path_name().is_some();
-    if info.in_namespace && !kind.namespaced {
-        return Err(Status::no_such_resource());
-    }
-    if !info.in_namespace && kind.namespaced && (named || matches!(info.verb.as_str(), "create")) {
-        return Err(if named { Status::no_such_resource() } else { Status::method_not_allowed() });
-    }
-    let by_name = [Verb::Get, Verb::Update, Verb::Patch, Verb::Delete];
-    if named && info.subresource.is_empty() && !by_name.iter().any(|verb| kind.verbs.contains(verb)) {
-        return Err(Status::no_such_resource());
-    }
-    let verb = match info.verb.as_str() {
-        "get" => Verb::Get,
-        "list" => Verb::List,
-        "watch" => Verb::Watch,
-        "create" => Verb::Create,
-        "update" => Verb::Update,
-        "patch" => Verb::Patch,
-        "delete" => Verb::Delete,
-        "deletecollection" => Verb::DeleteCollection,
-        _ => return Err(Status::method_not_allowed()),
-    };
-    if by_name.contains(&verb) && !named
-        || info.method == Method::HEAD
-        || verb == Verb::Watch && info.method != Method::GET
-        || verb == Verb::Create && named && info.subresource.is_empty()
-        || verb == Verb::DeleteCollection && kind.namespaced && !info.in_namespace
-        || verb == Verb::Watch && !info.subresource.is_empty()
-    {
-        return Err(Status::method_not_allowed());
-    }
-    let verbs = if info.subresource.is_empty() {
-        kind.verbs
-    } else {
-        let subresource = kind.subresource(&info.subresource).ok_or_else(Status::no_such_resource)?;
-        if info.parts.len() > 3 && subresource.name != "proxy" {
-            return Err(Status::no_such_resource());
-        }
-        subresource.verbs
-    };
-    if verb == Verb::Watch && !verbs.contains(&verb) && verbs.contains(&Verb::List) {
-        return Err(Status::method_not_supported(&kind.resource, "watch"));
-    }
-    if !verbs.contains(&verb) {
-        return Err(Status::method_not_allowed());
-    }
-    Ok(Target { kind, verb })
-}
-
-/// As [`route`], for a custom resource: another router, which leaves what it does not know to nobody (`Err(None)`).
-fn route_custom(call: &Call, kind: Arc<Kind>) -> Result<Target, Option<Status>> {
-    let info = &call.info;
-    let across = matches!(info.verb.as_str(), "list" | "watch");
-    if info.in_namespace && !kind.namespaced
-        || !info.in_namespace && kind.namespaced && (!across || info.path_name().is_some())
-    {
-        return Err(None);
-    }
-    let unsupported = || Some(Status::method_not_supported(&kind.resource, &info.verb));
-    let whole = info.subresource.is_empty();
-    if !whole && kind.subresource(&info.subresource).is_none() {
-        return Err(Some(Status::not_found(&kind.resource, &info.name)));
-    }
-    let verb = match info.verb.as_str() {
-        "get" => Verb::Get,
-        "update" => Verb::Update,
-        "patch" => Verb::Patch,
-        "list" if whole => Verb::List,
-        "watch" if whole => Verb::Watch,
-        "create" if whole => Verb::Create,
-        "delete" if whole => Verb::Delete,
-        "deletecollection" if whole => Verb::DeleteCollection,
-        _ => return Err(unsupported()),
-    };
-    let named = info.path_name().is_some();
-    if matches!(verb, Verb::Update | Verb::Patch) && !named {
-        return Err(Some(Status::bad_request("name must be provided")));
-    }
-    if matches!(verb, Verb::Get | Verb::Delete) && !named || info.method == Method::HEAD {
-        return Err(unsupported());
-    }
-    Ok(Target { kind, verb })
-}
-
 /// Runs the handler of a verb.
 async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result<Answer, Status> {
     let Target { kind, verb } = target;
@@ -658,7 +510,12 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
         return handlers::reviews::handle(state, call, kind).await;
     }
     let Some(facet) = Facet::of(&call.info.subresource) else { return Err(Status::no_such_resource()) };
-    if !call.info.is_read_only() {
+    if call.info.is_read_only() {
+        // Before anything is looked up: whoever takes no answer is not told what there is. Watches know more types.
+        if verb != Verb::Watch {
+            negotiate::accept(&call.headers, &call.query, true)?;
+        }
+    } else {
         respond::can_answer(call, kind, verb)?;
     }
     match verb {

@@ -42,7 +42,8 @@ pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Statu
 /// The response that refuses a request.
 pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Record) -> Response<Body> {
     let pretty = negotiate::is_pretty(headers, query);
-    let media = negotiate::accept(headers, query, true).map_or(Media::Json, |a| a.media);
+    // A refusal is never a table: who takes nothing else is told in JSON.
+    let media = negotiate::accept(headers, query, false).map_or(Media::Json, |a| a.media);
     let value = status.to_value();
     record.response_status(&value);
     if record.wants_response() {
@@ -57,19 +58,30 @@ pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Rec
     response
 }
 
+/// The response to whoever may not do what was asked for. Its text has names of the caller's choice in it.
+pub fn forbidden(status: &Status, headers: &HeaderMap, query: &Query, record: &Record) -> Response<Body> {
+    let mut response = refusal(status, headers, query, record);
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
 /// A path that nothing of Kubernetes is at: its router answers in plain text.
 pub fn page_not_found() -> Response<Body> {
-    let mut response = respond(404, "text/plain; charset=utf-8", Body::from("404 page not found\n"));
+    plain(404, Body::from("404 page not found\n"))
+}
+
+/// Plain text, which a browser is told to take for nothing else.
+fn plain(code: u16, body: Body) -> Response<Body> {
+    let mut response = respond(code, "text/plain; charset=utf-8", body);
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
 
 /// Over the in-flight limits: plain text, and when to come back.
 pub fn too_many_requests(status: &Status) -> Response<Body> {
-    let mut response = respond(429, "text/plain; charset=utf-8", Body::from(format!("{status}\n")));
+    let mut response = plain(429, Body::from(format!("{status}\n")));
     let retry = status.details().map_or(1, |d| d.retry_after_seconds);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry));
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -78,17 +90,13 @@ pub fn internal_error(uri: &str, why: &str) -> Response<Body> {
     let text = format!("Internal Server Error: {}: {why}", api::field::quote(uri));
     // A browser that takes it for HTML must not be handed the client's own tags.
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let mut response = respond(500, "text/plain; charset=utf-8", Body::from(text + "\n"));
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
+    plain(500, Body::from(text + "\n"))
 }
 
 /// A handler panicked.
 pub fn panicked() -> Response<Body> {
     let text = "This request caused apiserver to panic. Look in the logs for details.\n";
-    let mut response = respond(500, "text/plain; charset=utf-8", Body::from(text));
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
+    plain(500, Body::from(text))
 }
 
 fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
@@ -116,11 +124,18 @@ pub fn can_answer(call: &Call, kind: &Kind, verb: Verb) -> Result<(), Status> {
     }
 }
 
+/// What Kubernetes calls an object or a list of them inside, as some of its messages show.
+fn go_type(kind: &Kind, name: &str, list: &str) -> String {
+    match kind.row() {
+        Some(_) => format!("{}.{name}", internal_package(&kind.stored.group)),
+        None => format!("unstructured.Unstructured{list}"),
+    }
+}
+
 fn is_no_list(kind: &Kind) -> Status {
     let message = format!(
-        "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
-        internal_package(&kind.stored.group),
-        kind.stored.kind
+        "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
+        go_type(kind, &kind.stored.kind, "")
     );
     Status::failure(406, Reason::NotAcceptable, message)
 }
@@ -128,9 +143,8 @@ fn is_no_list(kind: &Kind) -> Status {
 /// What is told to whoever asks for the metadata of one object where there is a list.
 pub fn is_a_list(kind: &Kind) -> Status {
     let message = format!(
-        "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
-        internal_package(&kind.stored.group),
-        kind.list_kind()
+        "you requested PartialObjectMetadata, but the requested object is a list (*{})",
+        go_type(kind, &kind.list_kind(), "List")
     );
     Status::failure(406, Reason::NotAcceptable, message)
 }
@@ -138,6 +152,7 @@ pub fn is_a_list(kind: &Kind) -> Status {
 fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<Body>, Status> {
     let response = match answer {
         Answer::Raw(code, content_type, body) => respond(code, content_type, body),
+        Answer::Plain(code, body) => plain(code, body),
         Answer::Public(code, content_type, seconds, body) => {
             let mut response = respond(code, content_type, body);
             if let Ok(kept) = HeaderValue::try_from(format!("public, max-age={seconds}")) {
@@ -168,7 +183,10 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
             if value.str_at(&["kind"]) == Some("Status") {
                 call.record().response_status(&value);
             }
-            let accepted = negotiate::accept(&call.headers, &call.query, true)?;
+            let accepted = match kind {
+                Some(_) => negotiate::accept(&call.headers, &call.query, true)?,
+                None => negotiate::accept_page(&call.headers, &call.query, &call.info.path)?,
+            };
             object(call, kind, code, value, accepted)?
         }
     };

@@ -1,9 +1,13 @@
 //! The strict JSON reader. Errors are in the words of Go's decoder, because API clients see them.
 
+mod order;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::{Map, Str, Value};
+
+pub use order::offsets;
 
 /// How deeply maps and lists may nest in input from outside.
 pub const MAX_DEPTH: usize = 128;

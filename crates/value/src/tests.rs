@@ -17,6 +17,24 @@ fn keys_are_sorted_and_white_space_is_dropped() {
 }
 
 #[test]
+fn fields_are_found_where_they_stand_in_a_text() {
+    let text = br#"{"z": [1, {"b,}": {"x": "\"]"}, "a": 1}], "m": {"k": 1, "k": 2}, "a": {}}"#;
+    let places = json::offsets(text, &["a", "m.k", "z[1].a", "z[1].b,}.x", "nowhere"]);
+    let text = std::str::from_utf8(text).unwrap();
+    assert_eq!(places[0], text.find(r#""a": {}"#).unwrap());
+    assert_eq!(places[1], text.find(r#""k": 2"#).unwrap(), "the one that repeats the key");
+    assert_eq!(places[2], text.find(r#""a": 1}"#).unwrap());
+    assert_eq!(places[3], text.find(r#""x""#).unwrap());
+    assert_eq!(places[4], usize::MAX);
+}
+
+#[test]
+fn a_text_that_ends_early_has_what_is_there() {
+    assert_eq!(json::offsets(br#"{"a": {"b"#, &["a", "a.b"])[0], 1);
+    assert_eq!(json::offsets(br#"]},"\"#, &["a"]), [usize::MAX]);
+}
+
+#[test]
 fn numbers_are_written_as_go_writes_them() {
     check("[0,-1,9223372036854775807]", "[0,-1,9223372036854775807]");
     check("[1.0,1.5,1e21,1e20,1e-7,-0.0]", "[1,1.5,1e+21,100000000000000000000,1e-7,-0]");

@@ -115,7 +115,6 @@ fn identifiers_keys_and_headers() {
         &["a", ".a", "a.b_C-1", "..a.b".trim_start_matches('.')],
         &["", ".", "..", "..a", "a/b", "a b"],
     );
-    judge(is_env_var_name, &["a", "_A.b-c", ".a"], &["", "1a", "a=b", "..", "a b"]);
     judge(is_relaxed_env_var_name, &["a", "1a", "a b", "a:b", "../"], &["", "a=b", "é", "a\tb"]);
     judge(is_http_header_name, &["X-A", "1"], &["", "X_A", "a b"]);
     judge(is_path_segment_name, &["a", "a.b", "a:b", "..."], &[".", "..", "a/b", "a%b"]);
@@ -128,8 +127,6 @@ fn a_generated_names_prefix_may_end_with_a_dash() {
     assert!(!name_is_dns_subdomain("foo-", false).is_empty());
     assert!(!name_is_dns_label("-foo-", true).is_empty());
     assert!(!name_is_dns_label("fooé-", true).is_empty());
-    assert!(!name_is_dns1035_label("-", true).is_empty());
-    assert!(name_is_path_segment("..", true).is_empty());
 }
 
 #[test]

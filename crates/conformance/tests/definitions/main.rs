@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod bounds;
+mod changing;
 mod conversion;
 mod many;
 mod owners;

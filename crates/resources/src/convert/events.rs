@@ -80,24 +80,5 @@ fn renamed(
     Value::Map(renamed.collect())
 }
 
-/// The core field a field selector on `events.k8s.io/v1` stands for; `None` where there is no such selector.
-pub fn core_field_label(label: &str) -> Option<&'static str> {
-    Some(match label {
-        "reason" => "reason",
-        "regarding.kind" => "involvedObject.kind",
-        "regarding.namespace" => "involvedObject.namespace",
-        "regarding.name" => "involvedObject.name",
-        "regarding.uid" => "involvedObject.uid",
-        "regarding.apiVersion" => "involvedObject.apiVersion",
-        "regarding.resourceVersion" => "involvedObject.resourceVersion",
-        "regarding.fieldPath" => "involvedObject.fieldPath",
-        "reportingController" => "reportingComponent",
-        "type" => "type",
-        "metadata.namespace" => "metadata.namespace",
-        "metadata.name" => "metadata.name",
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use value::Str;
+use value::{Str, write};
 
 use super::node::Node;
 use crate::schema::{
@@ -78,10 +78,11 @@ fn of(node: &Node, open: bool) -> Schema {
             Kind::Map(MapOf { values, key: None, atomic })
         }
         "object" => {
-            let properties = node
-                .properties
-                .iter()
-                .map(|(name, node)| property(name.clone(), link(node, open), map_type(node)));
+            let properties = node.properties.iter().map(|(name, node)| Property {
+                // What an item of a list is known by may be a default.
+                default: node.default.as_ref().map(|value| write::to_string(value).into()),
+                ..property(name.clone(), link(node, open), map_type(node))
+            });
             Kind::Object(Object {
                 properties: properties.collect(),
                 atomic,

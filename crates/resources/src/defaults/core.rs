@@ -53,12 +53,28 @@ pub fn namespace(object: &mut Value) {
 
 /// Node.
 pub fn node(object: &mut Value) {
+    if let Some(spec) = object.as_map_mut().and_then(|object| object.child("spec")) {
+        pod_ranges(spec);
+    }
     let Some(status) = object.as_map_mut().and_then(|object| object.child("status")) else { return };
     if let Some(capacity) = status.get("capacity").filter(|capacity| !capacity.is_null()).cloned() {
         status.fill("allocatable", capacity);
     }
     round_up_list(status, "capacity");
     round_up_list(status, "allocatable");
+}
+
+/// A node's range of pod addresses is told twice: the single one is what older clients set, and counts.
+fn pod_ranges(spec: &mut Map) {
+    let single = spec.get("podCIDR").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let first = spec.get("podCIDRs").and_then(Value::as_list).and_then(<[Value]>::first);
+    let first = first.and_then(Value::as_str).map(str::to_owned);
+    match first {
+        Some(first) if single.is_empty() => drop(spec.insert("podCIDR", first)),
+        Some(first) if first == single => {}
+        None if single.is_empty() => {}
+        _ => drop(spec.insert("podCIDRs", Value::list([single]))),
+    }
 }
 
 /// PersistentVolume.

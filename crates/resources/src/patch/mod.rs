@@ -37,6 +37,8 @@ pub struct Patched {
     pub strict: Vec<String>,
     /// The text that an error about decoding the result quotes.
     pub quoted: String,
+    /// Whether the object is converted, not decoded: its version and kind are those of the request whatever it says.
+    pub converted: bool,
 }
 
 /// Applies a patch. `strict` says whether field validation is `Strict` or `Warn`: it changes some refusals and collects
@@ -64,7 +66,7 @@ pub fn apply<S: MergeSchema>(
             let object = json_patch::apply(current.clone(), &operations).map_err(|_| unprocessable())?;
             let strict = complaints.into_iter().map(|c| format!("json patch {c}")).collect();
             let quoted = value::write::to_string(&object);
-            Ok(Patched { object, strict, quoted })
+            Ok(Patched { object, strict, quoted, converted: false })
         }
         Kind::Merge => {
             if strict && !matches!(read.value, Value::Map(_) | Value::Null) {
@@ -75,7 +77,7 @@ pub fn apply<S: MergeSchema>(
             }
             let object = merge_patch::apply(current.clone(), read.value).map_err(Status::bad_request)?;
             let quoted = value::write::to_string(&object);
-            Ok(Patched { object, strict: complaints, quoted })
+            Ok(Patched { object, strict: complaints, quoted, converted: false })
         }
         Kind::StrategicMerge(schema) => {
             let patch = match read.value {
@@ -91,7 +93,7 @@ pub fn apply<S: MergeSchema>(
             let quoted = go_text(&Value::Map(patch.clone()));
             let original = current.as_map().cloned().unwrap_or_default();
             let object = strategic::merge(original, patch, schema).map_err(strategic::Error::into_status)?;
-            Ok(Patched { object: Value::Map(object), strict: complaints, quoted })
+            Ok(Patched { object: Value::Map(object), strict: complaints, quoted, converted: true })
         }
     }
 }

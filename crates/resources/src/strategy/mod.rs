@@ -240,11 +240,6 @@ pub fn default_propagation(kind: &GroupKind) -> Propagation {
     of(kind).map_or(Propagation::Background, |row| row.propagation)
 }
 
-/// Whether the kind's status starts over on create, so that a client's is never stored.
-pub fn resets_status(kind: &GroupKind) -> bool {
-    of(kind).is_some_and(|row| matches!(row.status, Status::Reset))
-}
-
 /// What is at `path` in `old` (or its absence) takes the place of what is there in `new`.
 fn keep(new: &mut Value, old: &Value, path: &[&str]) {
     match old.at(path) {

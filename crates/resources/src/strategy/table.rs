@@ -53,7 +53,7 @@ pub(super) const TABLE: &[Strategy] = &[
     row("apps", "ControllerRevision").unconditional(),
     row("apps", "DaemonSet").unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES)
         .status()
-        .on_create(create_daemon_set).on_update(update_daemon_set),
+        .on_create(create_daemon_set).on_update(update_daemon_set).on_status(keep_template_generation),
     row("apps", "Deployment").unconditional().generation(&[&["spec"], &["metadata", "annotations"]])
         .gates(pod::WORKLOAD_GATES).status().metadata(MetadataOnStatus::LabelsKept),
     row("apps", "ReplicaSet").unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES).status(),
@@ -75,7 +75,8 @@ pub(super) const TABLE: &[Strategy] = &[
     row("coordination.k8s.io", "Lease").creates().gates(LEASE_GATES),
     row("coordination.k8s.io", "LeaseCandidate").creates(),
     // discovery.k8s.io
-    row("discovery.k8s.io", "EndpointSlice").unconditional().generation_of_all(),
+    row("discovery.k8s.io", "EndpointSlice").unconditional().generation_of_all()
+        .on_create(|slice, _| drop_topology(slice)).on_update(|slice, _, _| drop_topology(slice)),
     // events.k8s.io
     row("events.k8s.io", "Event").unconditional().creates().collects(Propagation::Unsupported),
     // flowcontrol.apiserver.k8s.io
@@ -216,6 +217,14 @@ impl Strategy {
     }
 }
 
+/// What an endpoint's topology was before `discovery.k8s.io/v1`, which never stores it.
+fn drop_topology(slice: &mut Value) {
+    let Some(Value::List(endpoints)) = slice.get_mut("endpoints") else { return };
+    for endpoint in endpoints {
+        endpoint.remove_at(&["deprecatedTopology"]);
+    }
+}
+
 fn create_namespace(namespace: &mut Value, _: &Context) {
     namespace.set_at(&["status", "phase"], "Active");
     let mut finalizers = namespace.list_at(&["spec", "finalizers"]).to_vec();
@@ -315,6 +324,11 @@ pub(super) fn show_template_generation(set: &mut Value) {
     if set.at(TEMPLATE_GENERATION).is_none() {
         set.set_at(TEMPLATE_GENERATION, template_generation(set).to_string());
     }
+}
+
+/// It is no annotation in Kubernetes, so an update of the status cannot lose it.
+fn keep_template_generation(new: &mut Value, old: &Value, _: &Context) {
+    new.set_at(TEMPLATE_GENERATION, template_generation(old).to_string());
 }
 
 fn update_daemon_set(new: &mut Value, old: &Value, _: &Context) {

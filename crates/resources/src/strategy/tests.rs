@@ -388,8 +388,6 @@ fn what_kinds_allow_is_what_kubernetes_allows() {
     assert_eq!(default_propagation(&kind("", "ReplicationController")), Propagation::Orphan);
     assert_eq!(default_propagation(&kind("apps", "Deployment")), Propagation::Background);
     assert_eq!(default_propagation(&kind("", "Event")), Propagation::Unsupported);
-    assert!(resets_status(&kind("apps", "Deployment")));
-    assert!(!resets_status(&kind("", "Node")));
 }
 
 #[test]

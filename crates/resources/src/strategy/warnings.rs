@@ -1,5 +1,6 @@
 //! Warnings: what a client is told about an object that is accepted all the same.
 
+mod key_pair;
 mod pod;
 
 use api::GroupKind;
@@ -19,8 +20,8 @@ pub fn on_update(kind: &GroupKind, new: &Value, old: &Value) -> Vec<String> {
     on(kind, new, Some(old))
 }
 
-/// What a client that changes `old` into `new` through `status` is warned of.
-pub fn on_update_status(kind: &GroupKind, new: &Value, _old: &Value) -> Vec<String> {
+/// What a client that makes an object `new` through `status` is warned of.
+pub fn on_update_status(kind: &GroupKind, new: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Service") | ("networking.k8s.io", "Ingress") => {
@@ -69,6 +70,9 @@ fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
             }
         }
         ("", "ResourceQuota") if old.is_none() => quota(new, &mut warnings),
+        ("", "Secret") if new.str_at(&["type"]) == Some("kubernetes.io/tls") => {
+            warnings.extend(key_pair::problem(new));
+        }
         ("", "Service") => service(new, &mut warnings),
         ("", "ServiceAccount") => service_account(new, old, &mut warnings),
         ("admissionregistration.k8s.io", kind) => admission(kind, new, &mut warnings),

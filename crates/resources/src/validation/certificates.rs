@@ -98,14 +98,14 @@ pub fn approval(new: &Value, old: &Value, _: &Context) -> FieldErrors {
 }
 
 /// One block of PEM text.
-struct Block {
-    label: String,
+pub(crate) struct Block {
+    pub(crate) label: String,
     has_headers: bool,
     bytes: Vec<u8>,
 }
 
 /// The PEM blocks of a text, skipping whatever is not PEM.
-fn pem_blocks(text: &str) -> Vec<Block> {
+pub(crate) fn pem_blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {

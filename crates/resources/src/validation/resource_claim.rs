@@ -30,29 +30,28 @@ pub(super) const CLAIM: Rules = Rules {
     update_status: claim_status,
 };
 pub(super) const TEMPLATE: Rules = Rules {
-    create: |template, context| {
-        let mut errors = meta::create(template, true, names::name_is_dns_subdomain);
-        let spec = template.part("spec");
-        template_metadata(spec.part("metadata"), &At::new("spec.metadata"), &mut errors);
-        claim_spec(spec.part("spec"), &At::new("spec.spec"), context, &mut errors);
-        errors
-    },
+    create: template,
     update: |new, old, context| {
-        let mut errors = meta::update(new, old);
+        let mut errors = template(new, context);
+        errors.extend(meta::update(new, old));
         let (spec, former) = (new.part("spec"), old.part("spec"));
         if !same(spec, former) {
             let shown = internal_json::compact("ResourceClaimTemplateSpec", spec);
             let detail = format!("{shown}: {IMMUTABLE}");
             errors.report(FieldErrorKind::Invalid, &At::new("spec"), None, detail);
         }
-        let (devices, former) = (spec.part("spec").part("devices"), former.part("spec").part("devices"));
-        if !same(devices, former) {
-            declared::devices(devices, &At::new("spec.spec.devices"), context, &mut errors);
-        }
         errors
     },
     update_status: no_rules,
 };
+
+fn template(template: &Value, context: &Context) -> FieldErrors {
+    let mut errors = meta::create(template, true, names::name_is_dns_subdomain);
+    let spec = template.part("spec");
+    template_metadata(spec.part("metadata"), &At::new("spec.metadata"), &mut errors);
+    claim_spec(spec.part("spec"), &At::new("spec.spec"), context, &mut errors);
+    errors
+}
 
 const MAX_SUBREQUESTS: usize = 8;
 const MAX_RESERVED_FOR: usize = 256;

@@ -3,7 +3,7 @@
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
-use value::Value;
+use value::{Str, Value};
 
 use super::fields::{At, Read, Report, same};
 use super::pod_scheduling::node_selector;
@@ -58,8 +58,9 @@ fn spec_rules(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldError
     }
     if let Some(old) = old {
         let name = old.part("pool").part("name");
-        errors.immutable(&at.field("name"), pool.part("name"), name);
-        errors.immutable(&SPEC.field("driver"), spec.part("driver"), old.part("driver"));
+        let empty = Value::String(Str::new_static(""));
+        errors.immutable(&at.field("name"), pool.part("name").or(Some(&empty)), name);
+        errors.immutable(&SPEC.field("driver"), spec.part("driver").or(Some(&empty)), old.part("driver"));
         errors.immutable(&SPEC.field("nodeName"), spec.part("nodeName"), old.part("nodeName"));
     }
     node_choice(spec, errors);

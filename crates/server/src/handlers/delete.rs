@@ -14,7 +14,7 @@ use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::decode;
 use crate::encode;
-use crate::negotiate;
+use crate::negotiate::{self, BodyMedia};
 use crate::options::DeleteOptions;
 use crate::ownership::Writer;
 use crate::state::State;
@@ -38,6 +38,10 @@ pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let options = options(call).await?;
     let name = call.info.name.to_string();
+    warn_of_orphans(call, kind, &options);
+    if options.unreadable {
+        return Err(refuse_readable(state, call, kind, &name));
+    }
     let (deleted, answer) = delete(state, call, kind, &name, &name, &options, None).await?;
     state.in_force(kind, call.deleted_at).await;
     let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
@@ -48,10 +52,35 @@ pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, 
     })
 }
 
-/// DELETE of a collection: each object that matches, one by one, and the list of them as the answer.
+/// Jobs leave their pods behind unless told otherwise, which not everybody expects.
+fn warn_of_orphans(call: &mut Call, kind: &Kind, options: &DeleteOptions) {
+    let is_job = kind.stored.group == "batch" && kind.stored.kind == "Job";
+    if is_job && options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
+        call.warn(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+        );
+    }
+}
+
+/// The answer to whoever wants an object gone because it cannot be read. The store opens with objects that can be read or not at
+/// all, so there is none.
+fn refuse_readable(state: &State, call: &Call, kind: &Kind, name: &str) -> Status {
+    let key = kind.key(&call.info.namespace, name);
+    if state.store.get(&key).is_none() {
+        return Status::not_found(&kind.resource, name);
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not allowed because the object is decodable from storage",
+        key = kind.etcd_key(&key)
+    );
+    Status::conflict(&kind.resource, name, why)
+}
+
+/// DELETE of a collection: each object that matches, one by one, and the list of them as the answer. A limit is one of both.
 pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
-    let page = list::select(state, call, kind, false).await?;
-    let options = options(call).await?;
+    let page = list::select(state, call, kind).await?;
+    let options = options(call).await?.for_collection()?;
+    warn_of_orphans(call, kind, &options);
     let deleted = each(state, call, kind, &options, &page).await;
     // One wait for all of them: each would make another snapshot of what is left.
     state.in_force(kind, call.deleted_at).await;
@@ -98,8 +127,18 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
         return DeleteOptions::from_query(&call.query);
     }
     let media = negotiate::body_media(&call.headers)?;
-    let tree = decode::tree(&body, media, Some(&GroupVersionKind::new("", "v1", "DeleteOptions")))
-        .map_err(|e| Status::bad_request(format!("couldn't get version/kind; {e}")))?;
+    let tree =
+        decode::tree(&body, media, Some(&GroupVersionKind::new("", "v1", "DeleteOptions"))).map_err(|e| {
+            match media {
+                BodyMedia::Protobuf => Status::bad_request(e),
+                BodyMedia::Json | BodyMedia::Yaml => {
+                    Status::bad_request(format!("couldn't get version/kind; {e}"))
+                }
+            }
+        })?;
+    if !matches!(tree.value, Value::Map(_) | Value::Null) {
+        return Err(Status::bad_request(decode::no_object(&tree.value)));
+    }
     let kind = tree.value.str_at(&["kind"]).unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
         let version = tree.value.str_at(&["apiVersion"]).unwrap_or_default();

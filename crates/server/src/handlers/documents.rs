@@ -46,8 +46,8 @@ pub fn is_path(state: &State, path: &str) -> bool {
         }
         ["apis", group, version] => {
             resources::table::group(group).is_some_and(|g| !g.name.is_empty())
-                || state.catalog.custom().definitions().any(|definition| {
-                    definition.group == *group
+                || state.catalog.custom().of_group(group).any(|definition| {
+                    definition.established
                         && definition.versions.iter().any(|v| v.served && v.name == *version)
                 })
         }
@@ -69,15 +69,24 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
     let path = call.info.path.trim_end_matches('/').to_owned();
     let segments: Vec<&str> = path.trim_start_matches('/').split('/').filter(|s| !s.is_empty()).collect();
     // What Kubernetes' router serves is there for GET alone; the other pages answer HEAD too.
-    let routed = matches!(segments.first(), Some(&("api" | "apis" | "version" | ".well-known" | "openid")));
-    if !matches!((call.info.verb.as_str(), routed), ("get", _) | ("head", false)) {
-        return Err(Status::method_not_allowed());
-    }
+    let routed = match segments.as_slice() {
+        [] | ["apis"] | ["apis", _] => false,
+        [first, ..] => matches!(*first, "api" | "apis" | "version" | ".well-known" | "openid"),
+    };
     let served = state.catalog.served();
     let definitions = state.catalog.custom();
+    if !matches!((call.info.verb.as_str(), routed), ("get", _) | ("head", false)) {
+        let is_there = match segments.as_slice() {
+            ["api", version] => discovery::resources(served, &[], "", version).is_some(),
+            ["apis", group, version] => {
+                discovery::resources(served, &custom_entries(&definitions), group, version).is_some()
+            }
+            _ => true,
+        };
+        return Err(if is_there { Status::method_not_allowed() } else { Status::no_such_resource() });
+    }
     let custom = || custom_entries(&definitions);
     let not_found = Status::no_such_resource;
-    let text = |(code, text): (u16, String)| Answer::Raw(code, "text/plain; charset=utf-8", Body::from(text));
     match segments.as_slice() {
         [] => Ok(Answer::Object(200, Value::map([("paths", Value::list(paths(state)))]))),
         ["api"] => match aggregated(&call.headers) {
@@ -112,7 +121,13 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         }
         ["version"] => Ok(Answer::Object(200, crate::version::document(state.emulated_minor))),
         ["healthz" | "livez" | "readyz", ..] => {
-            state.health.page(&path, &call.query).map(text).ok_or_else(not_found)
+            let (code, text) = state.health.page(&path, &call.query).ok_or_else(not_found)?;
+            // The page of a single check says nothing that a browser could take for something else.
+            let content_type = "text/plain; charset=utf-8";
+            Ok(match segments.len() {
+                1 => Answer::Plain(code, Body::from(text)),
+                _ => Answer::Raw(code, content_type, Body::from(text)),
+            })
         }
         ["metrics"] => {
             let objects: Vec<(String, usize)> = state

@@ -59,14 +59,15 @@ pub struct Page {
 
 /// GET of a collection.
 pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
-    let page = select(state, call, kind, true).await?;
+    let page = select(state, call, kind).await?;
     answer(state, call, kind, page).await
 }
 
 /// Reads the entries that the request's options and selectors ask for.
-pub async fn select(state: &State, call: &Call, kind: &Kind, paged: bool) -> Result<Page, Status> {
+pub async fn select(state: &State, call: &Call, kind: &Kind) -> Result<Page, Status> {
     let mut options = ListOptions::parse(&call.query, false)?;
-    if !paged {
+    if options.resource_version == "0" && options.continue_token.is_empty() {
+        // Kubernetes answers from its cache then, which has no pages.
         options.limit = 0;
     }
     let selection = selection(call, kind)?;
@@ -201,7 +202,15 @@ fn continue_token_at(key: &str, scope: &str, revision: i64) -> String {
 /// The key to go on after, and the revision to stay at.
 fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
     let invalid = |why: String| format!("continue key is not valid: {why}");
-    let bytes = TOKEN.decode(token).map_err(|_| invalid("illegal base64 data".to_owned()))?;
+    let bytes = TOKEN.decode(token).map_err(|error| {
+        let at = match error {
+            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+            base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => {
+                token.len() / 4 * 4
+            }
+        };
+        invalid(format!("illegal base64 data at input byte {at}"))
+    })?;
     let token = json::parse(&bytes).map_err(|e| invalid(e.to_string()))?;
     let version = token.str_at(&["v"]).unwrap_or_default();
     if version != "meta.k8s.io/v1" {

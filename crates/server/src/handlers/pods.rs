@@ -66,7 +66,8 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
         let mut object = encode::tree(&entry)?;
         let (uid, wanted) = (meta::uid(&object), meta::uid(&binding));
         if !wanted.is_empty() && wanted != uid {
-            return Err(Status::conflict(&pods.resource, &pod, pods.uid_mismatch(&key, wanted, uid)));
+            let why = pods.uid_mismatch(&key, wanted, uid, options.dry_run);
+            return Err(Status::conflict(&pods.resource, &pod, why));
         }
         assign(&mut object, &binding, call.now)
             .map_err(|why| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why))?;

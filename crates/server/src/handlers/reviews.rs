@@ -103,6 +103,7 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Resul
     }
     let rules = state.authorizer.load_full().rules_for(call.user(), &namespace);
     // As Kubernetes: the question is not repeated.
+    review.set_at(&["metadata"], Value::Map(Map::new()));
     review.set_at(&["spec"], Value::Map(Map::new()));
     review.set_at(&["status"], review::rules_status(&rules));
     Ok(Answer::Object(201, kind.empty_with(review)))
@@ -111,6 +112,7 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Resul
 async fn self_review(call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut review = decode::object(call, kind, options.field_validation).await?.into_object();
+    review.set_at(&["metadata"], Value::Map(Map::new()));
     meta::set(&mut review, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
     review.set_at(&["status", "userInfo"], call.user().to_user_info());
     Ok(Answer::Object(201, kind.empty_with(review)))

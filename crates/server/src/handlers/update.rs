@@ -115,7 +115,7 @@ async fn change(
             };
         };
         let old_object = kind.load(state, &old).await?;
-        check_uid(kind, &old, &old_object, &source)?;
+        check_uid(kind, &old, &old_object, &source, options.dry_run)?;
         let new = match &source {
             Source::Object(object) => Draft::again(object.clone()),
             Source::Patch(patch_type, body) => {
@@ -233,13 +233,20 @@ fn check_name(call: &Call, object: &Value) -> Result<(), Status> {
 }
 
 /// A PUT that names a uid is about that very object.
-fn check_uid(kind: &Kind, entry: &Arc<Entry>, old: &Value, source: &Source) -> Result<(), Status> {
+fn check_uid(
+    kind: &Kind,
+    entry: &Arc<Entry>,
+    old: &Value,
+    source: &Source,
+    dry_run: bool,
+) -> Result<(), Status> {
     let Source::Object(object) = source else { return Ok(()) };
     let (sent, there) = (meta::uid(object), meta::uid(old));
     if sent.is_empty() || sent == there {
         return Ok(());
     }
-    Err(Status::conflict(&kind.resource, meta::name(old), kind.uid_mismatch(&entry.key, sent, there)))
+    let why = kind.uid_mismatch(&entry.key, sent, there, dry_run);
+    Err(Status::conflict(&kind.resource, meta::name(old), why))
 }
 
 /// Whether the update takes the last finalizer off an object that is going away, so that it goes now. A namespace has a

@@ -51,13 +51,13 @@ struct Sender {
 /// GET with `watch`.
 pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<Answer, Status> {
     let options = ListOptions::parse(&call.query, true)?;
-    let mut accepted =
+    let accepted =
         negotiate::accept(&call.headers, &call.query, true).map_err(|status| match status.message() {
             message if message.starts_with("406: ") => Status::no_representation(negotiate::WATCHES),
             _ => status,
         })?;
     if accepted.media != Media::Json {
-        accepted.media = Media::Json;
+        return Err(Status::not_acceptable(negotiate::STREAMS));
     }
     let selection = selection(call, &kind)?;
     let table = TableOptions::parse(&call.query)?;

@@ -21,7 +21,7 @@ fn addresses_in_other_than_canonical_form_are_pointed_out() {
     let kind = GroupKind::new("", "Pod");
     let pod = parse(br#"{"status":{"podIPs":[{"ip":"010.0.0.1"}]}}"#).unwrap();
     assert_eq!(
-        on_update_status(&kind, &pod, &pod),
+        on_update_status(&kind, &pod),
         [r#"status.podIPs[0].ip: non-standard IP address "010.0.0.1" is invalid: use "10.0.0.1""#]
     );
 }

@@ -1,0 +1,385 @@
+//! One kind in one version: its names and keys, and the shapes of its objects.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use api::selector::Facts;
+use api::{GroupResource, GroupVersionKind, meta};
+use bytes::Bytes;
+use resources::schema::Schema;
+use resources::table::{self, Resource, Storage, Subresource, Verb, verbs};
+use resources::{convert, custom, print};
+use storage::{Entry, Record};
+use value::Value;
+
+use super::fresh::Fresh;
+use crate::encode;
+
+/// One shape into another.
+type Convert = fn(&Value) -> Value;
+
+/// The versions whose shape is not the stored one.
+fn conversion(gvk: &GroupVersionKind) -> Option<(Convert, Convert)> {
+    match (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()) {
+        ("autoscaling", "v1", "HorizontalPodAutoscaler") => {
+            Some((convert::autoscaling::v1_to_v2, convert::autoscaling::v2_to_v1))
+        }
+        ("resource.k8s.io", "v1beta1", "ResourceClaim") => {
+            Some((convert::resource::claim_to_v1, convert::resource::claim_from_v1))
+        }
+        ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate") => {
+            Some((convert::resource::template_to_v1, convert::resource::template_from_v1))
+        }
+        ("resource.k8s.io", "v1beta1", "ResourceSlice") => {
+            Some((convert::resource::slice_to_v1, convert::resource::slice_from_v1))
+        }
+        ("events.k8s.io", "v1", "Event") => Some((convert::events::to_core, convert::events::from_core)),
+        _ => None,
+    }
+}
+
+/// One kind in one version.
+#[derive(Debug)]
+pub struct Kind {
+    /// The kind in the version of the request.
+    pub gvk: GroupVersionKind,
+    /// The kind in the version it is stored in.
+    pub stored: GroupVersionKind,
+    /// The group and plural name.
+    pub resource: GroupResource,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// What can be done with it.
+    pub verbs: &'static [Verb],
+    pub(super) nature: Nature,
+    pub(super) prefix: String,
+    head: Vec<u8>,
+    stored_head: Vec<u8>,
+}
+
+/// Where a kind comes from.
+#[derive(Debug)]
+pub(super) enum Nature {
+    /// A row of the table.
+    BuiltIn(BuiltIn),
+    /// A stored definition.
+    Custom(Custom),
+}
+
+#[derive(Debug)]
+pub(super) struct BuiltIn {
+    pub(super) row: &'static Resource,
+    pub(super) schema: &'static Schema,
+    /// Where the version of the request has another shape than the stored one: there, and back.
+    pub(super) conversion: Option<(Convert, Convert)>,
+}
+
+/// What is known of a custom kind.
+#[derive(Debug)]
+pub struct Custom {
+    /// The definition.
+    pub definition: Arc<custom::Definition>,
+    /// The version of the request.
+    pub version: Arc<custom::Version>,
+    /// The version that objects are stored in.
+    pub stored: Arc<custom::Version>,
+    /// What was written by the schema as it is: its bytes are what a reader is shown.
+    pub fresh: Arc<Fresh>,
+}
+
+impl Kind {
+    pub(super) fn new(row: &'static Resource, version: &'static str) -> Option<Self> {
+        let gvk = GroupVersionKind::new(row.group, version, row.kind);
+        let (stored_group, stored_version) = match row.storage {
+            Storage::Own(stored) => (row.group, stored),
+            Storage::With(group, stored) => (group, stored),
+            Storage::Nowhere => (row.group, version),
+        };
+        let stored = GroupVersionKind::new(stored_group, stored_version, row.kind);
+        let directory = if stored_group.is_empty() { "core" } else { stored_group };
+        Some(Kind {
+            nature: Nature::BuiltIn(BuiltIn {
+                row,
+                schema: row.schema(version)?,
+                conversion: conversion(&gvk),
+            }),
+            resource: GroupResource::new(row.group, row.plural),
+            namespaced: row.is_namespaced(),
+            verbs: row.verbs,
+            prefix: format!("/registry/{directory}/{}/", row.plural),
+            head: encode::head(&gvk.api_version(), row.kind),
+            stored_head: encode::head(&stored.api_version(), row.kind),
+            gvk,
+            stored,
+        })
+    }
+
+    pub(super) fn custom(
+        definition: &Arc<custom::Definition>,
+        version: &Arc<custom::Version>,
+        stored: &Arc<custom::Version>,
+        fresh: Arc<Fresh>,
+    ) -> Self {
+        let group = &definition.group;
+        let names = &definition.names;
+        let gvk = GroupVersionKind::new(group.clone(), version.name.clone(), names.kind.clone());
+        let stored_gvk = GroupVersionKind::new(group.clone(), stored.name.clone(), names.kind.clone());
+        Kind {
+            resource: GroupResource::new(group.clone(), names.plural.clone()),
+            namespaced: definition.namespaced,
+            verbs: verbs::ALL,
+            prefix: format!("/registry/{group}/{}/", names.plural),
+            head: encode::sorted_head(&gvk.api_version(), &names.kind),
+            stored_head: encode::sorted_head(&stored_gvk.api_version(), &names.kind),
+            nature: Nature::Custom(Custom {
+                definition: Arc::clone(definition),
+                version: Arc::clone(version),
+                stored: Arc::clone(stored),
+                fresh,
+            }),
+            gvk,
+            stored: stored_gvk,
+        }
+    }
+
+    /// The kind in whose shape an object is worked on, from decoding to storing: the stored one, and for custom kinds that of
+    /// the request, whose schema judges it.
+    pub fn working(&self) -> &GroupVersionKind {
+        match &self.nature {
+            Nature::BuiltIn(_) => &self.stored,
+            Nature::Custom(_) => &self.gvk,
+        }
+    }
+
+    /// The row of the table, unless it is a custom kind.
+    pub fn row(&self) -> Option<&'static Resource> {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => Some(built_in.row),
+            Nature::Custom(_) => None,
+        }
+    }
+
+    /// What is known of a custom kind.
+    pub fn as_custom(&self) -> Option<&Custom> {
+        match &self.nature {
+            Nature::BuiltIn(_) => None,
+            Nature::Custom(custom) => Some(custom),
+        }
+    }
+
+    /// Whether the version is served, and not only stored.
+    pub(super) fn is_served(&self) -> bool {
+        self.as_custom().is_none_or(|custom| custom.version.served)
+    }
+
+    /// The schema of the version of the request.
+    pub fn schema(&self) -> &Schema {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => built_in.schema,
+            Nature::Custom(custom) => custom.version.compiled().schema(),
+        }
+    }
+
+    /// The warning that use of the version brings.
+    pub fn deprecation(&self) -> Option<&str> {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => {
+                built_in.row.version(&self.gvk.version).and_then(|version| version.deprecation)
+            }
+            Nature::Custom(custom) => custom.version.deprecation.as_deref(),
+        }
+    }
+
+    /// Whether requests are answered and forgotten.
+    pub fn is_virtual(&self) -> bool {
+        self.row().is_some_and(|row| row.storage == Storage::Nowhere)
+    }
+
+    /// Whether the answer to a completed deletion is the object, not a `Status`.
+    pub fn returns_deleted(&self) -> bool {
+        self.row().is_some_and(|row| row.returns_deleted)
+    }
+
+    /// Where an object is kept.
+    pub fn key(&self, namespace: &str, name: &str) -> String {
+        if self.namespaced {
+            format!("{}{namespace}/{name}", self.prefix)
+        } else {
+            format!("{}{name}", self.prefix)
+        }
+    }
+
+    /// The part of the key space that a request is about; an empty namespace is all of them.
+    pub fn scope(&self, namespace: &str) -> String {
+        if self.namespaced && !namespace.is_empty() {
+            format!("{}{namespace}/", self.prefix)
+        } else {
+            self.prefix.clone()
+        }
+    }
+
+    /// The namespace in a key.
+    pub fn namespace_of<'k>(&self, key: &'k str) -> &'k str {
+        let rest = key.strip_prefix(self.prefix.as_str()).unwrap_or_default();
+        if self.namespaced { rest.split('/').next().unwrap_or_default() } else { "" }
+    }
+
+    /// The key under which etcd would have the object, as some of Kubernetes' messages show it.
+    pub fn etcd_key(&self, key: &str) -> String {
+        format!(
+            "/registry/{}/{}",
+            match &self.nature {
+                Nature::BuiltIn(built_in) => built_in.row.plural.to_owned(),
+                Nature::Custom(_) => format!("{}/{}", self.resource.group, self.resource.resource),
+            },
+            key.strip_prefix(self.prefix.as_str()).unwrap_or_default()
+        )
+    }
+
+    /// Why a write that names a uid does not apply, in the words of Kubernetes' storage.
+    pub fn uid_mismatch(&self, key: &str, wanted: &str, found: &str, dry_run: bool) -> String {
+        let key = self.etcd_key(key);
+        // A dry run of Kubernetes does not come as far as the store, which has all keys in one folder.
+        let folder = if dry_run { "/registry" } else { "" };
+        format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+            key.strip_prefix(folder).unwrap_or(&key)
+        )
+    }
+
+    /// `PodList`.
+    pub fn list_kind(&self) -> Cow<'_, str> {
+        match &self.nature {
+            Nature::BuiltIn(_) => Cow::Owned(format!("{}List", self.gvk.kind)),
+            Nature::Custom(custom) => Cow::Borrowed(&custom.definition.names.list_kind),
+        }
+    }
+
+    /// The subresource called `name`.
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        const STATUS: Subresource = Subresource::status("");
+        const SCALE: Subresource = Subresource::scale();
+        match (&self.nature, name) {
+            (Nature::BuiltIn(built_in), _) => built_in.row.subresource(name),
+            (Nature::Custom(custom), "status") => custom.version.status.then_some(&STATUS),
+            (Nature::Custom(custom), "scale") => custom.version.scale.as_ref().map(|_| &SCALE),
+            (Nature::Custom(_), _) => None,
+        }
+    }
+
+    /// Whether the bytes of this entry are not what the version of the request shows.
+    pub fn must_convert(&self, entry: &Entry) -> bool {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => built_in.conversion.is_some(),
+            Nature::Custom(custom) => {
+                !custom.fresh.has(entry.revision)
+                    || !self.is_stored_version()
+                    || !entry.body.starts_with(&self.stored_head)
+            }
+        }
+    }
+
+    /// Whether the version of the request is the stored one.
+    pub fn is_stored_version(&self) -> bool {
+        self.gvk == self.stored
+    }
+
+    /// Brings an object of the request's version into the shape in which it is worked on, with defaults: the stored shape, and
+    /// for custom kinds that of the request.
+    pub fn to_stored(&self, object: Value) -> Value {
+        if let Nature::Custom(custom) = &self.nature {
+            let mut object = object;
+            custom.version.compiled().default(&mut object);
+            return object;
+        }
+        let mut object = self.to_stored_shape(object);
+        resources::defaults::apply(&self.stored.group_kind(), &mut object);
+        object
+    }
+
+    /// The same, without defaults.
+    pub fn to_stored_shape(&self, object: Value) -> Value {
+        let Nature::BuiltIn(built_in) = &self.nature else { return object };
+        let mut object = match &built_in.conversion {
+            Some((to_stored, _)) => to_stored(&object),
+            None => object,
+        };
+        object.set_at(&["apiVersion"], self.stored.api_version());
+        object
+    }
+
+    /// Brings an object from the shape in which it is worked on into that of the request's version.
+    pub fn from_stored(&self, object: Value) -> Value {
+        let mut object = self.from_stored_shape(object);
+        if let Nature::BuiltIn(built_in) = &self.nature
+            && built_in.conversion.is_some()
+        {
+            resources::decode::fill(&mut object, built_in.schema);
+        }
+        object
+    }
+
+    /// The same of an object that has not been stored yet.
+    pub fn from_stored_shape(&self, object: Value) -> Value {
+        let Nature::BuiltIn(built_in) = &self.nature else { return object };
+        let mut object = match &built_in.conversion {
+            Some((_, from_stored)) => from_stored(&object),
+            None => object,
+        };
+        object.set_at(&["apiVersion"], self.gvk.api_version());
+        object
+    }
+
+    /// The kind in another version that is kept in the same place, served or not.
+    pub fn in_version(&self, version: &api::GroupVersion) -> Option<Kind> {
+        let row = table::find_kind(&version.group, &version.version, &self.gvk.kind)?;
+        let version = row.versions.iter().find(|known| known.name == version.version)?;
+        Kind::new(row, version.name).filter(|kind| kind.stored == self.stored)
+    }
+
+    /// An object of the kind with nothing in it but what is always written.
+    pub fn nothing(&self) -> Value {
+        self.empty_with(Value::map([
+            ("apiVersion", self.gvk.api_version()),
+            ("kind", self.gvk.kind.to_string()),
+        ]))
+    }
+
+    /// How long the head of a stored body is.
+    pub fn stored_head_len(&self) -> usize {
+        self.stored_head.len()
+    }
+
+    /// The bytes of an entry in a version of the same shape.
+    pub fn bytes(&self, entry: &Entry) -> Bytes {
+        if self.is_stored_version() {
+            entry.body.clone()
+        } else {
+            encode::with_head(entry, self.stored_head.len(), &self.head)
+        }
+    }
+
+    /// What is stored for an object in the stored shape.
+    pub fn record(&self, object: &Value) -> Record {
+        let fields = self.field_values(object);
+        let facts =
+            Facts::encode(meta::labels(object), fields.iter().map(|(label, value)| (*label, value.as_ref())));
+        encode::record(&self.stored_head, object, facts)
+    }
+
+    /// The schema of the stored version.
+    pub fn stored_schema(&self) -> &Schema {
+        match &self.nature {
+            Nature::BuiltIn(_) => {
+                resources::schema::of(&self.stored.group, &self.stored.version, &self.stored.kind)
+                    .unwrap_or_else(|| self.schema())
+            }
+            Nature::Custom(custom) => custom.stored.compiled().schema(),
+        }
+    }
+
+    /// How the kind is printed.
+    pub fn table(&self) -> &'static print::TableDef {
+        print::table(&self.gvk.group, &self.gvk.kind)
+    }
+}

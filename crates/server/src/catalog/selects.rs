@@ -1,0 +1,100 @@
+//! Which objects selectors choose.
+
+use std::borrow::Cow;
+
+use api::Status;
+use api::selector::{FactsRef, FieldRequirement, Selection};
+use resources::table::{Field, Fields};
+use storage::Entry;
+use value::Value;
+
+use super::kind::{Kind, Nature};
+use crate::encode;
+
+impl Kind {
+    pub(super) fn fields(&self) -> &'static [Field] {
+        const METADATA: &[Field] = &[Field::NAME, Field::NAMESPACE];
+        match self.row().map(|row| &row.fields) {
+            None | Some(Fields::Metadata) => METADATA,
+            Some(Fields::These(fields)) => fields,
+        }
+    }
+
+    pub(super) fn field_values<'a>(&self, object: &'a Value) -> Vec<(&'static str, Cow<'a, str>)> {
+        self.fields().iter().map(|field| (field.label, field_value(field, object))).collect()
+    }
+
+    /// Whether an entry is selected; `None` where that depends on the object as the version of the request shows it, which it has
+    /// to be converted to first.
+    pub fn selects(&self, selection: &Selection, entry: &Entry) -> Option<bool> {
+        if selection.is_everything() {
+            return Some(true);
+        }
+        let facts = FactsRef::new(&entry.facts);
+        let own = self.as_custom().is_some_and(|custom| !custom.version.selectable.is_empty());
+        if !own || !selection.fields.requirements().iter().any(is_below_metadata) {
+            return Some(selection.matches(facts));
+        }
+        if !selection.labels.matches(&facts) {
+            return Some(false);
+        }
+        if self.must_convert(entry) {
+            return None;
+        }
+        Some(encode::tree(entry).is_ok_and(|object| self.selects_fields(selection, entry, &object)))
+    }
+
+    /// Whether the fields of an object, in the version of the request, are those selected. Which fields of a custom resource can
+    /// be is up to its definition and may change, so they are read from the object.
+    pub fn selects_fields(&self, selection: &Selection, entry: &Entry, object: &Value) -> bool {
+        let facts = FactsRef::new(&entry.facts);
+        let compiled = self.as_custom().map(|custom| custom.version.compiled());
+        selection.fields.requirements().iter().all(|requirement| {
+            let own = compiled.and_then(|compiled| compiled.selectable(&requirement.field, object));
+            let value = own.unwrap_or_else(|| facts.field(&requirement.field).to_owned());
+            (value == requirement.value.as_str()) == requirement.equals
+        })
+    }
+
+    /// Kubernetes' refusal of a field that selectors do not know.
+    pub fn check_field(&self, label: &str) -> Result<(), Status> {
+        let custom = match &self.nature {
+            Nature::BuiltIn(built_in) => {
+                return built_in.row.field(&self.gvk.version, label).map(|_| ()).map_err(Status::bad_request);
+            }
+            Nature::Custom(custom) => custom,
+        };
+        let known = match label {
+            "metadata.name" => true,
+            "metadata.namespace" => self.namespaced,
+            label => custom.version.selectable.iter().any(|known| known == label),
+        };
+        if known { Ok(()) } else { Err(Status::bad_request(format!("field label not supported: {label}"))) }
+    }
+}
+
+/// Whether a requirement is about anything but name and namespace.
+fn is_below_metadata(requirement: &FieldRequirement) -> bool {
+    !matches!(requirement.field.as_str(), "metadata.name" | "metadata.namespace")
+}
+
+/// The text that a field selector compares.
+fn field_value<'a>(field: &Field, object: &'a Value) -> Cow<'a, str> {
+    let found = field.paths.iter().find_map(|path| {
+        let mut here = object;
+        for key in *path {
+            if let Value::List(list) = here {
+                here = list.first()?;
+            }
+            here = here.get(key)?;
+        }
+        match here {
+            Value::String(s) if s.is_empty() => None,
+            Value::String(s) => Some(Cow::Borrowed(s.as_str())),
+            Value::Bool(b) => Some(Cow::Borrowed(if *b { "true" } else { "false" })),
+            Value::Int(i) => Some(Cow::Owned(i.to_string())),
+            _ => None,
+        }
+    });
+    found.unwrap_or(Cow::Borrowed(field.default))
+}

@@ -1,0 +1,67 @@
+//! What is authorized: a request as authorizers see it.
+
+use authz::Attributes;
+
+use crate::request_info::RequestInfo;
+
+/// What is authorized.
+pub(super) fn attributes(info: &RequestInfo) -> Attributes {
+    if !info.is_resource {
+        return Attributes::path(info.verb.clone(), info.path.as_str());
+    }
+    Attributes {
+        verb: info.verb.clone(),
+        group: info.group.clone(),
+        version: info.version.clone(),
+        resource: info.resource.clone(),
+        subresource: info.subresource.clone(),
+        namespace: info.namespace.clone(),
+        name: info.name.clone(),
+        path: info.path.as_str().into(),
+        is_resource: true,
+        labels: label_requirements(&info.label_selector),
+        fields: field_requirements(&info.field_selector),
+    }
+}
+
+/// A label selector as authorizers see it. One that cannot be parsed is refused later; until then it narrows nothing.
+fn label_requirements(text: &str) -> authz::Selector {
+    use api::selector::Operator;
+    if text.is_empty() {
+        return authz::Selector::default();
+    }
+    match api::selector::Selector::parse(text) {
+        Err(error) => authz::Selector { requirements: Vec::new(), error: Some(error.into()) },
+        Ok(selector) => {
+            let requirements = selector.requirements().iter().filter_map(|r| {
+                let operator = match r.operator() {
+                    Operator::In | Operator::Equals | Operator::DoubleEquals => authz::Operator::In,
+                    Operator::NotIn | Operator::NotEquals => authz::Operator::NotIn,
+                    Operator::Exists => authz::Operator::Exists,
+                    Operator::DoesNotExist => authz::Operator::DoesNotExist,
+                    _ => return None,
+                };
+                Some(authz::Requirement { key: r.key().into(), operator, values: r.values().to_vec() })
+            });
+            authz::Selector { requirements: requirements.collect(), error: None }
+        }
+    }
+}
+
+/// A field selector as authorizers see it.
+fn field_requirements(text: &str) -> authz::Selector {
+    if text.is_empty() {
+        return authz::Selector::default();
+    }
+    match api::selector::FieldSelector::parse(text) {
+        Err(error) => authz::Selector { requirements: Vec::new(), error: Some(error.into()) },
+        Ok(selector) => {
+            let requirements = selector.requirements().iter().map(|r| authz::Requirement {
+                key: r.field.clone(),
+                operator: if r.equals { authz::Operator::In } else { authz::Operator::NotIn },
+                values: vec![r.value.clone()],
+            });
+            authz::Selector { requirements: requirements.collect(), error: None }
+        }
+    }
+}
