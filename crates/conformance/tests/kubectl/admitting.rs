@@ -56,7 +56,8 @@ spec:
     kubectl.eventually(&["create", "configmap", "bad-3"], |said| said.code == 0 && said.err.is_empty());
 }
 
-#[tokio::test]
+/// kubectl is waited for on a thread of its own, so that the webhook can answer meanwhile.
+#[tokio::test(flavor = "multi_thread")]
 async fn webhooks_refuse_by_name() {
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::deny("not on my watch")).await.unwrap();
     let kubectl = Session::start().await;
