@@ -130,6 +130,6 @@ mod tests {
         let words = ["portcullis", "serve", "--secure-port=1", "--secure-port=2"];
         let given = super::command().try_get_matches_from(words).unwrap();
         let serve = given.subcommand_matches("serve").unwrap();
-        assert_eq!(serve.get_raw("secure_port").unwrap().last().unwrap(), "2");
+        assert_eq!(serve.get_raw("secure_port").unwrap().next_back().unwrap(), "2");
     }
 }
