@@ -206,7 +206,7 @@ fn is_json(value: &Val<'_>, number: &mut Option<&'static str>) -> Result<(), Str
             }
         }
         Val::Map(map) => {
-            for (key, item) in map.iter() {
+            for (key, item) in map {
                 match key {
                     Val::String(_) => {}
                     Val::Bool(_) => return Err("type conversion error from bool to 'string'".to_owned()),
