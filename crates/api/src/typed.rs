@@ -20,25 +20,7 @@ pub struct Untyped {
 /// The version and kind that a document says. `text` is the document, which some messages show whole.
 pub fn version_kind(root: &Value, text: &[u8]) -> Result<GroupVersionKind, Untyped> {
     let untyped = |message: String, field: &'static str| Untyped { message, field };
-    if !matches!(root, Value::Map(_) | Value::Null) {
-        let message = format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {META}",
-            root.json_type()
-        );
-        return Err(untyped(message, ""));
-    }
-    let meta = |field: &'static str| match root.at(&[field]) {
-        None | Some(Value::Null) => Ok(""),
-        Some(Value::String(text)) => Ok(text.as_str()),
-        Some(other) => {
-            let message = format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
-                other.json_type()
-            );
-            Err(untyped(message, field))
-        }
-    };
-    let (api_version, kind) = (meta("apiVersion")?, meta("kind")?);
+    let (api_version, kind) = said(root)?;
     let version = crate::GroupVersion::parse(api_version).map_err(|m| untyped(m, "apiVersion"))?;
     let text = String::from_utf8_lossy(text);
     if kind.is_empty() {
@@ -49,3 +31,46 @@ pub fn version_kind(root: &Value, text: &[u8]) -> Result<GroupVersionKind, Untyp
     }
     Ok(version.kind(kind))
 }
+
+/// What a document says its version and kind are, each empty where it does not.
+///
+/// As Go does before it knows what it reads, names of fields count whatever their case. Whoever reads the rest strictly refuses
+/// them then.
+pub fn said(root: &Value) -> Result<(&str, &str), Untyped> {
+    let map = match root {
+        Value::Map(map) => map,
+        Value::Null => return Ok(("", "")),
+        other => {
+            let message = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {META}",
+                other.json_type()
+            );
+            return Err(Untyped { message, field: "" });
+        }
+    };
+    let (mut api_version, mut kind) = ("", "");
+    for (name, value) in map.iter() {
+        let (field, said) = if name.eq_ignore_ascii_case("apiVersion") {
+            ("apiVersion", &mut api_version)
+        } else if name.eq_ignore_ascii_case("kind") {
+            ("kind", &mut kind)
+        } else {
+            continue;
+        };
+        match value {
+            Value::Null => {}
+            Value::String(text) => *said = text.as_str(),
+            other => {
+                let message = format!(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
+                    other.json_type()
+                );
+                return Err(Untyped { message, field });
+            }
+        }
+    }
+    Ok((api_version, kind))
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,12 @@
 //! Kubernetes knows several modes. The constrained ones (`associated-node`, `arbitrary-node`, `serviceaccount`, `user-info`) ask
 //! two things: may the caller do this request under the mode (`impersonate-on:MODE:VERB` on what is asked for), and may it take
 //! on the identity (`impersonate:MODE` on it). The plain mode asks the second alone, under the verb `impersonate`. They are tried
-//! in that order and the first that allows wins; when none does, the first refusal is the answer.
+//! in that order and the first that allows wins; when none does, the first refusal is the answer. The mode by which a caller was
+//! last allowed is tried before the others: callers mostly keep to one.
 //!
 //! This module knows what to check; [`Checks`] asks the authorizers.
+
+mod last;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,6 +21,8 @@ use value::{Path, Str, format_smolstr};
 use crate::caller::{Caller, Via};
 use crate::headers::{Headers, all, extra_key};
 use crate::user::{User, names, service_account};
+
+pub use last::LastModes;
 
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";
@@ -96,14 +101,25 @@ impl Impersonation {
     }
 
     /// Checks that `caller` may act as whom it wants, and makes it so.
-    pub async fn apply(self, caller: &Caller, checks: &dyn Checks) -> Result<Caller, Status> {
+    pub async fn apply(
+        self,
+        caller: &Caller,
+        checks: &dyn Checks,
+        last: &LastModes,
+    ) -> Result<Caller, Status> {
         let mut refused = None;
-        for mode in MODES {
+        let name = &caller.user().name;
+        let tried_first = last.of(name);
+        let others = MODES.into_iter().filter(|mode| Some(*mode) != tried_first);
+        for mode in tried_first.into_iter().chain(others) {
             if !mode.serves(&self.wanted, caller.user()) {
                 continue;
             }
             match mode.check(&self.wanted, caller.user(), checks).await {
                 Ok(user) => {
+                    if Some(mode) != tried_first {
+                        last.set(name, mode);
+                    }
                     let constraint = if mode.is_plain() { Str::default() } else { mode.verb() };
                     return Ok(caller.as_somebody(user, Via::Impersonation { constraint }));
                 }

@@ -1,7 +1,7 @@
 //! Impersonation's checks, asked of the chain.
 
 use api::Status;
-use authn::impersonation::{Checked, Checks, IdentityCheck};
+use authn::impersonation::{Checked, Checks, IdentityCheck, LastModes};
 use authn::{Caller, Headers, User, impersonation::Impersonation};
 use value::format_smolstr;
 
@@ -11,16 +11,17 @@ use crate::decision::Decision;
 use crate::forbidden::forbidden;
 
 /// The caller a request is to be run as: itself, or whom its headers name if the chain lets it. `attributes` is what the request
-/// asks for.
+/// asks for; `last` remembers by which mode callers were let.
 pub async fn impersonate(
     chain: &Chain,
     caller: &Caller,
     headers: &dyn Headers,
     attributes: &Attributes,
+    last: &LastModes,
 ) -> Result<Caller, Status> {
     match Impersonation::from_headers(headers)? {
         None => Ok(caller.clone()),
-        Some(wanted) => wanted.apply(caller, &ChainChecks { chain, attributes }).await,
+        Some(wanted) => wanted.apply(caller, &ChainChecks { chain, attributes }, last).await,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use authn::impersonation::LastModes;
 use authn::{Caller, InternalIdentity, User};
 use expect_test::expect;
 use value::Value;
@@ -415,12 +416,15 @@ roleRef: {kind: ClusterRole, name: actor}
     let caller = Caller::internal(InternalIdentity::Scheduler);
     let as_user = |name: &'static str| {
         let lines = [("impersonate-user", name)];
-        run(impersonate(&chain, &caller, &authn::HeaderLines(&lines), &pods()))
+        run(impersonate(&chain, &caller, &authn::HeaderLines(&lines), &pods(), &LastModes::default()))
     };
     assert_eq!(as_user("bob").unwrap().name(), "bob");
     expect![[r#"pods is forbidden: User "system:kube-scheduler" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope"#]]
         .assert_eq(as_user("carol").unwrap_err().message());
-    assert_eq!(run(impersonate(&chain, &caller, &authn::HeaderLines(&[]), &pods())).unwrap(), caller);
+    assert_eq!(
+        run(impersonate(&chain, &caller, &authn::HeaderLines(&[]), &pods(), &LastModes::default())).unwrap(),
+        caller
+    );
 }
 
 #[test]
@@ -429,7 +433,8 @@ fn asking_the_chain_may_move_between_threads() {
     let chain = chain(vec![]);
     let caller = Caller::internal(InternalIdentity::Scheduler);
     is_send(&chain.authorize(&caller, pods()));
-    is_send(&impersonate(&chain, &caller, &authn::HeaderLines(&[]), &pods()));
+    let last = LastModes::default();
+    is_send(&impersonate(&chain, &caller, &authn::HeaderLines(&[]), &pods(), &last));
 }
 
 #[test]

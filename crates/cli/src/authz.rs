@@ -151,8 +151,9 @@ fn load(args: &FileArgs) -> Result<Loaded> {
 
 /// Reads a kubeconfig with everything it names, as the server does before it uses one; hands back its URL.
 fn kubeconfig(path: &str) -> Result<String> {
-    let read = server::outbound::from_kubeconfig(Path::new(path)).map_err(anyhow::Error::msg)?;
-    let target = server::outbound::Target::new(read.endpoint)?;
+    let endpoint =
+        server::outbound::from_kubeconfig(Path::new(path), &mut Vec::new()).map_err(anyhow::Error::msg)?;
+    let target = server::outbound::Target::new(endpoint)?;
     Ok(target.url().to_string())
 }
 

@@ -130,7 +130,7 @@ impl Files {
         let serving =
             identity(folder, "apiserver", || pki::serving(&authority, &dns_names(), &[local, first], now))?;
         let admin = identity(folder, "admin", || {
-            pki::client(&authority, "kubernetes-admin", &["system:masters"], now)
+            pki::client(&authority, "kubernetes-admin", &[authn::names::MASTERS], now)
         })?;
         let proxy_authority = identity(folder, "front-proxy-ca", || pki::authority("front-proxy-ca", now))?;
         let proxy_client =

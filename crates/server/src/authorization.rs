@@ -176,7 +176,8 @@ impl Loaded {
     ) -> Result<(Chain, Parts, Files), ConfigError> {
         let rbac = self.uses(AuthorizerType::Rbac).then(|| Arc::clone(index));
         let parts = Parts { rbac, node, policies: self.policies.clone(), metrics };
-        let (chain, files) = parts.chain(&self.configuration).map_err(|why| {
+        let (chain, files) = parts.chain(&self.configuration);
+        let chain = chain.map_err(|why| {
             let words = format!("invalid authorization config: {why}");
             let flag = if self.source.is_some() {
                 "authorization-config"
@@ -190,8 +191,8 @@ impl Loaded {
 }
 
 impl Parts {
-    /// Makes the chain, and names the files it was made of besides its own.
-    pub(crate) fn chain(&self, configuration: &Configuration) -> Result<(Chain, Files), String> {
+    /// Makes the chain, and names the files it is made of besides its own: also where it cannot be made.
+    pub(crate) fn chain(&self, configuration: &Configuration) -> (Result<Chain, String>, Files) {
         let several =
             configuration.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook).count() > 1;
         let standing = Standing {
@@ -202,13 +203,14 @@ impl Parts {
         };
         let followed = std::cell::RefCell::new(Files::default());
         let sender = |name: &str, webhook: &WebhookConfiguration| {
-            let (sender, files) =
-                send::sender(name, Path::new(webhook.kubeconfig.as_str()), webhook.timeout)?;
+            let mut files = Vec::new();
+            let path = Path::new(webhook.kubeconfig.as_str());
+            let sender = send::sender(name, path, webhook.timeout, &mut files);
             followed.borrow_mut().add(files);
-            Ok(sender)
+            sender
         };
-        let chain = assemble(configuration, &standing, &sender)?;
-        Ok((chain, followed.into_inner()))
+        let chain = assemble(configuration, &standing, &sender);
+        (chain, followed.into_inner())
     }
 
     pub(crate) fn metrics(&self) -> &AuthorizationMetrics {

@@ -91,6 +91,9 @@ pub fn tree(body: &Bytes, media: BodyMedia, expected: Option<&GroupVersionKind>)
 const LEGACY: &[(&str, &str)] = &[
     ("apps", "v1beta1"),
     ("apps", "v1beta2"),
+    ("authentication.k8s.io", "v1alpha1"),
+    ("authentication.k8s.io", "v1beta1"),
+    ("authorization.k8s.io", "v1beta1"),
     ("autoscaling", "v2beta1"),
     ("autoscaling", "v2beta2"),
     ("batch", "v1beta1"),

@@ -34,7 +34,7 @@ impl Ephemeral {
         let made = || -> Result<(Identity, Identity, Identity), rcgen::Error> {
             let authority = pki::authority("portcullis", now)?;
             let serving = pki::serving(&authority, &["localhost".to_owned()], &[local], now)?;
-            let admin = pki::client(&authority, "kubernetes-admin", &["system:masters"], now)?;
+            let admin = pki::client(&authority, "kubernetes-admin", &[authn::names::MASTERS], now)?;
             Ok((authority, serving, admin))
         };
         let (authority, serving, admin) = made().map_err(ConfigError::other)?;

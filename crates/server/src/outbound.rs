@@ -30,7 +30,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
 pub use forward::{Forward, Outgoing};
-pub use kubeconfig::{FromKubeconfig, from_kubeconfig};
+pub use kubeconfig::from_kubeconfig;
+pub(crate) use kubeconfig::shown_as;
 
 use connect::{ConnectError, Connector};
 

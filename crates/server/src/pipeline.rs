@@ -297,7 +297,8 @@ async fn serve(
         return refuse(&status, &headers, &query);
     }
     let chain = state.authorizer.load_full();
-    let caller = match authz::impersonate(&chain, &caller, &HttpHeaders(&headers), &attributes(info)).await {
+    let (wants, asked) = (HttpHeaders(&headers), attributes(info));
+    let caller = match authz::impersonate(&chain, &caller, &wants, &asked, &state.impersonations).await {
         Ok(caller) => caller,
         Err(status) => return Outcome::unknown(respond::forbidden(&status, &headers, &query, record)),
     };
@@ -336,7 +337,9 @@ async fn finish(
         Ok(permit) => permit,
         Err(Refusal::Denied { status, reason, .. }) => {
             record.decided("forbid", &reason);
-            return Outcome::unknown(respond::forbidden(&status, &headers, &query, record));
+            let mut response = respond::forbidden(&status, &headers, &query, record);
+            respond::warn(&mut response, warnings);
+            return Outcome::unknown(response);
         }
         Err(Refusal::Failed { error }) => {
             record.undecided();

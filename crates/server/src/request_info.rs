@@ -122,9 +122,9 @@ impl RequestInfo {
             if info.name.is_empty()
                 && info.verb != "deletecollection"
                 && !info.watch_prefix
-                && let Some(name) = single_name(&info.field_selector)
+                && let Some(name) = single_name(query)
             {
-                info.name = name.into();
+                info.name = name;
             }
         }
         info
@@ -154,13 +154,22 @@ fn split_path(path: &str) -> Vec<&str> {
     if trimmed.is_empty() { Vec::new() } else { trimmed.split('/').collect() }
 }
 
-/// The `X` of a field selector that requires `metadata.name=X`.
-fn single_name(selector: &str) -> Option<&str> {
-    selector.split(',').find_map(|term| {
-        let (field, name) = term.split_once("==").or_else(|| term.split_once('='))?;
-        let usable = field == "metadata.name" && !name.is_empty() && !name.contains(['/', '%', '\\', '=']);
-        usable.then_some(name)
-    })
+/// The `X` of a field selector that requires `metadata.name=X`, if all options of the list can be read and a path could name it.
+fn single_name(query: &Query) -> Option<Str> {
+    let text = |name: &str| query.get(name).unwrap_or_default();
+    let fields = text("fieldSelector");
+    if fields.is_empty() || api::selector::Selector::parse(text("labelSelector")).is_err() {
+        return None;
+    }
+    if ["limit", "timeoutSeconds"]
+        .iter()
+        .any(|name| !text(name).is_empty() && text(name).parse::<i64>().is_err())
+    {
+        return None;
+    }
+    let fields = api::selector::FieldSelector::parse(fields).ok()?;
+    let required = fields.requirements().iter().find(|r| r.equals && r.field == "metadata.name")?;
+    api::names::is_path_segment_name(&required.value).is_empty().then(|| required.value.clone())
 }
 
 /// The decoded parameters of a query string, in order.

@@ -31,12 +31,17 @@ pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Statu
         Ok(response) => response,
         Err(status) => refusal(&status, &call.headers, &call.query, call.record()),
     };
-    for warning in bounded(call.take_warnings()) {
+    warn(&mut response, call.take_warnings());
+    response
+}
+
+/// Adds warnings to a response.
+pub fn warn(response: &mut Response<Body>, warnings: Vec<String>) {
+    for warning in bounded(warnings) {
         if let Ok(value) = HeaderValue::try_from(warning_value(&warning)) {
             response.headers_mut().append(WARNING, value);
         }
     }
-    response
 }
 
 /// The response that refuses a request.

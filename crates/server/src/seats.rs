@@ -83,6 +83,6 @@ mod tests {
         let list = info(&Method::GET, "/api/v1/pods");
         let _seat = seats.take(&user, &list).unwrap();
         assert!(seats.take(&user, &info(&Method::GET, "/api/v1/pods?watch=1")).is_ok());
-        assert!(seats.take(&User::named("m").in_groups(["system:masters"]), &list).is_ok());
+        assert!(seats.take(&User::named("m").in_groups([authn::names::MASTERS]), &list).is_ok());
     }
 }

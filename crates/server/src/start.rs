@@ -237,6 +237,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         conversions: crate::conversion::Targets::default(),
         definitions,
         aggregation,
+        impersonations: authn::impersonation::LastModes::default(),
         authenticator: ArcSwap::from_pointee(Authenticator {
             front_proxy,
             client_certificates: trust.clients.is_some(),

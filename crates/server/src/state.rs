@@ -39,6 +39,8 @@ pub struct State {
     pub catalog: Catalog,
     /// Who may call.
     pub authenticator: ArcSwap<Authenticator>,
+    /// By which mode callers were last allowed to act as somebody else.
+    pub impersonations: authn::impersonation::LastModes,
     /// Whose certificates count.
     pub trust: ArcSwap<Trust>,
     /// Issues service-account tokens.

@@ -127,3 +127,6 @@ impl Certificates {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,7 +49,7 @@ fn attempt(
     let checks = List { allowed: allowed.to_vec(), asked: Mutex::default() };
     let wanted = Impersonation::from_headers(&HeaderLines(headers)).unwrap().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let result = runtime.block_on(wanted.apply(caller, &checks));
+    let result = runtime.block_on(wanted.apply(caller, &checks, &LastModes::default()));
     (result, checks.asked.into_inner().unwrap())
 }
 
@@ -247,4 +247,38 @@ fn acting_as_anonymous_is_unauthenticated() {
         &["impersonate users system:anonymous"],
     );
     assert_eq!(result.unwrap().groups(), ["system:unauthenticated"]);
+}
+
+#[test]
+fn the_mode_by_which_a_caller_was_last_allowed_is_tried_first() {
+    let last = LastModes::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let attempt = |name: &str, allowed: &[&'static str]| {
+        let checks = List { allowed: allowed.to_vec(), asked: Mutex::default() };
+        let wanted =
+            Impersonation::from_headers(&HeaderLines(&[("Impersonate-User", name)])).unwrap().unwrap();
+        let result = runtime.block_on(wanted.apply(&caller(), &checks, &last));
+        (
+            result.map(|user| format!("{:?}", user.via())).map_err(|status| status.to_string()),
+            checks.asked.into_inner().unwrap(),
+        )
+    };
+    // Nothing is remembered of refusals: the first mode's is the answer.
+    let (_, asked) = attempt("bob", &[]);
+    assert_eq!(asked, ["on user-info", "impersonate users bob"]);
+    let (result, asked) = attempt("bob", &["impersonate users bob"]);
+    assert_eq!(result.unwrap(), r#"Impersonation { constraint: "" }"#);
+    assert_eq!(asked, ["on user-info", "impersonate users bob"]);
+    // From now on the plain mode comes first, and its refusal is the answer.
+    let (result, asked) = attempt("bob", &["impersonate users bob"]);
+    assert!(result.is_ok());
+    assert_eq!(asked, ["impersonate users bob"]);
+    let (result, asked) = attempt("carol", &[]);
+    assert!(result.unwrap_err().contains("impersonate users carol"));
+    assert_eq!(asked, ["impersonate users carol", "on user-info"]);
+    // Until another one allows.
+    let (result, _) = attempt("carol", &["on user-info", "impersonate:user-info users carol"]);
+    assert_eq!(result.unwrap(), r#"Impersonation { constraint: "impersonate:user-info" }"#);
+    let (_, asked) = attempt("bob", &[]);
+    assert_eq!(asked, ["on user-info", "impersonate users bob"]);
 }

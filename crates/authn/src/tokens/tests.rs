@@ -230,6 +230,10 @@ fn a_token_for_others_is_refused() {
     );
     let wanted: Vec<Str> = vec!["other".into(), "third".into()];
     assert_eq!(run(verifier.verify(&token, Some(&wanted), at(NOW))).unwrap().unwrap().audiences, ["other"]);
+    // In the order asked for.
+    let both = issuer.issue(&Claims { audiences: vec!["a".into(), "b".into()], ..claims() }).unwrap();
+    let wanted: Vec<Str> = vec!["b".into(), "x".into(), "a".into()];
+    assert_eq!(run(verifier.verify(&both, Some(&wanted), at(NOW))).unwrap().unwrap().audiences, ["b", "a"]);
     let none = issuer.issue(&Claims { audiences: vec![], ..claims() }).unwrap();
     let found = run(verifier.verify(&none, None, at(NOW))).unwrap().unwrap();
     assert_eq!(found.audiences, ["api"]);

@@ -151,7 +151,7 @@ impl Verifier {
     fn shared_audiences(&self, claimed: &[Str], wanted: Option<&[Str]>) -> Result<Vec<Str>, String> {
         let own = if claimed.is_empty() { &self.audiences } else { claimed };
         let wanted = wanted.unwrap_or(&self.audiences);
-        let shared: Vec<Str> = own.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
+        let shared: Vec<Str> = wanted.iter().filter(|audience| own.contains(audience)).cloned().collect();
         if shared.is_empty() && !self.audiences.is_empty() {
             let list = |list: &[Str]| {
                 let items: Vec<String> = list.iter().map(|item| quote(item)).collect();

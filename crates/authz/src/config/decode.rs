@@ -40,19 +40,13 @@ pub(super) struct RawWebhook {
 const GROUP: &str = "apiserver.config.k8s.io";
 const KIND: &str = "AuthorizationConfiguration";
 const VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
-/// Other kinds of the same group, by version.
-const OTHERS: [(&str, &str); 11] = [
-    ("v1", "AdmissionConfiguration"),
-    ("v1", "AuthenticationConfiguration"),
-    ("v1", "EncryptionConfiguration"),
-    ("v1", "TracingConfiguration"),
-    ("v1beta1", "AuthenticationConfiguration"),
-    ("v1beta1", "EgressSelectorConfiguration"),
-    ("v1beta1", "TracingConfiguration"),
-    ("v1alpha1", "AdmissionConfiguration"),
-    ("v1alpha1", "AuthenticationConfiguration"),
-    ("v1alpha1", "EgressSelectorConfiguration"),
-    ("v1alpha1", "TracingConfiguration"),
+/// Other kinds of the same group with their fields, and the versions that have them.
+const OTHERS: [(&str, &[&str], &[&str]); 5] = [
+    ("AdmissionConfiguration", &["plugins"], &["v1", "v1alpha1"]),
+    ("AuthenticationConfiguration", &["anonymous", "jwt"], &["v1", "v1beta1", "v1alpha1"]),
+    ("EgressSelectorConfiguration", &["egressSelections"], &["v1beta1", "v1alpha1"]),
+    ("EncryptionConfiguration", &["resources"], &["v1"]),
+    ("TracingConfiguration", &["endpoint", "samplingRatePerMillion"], &["v1", "v1beta1", "v1alpha1"]),
 ];
 const SECOND: i64 = 1_000_000_000;
 /// What is kept how long by default: five minutes, and thirty seconds.
@@ -73,8 +67,23 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
     let root = document.value.as_map().unwrap_or(&empty);
     let (api_version, kind) = (gvk.api_version(), gvk.kind.as_str());
     let version = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
-    if version.is_some_and(|version| OTHERS.contains(&(version, kind))) {
-        return Err(fail(format!("expected {KIND}, got *apiserver.{kind}"), "kind"));
+    let other = OTHERS.iter().find(|(other, _, versions)| {
+        *other == kind && version.is_some_and(|version| versions.contains(&version))
+    });
+    if let Some((_, fields, _)) = other {
+        let unknown: Vec<String> = root
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .filter(|name| !["apiVersion", "kind"].contains(name) && !fields.contains(name))
+            .map(|name| format!("unknown field {}", quote(name)))
+            .collect();
+        // Go looks at the fields before it finds that it wants another kind.
+        let message = if unknown.is_empty() {
+            format!("expected {KIND}, got *apiserver.{kind}")
+        } else {
+            format!("strict decoding error: {}", unknown.join(", "))
+        };
+        return Err(fail(message, "kind"));
     }
     let Some(version) = version.filter(|version| VERSIONS.contains(version) && kind == KIND) else {
         let message = format!(
@@ -86,11 +95,21 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
         return Err(fail(message, "apiVersion"));
     };
 
-    let mut reader =
-        Reader { package: version, alpha: version == "v1alpha1", mismatch: None, unknown: Vec::new() };
+    let mut reader = Reader {
+        package: version,
+        alpha: version == "v1alpha1",
+        mismatches: Vec::new(),
+        unknown: Vec::new(),
+    };
     let configuration = reader.configuration(root);
-    if let Some((message, path)) = reader.mismatch {
-        return Err(fail(message, &path));
+    // Go reads JSON as it is written, and YAML with its fields in order.
+    let first = if bytes.trim_ascii_start().starts_with(b"{") {
+        reader.mismatches.iter().min_by_key(|(_, path)| document.spans.nearest(path).key)
+    } else {
+        reader.mismatches.first()
+    };
+    if let Some((message, path)) = first {
+        return Err(fail(message.clone(), path));
     }
     let mut problems: Vec<Problem> = Vec::new();
     for path in &document.duplicates {
@@ -116,11 +135,11 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
     Err(Refused::load(problems, &format!("strict decoding error: {}", words.join(", "))))
 }
 
-/// Reads fields in the order Go meets them, and remembers the first that has the wrong type and all that are unknown.
+/// Reads fields in their order, and remembers those that have the wrong type or are unknown.
 struct Reader<'a> {
     package: &'a str,
     alpha: bool,
-    mismatch: Option<(String, String)>,
+    mismatches: Vec<(String, String)>,
     unknown: Vec<String>,
 }
 
@@ -306,7 +325,7 @@ impl Reader<'_> {
             }
         };
         read.unwrap_or_else(|message| {
-            self.mismatch.get_or_insert((message, field.path.to_string()));
+            self.mismatches.push((message, field.path.to_string()));
             0
         })
     }
@@ -318,6 +337,6 @@ impl Reader<'_> {
             field.owner,
             field.dotted
         );
-        self.mismatch.get_or_insert((message, field.path.to_string()));
+        self.mismatches.push((message, field.path.to_string()));
     }
 }

@@ -411,3 +411,48 @@ fn a_chain_is_assembled_from_what_was_there_at_start() {
     let webhook = read(&webhook_text("", ""), &[]).unwrap();
     assert_eq!(assemble(&webhook, &standing, &no_sender).unwrap_err(), "no sender");
 }
+
+#[test]
+fn another_kind_of_the_group_is_refused_by_its_fields_first() {
+    let of =
+        |kind: &str, field: &str| format!("apiVersion: apiserver.config.k8s.io/v1\nkind: {kind}\n{field}");
+    refused(
+        &of("AuthenticationConfiguration", "authorizers: []\nmore: 1\n"),
+        &expect![[
+            r#"failed to load AuthorizationConfiguration from file: strict decoding error: unknown field "authorizers", unknown field "more""#
+        ]],
+    );
+    refused(
+        &of("AuthenticationConfiguration", "jwt: []\n"),
+        &expect![[
+            "failed to load AuthorizationConfiguration from file: expected AuthorizationConfiguration, got *apiserver.AuthenticationConfiguration"
+        ]],
+    );
+}
+
+#[test]
+fn the_first_wrong_type_is_named_in_the_order_go_reads() {
+    let json = r#"{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[{"type":1,"name":2}]}"#;
+    refused(
+        json,
+        &expect![[
+            "failed to load AuthorizationConfiguration from file: json: cannot unmarshal number into Go struct field AuthorizerConfiguration.authorizers.type of type string"
+        ]],
+    );
+    refused(
+        &authorizers("- {type: 1, name: 2}\n"),
+        &expect![[
+            "failed to load AuthorizationConfiguration from file: json: cannot unmarshal number into Go struct field AuthorizerConfiguration.authorizers.name of type string"
+        ]],
+    );
+}
+
+#[test]
+fn a_kind_in_another_case_is_found_and_then_refused() {
+    refused(
+        "apiVersion: apiserver.config.k8s.io/v1\nKind: AuthorizationConfiguration\nauthorizers: [{type: RBAC, name: rbac}]\n",
+        &expect![[
+            r#"failed to load AuthorizationConfiguration from file: strict decoding error: unknown field "Kind""#
+        ]],
+    );
+}

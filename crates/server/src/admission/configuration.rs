@@ -167,7 +167,7 @@ impl PluginConfigurations {
         let stage = bytes.ok_or_else(|| "no config specified".to_owned()).and_then(|bytes| {
             let policy = ImagePolicy::parse(&bytes)?;
             let kubeconfig = Path::new(policy.kubeconfig.as_str());
-            let (sender, _) = sender(PLUGIN, kubeconfig, IMAGE_POLICY_TIMEOUT)?;
+            let sender = sender(PLUGIN, kubeconfig, IMAGE_POLICY_TIMEOUT, &mut Vec::new())?;
             Ok(ImagePolicyWebhook::new(policy, sender))
         });
         stage.map(|stage| Some(Arc::new(stage) as _)).map_err(|why| refused(PLUGIN, &why))

@@ -10,9 +10,6 @@ use value::{Path, Str, Value};
 /// The API group of policies.
 use super::follow::GROUP;
 
-/// Whose members may everything.
-const MASTERS: &str = "system:masters";
-
 /// What a new or changed policy or binding may not refer to, if anything.
 pub(crate) async fn check(
     cluster: &dyn Cluster,
@@ -21,7 +18,7 @@ pub(crate) async fn check(
     new: &Value,
     old: Option<&Value>,
 ) -> Option<FieldError> {
-    if kind.group != GROUP || user.groups.iter().any(|group| group == MASTERS) {
+    if kind.group != GROUP || user.is_in(authn::names::MASTERS) {
         return None;
     }
     let (field, refused) = match kind.kind.as_str() {

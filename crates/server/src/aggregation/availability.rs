@@ -201,7 +201,7 @@ async fn ask(state: &State, service: &ApiService, remote: &Remote) -> Result<(),
     } else {
         format!("/apis/{}/{}", service.registration.group, service.registration.version)
     };
-    let user = User::named(ASKING).in_groups(["system:masters"]);
+    let user = User::named(ASKING).in_groups([authn::names::MASTERS]);
     let mut attempts: JoinSet<Result<(), String>> = JoinSet::new();
     for _ in 0..ATTEMPTS {
         let (transport, path, user) = (transport.clone(), path.clone(), user.clone());

@@ -154,7 +154,7 @@ type Known = Option<(HeaderValue, Value)>;
 
 async fn fetch(state: &State, service: &ApiService, known: &mut Known) -> Result<Value, String> {
     let registration = &service.registration;
-    let user = User::named(ASKING).in_groups(["system:masters"]);
+    let user = User::named(ASKING).in_groups([authn::names::MASTERS]);
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
     if let Some((tag, _)) = &known {

@@ -3,7 +3,7 @@
 //! Folders are watched rather than files, so that a rename onto a file and the swap of a link, as ConfigMap volumes do it, are
 //! seen. A notification is only a hint: contents are compared, and everything is looked at again every minute in any case.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,16 +44,22 @@ impl Files {
     }
 }
 
+/// A configuration with the files it names, as they were when it was last tried.
+struct Tried {
+    configuration: Configuration,
+    files: Files,
+}
+
 /// What is followed, and what it was when it was last looked at.
 struct Followed {
     path: PathBuf,
     parts: Parts,
     required: Vec<AuthorizerType>,
     read: Vec<u8>,
-    configuration: Configuration,
-    /// Whether the configuration above is the one in force: otherwise the files it names do not matter.
-    stands: bool,
-    files: Files,
+    /// What the chain in force is made of. Its files are followed whatever becomes of the file: certificates run out.
+    in_force: Tried,
+    /// A configuration that is right but cannot be made of the files it names: tried again when they change.
+    waiting: Option<Tried>,
 }
 
 /// Follows the file of a configuration until the server stops. Without a file there is nothing to follow but what it names.
@@ -73,16 +79,15 @@ pub(crate) fn follow(
     if !read.is_empty() {
         parts.metrics().in_force(&read);
     }
-    let configuration = loaded.configuration;
-    let followed = Followed { path, parts, required, read, configuration, stands: true, files };
+    let in_force = Tried { configuration: loaded.configuration, files };
+    let followed = Followed { path, parts, required, read, in_force, waiting: None };
     tokio::spawn(run(followed, Arc::clone(chain), stopped));
 }
 
 async fn run(mut followed: Followed, chain: Arc<ArcSwap<Chain>>, stopped: watch::Receiver<bool>) {
     let mut hints = Hints::new(SETTLE, stopped);
     loop {
-        let own = Some(followed.path.as_path()).filter(|path| !path.as_os_str().is_empty());
-        hints.watch(own.into_iter().chain(followed.files.files.iter().map(|(path, _)| path.as_path())));
+        hints.watch(followed.paths());
         if hints.next().await.is_none() {
             return;
         }
@@ -102,30 +107,38 @@ async fn run(mut followed: Followed, chain: Arc<ArcSwap<Chain>>, stopped: watch:
 }
 
 impl Followed {
+    /// Every file that is looked at.
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        let own = Some(self.path.as_path()).filter(|path| !path.as_os_str().is_empty());
+        let tried = std::iter::once(&self.in_force).chain(&self.waiting);
+        own.into_iter()
+            .chain(tried.flat_map(|tried| tried.files.files.iter().map(|(path, _)| path.as_path())))
+    }
+
     /// Looks at everything, and replaces the chain if that is due.
     fn look(&mut self, chain: &ArcSwap<Chain>) {
         if !self.path.as_os_str().is_empty() {
             match read(&self.path) {
-                Err(unusable) => return self.failed(&unusable),
+                Err(unusable) => self.failed(&unusable),
                 Ok(bytes) if bytes == self.read => {}
-                Ok(bytes) => return self.changed(bytes, chain),
+                Ok(bytes) => self.changed(bytes, chain),
             }
         }
-        let now = self.files.now();
-        if self.stands && now != self.files {
+        if self.in_force.files != self.in_force.files.now() {
             info!("a file that the authorization configuration names has changed");
-            match self.parts.chain(&self.configuration) {
-                Ok((made, files)) => {
+            let (made, files) = self.parts.chain(&self.in_force.configuration);
+            // What does not work is not tried again before something changes again.
+            self.in_force.files = files;
+            match made {
+                Ok(made) => {
                     chain.store(Arc::new(made));
-                    self.files = files;
                     info!("reloaded the files of the authorization configuration");
                 }
-                Err(why) => {
-                    // Not tried again before something changes again.
-                    self.files = now;
-                    self.failed(&Unusable::Unmade(why));
-                }
+                Err(why) => self.failed(&Unusable::Unmade(why)),
             }
+        }
+        if let Some(waiting) = self.waiting.take_if(|waiting| waiting.files != waiting.files.now()) {
+            self.replace(waiting.configuration, chain);
         }
     }
 
@@ -133,26 +146,33 @@ impl Followed {
     fn changed(&mut self, bytes: Vec<u8>, chain: &ArcSwap<Chain>) {
         info!("found new authorization config data");
         self.read = bytes;
+        let waited = self.waiting.take();
         let configuration = match parse(&self.read, &self.required) {
             Ok(configuration) => configuration,
             Err(unusable) => return self.failed(&unusable),
         };
-        if configuration == self.configuration {
+        if configuration == waited.as_ref().unwrap_or(&self.in_force).configuration {
+            self.waiting = waited;
             return;
         }
         info!("found new authorization config");
-        self.configuration = configuration;
-        match self.parts.chain(&self.configuration) {
-            Ok((made, files)) => {
+        self.replace(configuration, chain);
+    }
+
+    /// Makes the chain of a configuration and puts it in force, if it can be made.
+    fn replace(&mut self, configuration: Configuration, chain: &ArcSwap<Chain>) {
+        let (made, files) = self.parts.chain(&configuration);
+        let tried = Tried { configuration, files };
+        match made {
+            Ok(made) => {
                 chain.store(Arc::new(made));
-                self.files = files;
-                self.stands = true;
+                self.in_force = tried;
                 self.parts.metrics().reloaded(true);
                 self.parts.metrics().in_force(&self.read);
                 info!("reloaded authz config");
             }
             Err(why) => {
-                self.stands = false;
+                self.waiting = Some(tried);
                 self.failed(&Unusable::Unmade(why));
             }
         }

@@ -19,14 +19,15 @@ struct ReviewSender {
     agent: HeaderValue,
 }
 
-/// Makes what sends to a webhook from its kubeconfig, with the files that it is made of.
+/// Makes what sends to a webhook from its kubeconfig. `files` gets those that it is made of, or would be if it could be made.
 pub(crate) fn sender(
     name: &str,
     kubeconfig: &Path,
     timeout: Duration,
-) -> Result<(Arc<dyn Sender>, Vec<PathBuf>), String> {
-    let read = from_kubeconfig(kubeconfig)?;
-    let target = Target::new(read.endpoint).map_err(|error| error.to_string())?;
+    files: &mut Vec<PathBuf>,
+) -> Result<Arc<dyn Sender>, String> {
+    let endpoint = from_kubeconfig(kubeconfig, files)?;
+    let target = Target::new(endpoint).map_err(|error| error.to_string())?;
     if target.withholds_credentials() {
         tracing::warn!(
             webhook = name,
@@ -38,7 +39,7 @@ pub(crate) fn sender(
     let path = path.parse().map_err(|_| format!("{path} is no path"))?;
     let agent = format!("kube-apiserver/{} ({})", version::GIT_VERSION, version::PLATFORM);
     let agent = HeaderValue::try_from(agent).map_err(|error| error.to_string())?;
-    Ok((Arc::new(ReviewSender { target, path, timeout, agent }), read.files))
+    Ok(Arc::new(ReviewSender { target, path, timeout, agent }))
 }
 
 impl Sender for ReviewSender {

@@ -43,9 +43,7 @@ pub async fn create(
         dry_run: options.dry_run,
         writer,
     };
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        draft.object_mut().remove_at(&["metadata", field]);
-    }
+    wipe(draft.object_mut());
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     let generated =
         meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
@@ -85,4 +83,11 @@ fn taken(state: &State, kind: &Kind, call: &Call, name: &str) -> Status {
         return status.with_message(message);
     }
     status
+}
+
+/// Takes out what only the server may say about an object that is new.
+pub(super) fn wipe(object: &mut value::Value) {
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        object.remove_at(&["metadata", field]);
+    }
 }

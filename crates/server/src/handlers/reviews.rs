@@ -7,7 +7,7 @@ use api::{Status, meta};
 use authz::review;
 use value::{Map, Value};
 
-use super::{evict, pods, tokens};
+use super::{create, evict, pods, tokens};
 use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::decode;
@@ -45,6 +45,7 @@ enum Asker {
 pub async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut object = decode::object(call, kind, options.field_validation).await?.into_object();
+    create::wipe(&mut object);
     crate::write::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
     let manager = ownership::manager(&options.field_manager, &call.headers);
     let written = ownership::Written { old: None, empty: &[], manager: &manager };

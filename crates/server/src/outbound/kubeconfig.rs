@@ -1,5 +1,6 @@
 //! A kubeconfig file → the endpoint it describes, and the files it is made of.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use authz::kubeconfig::{self, Connection, KubeconfigError, Material};
@@ -8,17 +9,12 @@ use http::Uri;
 use super::{Credential, Endpoint, Identity, Trust};
 use crate::files::{go_words, read};
 
-/// A kubeconfig that has been read, with everything it names.
-#[derive(Clone, Debug)]
-pub struct FromKubeconfig {
-    /// What it describes.
-    pub endpoint: Endpoint,
-    /// The kubeconfig and the files it names, all of which may change.
-    pub files: Vec<PathBuf>,
-}
-
 /// Reads the current context of a kubeconfig. Exec plugins and auth providers are refused: the server runs no programs.
-pub fn from_kubeconfig(path: &Path) -> Result<FromKubeconfig, String> {
+///
+/// `files` gets the kubeconfig and the files it names, all of which may change: also where it cannot be used, for whoever waits
+/// until it can.
+pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint, String> {
+    files.push(path.to_owned());
     if let Err(error) = std::fs::metadata(path)
         && error.kind() == std::io::ErrorKind::NotFound
     {
@@ -28,17 +24,22 @@ pub fn from_kubeconfig(path: &Path) -> Result<FromKubeconfig, String> {
         format!("error loading config file {}: open {}: {why}", shown(path), path.display())
     })?;
     let folder = path.parent().unwrap_or(Path::new("/"));
+    let missing = RefCell::new(Vec::new());
     let opens = |file: &str| {
         let file = folder.join(file);
         let there = std::fs::File::open(&file)
             .map(|_| ())
             .map_err(|error| format!("open {}: {}", file.display(), go_words(&error)));
+        if there.is_err() {
+            missing.borrow_mut().push(file.clone());
+        }
         (file.display().to_string(), there)
     };
     let connection = Connection::parse(&text, &opens).map_err(|error| match error {
         KubeconfigError::Unreadable(why) => format!("error loading config file {}: {why}", shown(path)),
         error => error.to_string(),
-    })?;
+    });
+    files.append(&mut missing.borrow_mut());
     let Connection {
         server,
         certificate_authority,
@@ -47,30 +48,14 @@ pub fn from_kubeconfig(path: &Path) -> Result<FromKubeconfig, String> {
         proxy_url,
         certificate,
         credential,
-    } = connection;
+    } = connection?;
     if !proxy_url.is_empty() {
         return Err("proxy-url is not supported: the server connects directly".to_owned());
     }
-    let mut files = vec![path.to_owned()];
-    let mut load = |what: &str, material: Material| -> Result<Vec<u8>, String> {
-        match material {
-            Material::Inline(bytes) => Ok(bytes),
-            Material::File(file) => {
-                let file = folder.join(file.as_str());
-                let bytes =
-                    read(&file).map_err(|why| format!("unable to read {what} {}: {why}", shown(&file)))?;
-                files.push(file);
-                Ok(bytes)
-            }
-        }
-    };
-    let authorities = certificate_authority.map(|pem| load("certificate-authority", pem)).transpose()?;
-    let identity = match certificate {
-        None => None,
-        Some((certificate, key)) => {
-            Some(Identity { certificate: load("client-cert", certificate)?, key: load("client-key", key)? })
-        }
-    };
+    let authorities =
+        certificate_authority.map(|pem| load("certificate-authority", &pem, folder, files)).transpose()?;
+    let user = kubeconfig::User { certificate, credential };
+    let (identity, credential) = shown_as(&user, folder, files)?;
     let trust = match authorities {
         Some(_) if insecure => {
             return Err(
@@ -81,7 +66,30 @@ pub fn from_kubeconfig(path: &Path) -> Result<FromKubeconfig, String> {
         None if insecure => Trust::Anybody,
         None => Trust::System,
     };
-    let credential = match credential {
+    Ok(Endpoint {
+        server_name: (!server_name.is_empty()).then(|| server_name.to_string()),
+        trust,
+        identity,
+        credential,
+        ..Endpoint::new(base_url(&server)?)
+    })
+}
+
+/// As whom a user of a kubeconfig asks: with what is in the files it names, which are relative to the kubeconfig's `folder` and are
+/// added to `files`. The token file is not among them: it is read again by itself.
+pub(crate) fn shown_as(
+    user: &kubeconfig::User,
+    folder: &Path,
+    files: &mut Vec<PathBuf>,
+) -> Result<(Option<Identity>, Credential), String> {
+    let identity = match &user.certificate {
+        None => None,
+        Some((certificate, key)) => Some(Identity {
+            certificate: load("client-cert", certificate, folder, files)?,
+            key: load("client-key", key, folder, files)?,
+        }),
+    };
+    let credential = match &user.credential {
         kubeconfig::Credential::None => Credential::None,
         kubeconfig::Credential::Token(token) => Credential::Bearer(token.to_string()),
         kubeconfig::Credential::Basic(name, password) => {
@@ -90,30 +98,41 @@ pub fn from_kubeconfig(path: &Path) -> Result<FromKubeconfig, String> {
         kubeconfig::Credential::TokenFile(file) => {
             let file = folder.join(file.as_str());
             // As Kubernetes' client: one that cannot be read at the start is an error.
-            read(&file).map_err(|why| format!("open {}: {why}", file.display()))?;
+            if let Err(why) = read(&file) {
+                let why = format!("open {}: {why}", file.display());
+                files.push(file);
+                return Err(why);
+            }
             Credential::TokenFile(file)
         }
     };
-    let endpoint = Endpoint {
-        server_name: (!server_name.is_empty()).then(|| server_name.to_string()),
-        trust,
-        identity,
-        credential,
-        ..Endpoint::new(base_url(&server)?)
-    };
-    Ok(FromKubeconfig { endpoint, files })
+    Ok((identity, credential))
+}
+
+fn load(what: &str, material: &Material, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Vec<u8>, String> {
+    match material {
+        Material::Inline(bytes) => Ok(bytes.clone()),
+        Material::File(file) => {
+            let file = folder.join(file.as_str());
+            let content =
+                read(&file).map_err(|why| format!("unable to read {what} {}: {why}", file.display()));
+            files.push(file);
+            content
+        }
+    }
 }
 
 /// The URL that reviews are posted to: the path without a slash at its end, and no query.
 fn base_url(server: &str) -> Result<Uri, String> {
     let given = if server.contains("://") { server.to_owned() } else { format!("https://{server}") };
+    let named = given.split_once("://").map_or("", |(_, rest)| rest);
+    if named.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+        // It would be shown wherever the address is, in the errors below too.
+        return Err("host must not carry a user or password; use the kubeconfig's user instead".to_owned());
+    }
     let bad = || format!("host must be a URL or a host:port pair: {}", api::field::quote(server));
     let uri: Uri = given.parse().map_err(|_| bad())?;
     let (scheme, authority) = (uri.scheme_str().ok_or_else(bad)?, uri.authority().ok_or_else(bad)?);
-    if authority.as_str().contains('@') {
-        // It would be shown wherever the address is.
-        return Err("host must not carry a user or password; use the kubeconfig's user instead".to_owned());
-    }
     let path = uri.path().trim_end_matches('/');
     let path = if path.is_empty() { "/" } else { path };
     format!("{scheme}://{authority}{path}").parse().map_err(|_| bad())

@@ -409,9 +409,10 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
     };
     let path = folder.path().join("config");
     write("config", &kubeconfig("{tokenFile: token}"));
-    let read = from_kubeconfig(&path).unwrap();
-    assert_eq!(read.files, [path.clone(), folder.path().join("ca.pem")]);
-    let target = Target::new(read.endpoint).unwrap();
+    let mut files = Vec::new();
+    let endpoint = from_kubeconfig(&path, &mut files).unwrap();
+    assert_eq!(files, [path.clone(), folder.path().join("ca.pem")]);
+    let target = Target::new(endpoint).unwrap();
     assert_eq!(said(&target, post("{}")).await, "HTTP/1.1 POST /hook Bearer first {}");
     write("token", "second");
     *target.inner.token.lock().unwrap() = None;
@@ -419,14 +420,75 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
 
     let refused = |user: &str| {
         write("config", &kubeconfig(user));
-        from_kubeconfig(&path).unwrap_err()
+        let mut files = Vec::new();
+        let why = from_kubeconfig(&path, &mut files).unwrap_err();
+        (why, files)
     };
+    let (why, _) = refused("{exec: {command: sh, apiVersion: v1, interactiveMode: Never}}");
+    assert!(why.contains("exec is not supported"), "{why}");
+    // Whoever waits for what is missing knows where to look.
+    let (why, files) = refused("{tokenFile: nope}");
+    assert!(why.contains("no such file or directory"), "{why}");
+    assert!(files.contains(&folder.path().join("nope")), "{files:?}");
+    let (why, files) = refused("{client-certificate: nope, client-key: nokey}");
+    assert!(why.contains("unable to read client-cert "), "{why}");
     assert!(
-        refused("{exec: {command: sh, apiVersion: v1, interactiveMode: Never}}")
-            .contains("exec is not supported")
+        files.contains(&folder.path().join("nope")) && files.contains(&folder.path().join("nokey")),
+        "{files:?}"
     );
-    assert!(refused("{tokenFile: nope}").contains("no such file or directory"));
-    assert!(refused("{client-certificate: nope, client-key: nope}").contains("unable to read client-cert "));
+}
+
+#[tokio::test]
+async fn a_token_file_that_is_too_long_is_no_token() {
+    let authority = authority("ca");
+    let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
+    let server = server(&served, Habit::Echo, &["http/1.1"], None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    let credential = Credential::TokenFile(token.clone());
+    let target = Target::new(Endpoint { credential, ..endpoint(&server, &authority) }).unwrap();
+    // One that was never good: the call is not made.
+    std::fs::write(&token, "t".repeat(65 << 10)).unwrap();
+    let (kind, message) = failure(&target, post("{}")).await;
+    assert_eq!(kind, FailureKind::Unsent);
+    assert!(message.contains("it is too long to be a token") && !message.contains("ttt"), "{message}");
+    // The longest that is one.
+    let longest = "t".repeat(16 << 10);
+    std::fs::write(&token, &longest).unwrap();
+    assert!(said(&target, post("{}")).await.contains(&longest));
+    // One that grew: the last good one stays in use.
+    std::fs::write(&token, "u".repeat(65 << 10)).unwrap();
+    if let Some((read, _)) = target.inner.token.lock().unwrap().as_mut() {
+        *read -= super::TOKEN_FILE_LIFE;
+    }
+    assert!(said(&target, post("{}")).await.contains(&longest));
+}
+
+#[test]
+fn an_address_with_a_password_is_refused_without_showing_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config");
+    let of = |server: &str| {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters:\n- name: c\n  cluster: {{server: '{server}'}}\ncontexts:\n- name: x\n  context: {{cluster: c}}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        from_kubeconfig(&path, &mut Vec::new())
+    };
+    for server in [
+        "https://me:secret@127.0.0.1:1/hook",
+        "me:secret@127.0.0.1:1",
+        // Not even where it is no address at all.
+        "https://me:secret@127.0.0.1:port/hook",
+        "https://me:secret@a b/hook",
+    ] {
+        let why = of(server).unwrap_err();
+        assert!(
+            why.contains("must not carry a user or password") && !why.contains("secret"),
+            "{server}: {why}"
+        );
+    }
+    assert!(of("https://127.0.0.1:1/hook@home").is_ok());
 }
 
 #[test]

@@ -63,6 +63,19 @@ fn a_list_by_name_is_about_that_name() {
         "/api/v1/pods?fieldSelector=metadata.name!%3Dx",
         "list group= version=v1 ns= resource=pods sub= name=",
     );
+    let named = |query: &str, name: &str| {
+        let url = format!("/api/v1/pods?{query}");
+        check(&Method::GET, &url, &format!("list group= version=v1 ns= resource=pods sub= name={name}"));
+    };
+    named("fieldSelector=spec.nodeName%3Dn,metadata.name%3D%3Dx", "x");
+    named("fieldSelector=metadata.name%3Da%5C,b", "a,b");
+    named("fieldSelector=metadata.name%3Da%5C%3Db", "a=b");
+    // No path could say these, and options that cannot be read say nothing.
+    named("fieldSelector=metadata.name%3Da/b", "");
+    named("fieldSelector=metadata.name%3D..", "");
+    named("fieldSelector=metadata.name%3Dx,nonsense", "");
+    named("fieldSelector=metadata.name%3Dx&labelSelector=a+in+(", "");
+    named("fieldSelector=metadata.name%3Dx&limit=some", "");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::table::{Bind, group, service_account, user};
 
 /// The table.
 pub(super) const BINDINGS: &[Bind] = &[
-    Bind::same("cluster-admin", &[group("system:masters")]),
+    Bind::same("cluster-admin", &[group(authn::names::MASTERS)]),
     Bind::same("system:basic-user", &[group("system:authenticated")]),
     Bind::same("system:cluster-trust-bundle-discovery", &[group("system:serviceaccounts")]),
     Bind::same("system:discovery", &[group("system:authenticated")]),

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use authz::kubeconfig::{self, Material, Users};
+use authz::kubeconfig::Users;
 
 use super::ShownAs;
 use crate::files::read as read_file;
-use crate::outbound::{Credential, Identity};
+use crate::outbound::shown_as;
 
 /// What is shown to webhooks.
 #[derive(Clone, Debug, Default)]
@@ -26,33 +26,8 @@ impl Credentials {
         let users =
             Users::parse(&text).map_err(|error| format!("error loading config file {quoted}: {error}"))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let load = |what: &str, material: &Material| match material {
-            Material::Inline(bytes) => Ok(bytes.clone()),
-            Material::File(file) => {
-                let file = folder.join(file.as_str());
-                read_file(&file).map_err(|why| format!("unable to read {what} {}: {why}", file.display()))
-            }
-        };
         let users = users.try_map(|user| {
-            let identity = match &user.certificate {
-                None => None,
-                Some((certificate, key)) => Some(Identity {
-                    certificate: load("client-cert", certificate)?,
-                    key: load("client-key", key)?,
-                }),
-            };
-            let credential = match &user.credential {
-                kubeconfig::Credential::None => Credential::None,
-                kubeconfig::Credential::Token(token) => Credential::Bearer(token.to_string()),
-                kubeconfig::Credential::Basic(name, password) => {
-                    Credential::Basic(name.to_string(), password.to_string())
-                }
-                kubeconfig::Credential::TokenFile(file) => {
-                    let file = folder.join(file.as_str());
-                    read_file(&file).map_err(|why| format!("open {}: {why}", file.display()))?;
-                    Credential::TokenFile(file)
-                }
-            };
+            let (identity, credential) = shown_as(&user, folder, &mut Vec::new())?;
             Ok::<_, String>(ShownAs { identity, credential })
         })?;
         Ok(Credentials { users })

@@ -13,10 +13,6 @@ const KIND: &str = "Policy";
 const OTHERS: [&str; 3] = ["Event", "EventList", "PolicyList"];
 /// Where Go's scheme of these kinds is declared; part of its message.
 const SCHEME: &str = "k8s.io/apiserver/pkg/audit/scheme.go:30";
-/// How Go prints the type it reads an object's kind with.
-const META: &str =
-    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-
 /// Reads and checks a policy.
 pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
     let raw = read(bytes)?;
@@ -137,28 +133,11 @@ fn unknown_stages(stages: &[Str], path: &Path, errors: &mut Vec<FieldError>) {
 fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
     let failed = |why: String| format!("failed decoding: {why}");
     let document: Document = yaml::document(bytes).map_err(|e| failed(e.to_string()))?;
+    let (api_version, kind) = api::typed::said(&document.value).map_err(|untyped| failed(untyped.message))?;
     let empty = Map::new();
-    let root = match &document.value {
-        Value::Map(map) => map,
-        Value::Null => &empty,
-        other => {
-            return Err(failed(format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {META}",
-                other.json_type()
-            )));
-        }
-    };
-    let meta = |field: &str| match root.get(field) {
-        None | Some(Value::Null) => Ok(""),
-        Some(Value::String(text)) => Ok(text.as_str()),
-        Some(other) => Err(failed(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
-            other.json_type()
-        ))),
-    };
+    let root = document.value.as_map().unwrap_or(&empty);
     // Go's decoder knows what it reads into: a kind that is left out is a policy, a version that is left out its own.
-    let (api_version, kind) =
-        (meta("apiVersion")?, Some(meta("kind")?).filter(|k| !k.is_empty()).unwrap_or(KIND));
+    let kind = if kind.is_empty() { KIND } else { kind };
     if api_version.is_empty() {
         return Err(format!("unknown group version field audit.k8s.io/__internal, Kind={kind} in policy"));
     }
@@ -183,13 +162,14 @@ fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
         None => document.duplicates.iter().map(|path| format!("duplicate field {}", quote(path))).collect(),
     };
     strict.extend(reader.unknown.iter().map(|path| format!("unknown field {}", quote(path))));
-    // Kubernetes goes on without the fields it does not know. A rule without what it was to be limited to can keep everything
-    // out of the log, so here they are an error.
-    if strict.is_empty() {
-        Ok(policy)
-    } else {
-        Err(failed(format!("strict decoding error: {}", strict.join(", "))))
+    // As Kubernetes: policies outlive versions, so a server that is older than its policy still records.
+    if !strict.is_empty() {
+        let strict = strict.join(", ");
+        tracing::warn!(
+            "Audit policy contains errors, falling back to lenient decoding: strict decoding error: {strict}"
+        );
     }
+    Ok(policy)
 }
 
 /// Reads fields in the order Go meets them, and remembers the first that has the wrong type and all that are unknown.
