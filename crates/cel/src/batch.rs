@@ -97,12 +97,16 @@ fn number(n: u64) -> Value {
 pub fn show(val: &Val<'_>) -> String {
     let name = val.type_name();
     match val {
+        Val::Object(object) if object.type_name == "google.protobuf.Empty" => format!("{name} "),
         Val::List(_) | Val::Map(_) | Val::Object(_) => match convert::to_json(val) {
             Ok(json) => format!("{name} {}", write::to_string(&json)),
             Err(error) => format!("{name} !{error}"),
         },
         Val::Optional(None) => format!("{name} <nil>"),
-        Val::Optional(Some(inner)) => format!("{name} {}", native(inner)),
+        Val::Optional(Some(inner)) => match convert::to_value(inner) {
+            Err(error) if error == convert::TOO_LARGE => format!("{name} !{error}"),
+            _ => format!("{name} {}", native(inner)),
+        },
         _ => match convert::text(val) {
             Ok(Some(text)) => format!("{name} {text}"),
             _ => format!("{name} {val}"),

@@ -379,7 +379,7 @@ impl Env {
     }
 
     /// The names of the functions that are not operators, in no order.
-    pub(crate) fn function_names(&self) -> impl Iterator<Item = &str> {
+    pub fn function_names(&self) -> impl Iterator<Item = &str> {
         let names = self.library.functions.keys().map(Str::as_str);
         names.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
     }

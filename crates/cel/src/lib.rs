@@ -47,5 +47,6 @@ pub mod pattern {
     pub use crate::lib::pattern::Pattern;
 }
 pub use syntax::source::{Issue, Issues, Location, Source};
+pub use syntax::token::is_reserved;
 pub use types::Type;
 pub use val::{Entries, LazyFields, List, Map, Object, Tag, Text, Timestamp, Val};

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use cel::authz::{self, Authorizer, Check, Decision};
 use cel::batch::{Batch, VARIABLES, show};
+use cel::device::{Device, Selector, SelectorError};
 use cel::schema::{Schema, SchemaTypes};
 use cel::{Activation, Env, PER_CALL_LIMIT, Type, Val, Version};
 use value::{Value, json, yaml};
@@ -51,17 +52,41 @@ impl Page {
         if environment == "authorizer" {
             env = env.with_variables([("authorizer", authz::authorizer_type())]);
         }
-        if environment == "rule" {
+        if environment.starts_with("rule") {
             let schema = self.schema.clone().unwrap();
+            let old = match environment {
+                "rule" => schema.declared_type(),
+                _ => Type::optional(schema.declared_type()),
+            };
             env = env
-                .with_variables(["self", "oldSelf"].map(|name| (name, schema.declared_type())))
+                .with_variables([("self", schema.declared_type()), ("oldSelf", old)])
                 .with_types(Arc::new(SchemaTypes::new([schema])));
         }
         env
     }
 
+    /// What a selector says of the device of the page.
+    fn selected(&self, expr: &str) -> String {
+        let device = self.variables.get("device").unwrap();
+        let driver = device.get("driver").and_then(Value::as_str).unwrap();
+        let device = Device::read(driver, device).unwrap();
+        match Selector::check(expr).and_then(|()| Selector::compile(expr)) {
+            Err(SelectorError::Invalid(why)) => {
+                format!("is no selector: {}", why.lines().next().unwrap_or_default())
+            }
+            Err(error) => format!("is no selector: {error}"),
+            Ok(selector) => match selector.matches(&device) {
+                Ok(selected) => format!("bool {selected}"),
+                Err(error) => format!("fails: {error}"),
+            },
+        }
+    }
+
     /// What an expression gives, in the words of the pages.
     fn answer(&self, environment: &str, expr: &str) -> String {
+        if environment == "device" {
+            return self.selected(expr);
+        }
         let env = self.env(environment);
         let checked = match env.compile(expr) {
             Ok(checked) => checked,
@@ -73,13 +98,18 @@ impl Page {
         };
         let mut activation = Activation::new(&env).with("authorizer", authz::authorizer());
         activation.set_authorizer(&OnlyGet);
-        let schema = self.schema.as_deref().filter(|_| environment == "rule");
+        let schema = self.schema.as_deref().filter(|_| environment.starts_with("rule"));
         for name in VARIABLES {
             activation.set(name, Val::Null);
         }
         for (name, value) in &self.variables {
             let schema = schema.filter(|_| matches!(name.as_str(), "self" | "oldSelf"));
-            activation.set(name, Val::typed(value, schema));
+            let val = match (name.as_str(), environment) {
+                ("oldSelf", "rule with optional oldSelf") if value.is_null() => Val::NONE,
+                ("oldSelf", "rule with optional oldSelf") => Val::some(Val::typed(value, schema)),
+                _ => Val::typed(value, schema),
+            };
+            activation.set(name, val);
         }
         match program.run(&activation, PER_CALL_LIMIT).outcome {
             Ok(val) => show(&val),
@@ -140,12 +170,17 @@ fn page(name: &str, text: &str) {
 }
 
 macro_rules! pages {
-    ($($name:ident),* $(,)?) => {$(
-        #[test]
-        fn $name() {
-            page(stringify!($name), include_str!(concat!("../spec/", stringify!($name), ".md")));
-        }
-    )*};
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                page(stringify!($name), include_str!(concat!("../spec/", stringify!($name), ".md")));
+            }
+        )*
+
+        /// The text of all pages.
+        const PAGES: &[&str] = &[$(include_str!(concat!("../spec/", stringify!($name), ".md"))),*];
+    };
 }
 
 pages!(
@@ -167,6 +202,34 @@ pages!(
     strings,
     url,
 );
+
+#[test]
+fn every_function_has_accepting_and_failing_examples() {
+    let examples: Vec<(&str, &str)> =
+        PAGES.iter().flat_map(|page| page.lines()).filter_map(|line| line.split_once("  // ")).collect();
+    let calls = |expr: &str, function: &str| {
+        expr.match_indices(function).any(|(at, _)| {
+            let is_name = |c: char| c.is_alphanumeric() || c == '_';
+            expr.get(at + function.len()..).is_some_and(|after| after.starts_with('('))
+                && !expr.get(..at).is_some_and(|before| before.ends_with(is_name))
+        })
+    };
+    let mut missing = Vec::new();
+    let env = Env::kubernetes_mutation(Version::CURRENT);
+    for function in env.function_names().filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase())) {
+        if function.contains('@') || function == "in" {
+            continue;
+        }
+        let (failing, accepting): (Vec<_>, Vec<_>) = examples
+            .iter()
+            .filter(|(expr, _)| calls(expr, function))
+            .partition(|(_, result)| result.starts_with("does not compile") || result.starts_with("fails"));
+        if accepting.is_empty() || failing.is_empty() {
+            missing.push(format!("{function}: {} accepting, {} failing", accepting.len(), failing.len()));
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
 
 #[test]
 fn a_batch_answers_line_by_line() {

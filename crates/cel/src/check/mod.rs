@@ -434,12 +434,16 @@ impl Checker<'_> {
         };
         *type_name = resolved;
         // The fields are those of the message, whatever the type is called inside CEL.
-        let message = type_name.clone();
-        let is_message = matches!(ty, Type::Struct(_)) || self.env.has_struct(&message);
+        let message = match &ty {
+            Type::List(element) if **element == Type::Dyn => Str::new_static("google.protobuf.ListValue"),
+            Type::Null => Str::new_static("google.protobuf.NullValue"),
+            _ => type_name.clone(),
+        };
+        let is_message = matches!(ty, Type::Struct(_) | Type::Null) || self.env.has_struct(&message);
         if is_message {
             self.set(id, ty);
         } else {
-            self.report(id, format!("'{ty}' is not a message type"));
+            self.report(id, format!("'{}' is not a message type", ty.name()));
             self.set(id, Type::Error);
         }
         for field in fields.iter_mut() {
@@ -537,11 +541,12 @@ fn qualified(expr: &Expr) -> Option<Vec<Str>> {
 
 /// What a global name stands for, with the name under which a program finds it.
 fn global(name: &str, disambiguate: bool, found: Global) -> (Str, Type, Reference) {
-    let name: Str = if disambiguate { format!(".{name}").into() } else { name.into() };
+    let plain = Str::from(name);
+    let name = if disambiguate { format!(".{name}").into() } else { plain.clone() };
     match found {
         Global::Variable(ty) => (name, ty, Reference::Variable),
         Global::Type(ty) => {
-            let value = Constant::Type(ty.name().into());
+            let value = Constant::Type(plain);
             (name, Type::Type(Some(Arc::new(ty))), Reference::Constant(value))
         }
         Global::Int(i) => (name, Type::Int, Reference::Constant(Constant::Int(i))),

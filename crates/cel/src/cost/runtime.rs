@@ -144,7 +144,7 @@ impl Rule {
             Rule::Pattern => matching(size(0), size(1)),
             Rule::Contains => traverse(size(0)).saturating_mul(traverse(size(1))),
             Rule::Selector => selector(size(1)),
-            Rule::Deep => args.first().map_or(0, deep),
+            Rule::Deep => args.first().map_or(0, |val| deep(val, &mut { MOST_PARTS })),
             Rule::ContainsIp { string } => {
                 let text = if string { traverse(size(1)) } else { 0 };
                 traverse(2 * size(0)) + text
@@ -200,15 +200,24 @@ fn selector(length: u64) -> u64 {
     10u64.saturating_add(traverse(length)).saturating_add(length.div_ceil(2).saturating_mul(50))
 }
 
-/// What it costs to go over everything inside a value.
-fn deep(val: &Val<'_>) -> u64 {
+/// How many parts of a value are gone over; more has no value that does not share its parts.
+const MOST_PARTS: u64 = 1 << 24;
+
+/// What it costs to go over everything inside a value: more than anybody has where there are too many parts.
+fn deep(val: &Val<'_>, left: &mut u64) -> u64 {
+    let Some(less) = left.checked_sub(1) else { return u64::MAX };
+    *left = less;
     match val {
         Val::String(s) => s.len() as u64 / 10,
         Val::Bytes(b) => b.len() as u64 / 10,
-        Val::List(list) => list.iter().fold(0, |cost, item| cost.saturating_add(deep(&item))),
-        Val::Map(map) => map
-            .iter()
-            .fold(0, |cost: u64, (key, val)| cost.saturating_add(deep(&key)).saturating_add(deep(&val))),
+        Val::List(list) => list.iter().fold(0, |cost: u64, item| match cost {
+            u64::MAX => cost,
+            _ => cost.saturating_add(deep(&item, left)),
+        }),
+        Val::Map(map) => map.iter().fold(0, |cost: u64, (key, val)| match cost {
+            u64::MAX => cost,
+            _ => cost.saturating_add(deep(&key, left)).saturating_add(deep(&val, left)),
+        }),
         _ => 1,
     }
 }

@@ -221,7 +221,9 @@ impl<'a> Eval<'a, '_> {
     ) -> Result<Option<Val<'a>>, Error> {
         match &qualifier.key {
             Key::Field(name) => match here {
-                Val::Object(object) => messages::field(object, name, presence, qualifier.typed),
+                Val::Object(object) => {
+                    messages::field(object, name, presence, qualifier.typed.then_some(&self.cx.steps))
+                }
                 here => field(here, name, presence),
             },
             Key::Constant(key) => index(here, key, presence),
@@ -256,7 +258,7 @@ fn missing_key(key: &str) -> Error {
 fn field<'a>(here: &Val<'a>, name: &str, presence: bool) -> Result<Option<Val<'a>>, Error> {
     let found = match here {
         Val::Map(map) => map.field(name).transpose()?,
-        Val::Object(object) => return messages::field(object, name, presence, false),
+        Val::Object(object) => return messages::field(object, name, presence, None),
         Val::List(_) => return Err(Error::new("unsupported index type 'string' in list")),
         _ => None,
     };

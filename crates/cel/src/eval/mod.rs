@@ -16,16 +16,17 @@ use crate::env::Env;
 use crate::lib::authz::Authorizer;
 use crate::lib::{Ext, pattern};
 use crate::plan::node::{Call, ListNode, MapNode, Members, Node, Run, StructNode};
-use crate::val::{Entries, Map, Object, Tag, Text, Val, equal};
+use crate::val::{Brief, Entries, Map, Object, Steps, Tag, Text, Val, equal, within};
 use value::Str;
 
 /// A value or a failure.
 pub type Outcome<'a> = Result<Val<'a>, Error>;
 
 /// What functions may need besides their arguments.
-#[derive(Clone, Copy)]
 pub(crate) struct Cx<'a> {
     pub(crate) authorizer: Option<&'a dyn Authorizer>,
+    /// What walks through values counts its steps here.
+    pub(crate) steps: Steps<'a>,
 }
 
 /// The values of the variables of an environment.
@@ -116,8 +117,7 @@ fn run_in<'a>(
     let mut eval = Eval {
         values: &activation.values,
         names: &activation.names,
-        cx: Cx { authorizer: activation.authorizer },
-        interrupted: activation.interrupted,
+        cx: Cx { authorizer: activation.authorizer, steps: Steps::new(activation.interrupted) },
         ticks: 0,
         slots,
         cost: 0,
@@ -149,13 +149,14 @@ struct Eval<'a, 'v> {
     values: &'v [Option<Val<'a>>],
     names: &'v [Str],
     cx: Cx<'a>,
-    interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
     ticks: u32,
     slots: &'v mut [Slot<'a>],
     cost: u64,
     limit: u64,
 }
 
+/// From what size on the making of a result is counted.
+const LARGE: usize = 4096;
 /// How often a loop asks whether it was interrupted.
 const TICKS: u32 = 100;
 
@@ -168,12 +169,7 @@ impl<'a> Eval<'a, '_> {
 
     fn tick(&mut self) -> Result<(), Error> {
         self.ticks = self.ticks.wrapping_add(1);
-        match self.interrupted {
-            Some(interrupted) if self.ticks.is_multiple_of(TICKS) && interrupted() => {
-                Err(Error::interrupted())
-            }
-            _ => Ok(()),
-        }
+        if self.ticks.is_multiple_of(TICKS) { self.cx.steps.go_on() } else { Ok(()) }
     }
 
     fn set_slot(&mut self, slot: usize, value: Slot<'a>) {
@@ -223,12 +219,19 @@ impl<'a> Eval<'a, '_> {
             Node::InConstant(both) => {
                 let (arg, members) = &**both;
                 let val = self.node(arg)?;
-                Ok(Val::Bool(match members {
+                match members {
                     Members::Few(members) => {
-                        members.iter().any(|member| equal(member, &val).unwrap_or(false))
+                        for member in members {
+                            if within(&self.cx.steps, member, &val, false)? {
+                                return Ok(Val::Bool(true));
+                            }
+                        }
+                        Ok(Val::Bool(false))
                     }
-                    Members::Strings(members) => val.as_str().is_some_and(|text| members.contains(text)),
-                }))
+                    Members::Strings(members) => {
+                        Ok(Val::Bool(val.as_str().is_some_and(|text| members.contains(text))))
+                    }
+                }
             }
             Node::OptionalOr(both) => match self.node(&both.0)? {
                 Val::Optional(None) => self.node(&both.1),
@@ -265,7 +268,7 @@ impl<'a> Eval<'a, '_> {
         if let (Ok(left), Node::Const(right)) = (&left, &terms.1) {
             // A constant is compared where it is.
             self.charge(Rule::pair(left, right, wanted))?;
-            return compared(left, right, wanted);
+            return compared(&self.cx.steps, left, right, wanted);
         }
         let right = self.node(&terms.1);
         if let Err(error) = &right
@@ -291,7 +294,7 @@ impl<'a> Eval<'a, '_> {
                 (left?, right?)
             }
         };
-        compared(&left, &right, wanted)
+        compared(&self.cx.steps, &left, &right, wanted)
     }
 
     fn call(&mut self, call: &'a Call) -> Outcome<'a> {
@@ -424,6 +427,12 @@ impl<'a> Eval<'a, '_> {
             return Err(Error::of(ErrorKind::Internal(message.into())));
         }
         self.charge(call.rule.cost(args, outcome.as_ref().ok()))?;
+        match &outcome {
+            // Large results cost less than the time it takes to make them.
+            Ok(Val::String(text)) if text.len() > LARGE => self.cx.steps.take(text.len() / 8)?,
+            Ok(Val::List(list)) if list.len() > LARGE => self.cx.steps.take(list.len())?,
+            _ => {}
+        }
         outcome
     }
 
@@ -479,7 +488,8 @@ impl<'a> Eval<'a, '_> {
                 Val::Optional(Some(val)) => items.push((*val).clone()),
                 val => {
                     return Err(Error::new(format!(
-                        "cannot initialize optional list element from non-optional value {val}"
+                        "cannot initialize optional list element from non-optional value {}",
+                        Brief(&val)
                     )));
                 }
             }
@@ -550,16 +560,16 @@ impl<'a> Eval<'a, '_> {
 }
 
 /// `==`, or `!=`, which takes what cannot be compared for different.
-fn compared<'a>(left: &Val<'_>, right: &Val<'_>, wanted: bool) -> Outcome<'a> {
-    match equal(left, right) {
+fn compared<'a>(steps: &Steps<'_>, left: &Val<'_>, right: &Val<'_>, wanted: bool) -> Outcome<'a> {
+    match equal(steps, left, right) {
         Ok(same) => Ok(Val::Bool(same == wanted)),
-        Err(error) if wanted => Err(error),
+        Err(error) if wanted || error.is_fatal() => Err(error),
         Err(_) => Ok(Val::Bool(true)),
     }
 }
 
 fn not_optional(name: &str, val: &Val<'_>) -> Error {
-    Error::new(format!("cannot initialize optional entry '{name}' from non-optional value {val}"))
+    Error::new(format!("cannot initialize optional entry '{name}' from non-optional value {}", Brief(val)))
 }
 
 /// Runs the first overload whose declaration fits the arguments.

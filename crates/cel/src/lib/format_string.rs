@@ -363,18 +363,29 @@ fn nested(val: &Val<'_>) -> Result<String, String> {
 }
 
 fn list(items: &List<'_>) -> Result<String, String> {
-    let items = items.iter().map(|item| nested(&item)).collect::<Result<Vec<_>, _>>()?;
-    Ok(format!("[{}]", items.join(", ")))
+    let mut texts = Vec::new();
+    let mut length = 0;
+    for item in items.iter() {
+        let text = nested(&item)?;
+        length += text.len();
+        text_fits(length).map_err(|error| error.to_string())?;
+        texts.push(text);
+    }
+    Ok(format!("[{}]", texts.join(", ")))
 }
 
 fn map(entries: &Map<'_>) -> Result<String, String> {
     let mut pairs = Vec::new();
+    let mut length = 0;
     for (key, val) in entries {
         let key = match key {
             Val::String(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_) => nested(&key)?,
             other => return Err(format!("no formatting function for map key of type {}", other.type_name())),
         };
-        pairs.push((key, nested(&val)?));
+        let val = nested(&val)?;
+        length += key.len() + val.len();
+        text_fits(length).map_err(|error| error.to_string())?;
+        pairs.push((key, val));
     }
     pairs.sort();
     let pairs: Vec<String> = pairs.into_iter().map(|(key, val)| format!("{key}:{val}")).collect();

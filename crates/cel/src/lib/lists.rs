@@ -4,7 +4,7 @@ use super::{int, list, list_fits};
 use crate::env::Builder;
 use crate::eval::{Cx, Error, Outcome};
 use crate::syntax::macros;
-use crate::val::{List, Tag, Val, compare, equal};
+use crate::val::{List, Tag, Val, compare, within};
 
 /// The longest list `lists.range` makes.
 const LONGEST_RANGE: i64 = 1_000_000;
@@ -154,11 +154,18 @@ fn range<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     Ok(Val::list((0..size).map(Val::Int).collect()))
 }
 
-fn distinct<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn distinct<'a>(cx: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     let mut unique: Vec<Val<'a>> = Vec::new();
     for item in list(args, 0)?.iter() {
         // Nulls compare as any value does here, so the first stays.
-        if !unique.iter().any(|other| equal(&item, other).unwrap_or(false)) {
+        let mut seen = false;
+        for other in &unique {
+            seen = within(&cx.steps, &item, other, false)?;
+            if seen {
+                break;
+            }
+        }
+        if !seen {
             unique.push(item);
         }
     }

@@ -6,7 +6,7 @@ use super::{count, refuse};
 use crate::decl::Implementation;
 use crate::env::Builder;
 use crate::eval::{Cx, Error, Outcome};
-use crate::val::{Tag, Val, compare, equal};
+use crate::val::{List, Tag, Val, compare, within};
 
 /// The sorts that have an order.
 const COMPARABLE: [&str; 8] = ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"];
@@ -52,19 +52,16 @@ pub(crate) fn add(b: &mut Builder) {
     );
     b.function(
         "indexOf",
-        &[("list_a_index_of_int", "list(A).(A) -> int", |_, args| {
+        &[("list_a_index_of_int", "list(A).(A) -> int", |cx, args| {
             let (Some(Val::List(list)), Some(item)) = (args.first(), args.get(1)) else { return refuse() };
-            let at = list.iter().position(|each| same(&each, item));
-            Ok(at.map_or(Val::Int(-1), count))
+            position(cx, list, item, 0..list.len())
         })],
     );
     b.function(
         "lastIndexOf",
-        &[("list_a_last_index_of_int", "list(A).(A) -> int", |_, args| {
+        &[("list_a_last_index_of_int", "list(A).(A) -> int", |cx, args| {
             let (Some(Val::List(list)), Some(item)) = (args.first(), args.get(1)) else { return refuse() };
-            let items: Vec<Val<'_>> = list.iter().collect();
-            let at = items.iter().rposition(|each| same(each, item));
-            Ok(at.map_or(Val::Int(-1), count))
+            position(cx, list, item, (0..list.len()).rev())
         })],
     );
 }
@@ -73,18 +70,40 @@ pub(crate) fn add(b: &mut Builder) {
 pub(crate) fn add_includes(b: &mut Builder) {
     b.function(
         "includes",
-        &[("list_includes_dyn_dyn", "dyn.(dyn) -> bool", |_, args| {
+        &[("list_includes_dyn_dyn", "dyn.(dyn) -> bool", |cx, args| {
             let [target, item] = args else { return refuse() };
             Ok(Val::Bool(match target {
-                Val::List(list) => list.iter().any(|each| same(&each, item)),
-                other => same(other, item),
+                Val::List(list) => find(cx, list, item, 0..list.len())?.is_some(),
+                other => within(&cx.steps, other, item, false)?,
             }))
         })],
     );
 }
 
-fn same(a: &Val<'_>, b: &Val<'_>) -> bool {
-    equal(a, b).unwrap_or(false)
+/// The first of some places of a list that holds an equal element.
+fn find(
+    cx: &Cx<'_>,
+    list: &List<'_>,
+    item: &Val<'_>,
+    places: impl Iterator<Item = usize>,
+) -> Result<Option<usize>, Error> {
+    for at in places {
+        if let Some(each) = list.get(at)
+            && within(&cx.steps, &each, item, false)?
+        {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}
+
+fn position<'a>(
+    cx: &Cx<'a>,
+    list: &List<'a>,
+    item: &Val<'a>,
+    places: impl Iterator<Item = usize>,
+) -> Outcome<'a> {
+    Ok(find(cx, list, item, places)?.map_or(Val::Int(-1), count))
 }
 
 fn is_comparable(val: &Val<'_>) -> bool {

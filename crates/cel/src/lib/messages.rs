@@ -7,7 +7,7 @@ use crate::eval::{Error, Outcome};
 use crate::schema::is_object;
 use crate::types::{Type, read};
 use crate::val::time::{EARLIEST, LATEST};
-use crate::val::{Entries, List, Map, Object, Timestamp, Val};
+use crate::val::{Entries, List, Map, Object, Steps, Timestamp, Val, within};
 
 const PREFIX: &str = "google.protobuf.";
 
@@ -39,6 +39,11 @@ pub(crate) fn type_called(name: &str) -> Option<Type> {
         "Empty" => Type::Struct(name.into()),
         _ => return None,
     })
+}
+
+/// Whether a well-known name stands for a type of the language that has another name. There is no such type at run time.
+pub(crate) fn is_other_type(name: &str) -> bool {
+    type_called(name).is_some_and(|ty| ty.name() != name || ty == Type::Any)
 }
 
 /// The type of a field of a well-known type.
@@ -158,13 +163,13 @@ fn narrow<'a>(name: &str, val: Val<'a>) -> Outcome<'a> {
     }
 }
 
-/// The value of a field of an instance; `None` if it is not set and only that is asked. `typed` says whether the checker
-/// knew the type.
+/// The value of a field of an instance; `None` if it is not set and only that is asked. `typed` is there where the checker
+/// knew the type: what is behind the field is gone over then.
 pub(crate) fn field<'a>(
     object: &Object<'a>,
     name: &str,
     presence: bool,
-    typed: bool,
+    typed: Option<&Steps<'_>>,
 ) -> Result<Option<Val<'a>>, Error> {
     let val = object.get(name);
     if object.type_name == "JSONPatch" {
@@ -181,10 +186,10 @@ pub(crate) fn field<'a>(
     }
     if is_object(&object.type_name) {
         // Behind a field there are plain maps and lists, and who does not know the type sees no fields.
-        return match val {
-            Some(val) if typed => Ok(Some(plain(val))),
+        return match (val, typed) {
+            (Some(val), Some(steps)) => plain(steps, val).map(Some),
             _ if presence => Ok(None),
-            _ if typed => Ok(Some(Val::Null)),
+            (None, Some(_)) => Ok(Some(Val::Null)),
             _ => Err(Error::new(format!("no such key: {name}"))),
         };
     }
@@ -196,46 +201,65 @@ pub(crate) fn field<'a>(
 }
 
 /// A value with the objects of a mutation in it made maps.
-fn plain<'a>(val: &Val<'a>) -> Val<'a> {
-    match val {
+fn plain<'a>(steps: &Steps<'_>, val: &Val<'a>) -> Outcome<'a> {
+    Ok(match val {
         Val::Object(object) if is_object(&object.type_name) => {
+            steps.take(object.fields.len())?;
             let mut entries = Entries::default();
             for (name, val) in &object.fields {
-                entries.insert(Val::string(name.as_str()), plain(val));
+                entries.insert(Val::string(name.as_str()), plain(steps, val)?);
             }
             Val::Map(Map::of(entries))
         }
         Val::List(list @ (List::Owned(_) | List::Borrowed(_))) => {
-            Val::list(list.iter().map(|item| plain(&item)).collect())
+            steps.take(list.len())?;
+            Val::list(list.iter().map(|item| plain(steps, &item)).collect::<Result<_, _>>()?)
         }
         Val::Map(map @ (Map::Owned(_) | Map::Borrowed(_))) => {
+            steps.take(map.len())?;
             let mut entries = Entries::default();
             for (key, val) in map {
-                entries.insert(key, plain(&val));
+                entries.insert(key, plain(steps, &val)?);
             }
             Val::Map(Map::of(entries))
         }
         other => other.clone(),
-    }
+    })
 }
 
 /// Whether two objects of a mutation are the same: what is in them must be of the same types too, and lists never are.
-pub(crate) fn same_objects(a: &Object<'_>, b: &Object<'_>) -> bool {
-    fn same(a: &Val<'_>, b: &Val<'_>) -> bool {
+pub(crate) fn same_objects(steps: &Steps<'_>, a: &Object<'_>, b: &Object<'_>) -> Result<bool, Error> {
+    fn same(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
         match (a, b) {
-            (Val::Object(a), Val::Object(b)) => same_objects(a, b),
-            (Val::List(_), _) => false,
+            (Val::Object(a), Val::Object(b)) => same_objects(steps, a, b),
+            (Val::List(_), _) => Ok(false),
             (Val::Map(a), Val::Map(b)) => {
-                a.len() == b.len()
-                    && a.iter()
-                        .all(|(key, val)| matches!(b.find(&key), Some(Ok(other)) if same(&val, &other)))
+                steps.take(a.len())?;
+                if a.len() != b.len() {
+                    return Ok(false);
+                }
+                for (key, val) in a {
+                    match b.find(&key) {
+                        Some(Ok(other)) if same(steps, &val, &other)? => {}
+                        _ => return Ok(false),
+                    }
+                }
+                Ok(true)
             }
-            _ => a.tag() == b.tag() && crate::val::equal(a, b).unwrap_or(false),
+            _ => Ok(a.tag() == b.tag() && within(steps, a, b, false)?),
         }
     }
-    a.type_name == b.type_name
-        && a.fields.len() == b.fields.len()
-        && a.fields.iter().all(|(name, val)| b.get(name).is_some_and(|other| same(val, other)))
+    steps.take(a.fields.len())?;
+    if a.type_name != b.type_name || a.fields.len() != b.fields.len() {
+        return Ok(false);
+    }
+    for (name, val) in &a.fields {
+        match b.get(name) {
+            Some(other) if same(steps, val, other)? => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
 /// A JSON patch, whose `op`, `path` and `from` have to be strings.

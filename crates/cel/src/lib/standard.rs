@@ -450,9 +450,9 @@ fn negate<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     }
 }
 
-fn is_in<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn is_in<'a>(cx: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     match args {
-        [val, Val::List(list)] => Ok(Val::Bool(contains(list, val))),
+        [val, Val::List(list)] => Ok(Val::Bool(contains(&cx.steps, list, val)?)),
         [key, Val::Map(map)] => Ok(Val::Bool(map.holds(key))),
         _ => refuse(),
     }

@@ -14,7 +14,7 @@ use crate::check::{Checked, Constant, Reference};
 use crate::cost::runtime::Rule;
 use crate::env::Env;
 use crate::eval::{Error, go_type, run_constant};
-use crate::lib::pattern;
+use crate::lib::{messages, pattern};
 use crate::schema::is_mutation_type;
 use crate::syntax::ast::{Comprehension, Expr, ExprKind, Literal};
 use crate::syntax::operator;
@@ -147,6 +147,9 @@ impl Planner<'_> {
                 Ok(constant_if(constant, Node::Map(Box::new(MapNode { entries }))))
             }
             ExprKind::Struct { type_name, fields } => {
+                if self.options.checked && !self.env.has_struct(type_name) {
+                    return Err(Error::new(format!("unknown type: {type_name}")));
+                }
                 let fields = fields
                     .iter()
                     .map(|field| Ok((field.name.clone(), self.plan(&field.value)?, field.optional)))
@@ -160,7 +163,7 @@ impl Planner<'_> {
     fn ident(&self, expr: &Expr, name: &str) -> Result<Node, Error> {
         if let Some(Reference::Constant(constant)) = self.checked.references.get(&expr.id) {
             return Ok(Node::Const(match constant {
-                Constant::Type(name) if is_mutation_type(name) => {
+                Constant::Type(name) if is_mutation_type(name) || messages::is_other_type(name) => {
                     return Err(Error::new(format!("reference to undefined type: {name}")));
                 }
                 Constant::Type(name) => Val::of_type(name),

@@ -2,30 +2,7 @@
 
 use value::Str;
 
-/// Words that CEL keeps for itself.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+use crate::syntax::token::is_reserved;
 
 /// The identifier under which an expression finds a property; `None` if it cannot.
 pub fn escape(name: &str) -> Option<Str> {
@@ -33,7 +10,7 @@ pub fn escape(name: &str) -> Option<Str> {
     if first.is_ascii_digit() {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__").into());
     }
     if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.contains("__") {
@@ -75,7 +52,7 @@ pub fn unescape(identifier: &str) -> Option<String> {
                 "dash" => name.push('-'),
                 "slash" => name.push('/'),
                 // A reserved word is escaped only as a whole.
-                word if RESERVED.contains(&word) && word.len() + 4 == identifier.len() => name.push_str(word),
+                word if is_reserved(word) && word.len() + 4 == identifier.len() => name.push_str(word),
                 _ => return None,
             }
             rest = after;

@@ -6,9 +6,10 @@ use base64::Engine as _;
 use value::{Value, write};
 
 use super::{Format, Kind, ListKind, Schema};
+use crate::eval::Error;
 use crate::val::convert::to_json;
 use crate::val::time::{Timestamp, days_from_civil, read_duration};
-use crate::val::{Key, List, Val, equal};
+use crate::val::{Key, List, Steps, Val, within};
 
 impl Schema {
     pub(crate) fn is_number(&self) -> bool {
@@ -77,20 +78,28 @@ impl Schema {
     }
 
     /// Whether a list of this schema equals another of the same length; `None` where order matters as usual.
-    pub(crate) fn equal_lists(&self, items: &[Value], other: &List<'_>) -> Option<bool> {
-        let Kind::List { items: schema, kind } = &self.kind else { return None };
-        let mine = Members::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))))?;
-        let theirs = Members::of(kind, other.iter())?;
-        Some(match kind {
-            ListKind::Map(_) => theirs
-                .vals
-                .iter()
-                .all(|val| mine.find(kind, val).is_some_and(|each| equal(each, val).unwrap_or(false))),
-            _ => {
+    pub(crate) fn equal_lists(
+        &self,
+        steps: &Steps<'_>,
+        items: &[Value],
+        other: &List<'_>,
+    ) -> Result<Option<bool>, Error> {
+        let Kind::List { items: schema, kind } = &self.kind else { return Ok(None) };
+        let mine = Members::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))));
+        let (Some(mine), Some(theirs)) = (mine, Members::of(kind, other.iter())) else { return Ok(None) };
+        if !matches!(kind, ListKind::Map(_)) {
+            return Ok(Some(
                 theirs.vals.iter().all(|val| mine.find(kind, val).is_some())
-                    && mine.vals.iter().all(|val| theirs.find(kind, val).is_some())
+                    && mine.vals.iter().all(|val| theirs.find(kind, val).is_some()),
+            ));
+        }
+        for val in &theirs.vals {
+            match mine.find(kind, val) {
+                Some(each) if within(steps, each, val, false)? => {}
+                _ => return Ok(Some(false)),
             }
-        })
+        }
+        Ok(Some(true))
     }
 
     /// A list of this schema and another, joined as sets and keyed lists are; `None` where they are simply put together.

@@ -10,34 +10,16 @@ use super::lexer::lex;
 use super::literal::unescape;
 use super::macros::{Expansion, Macros};
 use super::source::{Issues, Location, Source};
-use super::token::{Kind, Token};
+use super::token::{Kind, RESERVED, Token};
 use super::{explain, operator};
 
 /// The longest expression, in code points.
 const MOST_POINTS: usize = 100_000;
 /// How deep a grammar rule may nest in itself, and how deep operators may nest.
-const DEEPEST: u32 = 250;
+pub(super) const DEEPEST: u32 = 250;
 
-/// Names that may not be used as variables or functions.
-pub(super) const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "namespace",
-    "package",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+/// The place of what is nowhere in the expression.
+pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// What the parser accepts beyond the grammar.
 #[derive(Clone, Debug)]
@@ -64,15 +46,7 @@ pub(crate) fn parse(source: &Source, options: &Options) -> Result<Ast, Issues> {
     }
     let (tokens, skipped) = lex(source, &mut issues);
     let lexed = issues.is_empty();
-    let mut parser = Parser {
-        text: source.text(),
-        tokens: &tokens,
-        at: 0,
-        options,
-        nodes: Nodes { source, offsets: vec![None], macro_calls: Vec::new() },
-        issues: Issues::new(source),
-        rules: [0; 3],
-    };
+    let mut parser = Parser::new(source, &tokens, options, Issues::new(source));
     let parsed = if lexed { parser.start() } else { Err(Stop::Syntax) };
     match parsed {
         Ok(parsed) => {
@@ -91,8 +65,9 @@ pub(crate) fn parse(source: &Source, options: &Options) -> Result<Ast, Issues> {
             Err(issues)
         }
         Err(Stop::Syntax) => {
-            explain::explain(source, &tokens, &skipped, &mut issues);
-            Err(issues)
+            let mut parser = Parser::new(source, &tokens, options, issues);
+            explain::explain(&mut parser, source, &skipped);
+            Err(parser.issues)
         }
     }
 }
@@ -125,7 +100,7 @@ pub(crate) struct Nodes<'s> {
 }
 
 impl Nodes<'_> {
-    fn id(&mut self, offset: Option<u32>) -> Id {
+    pub(super) fn id(&mut self, offset: Option<u32>) -> Id {
         self.offsets.push(offset);
         u32::try_from(self.offsets.len() - 1).unwrap_or(u32::MAX)
     }
@@ -161,23 +136,32 @@ impl Nodes<'_> {
     }
 
     fn location(&self, id: Id) -> Location {
-        self.offset(id).map_or(Location::NONE, |offset| self.source.location(offset))
+        match self.offset(id) {
+            Some(NOWHERE) => Location { line: 1, column: -1 },
+            Some(offset) => self.source.location(offset),
+            None => Location::NONE,
+        }
     }
 }
 
-struct Parser<'s> {
+pub(super) struct Parser<'s> {
     text: &'s str,
-    tokens: &'s [Token],
+    pub(super) tokens: &'s [Token],
     at: usize,
-    options: &'s Options,
-    nodes: Nodes<'s>,
-    issues: Issues,
+    pub(super) options: &'s Options,
+    pub(super) nodes: Nodes<'s>,
+    pub(super) issues: Issues,
     rules: [u32; 3],
 }
 
 type Result<T, E = Stop> = std::result::Result<T, E>;
 
 impl<'s> Parser<'s> {
+    fn new(source: &'s Source, tokens: &'s [Token], options: &'s Options, issues: Issues) -> Self {
+        let nodes = Nodes { source, offsets: vec![None], macro_calls: Vec::new() };
+        Parser { text: source.text(), tokens, at: 0, options, nodes, issues, rules: [0; 3] }
+    }
+
     fn token(&self) -> Token {
         self.peek(0)
     }
@@ -205,7 +189,7 @@ impl<'s> Parser<'s> {
         self.eat(kind).ok_or(Stop::Syntax)
     }
 
-    fn text(&self, token: Token) -> &'s str {
+    pub(super) fn text(&self, token: Token) -> &'s str {
         token.text(self.text)
     }
 
@@ -222,7 +206,7 @@ impl<'s> Parser<'s> {
     }
 
     /// Reports a problem at a token and stands in a node for what is missing.
-    fn problem(&mut self, token: Token, message: impl Into<Str>) -> Expr {
+    pub(super) fn problem(&mut self, token: Token, message: impl Into<Str>) -> Expr {
         let id = self.nodes.id(Some(token.offset));
         self.issues.report(self.nodes.location(id), message);
         Expr { id, kind: ExprKind::Unspecified }
@@ -584,6 +568,11 @@ impl<'s> Parser<'s> {
         let first = self.token();
         let minus = self.eat(Kind::Minus).is_some();
         let token = self.next();
+        self.read_literal(first, minus, token).ok_or(Stop::Syntax)
+    }
+
+    /// The value of a literal that starts at `first`; `None` if the token is none.
+    pub(super) fn read_literal(&mut self, first: Token, minus: bool, token: Token) -> Option<Expr> {
         let text = self.text(token);
         let signed = |digits: &str| if minus { format!("-{digits}") } else { digits.to_owned() };
         let literal = match token.kind {
@@ -599,7 +588,7 @@ impl<'s> Parser<'s> {
                 .filter(|f: &f64| f.is_finite())
                 .map(Literal::Double)
                 .ok_or("invalid double literal"),
-            _ if minus => return Err(Stop::Syntax),
+            _ if minus => return None,
             Kind::Uint => {
                 let digits = text.trim_end_matches(['u', 'U']);
                 match digits.strip_prefix("0x") {
@@ -615,9 +604,9 @@ impl<'s> Parser<'s> {
             Kind::True => Ok(Literal::Bool(true)),
             Kind::False => Ok(Literal::Bool(false)),
             Kind::Null => Ok(Literal::Null),
-            _ => return Err(Stop::Syntax),
+            _ => return None,
         };
-        Ok(match literal {
+        Some(match literal {
             Ok(literal) => {
                 let id = self.nodes.id(Some(first.offset));
                 Expr { id, kind: ExprKind::Literal(literal) }
@@ -627,7 +616,13 @@ impl<'s> Parser<'s> {
     }
 
     /// A call, unless a macro of that name and shape replaces it.
-    fn call_or_macro(&mut self, id: Id, function: Str, target: Option<Expr>, args: Vec<Expr>) -> Expr {
+    pub(super) fn call_or_macro(
+        &mut self,
+        id: Id,
+        function: Str,
+        target: Option<Expr>,
+        args: Vec<Expr>,
+    ) -> Expr {
         let Some(expander) = self.options.macros.find(&function, args.len(), target.is_some()) else {
             return Expr { id, kind: ExprKind::Call { function, target: target.map(Box::new), args } };
         };
@@ -656,11 +651,12 @@ impl<'s> Parser<'s> {
     }
 }
 
-fn call(id: Id, function: &'static str, args: Vec<Expr>) -> Expr {
+pub(super) fn call(id: Id, function: &'static str, args: Vec<Expr>) -> Expr {
     Expr { id, kind: ExprKind::Call { function: Str::new_static(function), target: None, args } }
 }
 
-fn balance(
+/// Terms and the operators between them as a balanced tree.
+pub(super) fn balance(
     function: &'static str,
     terms: &mut [Option<Expr>],
     ops: &[Id],

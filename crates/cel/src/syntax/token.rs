@@ -1,5 +1,31 @@
 //! Tokens, with the names and numbers ANTLR gives them in CEL's grammar: its messages list and sort tokens by these.
 
+/// Words that may not name variables or functions, though the grammar has no other use for them.
+pub(crate) const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "namespace",
+    "package",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Whether CEL keeps a word for itself: a reserved one, or one of its literals and operators.
+pub fn is_reserved(word: &str) -> bool {
+    matches!(word, "true" | "false" | "null" | "in") || RESERVED.contains(&word)
+}
+
 /// The kind of a token. The order is the grammar's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]

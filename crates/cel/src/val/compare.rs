@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-use super::{List, Map, Val};
+use super::{List, Map, Steps, Val};
 use crate::eval::Error;
 use crate::lib::messages;
 use crate::schema::is_object;
 
 /// Whether two values are equal. Values of different sorts are not, except that numbers compare by value; a few library
 /// values refuse to be compared with anything else.
-pub(crate) fn equal(a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
+pub(crate) fn equal(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
     Ok(match (a, b) {
         (Val::Null, Val::Null) => true,
         (Val::Null, _) | (_, Val::Null) => false,
@@ -22,50 +22,79 @@ pub(crate) fn equal(a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
         (Val::Bytes(a), Val::Bytes(b)) => a == b,
         (Val::Timestamp(a), Val::Timestamp(b)) => a.same_instant(b),
         (Val::Type(a), Val::Type(b)) => a == b,
-        (Val::List(a), Val::List(b)) => lists(a, b),
-        (Val::Map(a), Val::Map(b)) => maps(a, b),
+        (Val::List(a), Val::List(b)) => return lists(steps, a, b),
+        (Val::Map(a), Val::Map(b)) => return maps(steps, a, b),
         (Val::Optional(a), Val::Optional(b)) => match (a, b) {
             (None, None) => true,
-            (Some(a), Some(b)) => return equal(a, b),
+            (Some(a), Some(b)) => return equal(steps, a, b),
             _ => false,
         },
-        (Val::Object(a), Val::Object(b)) if is_object(&a.type_name) => messages::same_objects(a, b),
+        (Val::Object(a), Val::Object(b)) if is_object(&a.type_name) => {
+            return messages::same_objects(steps, a, b);
+        }
         (Val::Object(a), Val::Object(b)) => {
-            a.type_name == b.type_name
-                && a.fields.len() == b.fields.len()
-                && a.fields
-                    .iter()
-                    .all(|(name, val)| b.get(name).is_some_and(|other| equal(val, other).unwrap_or(true)))
+            steps.take(a.fields.len())?;
+            if a.type_name != b.type_name || a.fields.len() != b.fields.len() {
+                return Ok(false);
+            }
+            for (name, val) in &a.fields {
+                match b.get(name) {
+                    Some(other) if within(steps, val, other, true)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            true
         }
         (Val::Ext(a), _) => return a.equal(b),
         _ => false,
     })
 }
 
-fn lists(a: &List<'_>, b: &List<'_>) -> bool {
-    if a.len() != b.len() {
-        return false;
+/// As [`equal`] for values inside others: `unknown` stands for two that cannot be compared, and only what ends the
+/// evaluation is a failure.
+pub(crate) fn within(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>, unknown: bool) -> Result<bool, Error> {
+    match equal(steps, a, b) {
+        Err(error) if !error.is_fatal() => Ok(unknown),
+        outcome => outcome,
     }
-    if let List::Data(a_items, Some(schema)) = a
-        && let Some(same) = schema.equal_lists(a_items, b)
-    {
-        return same;
-    }
-    if let List::Data(b_items, Some(schema)) = b
-        && let Some(same) = schema.equal_lists(b_items, a)
-    {
-        return same;
-    }
-    // An element that cannot be compared does not make lists differ, as in cel-go.
-    a.iter().zip(b.iter()).all(|(a, b)| equal(&a, &b).unwrap_or(true))
 }
 
-fn maps(a: &Map<'_>, b: &Map<'_>) -> bool {
-    a.len() == b.len()
-        && a.iter().all(|(key, val)| match b.find(&key) {
-            Some(Ok(other)) => equal(&val, &other).unwrap_or(true),
-            _ => false,
-        })
+fn lists(steps: &Steps<'_>, a: &List<'_>, b: &List<'_>) -> Result<bool, Error> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    steps.take(a.len())?;
+    if let List::Data(a_items, Some(schema)) = a
+        && let Some(same) = schema.equal_lists(steps, a_items, b)?
+    {
+        return Ok(same);
+    }
+    if let List::Data(b_items, Some(schema)) = b
+        && let Some(same) = schema.equal_lists(steps, b_items, a)?
+    {
+        return Ok(same);
+    }
+    for (a, b) in a.iter().zip(b.iter()) {
+        // An element that cannot be compared does not make lists differ, as in cel-go.
+        if !within(steps, &a, &b, true)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn maps(steps: &Steps<'_>, a: &Map<'_>, b: &Map<'_>) -> Result<bool, Error> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    steps.take(a.len())?;
+    for (key, val) in a {
+        match b.find(&key) {
+            Some(Ok(other)) if within(steps, &val, &other, true)? => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
 /// The order of two numbers of any sorts; `None` where one is not a number (or not a number at all).
@@ -124,9 +153,14 @@ pub(crate) fn compare(a: &Val<'_>, b: &Val<'_>) -> Result<Ordering, Error> {
 }
 
 /// Whether a list holds a value.
-pub(crate) fn contains(list: &List<'_>, val: &Val<'_>) -> bool {
+pub(crate) fn contains(steps: &Steps<'_>, list: &List<'_>, val: &Val<'_>) -> Result<bool, Error> {
     if let (List::Data(items, None), Val::String(wanted)) = (list, val) {
-        return items.iter().any(|item| item.as_str() == Some(wanted.as_str()));
+        return Ok(items.iter().any(|item| item.as_str() == Some(wanted.as_str())));
     }
-    list.iter().any(|item| equal(val, &item).unwrap_or(false))
+    for item in list.iter() {
+        if within(steps, val, &item, false)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

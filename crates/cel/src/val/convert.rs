@@ -164,8 +164,23 @@ fn hexadecimal(text: &str) -> Option<f64> {
 /// The largest integer that JSON numbers carry safely.
 const SAFE: u64 = (1 << 53) - 1;
 
+/// How large a tree a value may become, in parts and bytes of text; only values that share their parts reach it.
+const LARGEST: usize = 64 << 20;
+/// What is said of larger ones.
+pub(crate) const TOO_LARGE: &str = "the value is too large";
+
 /// A value as a plain tree, as its conversion to JSON gives it.
 pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
+    tree(val, &mut { LARGEST })
+}
+
+fn tree(val: &Val<'_>, left: &mut usize) -> Result<Value, String> {
+    let size = match val {
+        Val::String(s) => 1 + s.len(),
+        Val::Bytes(b) => 1 + b.len(),
+        _ => 1,
+    };
+    *left = left.checked_sub(size).ok_or(TOO_LARGE)?;
     Ok(match val {
         Val::Bool(b) => Value::Bool(*b),
         Val::Int(i) => Value::Int(*i),
@@ -173,7 +188,7 @@ pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
         Val::Double(d) => Value::Float(*d),
         Val::String(s) => Value::String(s.as_str().into()),
         Val::Bytes(b) => Value::String(base64::engine::general_purpose::STANDARD.encode(b).into()),
-        Val::List(list) => Value::List(list.iter().map(|item| to_value(&item)).collect::<Result<_, _>>()?),
+        Val::List(list) => Value::List(list.iter().map(|item| tree(&item, left)).collect::<Result<_, _>>()?),
         Val::Map(map) => Value::Map(
             map.iter()
                 .map(|(key, val)| {
@@ -182,19 +197,19 @@ pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
                         Val::Bool(_) | Val::Int(_) | Val::Uint(_) => key.to_string(),
                         other => return Err(format!("unsupported map key type {}", other.type_name())),
                     };
-                    Ok((key.into(), to_value(&val)?))
+                    Ok((key.into(), tree(&val, left)?))
                 })
                 .collect::<Result<_, String>>()?,
         ),
         Val::Duration(nanos) => Value::String(time::duration_text(*nanos).into()),
         Val::Timestamp(t) => Value::String(t.rfc3339().into()),
         Val::Null | Val::Optional(None) => Value::Null,
-        Val::Optional(Some(inner)) => to_value(inner)?,
+        Val::Optional(Some(inner)) => tree(inner, left)?,
         Val::Object(object) => Value::Map(
             object
                 .fields
                 .iter()
-                .map(|(name, val)| Ok((name.clone(), to_value(val)?)))
+                .map(|(name, val)| Ok((name.clone(), tree(val, left)?)))
                 .collect::<Result<_, String>>()?,
         ),
         Val::Type(name) => return Err(format!("type conversion not supported for 'type' {name}")),

@@ -6,6 +6,7 @@ mod compare;
 pub(crate) mod convert;
 mod number;
 mod show;
+mod steps;
 pub(crate) mod time;
 
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use value::{Str, Value};
 
 pub(crate) use collection::Key;
 pub use collection::{Entries, LazyFields, List, Map};
-pub(crate) use compare::{compare, contains, equal};
+pub(crate) use compare::{compare, contains, equal, within};
 pub(crate) use number::{double_as_int, double_as_uint, fixed, scientific};
+pub(crate) use show::Brief;
+pub(crate) use steps::Steps;
 pub use time::Timestamp;
 
 use crate::lib::Ext;

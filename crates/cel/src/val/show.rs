@@ -4,6 +4,36 @@ use std::fmt;
 
 use super::{Val, number, time};
 
+/// How many bytes of a value a message shows. Only values that share their parts, and so have more text than data, reach it.
+const MOST: usize = 1 << 20;
+
+/// A value as text in a message, cut where there is too much of it.
+pub(crate) struct Brief<'v, 'a>(pub(crate) &'v Val<'a>);
+
+impl fmt::Display for Brief<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cut = Cut { text: String::new() };
+        // It fails where the text was cut.
+        let _ = fmt::write(&mut cut, format_args!("{}", self.0));
+        f.write_str(&cut.text)
+    }
+}
+
+/// Text that ends after [`MOST`] bytes.
+struct Cut {
+    text: String,
+}
+
+impl fmt::Write for Cut {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.text.len() + text.len() > MOST {
+            return Err(fmt::Error);
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
 impl fmt::Display for Val<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

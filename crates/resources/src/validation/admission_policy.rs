@@ -169,33 +169,10 @@ fn param_kind(kind: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 
 /// Whether a name can stand in an expression.
 fn is_cel_identifier(name: &str) -> bool {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
     let mut chars = name.chars();
     chars.next().is_some_and(|c| c == '_' || c.is_ascii_alphabetic())
         && chars.all(|c| c == '_' || c.is_ascii_alphanumeric())
-        && !RESERVED.contains(&name)
+        && !cel::is_reserved(name)
 }
 
 fn validating_policy(policy: &Value, skip_conditions: bool, known: &Known<'_>) -> FieldErrors {

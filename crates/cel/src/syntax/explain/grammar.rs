@@ -19,6 +19,11 @@ impl Set {
         Set(self.0 | other.0)
     }
 
+    /// The first of the kinds.
+    pub(super) fn first(self) -> Option<Kind> {
+        ALL.into_iter().find(|kind| self.contains(*kind))
+    }
+
     /// The kinds in ANTLR's form: one by its name, several in braces.
     pub(super) fn display(self) -> String {
         let names: Vec<&str> =
@@ -147,21 +152,21 @@ enum Piece {
 
 pub(super) const START: RuleId = 0;
 pub(super) const EXPR: RuleId = 1;
-const OR: RuleId = 2;
-const AND: RuleId = 3;
+pub(super) const OR: RuleId = 2;
+pub(super) const AND: RuleId = 3;
 pub(super) const RELATION: RuleId = 4;
 pub(super) const CALC: RuleId = 5;
-const UNARY: RuleId = 6;
-const MEMBER: RuleId = 7;
+pub(super) const UNARY: RuleId = 6;
+pub(super) const MEMBER: RuleId = 7;
 pub(super) const PRIMARY: RuleId = 8;
-const EXPR_LIST: RuleId = 9;
-const LIST_INIT: RuleId = 10;
-const FIELD_INIT: RuleId = 11;
-const OPT_FIELD: RuleId = 12;
-const MAP_INIT: RuleId = 13;
-const ESCAPE_IDENT: RuleId = 14;
-const OPT_EXPR: RuleId = 15;
-const LITERAL: RuleId = 16;
+pub(super) const EXPR_LIST: RuleId = 9;
+pub(super) const LIST_INIT: RuleId = 10;
+pub(super) const FIELD_INIT: RuleId = 11;
+pub(super) const OPT_FIELD: RuleId = 12;
+pub(super) const MAP_INIT: RuleId = 13;
+pub(super) const ESCAPE_IDENT: RuleId = 14;
+pub(super) const OPT_EXPR: RuleId = 15;
+pub(super) const LITERAL: RuleId = 16;
 pub(super) const RULES: usize = 17;
 
 fn token(kinds: &'static [Kind]) -> Piece {

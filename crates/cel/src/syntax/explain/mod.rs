@@ -5,14 +5,19 @@
 
 mod grammar;
 mod predict;
+mod recovered;
 
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use grammar::{CALC, EXPR, Grammar, PRIMARY, RELATION, RULES, RuleId, START, Set, Sort, StateId, Step};
+use grammar::{
+    CALC, ESCAPE_IDENT, EXPR, Grammar, LITERAL, MEMBER, PRIMARY, RELATION, RULES, RuleId, START, Set, Sort,
+    StateId, Step, UNARY,
+};
 use predict::{NoViable, predict};
+use recovered::{Part, Tree};
 
-use super::parser::RESERVED;
+use super::parser::{DEEPEST, Parser};
 use super::source::{Issues, Location, Source};
 use super::token::{Kind, Token};
 
@@ -20,32 +25,33 @@ use super::token::{Kind, Token};
 const MOST_RECOVERIES: usize = 30;
 /// How many tokens one recovery may skip.
 const MOST_SKIPPED: usize = 256;
-/// How deep a rule may nest in itself.
-const DEEPEST: u32 = 250;
 
 static GRAMMAR: LazyLock<Grammar> = LazyLock::new(Grammar::new);
 
-/// Reports the syntax errors of an expression that the parser refused.
-pub(super) fn explain(source: &Source, tokens: &[Token], skipped: &[Range<usize>], issues: &mut Issues) {
+/// Reports the syntax errors of an expression that the parser refused, and what is wrong in the rest of it. The parser is
+/// a fresh one.
+pub(super) fn explain(parser: &mut Parser<'_>, source: &Source, skipped: &[Range<usize>]) {
     let grammar = &*GRAMMAR;
     let mut walk = Walk {
         grammar,
         source,
-        tokens,
+        tokens: parser.tokens,
         skipped,
         at: 0,
-        issues,
+        issues: &mut parser.issues,
         frames: Vec::new(),
+        tree: None,
         depths: [0; RULES],
         recovering: false,
         last_error: None,
         recoveries: 0,
     };
-    if walk.run() == Err(Halt) && walk.issues.is_empty() {
-        walk.issues.report(source.location(0), "Syntax error: invalid expression");
-    }
+    let ended = walk.run();
     if walk.issues.is_empty() {
         walk.issues.report(source.location(0), "Syntax error: invalid expression");
+    }
+    if let (Ok(()), Some(tree)) = (ended, walk.tree) {
+        recovered::visit(parser, &tree);
     }
 }
 
@@ -67,8 +73,10 @@ struct Frame {
     follow: Option<StateId>,
     /// The first token of the rule.
     first: usize,
-    /// The alternative that was chosen last in the rule.
-    alternative: usize,
+    /// The alternative that was chosen, where the rule has several.
+    alternative: Option<usize>,
+    /// What was read of the rule.
+    parts: Vec<Part>,
 }
 
 struct Walk<'w> {
@@ -80,6 +88,8 @@ struct Walk<'w> {
     at: usize,
     issues: &'w mut Issues,
     frames: Vec<Frame>,
+    /// What was read, once the first rule has been left.
+    tree: Option<Tree>,
     depths: [u32; RULES],
     /// Whether an error was reported and no token has matched since.
     recovering: bool,
@@ -98,6 +108,26 @@ impl Walk<'_> {
         self.token(0).kind
     }
 
+    /// Adds to what was read of the rule.
+    fn read(&mut self, part: Part) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.parts.push(part);
+        }
+    }
+
+    /// Notes which alternative of a rule was chosen. What goes on after something that was read is one more link of it.
+    fn choose(&mut self, sort: Sort, alternative: usize) {
+        let Some(frame) = self.frames.last_mut() else { return };
+        match (frame.rule, sort) {
+            (UNARY | PRIMARY | ESCAPE_IDENT | LITERAL, Sort::Block { optional: false, .. }) => {
+                frame.alternative = Some(alternative);
+            }
+            (CALC | MEMBER, Sort::Block { optional: false, .. }) => frame.parts.push(Part::Link(alternative)),
+            (RELATION, Sort::LoopEntry { .. }) if alternative == 0 => frame.parts.push(Part::Link(0)),
+            _ => {}
+        }
+    }
+
     fn consume(&mut self) {
         if self.kind() != Kind::Eof {
             self.at += 1;
@@ -105,7 +135,14 @@ impl Walk<'_> {
     }
 
     fn enter(&mut self, rule: RuleId, precedence: u32, follow: Option<StateId>) -> Result<StateId, Halt> {
-        self.frames.push(Frame { rule, precedence, follow, first: self.at, alternative: 0 });
+        self.frames.push(Frame {
+            rule,
+            precedence,
+            follow,
+            first: self.at,
+            alternative: None,
+            parts: Vec::new(),
+        });
         if let Some(depth) = self.depths.get_mut(rule) {
             *depth += 1;
             if *depth > DEEPEST && matches!(rule, EXPR | RELATION | CALC) {
@@ -122,6 +159,14 @@ impl Walk<'_> {
         let frame = self.frames.pop()?;
         if let Some(depth) = self.depths.get_mut(frame.rule) {
             *depth -= 1;
+        }
+        let first = self.tokens.get(frame.first).or(self.tokens.last()).copied();
+        let first = first.unwrap_or(Token { kind: Kind::Eof, start: 0, end: 0, offset: 0 });
+        let Frame { rule, alternative, parts, .. } = frame;
+        let tree = Tree { rule, first, alternative, parts }.simplified();
+        match self.frames.last_mut() {
+            Some(outer) => outer.parts.push(Part::Rule(rule, tree)),
+            None => self.tree = Some(tree),
         }
         frame.follow
     }
@@ -183,9 +228,7 @@ impl Walk<'_> {
             let ahead = self.tokens.get(self.at..).unwrap_or_default();
             return Ok(match predict(self.grammar, state, precedence, ahead) {
                 Ok(alternative) => {
-                    if let Some(frame) = self.frames.last_mut() {
-                        frame.alternative = alternative;
-                    }
+                    self.choose(sort, alternative);
                     match steps.get(alternative) {
                         Some(Step::Epsilon(next)) => Visit::Next(*next),
                         _ => Visit::Leave,
@@ -198,9 +241,10 @@ impl Walk<'_> {
         }
         let kind = self.kind();
         let mut last = None;
-        for step in steps {
+        for (alternative, step) in steps.iter().enumerate() {
             if let Step::Epsilon(next) = step {
                 if self.grammar.look(*next).0.contains(kind) {
+                    self.choose(sort, alternative);
                     return Ok(Visit::Next(*next));
                 }
                 last = Some(*next);
@@ -224,16 +268,19 @@ impl Walk<'_> {
             Some(Step::Token(set, next)) => {
                 if set.contains(self.kind()) {
                     self.recovering = false;
-                    self.reserved();
+                    self.read(Part::Token(self.token(0), true));
                     self.consume();
                     return Ok(Visit::Next(*next));
                 }
                 self.attempt()?;
                 if self.delete_token(state) {
+                    self.read(Part::Token(self.token(0), true));
                     self.consume();
                     return Ok(Visit::Next(*next));
                 }
                 if self.insert_token(state, *next) {
+                    let missing = self.missing(*set);
+                    self.read(Part::Token(missing, false));
                     return Ok(Visit::Next(*next));
                 }
                 Visit::Fail(Failure::Mismatch(self.expected(state)))
@@ -241,18 +288,14 @@ impl Walk<'_> {
         })
     }
 
-    /// Reports a reserved word where a variable or a function is named.
-    fn reserved(&mut self) {
-        let token = self.token(0);
-        let Some(frame) = self.frames.last() else { return };
-        if token.kind != Kind::Identifier || frame.rule != PRIMARY || frame.alternative > 1 {
-            return;
-        }
-        let word = token.text(self.source.text());
-        if RESERVED.contains(&word) {
-            let offset = self.tokens.get(frame.first).map_or(token.offset, |first| first.offset);
-            self.issues.report(self.source.location(offset), format!("reserved identifier: {word}"));
-        }
+    /// The token that is pretended to be there: it has no text, and the place of the token at hand or, at the end, of the
+    /// last.
+    fn missing(&self, set: Set) -> Token {
+        let here = match self.at.checked_sub(1).and_then(|before| self.tokens.get(before)) {
+            Some(before) if self.kind() == Kind::Eof => *before,
+            _ => self.token(0),
+        };
+        Token { kind: set.first().unwrap_or(Kind::Eof), end: here.start, ..here }
     }
 
     /// The tokens that may come next, looking out of the rule where it may end.

@@ -1,0 +1,413 @@
+//! The tree ANTLR has of an expression with syntax errors, and the problems cel-go finds when it visits that tree.
+//!
+//! A rule that failed stays in the tree with what was read of it. cel-go visits what is there: reserved words, literals that
+//! are no numbers and macros with wrong arguments are reported beside the syntax errors.
+
+use value::Str;
+
+use super::grammar::{
+    AND, CALC, ESCAPE_IDENT, EXPR, EXPR_LIST, FIELD_INIT, LIST_INIT, LITERAL, MAP_INIT, MEMBER, OPT_EXPR,
+    OPT_FIELD, OR, PRIMARY, RELATION, RuleId, UNARY,
+};
+use crate::syntax::ast::{Expr, ExprKind, Literal, MapEntry, StructField};
+use crate::syntax::operator;
+use crate::syntax::parser::{DEEPEST, NOWHERE, Parser, balance, call};
+use crate::syntax::source::Location;
+use crate::syntax::token::{Kind, RESERVED, Token};
+
+/// What was read of a rule.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub(super) rule: RuleId,
+    /// The first token of the rule.
+    pub(super) first: Token,
+    /// The alternative that was chosen, where the rule has several.
+    pub(super) alternative: Option<usize>,
+    pub(super) parts: Vec<Part>,
+}
+
+/// A part of a rule.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// A token, and whether it was there; one that was not has the place of the token that was there instead.
+    Token(Token, bool),
+    /// What was read where a rule is used. It may be of another rule: what only passes on another is left out.
+    Rule(RuleId, Tree),
+    /// From here on an operator follows what was read so far, by an alternative of the rule.
+    Link(usize),
+}
+
+impl Tree {
+    /// The tree, or the one it only passes on.
+    pub(super) fn simplified(mut self) -> Tree {
+        let passes_on = match self.rule {
+            EXPR => token(&self.parts, Kind::Question).is_none(),
+            OR => token(&self.parts, Kind::Or).is_none(),
+            AND => token(&self.parts, Kind::And).is_none(),
+            RELATION | CALC | MEMBER => !self.parts.iter().any(|part| matches!(part, Part::Link(_))),
+            UNARY => self.alternative == Some(0),
+            PRIMARY => matches!(self.alternative, Some(2 | 6)),
+            _ => false,
+        };
+        let at = self.parts.iter().position(|part| matches!(part, Part::Rule(..)));
+        match at {
+            Some(at) if passes_on => match self.parts.swap_remove(at) {
+                Part::Rule(_, tree) => tree,
+                _ => self,
+            },
+            _ => self,
+        }
+    }
+}
+
+/// The first token of a kind.
+fn token(parts: &[Part], kind: Kind) -> Option<Token> {
+    tokens(parts, kind).next()
+}
+
+fn tokens(parts: &[Part], kind: Kind) -> impl Iterator<Item = Token> {
+    parts.iter().filter_map(move |part| match part {
+        Part::Token(token, _) if token.kind == kind => Some(*token),
+        _ => None,
+    })
+}
+
+/// What was read where a rule is used.
+fn rules(parts: &[Part], rule: RuleId) -> impl Iterator<Item = &Tree> {
+    parts.iter().filter_map(move |part| match part {
+        Part::Rule(slot, tree) if *slot == rule => Some(tree),
+        _ => None,
+    })
+}
+
+fn rule(parts: &[Part], wanted: RuleId) -> Option<&Tree> {
+    rules(parts, wanted).next()
+}
+
+/// The visit ended because the tree is too deep.
+struct TooDeep;
+
+/// Visits a tree; the parser keeps the problems.
+pub(super) fn visit(parser: &mut Parser<'_>, tree: &Tree) {
+    let mut visitor = Visitor { parser, depth: 0 };
+    if visitor.rule(tree, EXPR).is_err() {
+        parser.issues.report(Location::NONE, "max recursion depth exceeded");
+    }
+}
+
+struct Visitor<'p, 's> {
+    parser: &'p mut Parser<'s>,
+    depth: u32,
+}
+
+type Visited = Result<Expr, TooDeep>;
+
+impl Visitor<'_, '_> {
+    fn enter(&mut self, levels: usize) -> Result<(), TooDeep> {
+        self.depth = self.depth.saturating_add(u32::try_from(levels).unwrap_or(u32::MAX));
+        if self.depth > DEEPEST { Err(TooDeep) } else { Ok(()) }
+    }
+
+    fn node(&mut self, offset: u32, kind: ExprKind) -> Expr {
+        Expr { id: self.parser.nodes.id(Some(offset)), kind }
+    }
+
+    /// What stands for something that is missing.
+    fn nothing(&mut self) -> Expr {
+        self.node(NOWHERE, ExprKind::Unspecified)
+    }
+
+    /// The expression that was read where a rule is used in `tree`.
+    fn rule(&mut self, tree: &Tree, wanted: RuleId) -> Visited {
+        self.maybe(rule(&tree.parts, wanted))
+    }
+
+    fn maybe(&mut self, tree: Option<&Tree>) -> Visited {
+        match tree {
+            Some(tree) => self.visit(tree),
+            None => Ok(self.nothing()),
+        }
+    }
+
+    fn visit(&mut self, tree: &Tree) -> Visited {
+        match tree.rule {
+            EXPR => self.conditional(tree),
+            OR => self.logic(tree, Kind::Or, operator::OR, AND),
+            AND => self.logic(tree, Kind::And, operator::AND, RELATION),
+            RELATION => self.operators(tree, CALC),
+            CALC => self.operators(tree, UNARY),
+            UNARY => self.unary(tree),
+            MEMBER => self.member(tree),
+            PRIMARY => self.primary(tree),
+            LITERAL => Ok(self.literal(tree)),
+            _ => Ok(self.nothing()),
+        }
+    }
+
+    fn conditional(&mut self, tree: &Tree) -> Visited {
+        let Some(op) = token(&tree.parts, Kind::Question) else { return self.rule(tree, OR) };
+        self.enter(1)?;
+        let mut sides = rules(&tree.parts, OR);
+        let condition = self.maybe(sides.next())?;
+        let id = self.parser.nodes.id(Some(op.offset));
+        let truthy = self.maybe(sides.next())?;
+        let falsy = self.rule(tree, EXPR)?;
+        self.depth -= 1;
+        Ok(call(id, operator::CONDITIONAL, vec![condition, truthy, falsy]))
+    }
+
+    fn logic(&mut self, tree: &Tree, kind: Kind, function: &'static str, operand: RuleId) -> Visited {
+        let mut operands = rules(&tree.parts, operand);
+        let mut terms = vec![Some(self.maybe(operands.next())?)];
+        let mut ops = Vec::new();
+        for (op, operand) in tokens(&tree.parts, kind).zip(operands) {
+            terms.push(Some(self.visit(operand)?));
+            ops.push(self.parser.nodes.id(Some(op.offset)));
+        }
+        let Some(high) = ops.len().checked_sub(1) else {
+            return Ok(terms.pop().flatten().unwrap_or_else(|| self.nothing()));
+        };
+        match balance(function, &mut terms, &ops, 0, high) {
+            Some(expr) => Ok(expr),
+            None => Ok(self.nothing()),
+        }
+    }
+
+    /// `a op b op c`, read from the left: each link is one level of the tree.
+    fn operators(&mut self, tree: &Tree, operand: RuleId) -> Visited {
+        let links: Vec<&[Part]> = tree.parts.split(|part| matches!(part, Part::Link(_))).collect();
+        let Some((first, links)) = links.split_first() else { return Ok(self.nothing()) };
+        self.enter(links.len())?;
+        let mut left = self.maybe(rule(first, operand))?;
+        for link in links {
+            let op = link.iter().find_map(|part| match part {
+                Part::Token(token, _) => Some(*token),
+                _ => None,
+            });
+            let Some(op) = op else {
+                left = self.parser.problem(tree.first, "operator not found");
+                self.depth -= 1;
+                continue;
+            };
+            let id = self.parser.nodes.id(Some(op.offset));
+            let right = self.maybe(rule(link, tree.rule))?;
+            let function = operator::relation(op.kind)
+                .or(operator::calc(op.kind).map(|(function, _)| function))
+                .unwrap_or_default();
+            left = call(id, function, vec![left, right]);
+            self.depth -= 1;
+        }
+        Ok(left)
+    }
+
+    fn unary(&mut self, tree: &Tree) -> Visited {
+        let (kind, function) = match tree.alternative {
+            Some(1) => (Kind::Not, operator::NOT),
+            Some(2) => (Kind::Minus, operator::NEGATE),
+            Some(_) => return self.rule(tree, MEMBER),
+            None => {
+                let text = ExprKind::Literal(Literal::String("<<error>>".into()));
+                return Ok(self.node(tree.first.offset, text));
+            }
+        };
+        let Some(first) = token(&tree.parts, kind).filter(|_| tokens(&tree.parts, kind).count() % 2 == 1)
+        else {
+            return self.rule(tree, MEMBER);
+        };
+        let id = self.parser.nodes.id(Some(first.offset));
+        let operand = self.rule(tree, MEMBER)?;
+        Ok(call(id, function, vec![operand]))
+    }
+
+    fn member(&mut self, tree: &Tree) -> Visited {
+        let links: Vec<&[Part]> = tree.parts.split(|part| matches!(part, Part::Link(_))).collect();
+        let kinds = tree.parts.iter().filter_map(|part| match part {
+            Part::Link(alternative) => Some(*alternative),
+            _ => None,
+        });
+        let Some((first, links)) = links.split_first() else { return Ok(self.nothing()) };
+        self.enter(links.len())?;
+        let mut target = self.maybe(rule(first, PRIMARY))?;
+        for (link, kind) in links.iter().zip(kinds) {
+            target = match kind {
+                0 => self.select(tree, link, target),
+                1 => self.method(tree, link, target)?,
+                _ => self.index(tree, link, target)?,
+            };
+            self.depth -= 1;
+        }
+        Ok(target)
+    }
+
+    fn select(&mut self, tree: &Tree, link: &[Part], target: Expr) -> Expr {
+        let (Some(dot), Some(name)) = (token(link, Kind::Dot), rule(link, ESCAPE_IDENT)) else {
+            return self.node(tree.first.offset, ExprKind::Unspecified);
+        };
+        let field = self.name(name);
+        if field.is_none() {
+            self.parser.problem(name.first, "unsupported ident kind");
+        }
+        let field = field.unwrap_or_default();
+        if token(link, Kind::Question).is_none() {
+            let kind = ExprKind::Select { operand: Box::new(target), field, test_only: false };
+            return self.node(dot.offset, kind);
+        }
+        if !self.parser.options.optional_syntax {
+            return self.parser.problem(dot, "unsupported syntax '.?'");
+        }
+        let field = self.node(name.first.offset, ExprKind::Literal(Literal::String(field)));
+        let id = self.parser.nodes.id(Some(dot.offset));
+        call(id, operator::OPT_SELECT, vec![target, field])
+    }
+
+    /// A name that may be escaped; `None` where there is none.
+    fn name(&self, tree: &Tree) -> Option<Str> {
+        tree.alternative?;
+        tree.parts.iter().find_map(|part| match part {
+            Part::Token(token, true) => Some(self.parser.text(*token).trim_matches('`').into()),
+            _ => None,
+        })
+    }
+
+    fn method(&mut self, tree: &Tree, link: &[Part], target: Expr) -> Visited {
+        let Some(name) = token(link, Kind::Identifier) else {
+            return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
+        };
+        let id = self.parser.nodes.id(token(link, Kind::LeftParen).map(|open| open.offset));
+        let args = self.args(link)?;
+        let function = Str::from(self.parser.text(name));
+        Ok(self.parser.call_or_macro(id, function, Some(target), args))
+    }
+
+    fn args(&mut self, parts: &[Part]) -> Result<Vec<Expr>, TooDeep> {
+        let Some(list) = rule(parts, EXPR_LIST) else { return Ok(Vec::new()) };
+        rules(&list.parts, EXPR).map(|arg| self.visit(arg)).collect()
+    }
+
+    fn index(&mut self, tree: &Tree, link: &[Part], target: Expr) -> Visited {
+        let Some(open) = token(link, Kind::LeftBracket) else {
+            return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
+        };
+        let id = self.parser.nodes.id(Some(open.offset));
+        let index = self.maybe(rule(link, EXPR))?;
+        let function = match token(link, Kind::Question) {
+            Some(_) if !self.parser.options.optional_syntax => {
+                return Ok(self.parser.problem(open, "unsupported syntax '[?'"));
+            }
+            Some(_) => operator::OPT_INDEX,
+            None => operator::INDEX,
+        };
+        Ok(call(id, function, vec![target, index]))
+    }
+
+    fn primary(&mut self, tree: &Tree) -> Visited {
+        match tree.alternative {
+            Some(0 | 1) => self.identifier(tree),
+            Some(2) => self.rule(tree, EXPR),
+            Some(3) => self.list(tree),
+            Some(4) => self.map(tree),
+            Some(5) => self.message(tree),
+            Some(_) => self.rule(tree, LITERAL),
+            None => Ok(self.nothing()),
+        }
+    }
+
+    fn identifier(&mut self, tree: &Tree) -> Visited {
+        let Some(name) = token(&tree.parts, Kind::Identifier) else {
+            return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
+        };
+        let word = self.parser.text(name);
+        if RESERVED.contains(&word) {
+            return Ok(self.parser.problem(tree.first, format!("reserved identifier: {word}")));
+        }
+        let dot = if token(&tree.parts, Kind::Dot).is_some() { "." } else { "" };
+        let full = Str::from(format!("{dot}{word}"));
+        if tree.alternative == Some(0) {
+            return Ok(self.node(name.offset, ExprKind::Ident(full)));
+        }
+        let id = self.parser.nodes.id(token(&tree.parts, Kind::LeftParen).map(|open| open.offset));
+        let args = self.args(&tree.parts)?;
+        Ok(self.parser.call_or_macro(id, full, None, args))
+    }
+
+    fn list(&mut self, tree: &Tree) -> Visited {
+        let open = token(&tree.parts, Kind::LeftBracket).unwrap_or(tree.first);
+        let id = self.parser.nodes.id(Some(open.offset));
+        let mut elements = Vec::new();
+        let mut optional = Vec::new();
+        if let Some(list) = rule(&tree.parts, LIST_INIT) {
+            for (at, element) in rules(&list.parts, OPT_EXPR).enumerate() {
+                elements.push(self.rule(element, EXPR)?);
+                match token(&element.parts, Kind::Question) {
+                    Some(_) if self.parser.options.optional_syntax => optional.push(at),
+                    Some(question) => {
+                        self.parser.problem(question, "unsupported syntax '?'");
+                    }
+                    None => {}
+                }
+            }
+        }
+        Ok(Expr { id, kind: ExprKind::List { elements, optional } })
+    }
+
+    fn map(&mut self, tree: &Tree) -> Visited {
+        let open = token(&tree.parts, Kind::LeftBrace).unwrap_or(tree.first);
+        let id = self.parser.nodes.id(Some(open.offset));
+        let mut entries = Vec::new();
+        if let Some(list) = rule(&tree.parts, MAP_INIT) {
+            let keys = rules(&list.parts, OPT_EXPR);
+            let values = rules(&list.parts, EXPR);
+            for (colon, (key, value)) in tokens(&list.parts, Kind::Colon).zip(keys.zip(values)) {
+                let id = self.parser.nodes.id(Some(colon.offset));
+                let optional = token(&key.parts, Kind::Question).is_some();
+                if optional && !self.parser.options.optional_syntax {
+                    self.parser.problem(key.first, "unsupported syntax '?'");
+                    continue;
+                }
+                let key = self.rule(key, EXPR)?;
+                let value = self.visit(value)?;
+                entries.push(MapEntry { id, key, value, optional });
+            }
+        }
+        Ok(Expr { id, kind: ExprKind::Map(entries) })
+    }
+
+    fn message(&mut self, tree: &Tree) -> Visited {
+        let open = token(&tree.parts, Kind::LeftBrace).unwrap_or(tree.first);
+        let id = self.parser.nodes.id(Some(open.offset));
+        let mut fields = Vec::new();
+        if let Some(list) = rule(&tree.parts, FIELD_INIT) {
+            let values = rules(&list.parts, EXPR);
+            let names = rules(&list.parts, OPT_FIELD);
+            for (name, (colon, value)) in names.zip(tokens(&list.parts, Kind::Colon).zip(values)) {
+                let id = self.parser.nodes.id(Some(colon.offset));
+                let optional = token(&name.parts, Kind::Question).is_some();
+                if optional && !self.parser.options.optional_syntax {
+                    self.parser.problem(name.first, "unsupported syntax '?'");
+                    continue;
+                }
+                let Some(name) = rule(&name.parts, ESCAPE_IDENT).and_then(|name| self.name(name)) else {
+                    self.parser.problem(list.first, "unsupported ident kind");
+                    continue;
+                };
+                let value = self.visit(value)?;
+                fields.push(StructField { id, name, value, optional });
+            }
+        }
+        let type_name = tokens(&tree.parts, Kind::Identifier)
+            .map(|name| self.parser.text(name))
+            .collect::<Vec<_>>()
+            .join(".");
+        Ok(Expr { id, kind: ExprKind::Struct { type_name: type_name.into(), fields } })
+    }
+
+    fn literal(&mut self, tree: &Tree) -> Expr {
+        let minus = token(&tree.parts, Kind::Minus).is_some();
+        let token = tree.parts.iter().find_map(|part| match part {
+            Part::Token(token, true) if token.kind != Kind::Minus => Some(*token),
+            _ => None,
+        });
+        let read = token.and_then(|token| self.parser.read_literal(tree.first, minus, token));
+        read.unwrap_or_else(|| self.nothing())
+    }
+}

@@ -1,0 +1,47 @@
+//! How far one evaluation may walk through values.
+//!
+//! Costs follow Kubernetes' rules, and those see only the outside of a value: `[x, x]` of `[x, x]` of … is cheap to build, and
+//! has twice as many leaves with every level. What a cost does not see is counted here, so that no comparison outlasts its
+//! caller.
+
+use std::cell::Cell;
+
+use crate::eval::Error;
+
+/// How many steps one evaluation may take; data of the largest request is gone over a hundred times in fewer.
+const MOST: u64 = 1 << 27;
+/// After how many steps the caller is asked whether to go on.
+const ASKED: u64 = 1 << 16;
+
+/// The steps of an evaluation.
+#[derive(Default)]
+pub(crate) struct Steps<'a> {
+    taken: Cell<u64>,
+    interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+impl<'a> Steps<'a> {
+    /// No steps yet; the caller is asked now and then.
+    pub(crate) fn new(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
+        Steps { taken: Cell::new(0), interrupted }
+    }
+
+    /// Takes some steps; fails where they are too many or the caller wants to end.
+    pub(crate) fn take(&self, count: usize) -> Result<(), Error> {
+        let before = self.taken.get();
+        let after = before.saturating_add(count as u64);
+        self.taken.set(after);
+        if after > MOST {
+            return Err(Error::cost_limit());
+        }
+        if before / ASKED != after / ASKED { self.go_on() } else { Ok(()) }
+    }
+
+    /// Asks the caller whether to go on.
+    pub(crate) fn go_on(&self) -> Result<(), Error> {
+        match self.interrupted {
+            Some(interrupted) if interrupted() => Err(Error::interrupted()),
+            _ => Ok(()),
+        }
+    }
+}
