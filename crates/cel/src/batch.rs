@@ -76,8 +76,10 @@ impl Batch {
         };
         let mut activation = Activation::new(&self.env);
         for name in VARIABLES {
-            let given = request.at(&["vars", name]);
-            activation.set(name, given.map_or(Val::Null, Val::data));
+            match request.at(&["vars", name]) {
+                Some(given) => activation.set(name, Val::data(given)),
+                None => activation.set_absent(name),
+            }
         }
         let evaluation = program.run(&activation, crate::PER_CALL_LIMIT);
         answer.set_at(&["cost"], number(evaluation.cost));

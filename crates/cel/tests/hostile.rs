@@ -144,3 +144,64 @@ fn results_that_would_not_fit_are_refused_before_they_are_made() {
         bounded("'aXbXc'.replace('X', '--') == 'a--b--c' && [[1], [2]].flatten() == [1, 2]", &many).is_none()
     );
 }
+
+/// A list of two of a list of two of …: small to build, with more leaves than anybody can visit.
+fn doubled(then: &str) -> String {
+    format!("[[0]]{}.map(a, {then})", ".map(a, [a, a])".repeat(60))
+}
+
+#[test]
+fn values_that_share_their_parts_are_walked_within_bounds() {
+    let limit = "operation cancelled: actual cost limit exceeded";
+    for then in [
+        "a == a",
+        "a != a",
+        "{'k': a} == {'k': a}",
+        "optional.of(a) == optional.of(a)",
+        "a in [a]",
+        "sets.contains([a], [a])",
+        "sets.equivalent([a], [a])",
+        "sets.intersects([a], [a])",
+        "[a, a].distinct()",
+        "[a].indexOf(a)",
+        "[a].lastIndexOf(a)",
+        "[a].includes(a)",
+        "dyn(a).sum()",
+    ] {
+        assert_eq!(bounded(&doubled(then), &Value::Null).as_deref(), Some(limit), "{then}");
+    }
+    let error = bounded(&doubled("'%s'.format([a])"), &Value::Null).unwrap();
+    assert!(error.contains("the resulting string is too long"), "{error}");
+    let error = bounded(&doubled("[?dyn(a)]"), &Value::Null).unwrap();
+    assert!(error.starts_with("cannot initialize optional list element"), "{}", error.len());
+    assert!(error.len() < 2 << 20, "{}", error.len());
+    assert_eq!(bounded(&doubled("a.flatten(1000)"), &Value::Null).unwrap(), "the resulting list is too long");
+    assert_eq!(bounded("[[0, 1], [0, 1]].map(a, a == [0, 1])", &Value::Null), None);
+}
+
+#[test]
+fn values_that_share_their_parts_become_no_tree_without_end() {
+    let env = Env::kubernetes_mutation(Version::CURRENT);
+    let evaluate = |then: &str| {
+        let program = env.compile(&doubled(then)).unwrap().program().unwrap();
+        let activation = Activation::new(&env);
+        program.run(&activation, PER_CALL_LIMIT).outcome.map(|val| val.to_json())
+    };
+    assert_eq!(evaluate("a").unwrap().unwrap_err(), "the value is too large");
+    assert_eq!(evaluate("optional.of(a)").unwrap().unwrap_err(), "the value is too large");
+    let error = evaluate("Object{spec: a}.spec").unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::CostLimit), "{error}");
+    let error = evaluate("Object{spec: {'k': a}} == Object{spec: {'k': a}}").map(|_| ());
+    assert!(error.is_ok(), "lists in objects are never the same");
+}
+
+#[test]
+fn a_comparison_ends_when_it_is_interrupted() {
+    let env = env();
+    let program = env.compile(&doubled("a == a")).unwrap().program().unwrap();
+    let interrupted = || true;
+    let mut activation = Activation::new(&env);
+    activation.set_interrupt(&interrupted);
+    let error = program.run(&activation, u64::MAX).outcome.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Interrupted), "{error}");
+}

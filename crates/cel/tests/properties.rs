@@ -177,9 +177,21 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in r#"[a-z0-9 .,()\[\]{}?:"'`\\+*/%!=<>&|\n_-]{0,60}"#) {
-        if let Ok(checked) = env().compile(&text) {
-            let _ = checked.program();
+        let env = env();
+        if let Ok(checked) = env.compile(&text)
+            && let Ok(program) = checked.program()
+        {
+            let data = data();
+            let _ = checked.estimate(&NoHints);
+            let _ = program.run(&activation(&env, &data), 1_000_000);
         }
+    }
+
+    #[test]
+    fn no_expression_that_lost_a_piece_panics(text in expression(), cut in 0usize..200, length in 1usize..4) {
+        let broken: String =
+            text.chars().enumerate().filter(|(i, _)| !(cut..cut + length).contains(i)).map(|(_, c)| c).collect();
+        let _ = env().compile(&broken).map_err(|issues| issues.to_string());
     }
 
     #[test]

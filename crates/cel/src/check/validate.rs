@@ -7,7 +7,6 @@ use crate::lib::pattern;
 use crate::syntax::ast::{Expr, ExprKind, Literal};
 use crate::syntax::source::{Issues, Location, Source};
 use crate::types::Type;
-use crate::val::Val;
 use crate::val::convert::convert;
 
 /// A rule that is applied to checked expressions.
@@ -47,8 +46,7 @@ pub(crate) fn validate(source: &Source, checked: &Checked, env: &Env, issues: &m
 }
 
 fn literal_fails(literal: &Literal, to: &Type) -> bool {
-    let val = crate::plan::literal(literal);
-    !matches!(val, Val::Null) && convert(&val, to).is_err()
+    convert(&crate::plan::literal(literal), to).is_err()
 }
 
 struct Walk<'w> {

@@ -1,6 +1,7 @@
 //! What expressions cost: estimated before they run, counted while they run. Both are Kubernetes' numbers.
 
 pub(crate) mod estimate;
+mod range;
 pub(crate) mod runtime;
 
 /// What it costs to go over a character of a string once.

@@ -212,6 +212,12 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
+    /// Whether an attribute is a variable that nobody gave a value.
+    fn is_absent(&self, attribute: &Attribute) -> bool {
+        let Attribute { base: Base::Variable(at), path, .. } = attribute else { return false };
+        path.is_empty() && self.absent.contains(at)
+    }
+
     /// Takes one step; `None` if it cannot be taken and only its presence is asked for.
     fn step(
         &mut self,
@@ -229,13 +235,20 @@ impl<'a> Eval<'a, '_> {
             Key::Constant(key) => index(here, key, presence),
             Key::Computed(node) => {
                 let key = self.unobserved(node)?;
+                if let Node::Attribute(attribute) = node
+                    && attribute.test_only
+                    && attribute.path.iter().any(|qualifier| qualifier.optional)
+                {
+                    // The reference looks the answer up before it is made a bool.
+                    return Err(Error::new("invalid qualifier type: *types.Optional"));
+                }
                 match &key {
                     Val::String(_) | Val::Int(_) | Val::Uint(_) | Val::Bool(_) | Val::Double(_) => {}
                     other => {
                         let raw = self.raw(node);
                         let name = match other {
-                            // A variable that has no value is a null of the language.
-                            Val::Null if raw.is_some_and(|raw| !raw.path.is_empty()) => "<nil>",
+                            // A variable that nobody gave a value is a null of the language.
+                            Val::Null if raw.is_some_and(|raw| !self.is_absent(raw)) => "<nil>",
                             Val::Map(Map::Data(..)) if raw.is_some() => "map[string]interface {}",
                             Val::List(List::Data(..)) if raw.is_some() => "[]interface {}",
                             other => go_type(other),

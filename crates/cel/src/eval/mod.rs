@@ -1,22 +1,24 @@
 //! A program and data to a value, counting what it costs.
 
+mod activation;
 mod attribute;
+mod call;
 mod error;
 mod fold;
 mod truth;
 
 use std::sync::Arc;
 
+pub use activation::Activation;
 pub(crate) use attribute::go_type;
+pub(crate) use call::no_such_overload;
 pub use error::{Error, ErrorKind};
 
 use crate::cost::runtime::Rule;
-use crate::decl::Function;
-use crate::env::Env;
+use crate::lib::Ext;
 use crate::lib::authz::Authorizer;
-use crate::lib::{Ext, pattern};
-use crate::plan::node::{Call, ListNode, MapNode, Members, Node, Run, StructNode};
-use crate::val::{Brief, Entries, Map, Object, Steps, Tag, Text, Val, equal, within};
+use crate::plan::node::{ListNode, MapNode, Members, Node, StructNode};
+use crate::val::{Brief, Entries, Map, Object, Steps, Val, equal, within};
 use value::Str;
 
 /// A value or a failure.
@@ -27,49 +29,6 @@ pub(crate) struct Cx<'a> {
     pub(crate) authorizer: Option<&'a dyn Authorizer>,
     /// What walks through values counts its steps here.
     pub(crate) steps: Steps<'a>,
-}
-
-/// The values of the variables of an environment.
-#[derive(Clone)]
-pub struct Activation<'a> {
-    values: Vec<Option<Val<'a>>>,
-    names: Arc<[Str]>,
-    authorizer: Option<&'a dyn Authorizer>,
-    interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
-}
-
-impl<'a> Activation<'a> {
-    /// No values yet, for the variables of `env`.
-    pub fn new(env: &Env) -> Self {
-        let names = env.variable_names();
-        Activation { values: vec![None; names.len()], names, authorizer: None, interrupted: None }
-    }
-
-    /// Sets a variable; a name the environment does not declare is left out.
-    pub fn set(&mut self, name: &str, val: Val<'a>) {
-        if let Some(at) = self.names.iter().position(|declared| declared == name)
-            && let Some(slot) = self.values.get_mut(at)
-        {
-            *slot = Some(val);
-        }
-    }
-
-    /// As [`Activation::set`], for building.
-    #[must_use]
-    pub fn with(mut self, name: &str, val: Val<'a>) -> Self {
-        self.set(name, val);
-        self
-    }
-
-    /// What answers the checks of the `authorizer` variable.
-    pub fn set_authorizer(&mut self, authorizer: &'a dyn Authorizer) {
-        self.authorizer = Some(authorizer);
-    }
-
-    /// Asked now and then while loops run; evaluation ends when it says yes.
-    pub fn set_interrupt(&mut self, interrupted: &'a (dyn Fn() -> bool + Sync)) {
-        self.interrupted = Some(interrupted);
-    }
 }
 
 /// What a run gave and what it cost.
@@ -117,6 +76,7 @@ fn run_in<'a>(
     let mut eval = Eval {
         values: &activation.values,
         names: &activation.names,
+        absent: &activation.absent,
         cx: Cx { authorizer: activation.authorizer, steps: Steps::new(activation.interrupted) },
         ticks: 0,
         slots,
@@ -129,8 +89,13 @@ fn run_in<'a>(
 
 /// Runs an instruction tree that reads nothing.
 pub(crate) fn run_constant(root: &Node) -> (Result<Val<'static>, Error>, u64) {
-    let activation =
-        Activation { values: Vec::new(), names: Arc::from([]), authorizer: None, interrupted: None };
+    let activation = Activation {
+        values: Vec::new(),
+        names: Arc::from([]),
+        absent: Vec::new(),
+        authorizer: None,
+        interrupted: None,
+    };
     let Evaluation { outcome, cost } = run(root, 0, &activation, u64::MAX);
     (outcome.map(|val| val.own()), cost)
 }
@@ -148,6 +113,7 @@ enum Slot<'a> {
 struct Eval<'a, 'v> {
     values: &'v [Option<Val<'a>>],
     names: &'v [Str],
+    absent: &'v [usize],
     cx: Cx<'a>,
     ticks: u32,
     slots: &'v mut [Slot<'a>],
@@ -155,8 +121,6 @@ struct Eval<'a, 'v> {
     limit: u64,
 }
 
-/// From what size on the making of a result is counted.
-const LARGE: usize = 4096;
 /// How often a loop asks whether it was interrupted.
 const TICKS: u32 = 100;
 
@@ -221,6 +185,7 @@ impl<'a> Eval<'a, '_> {
                 let val = self.node(arg)?;
                 match members {
                     Members::Few(members) => {
+                        hashable(&val)?;
                         for member in members {
                             if within(&self.cx.steps, member, &val, false)? {
                                 return Ok(Val::Bool(true));
@@ -228,9 +193,10 @@ impl<'a> Eval<'a, '_> {
                         }
                         Ok(Val::Bool(false))
                     }
-                    Members::Strings(members) => {
-                        Ok(Val::Bool(val.as_str().is_some_and(|text| members.contains(text))))
-                    }
+                    Members::Strings(members) => match val.as_str() {
+                        Some(text) => Ok(Val::Bool(members.contains(text))),
+                        None => hashable(&val).map(|()| Val::Bool(false)),
+                    },
                 }
             }
             Node::OptionalOr(both) => match self.node(&both.0)? {
@@ -295,179 +261,6 @@ impl<'a> Eval<'a, '_> {
             }
         };
         compared(&self.cx.steps, &left, &right, wanted)
-    }
-
-    fn call(&mut self, call: &'a Call) -> Outcome<'a> {
-        match &*call.args {
-            [] => {
-                let outcome = self.invoke(call, &[]);
-                self.finish(call, &[], outcome)
-            }
-            [arg] => {
-                let arg = self.node(arg);
-                match arg {
-                    Ok(arg) => {
-                        let args = [arg];
-                        let outcome = self.invoke(call, &args);
-                        self.finish(call, &args, outcome)
-                    }
-                    Err(error) if error.is_fatal() => Err(error),
-                    Err(error) => self.failed(call, 0, 0, &[Val::Null], error),
-                }
-            }
-            [Node::Const(Val::String(name)), operand] if call.membership => {
-                let operand = self.node(operand);
-                self.member(call, name, operand)
-            }
-            [left, right] => {
-                let left = match left {
-                    Node::Const(val) => Ok(val.borrow()),
-                    left => self.node(left),
-                };
-                if let Err(error) = &left
-                    && (error.is_fatal() || call.stops_early)
-                {
-                    return left;
-                }
-                let right = match right {
-                    Node::Const(val) => Ok(val.borrow()),
-                    right => self.node(right),
-                };
-                if let Err(error) = &right
-                    && error.is_fatal()
-                {
-                    return right;
-                }
-                match (left, right) {
-                    (Ok(left), Ok(right)) => {
-                        let args = [left, right];
-                        let outcome = self.invoke(call, &args);
-                        self.finish(call, &args, outcome)
-                    }
-                    (left, right) => {
-                        let args = [
-                            left.as_ref().ok().cloned().unwrap_or(Val::Null),
-                            right.as_ref().ok().cloned().unwrap_or(Val::Null),
-                        ];
-                        let at = usize::from(left.is_ok());
-                        let last = usize::from(right.is_err());
-                        let error = left.err().or(right.err()).unwrap_or_else(Error::no_such_overload);
-                        self.failed(call, at, last, &args, error)
-                    }
-                }
-            }
-            many => {
-                let mut args = Vec::with_capacity(many.len());
-                for (at, arg) in many.iter().enumerate() {
-                    match self.node(arg) {
-                        Ok(val) => args.push(val),
-                        Err(error) if error.is_fatal() || at + 1 < many.len() => return Err(error),
-                        Err(error) => {
-                            args.push(Val::Null);
-                            return self.finish(call, &args, Err(error));
-                        }
-                    }
-                }
-                let outcome = self.invoke(call, &args);
-                self.finish(call, &args, outcome)
-            }
-        }
-    }
-
-    /// `name in operand`.
-    fn member(&mut self, call: &'a Call, name: &'a Text<'static>, operand: Outcome<'a>) -> Outcome<'a> {
-        match operand {
-            Ok(Val::Map(Map::Data(map, None))) => {
-                self.charge(1)?;
-                Ok(Val::Bool(map.contains_key(name)))
-            }
-            Ok(operand) => {
-                let args = [Val::str(name), operand];
-                let outcome = self.invoke(call, &args);
-                self.finish(call, &args, outcome)
-            }
-            Err(error) if error.is_fatal() => Err(error),
-            Err(error) => self.failed(call, 1, 1, &[Val::Null, Val::Null], error),
-        }
-    }
-
-    /// Charges a call that was not made because arguments failed, from the one at `first` to the one at `last`.
-    fn failed(
-        &mut self,
-        call: &'a Call,
-        first: usize,
-        last: usize,
-        args: &[Val<'a>],
-        error: Error,
-    ) -> Outcome<'a> {
-        // The reference counts the cost of these with the failed argument in hand, and trips over it.
-        let tripped = match call.rule {
-            Rule::SelfCompare(list) if list >= first => {
-                Some("interface conversion: *types.Err is not traits.Lister: missing method Add")
-            }
-            Rule::Flatten if last == 1 => Some("interface conversion: ref.Val is *types.Err, not types.Int"),
-            _ => None,
-        };
-        if let Some(message) = tripped {
-            return Err(Error::of(ErrorKind::Internal(message.into())));
-        }
-        self.finish(call, args, Err(error))
-    }
-
-    /// Charges a call that was made.
-    fn finish(&mut self, call: &'a Call, args: &[Val<'a>], outcome: Outcome<'a>) -> Outcome<'a> {
-        if let Err(error) = &outcome
-            && error.is_fatal()
-        {
-            return outcome;
-        }
-        if outcome.is_err()
-            && let Some(message) = tripped(call.rule, args)
-        {
-            return Err(Error::of(ErrorKind::Internal(message.into())));
-        }
-        self.charge(call.rule.cost(args, outcome.as_ref().ok()))?;
-        match &outcome {
-            // Large results cost less than the time it takes to make them.
-            Ok(Val::String(text)) if text.len() > LARGE => self.cx.steps.take(text.len() / 8)?,
-            Ok(Val::List(list)) if list.len() > LARGE => self.cx.steps.take(list.len())?,
-            _ => {}
-        }
-        outcome
-    }
-
-    fn invoke(&mut self, call: &'a Call, args: &[Val<'a>]) -> Outcome<'a> {
-        // What compares everything with everything is not begun where its cost cannot be paid.
-        if matches!(call.rule, Rule::Sets(_) | Rule::SelfCompare(_))
-            && self.cost.saturating_add(call.rule.cost(args, None)) > self.limit
-        {
-            return Err(Error::cost_limit());
-        }
-        match &call.run {
-            Run::Overload(overload, run, guarded) => {
-                if *guarded && !overload.fits(args) {
-                    return Err(no_such_overload(&call.function, args));
-                }
-                run(&self.cx, args)
-            }
-            Run::Dispatch(function) => dispatch(&self.cx, function, args),
-            Run::Singleton(singleton) => match args.first() {
-                Some(first) if (singleton.accepts)(first.tag()) => (singleton.run)(&self.cx, args),
-                // These sorts have methods of their own in cel-go, which say it in fewer words.
-                Some(first) if matches!(first.tag(), Tag::String | Tag::Timestamp | Tag::Duration) => {
-                    Err(Error::no_such_overload())
-                }
-                _ => Err(Error::new(format!("no such overload: {}", call.function))),
-            },
-            Run::Pattern(kind, compiled) => pattern::run(*kind, compiled, args),
-            Run::Missing => match args.first().map(Val::tag) {
-                Some(Tag::String | Tag::Timestamp | Tag::Duration) => Err(Error::no_such_overload()),
-                _ if args.len() > 2 => {
-                    Err(Error::new(format!("no such overload: {} {}", call.function, call.id)))
-                }
-                _ => Err(Error::new(format!("no such overload: {}", call.function))),
-            },
-        }
     }
 
     fn list(&mut self, list: &'a ListNode) -> Outcome<'a> {
@@ -572,48 +365,6 @@ fn not_optional(name: &str, val: &Val<'_>) -> Error {
     Error::new(format!("cannot initialize optional entry '{name}' from non-optional value {}", Brief(val)))
 }
 
-/// Runs the first overload whose declaration fits the arguments.
-fn dispatch<'a>(cx: &Cx<'a>, function: &Function, args: &[Val<'a>]) -> Outcome<'a> {
-    for overload in &function.overloads {
-        if let Some(run) = overload.run
-            && args.len() == overload.args.len()
-            && (!function.guarded || overload.fits(args))
-        {
-            return run(cx, args);
-        }
-    }
-    Err(no_such_overload(&function.name, args))
-}
-
-/// What the reference says when it trips over an argument of the wrong type while it counts the cost of a call.
-fn tripped(rule: Rule, args: &[Val<'_>]) -> Option<String> {
-    match rule {
-        Rule::SelfCompare(list) => {
-            let arg = args.get(list).filter(|arg| arg.tag() != Tag::List)?;
-            let adds = matches!(
-                arg.tag(),
-                Tag::Int
-                    | Tag::Uint
-                    | Tag::Double
-                    | Tag::String
-                    | Tag::Bytes
-                    | Tag::Duration
-                    | Tag::Timestamp
-            );
-            let missing = if adds { "Contains" } else { "Add" };
-            Some(format!(
-                "interface conversion: {} is not traits.Lister: missing method {missing}",
-                go_type(arg)
-            ))
-        }
-        Rule::Flatten => {
-            let depth = args.get(1).filter(|depth| depth.tag() != Tag::Int)?;
-            Some(format!("interface conversion: ref.Val is {}, not types.Int", go_type(depth)))
-        }
-        _ => None,
-    }
-}
-
 /// Refuses keys of maps that the reference cannot hash; it ends the evaluation there too.
 pub(crate) fn hashable(key: &Val<'_>) -> Result<(), Error> {
     let unhashable = match key {
@@ -626,10 +377,4 @@ pub(crate) fn hashable(key: &Val<'_>) -> Result<(), Error> {
     }
     let message = format!("runtime error: hash of unhashable type {}", go_type(key));
     Err(Error::of(ErrorKind::Internal(message.into())))
-}
-
-/// The failure of a call that no overload fits.
-pub(crate) fn no_such_overload(function: &str, args: &[Val<'_>]) -> Error {
-    let types: Vec<&str> = args.iter().map(Val::type_name).collect();
-    Error::new(format!("no such overload: {function}({})", types.join(", ")))
 }

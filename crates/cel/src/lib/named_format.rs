@@ -103,8 +103,14 @@ fn unprefixed(text: &str) -> String {
     chars.into_iter().collect()
 }
 
+/// What most formats say of a text that is too long.
 fn too_long(most: usize) -> String {
     format!("must be no more than {most} characters")
+}
+
+/// What names and values of labels say of one.
+fn too_many_bytes(most: usize) -> String {
+    format!("must be no more than {most} bytes")
 }
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -139,6 +145,10 @@ fn dns1123_label(text: &str) -> Vec<String> {
 }
 
 fn dns1123_subdomain(text: &str) -> Vec<String> {
+    subdomain(text, too_long)
+}
+
+fn subdomain(text: &str, too_long: fn(usize) -> String) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 253 {
         problems.push(too_long(253));
@@ -197,7 +207,9 @@ fn qualified_name(text: &str) -> Vec<String> {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
                 problems.extend(
-                    dns1123_subdomain(first).into_iter().map(|problem| format!("prefix part {problem}")),
+                    subdomain(first, too_many_bytes)
+                        .into_iter()
+                        .map(|problem| format!("prefix part {problem}")),
                 );
             }
             name
@@ -207,7 +219,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     if name.is_empty() {
         problems.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        problems.push("name part must be no more than 63 characters".to_owned());
+        problems.push(format!("name part {}", too_many_bytes(63)));
     }
     if !is_name(name) {
         problems.push(format!("name part {NAME}"));
@@ -218,7 +230,7 @@ fn qualified_name(text: &str) -> Vec<String> {
 fn label_value(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
-        problems.push(too_long(63));
+        problems.push(too_many_bytes(63));
     }
     if !text.is_empty() && !is_name(text) {
         problems.push(

@@ -14,6 +14,7 @@ use crate::plan::node::PatternCall;
 use crate::val::Val;
 
 mod translate;
+mod unicode;
 
 /// A compiled pattern.
 pub struct Pattern {

@@ -231,7 +231,6 @@ impl Quantity {
         }
         // A number that ends in its digits has no suffix, whatever it is.
         let (base, exponent, form) = suffix(rest).ok_or(WRONG_SUFFIX)?;
-        // As in Kubernetes, a quantity without any digit is zero.
         if whole.len() + fraction.len() > MOST_DIGITS {
             return Err(NOT_NUMERIC);
         }
@@ -266,6 +265,10 @@ impl Quantity {
                 let written = canonical.then(|| text.into());
                 return Ok(Quantity { amount: Amount::Small { value, scale }, form, written });
             }
+        }
+        // What is not kept small needs a digit; what is, does not.
+        if whole_end + fraction.len() == 0 {
+            return Err(NOT_NUMERIC);
         }
         let mut number = Decimal::read(negative, whole, fraction);
         if base == 10 {

@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 
 use super::timestamps;
 use crate::env::Builder;
-use crate::eval::{Cx, Error, Outcome};
+use crate::eval::{Cx, Error, Outcome, hashable};
 use crate::lib::{list_fits, refuse, string};
 use crate::schema::is_mutation_type;
 use crate::types::{Type, read};
 use crate::val::convert::convert;
-use crate::val::{List, Tag, Val, compare, contains};
+use crate::val::{List, Map, Tag, Val, compare, contains};
 
 /// Adds them.
 pub(crate) fn add(b: &mut Builder) {
@@ -453,7 +453,12 @@ fn negate<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
 fn is_in<'a>(cx: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     match args {
         [val, Val::List(list)] => Ok(Val::Bool(contains(&cx.steps, list, val)?)),
-        [key, Val::Map(map)] => Ok(Val::Bool(map.holds(key))),
+        [key, Val::Map(map)] => {
+            if matches!(map, Map::Owned(_) | Map::Borrowed(_)) {
+                hashable(key)?;
+            }
+            Ok(Val::Bool(map.holds(key)))
+        }
         _ => refuse(),
     }
 }

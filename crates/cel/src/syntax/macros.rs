@@ -6,8 +6,8 @@ use std::sync::Arc;
 use value::Str;
 
 use super::ast::{Comprehension, Expr, ExprKind, Id, Literal, MapEntry, StructField};
+use super::nodes::Nodes;
 use super::operator;
-use super::parser::Nodes;
 
 /// The name of the variable in which standard macros gather their result; no expression can write it.
 pub(crate) const ACCUMULATOR: &str = "@result";

@@ -5,6 +5,7 @@ pub(crate) mod explain;
 pub(crate) mod lexer;
 mod literal;
 pub(crate) mod macros;
+pub(crate) mod nodes;
 pub(crate) mod operator;
 pub(crate) mod parser;
 pub(crate) mod print;

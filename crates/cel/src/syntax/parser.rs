@@ -3,12 +3,14 @@
 //! Node numbers are given out in the order in which cel-go's visitor gives them out, because one of its run-time messages
 //! contains them. A syntax error ends this parser; [`super::explain`] then finds all errors the way ANTLR finds them.
 
+mod literals;
+
 use value::Str;
 
-use super::ast::{Ast, Expr, ExprKind, Id, Literal, MapEntry, StructField};
+use super::ast::{Ast, Expr, ExprKind, Id, Literal};
 use super::lexer::lex;
-use super::literal::unescape;
 use super::macros::{Expansion, Macros};
+use super::nodes::Nodes;
 use super::source::{Issues, Location, Source};
 use super::token::{Kind, RESERVED, Token};
 use super::{explain, operator};
@@ -17,9 +19,6 @@ use super::{explain, operator};
 const MOST_POINTS: usize = 100_000;
 /// How deep a grammar rule may nest in itself, and how deep operators may nest.
 pub(super) const DEEPEST: u32 = 250;
-
-/// The place of what is nowhere in the expression.
-pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// What the parser accepts beyond the grammar.
 #[derive(Clone, Debug)]
@@ -90,58 +89,6 @@ enum Rule {
     Expr = 0,
     Relation = 1,
     Calc = 2,
-}
-
-/// Gives out node numbers and keeps the places.
-pub(crate) struct Nodes<'s> {
-    source: &'s Source,
-    offsets: Vec<Option<u32>>,
-    macro_calls: Vec<(Id, Expr)>,
-}
-
-impl Nodes<'_> {
-    pub(super) fn id(&mut self, offset: Option<u32>) -> Id {
-        self.offsets.push(offset);
-        u32::try_from(self.offsets.len() - 1).unwrap_or(u32::MAX)
-    }
-
-    /// A new number at the place of another node.
-    pub(crate) fn id_at(&mut self, other: Id) -> Id {
-        let offset = self.offset(other);
-        self.id(offset)
-    }
-
-    /// How many numbers have been given out.
-    pub(crate) fn count(&self) -> usize {
-        self.offsets.len()
-    }
-
-    pub(crate) fn offset(&self, id: Id) -> Option<u32> {
-        self.offsets.get(id as usize).copied().flatten()
-    }
-
-    fn place(&mut self, id: Id, offset: u32) {
-        if let Some(place) = self.offsets.get_mut(id as usize) {
-            *place = Some(offset);
-        }
-    }
-
-    /// Forgets a number; the last one given out is given out again.
-    fn delete(&mut self, id: Id) {
-        if id as usize + 1 == self.offsets.len() {
-            self.offsets.pop();
-        } else if let Some(place) = self.offsets.get_mut(id as usize) {
-            *place = None;
-        }
-    }
-
-    fn location(&self, id: Id) -> Location {
-        match self.offset(id) {
-            Some(NOWHERE) => Location { line: 1, column: -1 },
-            Some(offset) => self.source.location(offset),
-            None => Location::NONE,
-        }
-    }
 }
 
 pub(super) struct Parser<'s> {
@@ -460,159 +407,6 @@ impl<'s> Parser<'s> {
             ahead += 2;
         }
         (self.peek(ahead).kind == Kind::LeftBrace).then_some(ahead)
-    }
-
-    fn message(&mut self, open: usize) -> Result<Parsed> {
-        let mut type_name = String::new();
-        for _ in 0..open {
-            let token = self.next();
-            type_name.push_str(self.text(token));
-        }
-        let open = self.next();
-        let id = self.nodes.id(Some(open.offset));
-        let mut fields = Vec::new();
-        let mut depth = 0;
-        while !matches!(self.kind(), Kind::RightBrace | Kind::Comma) {
-            let question = self.eat(Kind::Question);
-            let (_, name) = self.escaped_identifier()?;
-            let colon = self.expect(Kind::Colon)?;
-            let field = self.nodes.id(Some(colon.offset));
-            if let Some(question) = question
-                && !self.options.optional_syntax
-            {
-                self.problem(question, "unsupported syntax '?'");
-            }
-            let value = self.expr()?;
-            depth = depth.max(value.depth);
-            let optional = question.is_some();
-            fields.push(StructField { id: field, name, value: value.expr, optional });
-            if self.kind() != Kind::Comma || self.peek(1).kind == Kind::RightBrace {
-                break;
-            }
-            self.next();
-            if self.kind() == Kind::Comma {
-                return Err(Stop::Syntax);
-            }
-        }
-        self.eat(Kind::Comma);
-        self.expect(Kind::RightBrace)?;
-        let kind = ExprKind::Struct { type_name: type_name.into(), fields };
-        Ok(Parsed { expr: Expr { id, kind }, depth })
-    }
-
-    fn list(&mut self) -> Result<Parsed> {
-        let open = self.next();
-        let id = self.nodes.id(Some(open.offset));
-        let mut elements = Vec::new();
-        let mut optional = Vec::new();
-        let mut depth = 0;
-        while !matches!(self.kind(), Kind::RightBracket | Kind::Comma) {
-            let question = self.eat(Kind::Question);
-            let element = self.expr()?;
-            depth = depth.max(element.depth);
-            if let Some(question) = question {
-                if self.options.optional_syntax {
-                    optional.push(elements.len());
-                } else {
-                    self.problem(question, "unsupported syntax '?'");
-                }
-            }
-            elements.push(element.expr);
-            if self.kind() != Kind::Comma || self.peek(1).kind == Kind::RightBracket {
-                break;
-            }
-            self.next();
-            if self.kind() == Kind::Comma {
-                return Err(Stop::Syntax);
-            }
-        }
-        self.eat(Kind::Comma);
-        self.expect(Kind::RightBracket)?;
-        Ok(Parsed { expr: Expr { id, kind: ExprKind::List { elements, optional } }, depth })
-    }
-
-    fn map(&mut self) -> Result<Parsed> {
-        let open = self.next();
-        let id = self.nodes.id(Some(open.offset));
-        let mut entries = Vec::new();
-        let mut depth = 0;
-        while !matches!(self.kind(), Kind::RightBrace | Kind::Comma) {
-            let question = self.eat(Kind::Question);
-            let entry = self.nodes.id(None);
-            if let Some(question) = question
-                && !self.options.optional_syntax
-            {
-                self.problem(question, "unsupported syntax '?'");
-            }
-            let key = self.expr()?;
-            let colon = self.expect(Kind::Colon)?;
-            self.nodes.place(entry, colon.offset);
-            let value = self.expr()?;
-            depth = depth.max(key.depth).max(value.depth);
-            let optional = question.is_some();
-            entries.push(MapEntry { id: entry, key: key.expr, value: value.expr, optional });
-            if self.kind() != Kind::Comma || self.peek(1).kind == Kind::RightBrace {
-                break;
-            }
-            self.next();
-            if self.kind() == Kind::Comma {
-                return Err(Stop::Syntax);
-            }
-        }
-        self.eat(Kind::Comma);
-        self.expect(Kind::RightBrace)?;
-        Ok(Parsed { expr: Expr { id, kind: ExprKind::Map(entries) }, depth })
-    }
-
-    fn literal(&mut self) -> Result<Expr> {
-        let first = self.token();
-        let minus = self.eat(Kind::Minus).is_some();
-        let token = self.next();
-        self.read_literal(first, minus, token).ok_or(Stop::Syntax)
-    }
-
-    /// The value of a literal that starts at `first`; `None` if the token is none.
-    pub(super) fn read_literal(&mut self, first: Token, minus: bool, token: Token) -> Option<Expr> {
-        let text = self.text(token);
-        let signed = |digits: &str| if minus { format!("-{digits}") } else { digits.to_owned() };
-        let literal = match token.kind {
-            Kind::Int => match text.strip_prefix("0x") {
-                Some(hex) => i64::from_str_radix(&signed(hex), 16).ok(),
-                None => signed(text).parse().ok(),
-            }
-            .map(Literal::Int)
-            .ok_or("invalid int literal"),
-            Kind::Float => signed(text)
-                .parse()
-                .ok()
-                .filter(|f: &f64| f.is_finite())
-                .map(Literal::Double)
-                .ok_or("invalid double literal"),
-            _ if minus => return None,
-            Kind::Uint => {
-                let digits = text.trim_end_matches(['u', 'U']);
-                match digits.strip_prefix("0x") {
-                    Some(hex) => u64::from_str_radix(hex, 16).ok(),
-                    None => digits.parse().ok(),
-                }
-                .map(Literal::Uint)
-                .ok_or("invalid uint literal")
-            }
-            Kind::String => unescape(text, false)
-                .map(|bytes| Literal::String(String::from_utf8_lossy(&bytes).into_owned().into())),
-            Kind::Bytes => unescape(text.get(1..).unwrap_or_default(), true).map(Literal::Bytes),
-            Kind::True => Ok(Literal::Bool(true)),
-            Kind::False => Ok(Literal::Bool(false)),
-            Kind::Null => Ok(Literal::Null),
-            _ => return None,
-        };
-        Some(match literal {
-            Ok(literal) => {
-                let id = self.nodes.id(Some(first.offset));
-                Expr { id, kind: ExprKind::Literal(literal) }
-            }
-            Err(message) => self.problem(first, message),
-        })
     }
 
     /// A call, unless a macro of that name and shape replaces it.

@@ -119,6 +119,13 @@ impl Issues {
         }
     }
 
+    /// Forgets the problems after a place.
+    pub(crate) fn forget_after(&mut self, location: Location) {
+        let before = self.found.len();
+        self.found.retain(|issue| issue.location <= location);
+        self.total = self.total.saturating_sub(before - self.found.len());
+    }
+
     /// Whether there are no problems.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()

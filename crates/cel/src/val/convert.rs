@@ -164,8 +164,8 @@ fn hexadecimal(text: &str) -> Option<f64> {
 /// The largest integer that JSON numbers carry safely.
 const SAFE: u64 = (1 << 53) - 1;
 
-/// How large a tree a value may become, in parts and bytes of text; only values that share their parts reach it.
-const LARGEST: usize = 64 << 20;
+/// How large a tree a value may become, in bytes; only values that share their parts reach it.
+const LARGEST: usize = 32 << 20;
 /// What is said of larger ones.
 pub(crate) const TOO_LARGE: &str = "the value is too large";
 
@@ -176,9 +176,9 @@ pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
 
 fn tree(val: &Val<'_>, left: &mut usize) -> Result<Value, String> {
     let size = match val {
-        Val::String(s) => 1 + s.len(),
-        Val::Bytes(b) => 1 + b.len(),
-        _ => 1,
+        Val::String(s) => 8 + s.len(),
+        Val::Bytes(b) => 8 + b.len(),
+        _ => 8,
     };
     *left = left.checked_sub(size).ok_or(TOO_LARGE)?;
     Ok(match val {

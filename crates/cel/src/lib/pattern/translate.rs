@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use super::unicode;
+
 /// The most a repetition may count, and all nested ones together.
 const MOST_REPEATS: u64 = 1000;
 /// How deep groups may nest.
@@ -290,21 +292,27 @@ impl<'t> Translator<'t> {
     }
 
     fn hexadecimal(&mut self) -> Option<u32> {
-        if let Some(after) = self.rest.strip_prefix('{') {
-            let digits = after.bytes().take_while(u8::is_ascii_hexdigit).count();
-            let end = after.get(digits..).unwrap_or_default().starts_with('}');
-            let code = u32::from_str_radix(after.get(..digits)?, 16).ok();
-            self.skip(1 + digits + 1);
-            return code.filter(|code| end && *code <= 0x0010_ffff);
+        let first = self.next()?;
+        if first != '{' {
+            let second = self.next();
+            return Some(first.to_digit(16)? * 16 + second?.to_digit(16)?);
         }
-        let digits = self.rest.get(..2).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
-        if digits.is_none() {
-            self.skip(self.rest.chars().next().map_or(0, char::len_utf8));
-            return None;
+        let mut code = None;
+        loop {
+            match self.next()? {
+                '}' => return code,
+                c => {
+                    code = Some(code.unwrap_or(0) * 16 + c.to_digit(16)?).filter(|code| *code <= 0x0010_ffff)
+                }
+            }
+            code?;
         }
-        let code = u32::from_str_radix(digits?, 16).ok();
-        self.skip(2);
-        code
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.rest.chars().next()?;
+        self.skip(c.len_utf8());
+        Some(c)
     }
 
     /// `\pN` or `\p{Name}`, at the start of what is left.
@@ -330,17 +338,10 @@ impl<'t> Translator<'t> {
             Some(name) => (!negated, name),
             None => (negated, name),
         };
-        if name == "Any" {
-            return Ok(if negated { r"[^\x{0}-\x{10FFFF}]" } else { r"[\x{0}-\x{10FFFF}]" }.to_owned());
+        match unicode::class(name, negated) {
+            Some(class) => Ok(class.into_owned()),
+            None => fail(BAD_RANGE, self.since(before)),
         }
-        let class = format!(r"\{}{{{name}}}", if negated { 'P' } else { 'p' });
-        let plain = !name.is_empty()
-            && name.starts_with(|c: char| c.is_ascii_uppercase())
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if !plain || regex::Regex::new(&class).is_err() {
-            return fail(BAD_RANGE, self.since(before));
-        }
-        Ok(class)
     }
 
     fn class(&mut self) -> Result<(), String> {

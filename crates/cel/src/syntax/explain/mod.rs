@@ -47,6 +47,11 @@ pub(super) fn explain(parser: &mut Parser<'_>, source: &Source, skipped: &[Range
         recoveries: 0,
     };
     let ended = walk.run();
+    if ended == Err(Halt) {
+        // ANTLR reads tokens as it needs them: it has not seen what is wrong after the one at hand.
+        let offset = walk.token(0).offset;
+        walk.issues.forget_after(source.location(offset));
+    }
     if walk.issues.is_empty() {
         walk.issues.report(source.location(0), "Syntax error: invalid expression");
     }

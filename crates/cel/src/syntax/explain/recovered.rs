@@ -10,8 +10,9 @@ use super::grammar::{
     OPT_FIELD, OR, PRIMARY, RELATION, RuleId, UNARY,
 };
 use crate::syntax::ast::{Expr, ExprKind, Literal, MapEntry, StructField};
+use crate::syntax::nodes::NOWHERE;
 use crate::syntax::operator;
-use crate::syntax::parser::{DEEPEST, NOWHERE, Parser, balance, call};
+use crate::syntax::parser::{DEEPEST, Parser, balance, call};
 use crate::syntax::source::Location;
 use crate::syntax::token::{Kind, RESERVED, Token};
 

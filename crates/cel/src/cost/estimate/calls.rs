@@ -1,0 +1,358 @@
+//! What calls may cost, by function and overload.
+
+use value::Str;
+
+use super::{Arg, CallCost, Coster, EntrySize, Range};
+use crate::cost::{LONGEST_FORMAT, LONGEST_FORMAT_PATTERN, PATTERN, TRAVERSAL};
+use crate::syntax::ast::{Expr, ExprKind, Literal};
+use crate::syntax::operator;
+use crate::types::Type;
+
+impl<'c> Coster<'c> {
+    pub(super) fn function(
+        &mut self,
+        expr: &Expr,
+        function: &str,
+        overload: &str,
+        target: Option<&Arg<'c>>,
+        args: &[Arg<'c>],
+        costs: &[Range],
+    ) -> CallCost {
+        let arg_cost = costs.iter().fold(Range::exactly(0), |sum, cost| sum.add(*cost));
+        let library = self
+            .extension(function, overload, target, args)
+            .or_else(|| self.kubernetes(function, overload, target, args))
+            .or_else(|| self.language(expr, overload, target, args));
+        if let Some(call) = library {
+            return CallCost { cost: call.cost.add(arg_cost), result: call.result };
+        }
+        match (overload, costs, args) {
+            ("logical_or" | "logical_and", [left, right], _) => {
+                let cost = Range { min: left.min, max: left.max.saturating_add(right.max) };
+                CallCost { cost, result: None }
+            }
+            ("conditional", [condition, truthy, falsy], [_, a, b]) => {
+                let size = a.size.unwrap_or(Range::UNKNOWN).union(b.size.unwrap_or(Range::UNKNOWN));
+                let entry = EntrySize::union(self.entry_size(a.expr), self.entry_size(b.expr));
+                self.set_entry_size(expr, entry);
+                CallCost { cost: condition.add(truthy.union(*falsy)), result: Some(size) }
+            }
+            _ => CallCost { cost: Range::exactly(1).add(arg_cost), result: None },
+        }
+    }
+
+    /// The extension libraries' own estimates.
+    #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
+    fn extension(
+        &self,
+        function: &str,
+        overload: &str,
+        target: Option<&Arg<'c>>,
+        args: &[Arg<'c>],
+    ) -> Option<CallCost> {
+        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let listed = |factor: f64, size: Range| {
+            CallCost::sized(size.scale(factor).add(Range::exactly(1)).add(Range::exactly(10)), size)
+        };
+        let sets = |factor: f64| match args {
+            [a, b] => CallCost::of(size(a).times(size(b)).scale(factor).add(Range::exactly(1))),
+            _ => None,
+        };
+        match overload {
+            "list_sets_contains_list" | "list_sets_intersects_list" => return sets(1.0),
+            "list_sets_equivalent_list" => return sets(2.0),
+            _ if !self.env.costs_of_lists() => return None,
+            _ => {}
+        }
+        let number = |arg: &Arg<'c>, default: u64| match &arg.expr.kind {
+            ExprKind::Literal(Literal::Int(i)) => u64::try_from(*i).unwrap_or(0),
+            _ => default,
+        };
+        let compared = |arg: &Arg<'c>| {
+            let textual = overload.starts_with("list_string_") || overload.starts_with("list_bytes_");
+            let factor = if textual { 2.0 + TRAVERSAL } else { 2.0 };
+            let size = size(arg);
+            listed(factor, size.times(size))
+        };
+        match (overload, target, args) {
+            ("list_slice", Some(list), [start, end]) => {
+                let end = number(end, size(list).max);
+                listed(1.0, Range::exactly(end.wrapping_sub(number(start, 0))))
+            }
+            ("lists_range", None, [count]) => listed(1.0, Range::exactly(number(count, u64::MAX))),
+            ("list_reverse", Some(list), []) => listed(1.0, size(list)),
+            ("list_flatten", Some(list), []) => listed(1.0, size(list)),
+            ("list_flatten_int", Some(list), [depth]) => {
+                #[expect(clippy::cast_precision_loss, reason = "the reference estimates with doubles")]
+                let depth = number(depth, u64::MAX) as f64;
+                listed(depth, size(list))
+            }
+            ("list_distinct", Some(list), []) => {
+                let size = size(list);
+                listed(2.0, size.times(size))
+            }
+            (_, Some(list), []) if function == "sort" => compared(list),
+            (_, Some(_), [keys]) if function == "@sortByAssociatedKeys" => compared(keys),
+            _ => None,
+        }
+    }
+
+    /// The size of an argument, asking the hints once more where nothing is computed.
+    fn hinted(&self, arg: &Arg<'c>) -> Range {
+        arg.size.or_else(|| self.hints.size(&arg.path, arg.ty)).unwrap_or(Range::UNKNOWN)
+    }
+
+    /// The type of a list's elements and their size.
+    fn element(&self, list: &Arg<'c>) -> Option<(&'c Type, Range)> {
+        let element = *list.ty.parameters().first()?;
+        let mut path = list.path.clone();
+        if !path.is_empty() {
+            path.push(Str::new_static("@items"));
+        }
+        Some((element, self.hints.size(&path, element).unwrap_or(Range::UNKNOWN)))
+    }
+
+    /// Kubernetes' estimates for its own and the string libraries.
+    #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
+    fn kubernetes(
+        &self,
+        function: &str,
+        overload: &str,
+        target: Option<&Arg<'c>>,
+        args: &[Arg<'c>],
+    ) -> Option<CallCost> {
+        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let unit = Range::exactly(1);
+        match (function, target, args) {
+            ("check", ..) => CallCost::of(Range::exactly(350_000)),
+            (
+                "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name"
+                | "allowed" | "reason" | "error" | "errored",
+                ..,
+            ) => CallCost::of(unit),
+            ("fieldSelector" | "labelSelector", _, [selector]) => {
+                let length = size(selector);
+                let requirements = length.scale(0.5).scale(50.0);
+                CallCost::of(Range::exactly(10).add(length.scale(TRAVERSAL)).add(requirements))
+            }
+            ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes", Some(list), _) => {
+                match self.element(list) {
+                    Some((element, element_size)) => {
+                        let mut each = unit;
+                        if matches!(element, Type::String | Type::Bytes) {
+                            each = each.add(element_size.scale(TRAVERSAL));
+                        }
+                        CallCost::of(size(list).times(each))
+                    }
+                    None if function == "includes" => CallCost::of(size(list)),
+                    None => CallCost::of(size(list).scale(TRAVERSAL)),
+                }
+            }
+            ("url" | "jsonpatch.escapeKey", _, [text]) => {
+                CallCost::sized(size(text).scale(TRAVERSAL), size(text))
+            }
+            ("lowerAscii" | "upperAscii" | "substring" | "trim", Some(text), _) => {
+                CallCost::sized(size(text).scale(TRAVERSAL), size(text))
+            }
+            ("replace", Some(text), [from, to, ..]) => {
+                let result = replaced(size(text), size(from), size(to));
+                CallCost::sized(size(text).scale(2.0 * TRAVERSAL), result)
+            }
+            ("split", Some(text), _) => {
+                let max = match args.get(1).map(|limit| &limit.expr.kind) {
+                    #[expect(
+                        clippy::cast_sign_loss,
+                        reason = "the reference does the same with a negative limit"
+                    )]
+                    Some(ExprKind::Literal(Literal::Int(i))) => *i as u64,
+                    _ => size(text).max,
+                };
+                CallCost::sized(size(text).scale(2.0 * TRAVERSAL), Range { min: 0, max })
+            }
+            ("join", Some(list), _) => {
+                let count = size(list);
+                let mut length = Range::exactly(0);
+                if let Some((_, element)) = self.element(list) {
+                    length = count.times(element);
+                }
+                if let Some(separator) = args.first() {
+                    let separators =
+                        Range { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) };
+                    length = length.add(size(separator).times(separators));
+                }
+                CallCost::sized(length.scale(TRAVERSAL), length)
+            }
+            ("find" | "findAll", Some(text), [pattern, ..]) => {
+                let text = size(text);
+                let cost = text.add(unit).scale(TRAVERSAL).times(size(pattern).scale(PATTERN));
+                CallCost::sized(cost, Range { min: 0, max: text.max })
+            }
+            ("ip", ..) if overload == "cidr_ip" => CallCost::of(unit),
+            (
+                "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver",
+                _,
+                [text, ..],
+            ) => CallCost::of(size(text).scale(TRAVERSAL)),
+            ("ip.isCanonical", _, [text, ..]) => CallCost::of(size(text).scale(2.0 * TRAVERSAL)),
+            (
+                "masked"
+                | "prefixLength"
+                | "family"
+                | "isUnspecified"
+                | "isLoopback"
+                | "isLinkLocalMulticast"
+                | "isLinkLocalUnicast"
+                | "isGlobalUnicast"
+                | "format.named"
+                | "sign"
+                | "asInteger"
+                | "isInteger"
+                | "asApproximateFloat"
+                | "isGreaterThan"
+                | "isLessThan"
+                | "compareTo"
+                | "add"
+                | "sub"
+                | "major"
+                | "minor"
+                | "patch"
+                | "getScheme"
+                | "getHostname"
+                | "getHost"
+                | "getPort"
+                | "getEscapedPath"
+                | "getQuery",
+                ..,
+            ) => CallCost::of(unit),
+            ("containsIP" | "containsCIDR", _, [other, ..]) => {
+                // An address has 4 or 16 bytes.
+                let bytes = Range { min: 4, max: 16 };
+                let mut cost = bytes.add(bytes).scale(TRAVERSAL);
+                if function == "containsCIDR" {
+                    cost = cost.add(bytes.scale(TRAVERSAL)).add(unit);
+                }
+                if matches!(overload, "cidr_contains_ip_string" | "cidr_contains_cidr_string") {
+                    cost = cost.add(size(other).scale(TRAVERSAL));
+                }
+                CallCost::of(cost)
+            }
+            ("validate", _, [text, ..]) => {
+                CallCost::of(size(text).scale(TRAVERSAL).scale(LONGEST_FORMAT_PATTERN * PATTERN))
+            }
+            (operator::EQUALS, _, [left, right]) if left.ty.name() == right.ty.name() => {
+                let known = match left.ty {
+                    Type::Opaque(name, _) => matches!(name.as_str(), "net.IP" | "net.CIDR").then_some(unit),
+                    Type::Struct(name) => match name.as_str() {
+                        "kubernetes.NamedFormat" => {
+                            Some(Range { min: 1, max: LONGEST_FORMAT }.scale(TRAVERSAL))
+                        }
+                        "kubernetes.URL" => {
+                            let size = right.size.unwrap_or(unit);
+                            Some(Range { min: 1, max: size.max }.scale(TRAVERSAL))
+                        }
+                        "kubernetes.Quantity" | "kubernetes.Semver" => Some(unit),
+                        name if name.starts_with("kubernetes.authorization.") => Some(unit),
+                        _ => None,
+                    },
+                    _ => None,
+                };
+                known.and_then(CallCost::of)
+            }
+            _ => None,
+        }
+    }
+
+    /// The language's own estimates, by overload.
+    #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
+    fn language(
+        &mut self,
+        expr: &Expr,
+        overload: &str,
+        target: Option<&Arg<'c>>,
+        args: &[Arg<'c>],
+    ) -> Option<CallCost> {
+        let size = |arg: &Arg<'c>| arg.size.unwrap_or(Range::UNKNOWN);
+        let matched = |text: &Arg<'c>, pattern: &Arg<'c>| {
+            let text = size(text).add(Range::exactly(1)).scale(TRAVERSAL);
+            CallCost::of(text.times(size(pattern).scale(PATTERN)))
+        };
+        match (overload, target, args) {
+            ("string_format", Some(format), _) => CallCost::of(size(format).scale(TRAVERSAL)),
+            ("string_to_bytes", _, [text]) => {
+                let size = size(text);
+                let result = Range { min: size.min, max: size.max.wrapping_mul(4) };
+                CallCost::sized(size.scale(TRAVERSAL), result)
+            }
+            ("bytes_to_string", _, [bytes]) => {
+                let size = size(bytes);
+                CallCost::sized(size.scale(TRAVERSAL), Range { min: size.min / 4, max: size.max })
+            }
+            ("strings_quote", _, [text]) => {
+                let size = size(text);
+                let result =
+                    Range { min: size.min.wrapping_add(2), max: size.max.wrapping_mul(2).wrapping_add(2) };
+                CallCost::sized(size.scale(TRAVERSAL), result)
+            }
+            ("starts_with_string" | "ends_with_string", _, [part]) => {
+                CallCost::of(size(part).scale(TRAVERSAL))
+            }
+            ("in_list", _, [_, list]) => CallCost::of(size(list).scale(1.0)),
+            ("matches_string", Some(text), [pattern]) => matched(text, pattern),
+            ("matches", None, [text, pattern]) => matched(text, pattern),
+            ("contains_string", Some(text), [part]) => {
+                CallCost::of(size(text).scale(TRAVERSAL).times(size(part).scale(TRAVERSAL)))
+            }
+            ("add_string" | "add_bytes" | "add_list", _, [left, right]) => {
+                let result = size(left).add(size(right));
+                let entry = EntrySize::union(self.entry_size(left.expr), self.entry_size(right.expr));
+                self.set_entry_size(expr, entry);
+                let cost = if overload == "add_list" { Range::exactly(1) } else { result.scale(TRAVERSAL) };
+                CallCost::sized(cost, result)
+            }
+            (
+                "less_string"
+                | "greater_string"
+                | "less_equals_string"
+                | "greater_equals_string"
+                | "less_bytes"
+                | "greater_bytes"
+                | "less_equals_bytes"
+                | "greater_equals_bytes"
+                | "equals"
+                | "not_equals",
+                _,
+                [left, right],
+            ) => {
+                let max = size(left).max.min(size(right).max);
+                CallCost::of(Range { min: u64::from(max > 0), max }.scale(TRAVERSAL))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How long the result of `replace` may be.
+fn replaced(text: Range, from: Range, to: Range) -> Range {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the reference estimates with doubles"
+    )]
+    let per = |length: u64, part: u64| (length as f64 / part as f64).ceil() as u64;
+    let (max_count, max_kept) = if from.min == 0 {
+        (text.max.saturating_add(1), text.max)
+    } else if to.max <= from.min {
+        (0, text.max)
+    } else {
+        (per(text.max, from.min), 0)
+    };
+    let (min_count, min_kept) = if from.max == 0 {
+        (text.min.saturating_add(1), text.min)
+    } else if from.max <= to.min {
+        (0, text.min)
+    } else {
+        (per(text.min, from.max), 0)
+    };
+    Range { min: min_count, max: max_count }.times(to).add(Range { min: min_kept, max: max_kept })
+}

@@ -1,0 +1,234 @@
+//! Calls: their arguments, what they cost, and which implementation is run.
+
+use super::{Cx, Error, ErrorKind, Eval, Outcome, go_type};
+use crate::cost::runtime::Rule;
+use crate::decl::Function;
+use crate::lib::pattern;
+use crate::plan::node::{Call, Node, Run};
+use crate::val::{Map, Tag, Text, Val};
+
+/// From what size on the making of a result is counted.
+const LARGE: usize = 4096;
+
+impl<'a> Eval<'a, '_> {
+    pub(super) fn call(&mut self, call: &'a Call) -> Outcome<'a> {
+        match &*call.args {
+            [] => {
+                let outcome = self.invoke(call, &[]);
+                self.finish(call, &[], outcome)
+            }
+            [arg] => {
+                let arg = self.node(arg);
+                match arg {
+                    Ok(arg) => {
+                        let args = [arg];
+                        let outcome = self.invoke(call, &args);
+                        self.finish(call, &args, outcome)
+                    }
+                    Err(error) if error.is_fatal() => Err(error),
+                    Err(error) => self.failed(call, 0, 0, &[Val::Null], error),
+                }
+            }
+            [Node::Const(Val::String(name)), operand] if call.membership => {
+                let operand = self.node(operand);
+                self.member(call, name, operand)
+            }
+            [left, right] => {
+                let left = match left {
+                    Node::Const(val) => Ok(val.borrow()),
+                    left => self.node(left),
+                };
+                if let Err(error) = &left
+                    && (error.is_fatal() || call.stops_early)
+                {
+                    return left;
+                }
+                let right = match right {
+                    Node::Const(val) => Ok(val.borrow()),
+                    right => self.node(right),
+                };
+                if let Err(error) = &right
+                    && error.is_fatal()
+                {
+                    return right;
+                }
+                match (left, right) {
+                    (Ok(left), Ok(right)) => {
+                        let args = [left, right];
+                        let outcome = self.invoke(call, &args);
+                        self.finish(call, &args, outcome)
+                    }
+                    (left, right) => {
+                        let args = [
+                            left.as_ref().ok().cloned().unwrap_or(Val::Null),
+                            right.as_ref().ok().cloned().unwrap_or(Val::Null),
+                        ];
+                        let at = usize::from(left.is_ok());
+                        let last = usize::from(right.is_err());
+                        let error = left.err().or(right.err()).unwrap_or_else(Error::no_such_overload);
+                        self.failed(call, at, last, &args, error)
+                    }
+                }
+            }
+            many => {
+                let mut args = Vec::with_capacity(many.len());
+                for (at, arg) in many.iter().enumerate() {
+                    match self.node(arg) {
+                        Ok(val) => args.push(val),
+                        Err(error) if error.is_fatal() || at + 1 < many.len() => return Err(error),
+                        Err(error) => {
+                            args.push(Val::Null);
+                            return self.finish(call, &args, Err(error));
+                        }
+                    }
+                }
+                let outcome = self.invoke(call, &args);
+                self.finish(call, &args, outcome)
+            }
+        }
+    }
+
+    /// `name in operand`.
+    fn member(&mut self, call: &'a Call, name: &'a Text<'static>, operand: Outcome<'a>) -> Outcome<'a> {
+        match operand {
+            Ok(Val::Map(Map::Data(map, None))) => {
+                self.charge(1)?;
+                Ok(Val::Bool(map.contains_key(name)))
+            }
+            Ok(operand) => {
+                let args = [Val::str(name), operand];
+                let outcome = self.invoke(call, &args);
+                self.finish(call, &args, outcome)
+            }
+            Err(error) if error.is_fatal() => Err(error),
+            Err(error) => self.failed(call, 1, 1, &[Val::Null, Val::Null], error),
+        }
+    }
+
+    /// Charges a call that was not made because arguments failed, from the one at `first` to the one at `last`.
+    fn failed(
+        &mut self,
+        call: &'a Call,
+        first: usize,
+        last: usize,
+        args: &[Val<'a>],
+        error: Error,
+    ) -> Outcome<'a> {
+        // The reference counts the cost of these with the failed argument in hand, and trips over it.
+        let tripped = match call.rule {
+            Rule::SelfCompare(list) if list >= first => {
+                Some("interface conversion: *types.Err is not traits.Lister: missing method Add")
+            }
+            Rule::Flatten if last == 1 => Some("interface conversion: ref.Val is *types.Err, not types.Int"),
+            _ => None,
+        };
+        if let Some(message) = tripped {
+            return Err(Error::of(ErrorKind::Internal(message.into())));
+        }
+        self.finish(call, args, Err(error))
+    }
+
+    /// Charges a call that was made.
+    fn finish(&mut self, call: &'a Call, args: &[Val<'a>], outcome: Outcome<'a>) -> Outcome<'a> {
+        if let Err(error) = &outcome
+            && error.is_fatal()
+        {
+            return outcome;
+        }
+        if outcome.is_err()
+            && let Some(message) = tripped(call.rule, args)
+        {
+            return Err(Error::of(ErrorKind::Internal(message.into())));
+        }
+        self.charge(call.rule.cost(args, outcome.as_ref().ok()))?;
+        match &outcome {
+            // Large results cost less than the time it takes to make them.
+            Ok(Val::String(text)) if text.len() > LARGE => self.cx.steps.take(text.len() / 8)?,
+            Ok(Val::List(list)) if list.len() > LARGE => self.cx.steps.take(list.len())?,
+            _ => {}
+        }
+        outcome
+    }
+
+    fn invoke(&mut self, call: &'a Call, args: &[Val<'a>]) -> Outcome<'a> {
+        // What compares everything with everything is not begun where its cost cannot be paid.
+        if matches!(call.rule, Rule::Sets(_) | Rule::SelfCompare(_))
+            && self.cost.saturating_add(call.rule.cost(args, None)) > self.limit
+        {
+            return Err(Error::cost_limit());
+        }
+        match &call.run {
+            Run::Overload(overload, run, guarded) => {
+                if *guarded && !overload.fits(args) {
+                    return Err(no_such_overload(&call.function, args));
+                }
+                run(&self.cx, args)
+            }
+            Run::Dispatch(function) => dispatch(&self.cx, function, args),
+            Run::Singleton(singleton) => match args.first() {
+                Some(first) if (singleton.accepts)(first.tag()) => (singleton.run)(&self.cx, args),
+                // These sorts have methods of their own in cel-go, which say it in fewer words.
+                Some(first) if matches!(first.tag(), Tag::String | Tag::Timestamp | Tag::Duration) => {
+                    Err(Error::no_such_overload())
+                }
+                _ => Err(Error::new(format!("no such overload: {}", call.function))),
+            },
+            Run::Pattern(kind, compiled) => pattern::run(*kind, compiled, args),
+            Run::Missing => match args.first().map(Val::tag) {
+                Some(Tag::String | Tag::Timestamp | Tag::Duration) => Err(Error::no_such_overload()),
+                _ if args.len() > 2 => {
+                    Err(Error::new(format!("no such overload: {} {}", call.function, call.id)))
+                }
+                _ => Err(Error::new(format!("no such overload: {}", call.function))),
+            },
+        }
+    }
+}
+
+/// Runs the first overload whose declaration fits the arguments.
+fn dispatch<'a>(cx: &Cx<'a>, function: &Function, args: &[Val<'a>]) -> Outcome<'a> {
+    for overload in &function.overloads {
+        if let Some(run) = overload.run
+            && args.len() == overload.args.len()
+            && (!function.guarded || overload.fits(args))
+        {
+            return run(cx, args);
+        }
+    }
+    Err(no_such_overload(&function.name, args))
+}
+
+/// What the reference says when it trips over an argument of the wrong type while it counts the cost of a call.
+fn tripped(rule: Rule, args: &[Val<'_>]) -> Option<String> {
+    match rule {
+        Rule::SelfCompare(list) => {
+            let arg = args.get(list).filter(|arg| arg.tag() != Tag::List)?;
+            let adds = matches!(
+                arg.tag(),
+                Tag::Int
+                    | Tag::Uint
+                    | Tag::Double
+                    | Tag::String
+                    | Tag::Bytes
+                    | Tag::Duration
+                    | Tag::Timestamp
+            );
+            let missing = if adds { "Contains" } else { "Add" };
+            Some(format!(
+                "interface conversion: {} is not traits.Lister: missing method {missing}",
+                go_type(arg)
+            ))
+        }
+        Rule::Flatten => {
+            let depth = args.get(1).filter(|depth| depth.tag() != Tag::Int)?;
+            Some(format!("interface conversion: ref.Val is {}, not types.Int", go_type(depth)))
+        }
+        _ => None,
+    }
+}
+
+/// The failure of a call that no overload fits.
+pub(crate) fn no_such_overload(function: &str, args: &[Val<'_>]) -> Error {
+    let types: Vec<&str> = args.iter().map(Val::type_name).collect();
+    Error::new(format!("no such overload: {function}({})", types.join(", ")))
+}
