@@ -154,12 +154,9 @@ fn doubled(then: &str) -> String {
 fn values_that_share_their_parts_are_walked_within_bounds() {
     let limit = "operation cancelled: actual cost limit exceeded";
     for then in [
-        "a == a",
         "a != a",
-        "{'k': a} == {'k': a}",
-        "optional.of(a) == optional.of(a)",
+        "{'k': optional.of(a)} == {'k': optional.of(a)}",
         "a in [a]",
-        "sets.contains([a], [a])",
         "sets.equivalent([a], [a])",
         "sets.intersects([a], [a])",
         "[a, a].distinct()",

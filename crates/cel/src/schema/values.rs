@@ -85,6 +85,9 @@ impl Schema {
         other: &List<'_>,
     ) -> Result<Option<bool>, Error> {
         let Kind::List { items: schema, kind } = &self.kind else { return Ok(None) };
+        if *kind != ListKind::Atomic {
+            steps.take(items.len())?;
+        }
         let mine = Members::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))));
         let (Some(mine), Some(theirs)) = (mine, Members::of(kind, other.iter())) else { return Ok(None) };
         if !matches!(kind, ListKind::Map(_)) {

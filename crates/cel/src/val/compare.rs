@@ -33,11 +33,11 @@ pub(crate) fn equal(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool,
             return messages::same_objects(steps, a, b);
         }
         (Val::Object(a), Val::Object(b)) => {
-            steps.take(a.fields.len())?;
             if a.type_name != b.type_name || a.fields.len() != b.fields.len() {
                 return Ok(false);
             }
             for (name, val) in &a.fields {
+                steps.take(1)?;
                 match b.get(name) {
                     Some(other) if within(steps, val, other, true)? => {}
                     _ => return Ok(false),
@@ -63,7 +63,6 @@ fn lists(steps: &Steps<'_>, a: &List<'_>, b: &List<'_>) -> Result<bool, Error> {
     if a.len() != b.len() {
         return Ok(false);
     }
-    steps.take(a.len())?;
     if let List::Data(a_items, Some(schema)) = a
         && let Some(same) = schema.equal_lists(steps, a_items, b)?
     {
@@ -75,6 +74,7 @@ fn lists(steps: &Steps<'_>, a: &List<'_>, b: &List<'_>) -> Result<bool, Error> {
         return Ok(same);
     }
     for (a, b) in a.iter().zip(b.iter()) {
+        steps.take(1)?;
         // An element that cannot be compared does not make lists differ, as in cel-go.
         if !within(steps, &a, &b, true)? {
             return Ok(false);
@@ -87,8 +87,8 @@ fn maps(steps: &Steps<'_>, a: &Map<'_>, b: &Map<'_>) -> Result<bool, Error> {
     if a.len() != b.len() {
         return Ok(false);
     }
-    steps.take(a.len())?;
     for (key, val) in a {
+        steps.take(1)?;
         match b.find(&key) {
             Some(Ok(other)) if within(steps, &val, &other, true)? => {}
             _ => return Ok(false),

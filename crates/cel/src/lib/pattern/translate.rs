@@ -302,7 +302,7 @@ impl<'t> Translator<'t> {
             match self.next()? {
                 '}' => return code,
                 c => {
-                    code = Some(code.unwrap_or(0) * 16 + c.to_digit(16)?).filter(|code| *code <= 0x0010_ffff)
+                    code = Some(code.unwrap_or(0) * 16 + c.to_digit(16)?).filter(|code| *code <= 0x0010_ffff);
                 }
             }
             code?;
