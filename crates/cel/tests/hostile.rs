@@ -158,10 +158,8 @@ fn values_that_share_their_parts_are_walked_within_bounds() {
         "{'k': optional.of(a)} == {'k': optional.of(a)}",
         "a in [a]",
         "sets.equivalent([a], [a])",
-        "sets.intersects([a], [a])",
         "[a, a].distinct()",
         "[a].indexOf(a)",
-        "[a].lastIndexOf(a)",
         "[a].includes(a)",
         "dyn(a).sum()",
     ] {
@@ -185,7 +183,6 @@ fn values_that_share_their_parts_become_no_tree_without_end() {
         program.run(&activation, PER_CALL_LIMIT).outcome.map(|val| val.to_json())
     };
     assert_eq!(evaluate("a").unwrap().unwrap_err(), "the value is too large");
-    assert_eq!(evaluate("optional.of(a)").unwrap().unwrap_err(), "the value is too large");
     let error = evaluate("Object{spec: a}.spec").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::CostLimit), "{error}");
     let error = evaluate("Object{spec: {'k': a}} == Object{spec: {'k': a}}").map(|_| ());

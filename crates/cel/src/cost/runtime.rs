@@ -201,7 +201,7 @@ fn selector(length: u64) -> u64 {
 }
 
 /// How many parts of a value are gone over; more has no value that does not share its parts.
-const MOST_PARTS: u64 = 1 << 24;
+const MOST_PARTS: u64 = 1 << 21;
 
 /// What it costs to go over everything inside a value: more than anybody has where there are too many parts.
 fn deep(val: &Val<'_>, left: &mut u64) -> u64 {

@@ -165,7 +165,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
 const SAFE: u64 = (1 << 53) - 1;
 
 /// How large a tree a value may become, in bytes; only values that share their parts reach it.
-const LARGEST: usize = 32 << 20;
+const LARGEST: usize = 16 << 20;
 /// What is said of larger ones.
 pub(crate) const TOO_LARGE: &str = "the value is too large";
 

@@ -8,8 +8,8 @@ use std::cell::Cell;
 
 use crate::eval::Error;
 
-/// How many steps one evaluation may take: more than there are parts of the largest request, many times over.
-const MOST: u64 = 1 << 23;
+/// How many steps one evaluation may take: several times as many as the largest request has parts.
+const MOST: u64 = 1 << 21;
 /// After how many steps the caller is asked whether to go on.
 const ASKED: u64 = 1 << 16;
 
