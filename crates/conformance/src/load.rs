@@ -3,6 +3,7 @@
 //! It measures the built binary and, when a reference is named, the reference beside it, and prints a table with the ratio.
 //! Absolute figures move with the machine; the ratio, measured in one run, is what counts.
 
+pub mod authorization;
 mod definitions;
 mod measure;
 pub mod policies;

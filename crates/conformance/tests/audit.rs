@@ -276,7 +276,10 @@ async fn a_bad_policy_or_flag_is_refused_before_anything_is_served() {
     )
     .await;
     check(&format!("{head}rules: [{{level: X}}]"), mode, "rules[0].level: Unsupported value").await;
-    check(&format!("{head}rules: [{{levle: None}}]"), mode, "unknown field").await;
+    // A field that is not known is passed over, with a warning; what is missing then is not.
+    let said = r#"Audit policy contains errors, falling back to lenient decoding: strict decoding error: unknown field "rules[0].levle""#;
+    check(&format!("{head}rules: [{{levle: None}}]"), mode, said).await;
+    check(&format!("{head}rules: [{{levle: None}}]"), mode, "rules[0].level: Required value").await;
     check(good, "--audit-log-mode=x", "invalid audit log mode x, allowed modes are").await;
     check(good, "--audit-log-maxage=-1", "--audit-log-maxage -1 can't be a negative number").await;
     check(good, "--audit-log-format=x", "invalid audit log format x, allowed formats are").await;

@@ -2,7 +2,8 @@
 //!
 //! `REFERENCE_TOKEN` is the reference's administrator, `REFERENCE_PIDS` its processes (the API server's and etcd's, with a comma),
 //! `REFERENCE_START_MS` how long it took to be ready. `LOAD_SECONDS` is how long each rate is measured. `LOAD_ONLY` is
-//! `requests`, `policies` (of the API and from files, by themselves) or `definitions`, for one part alone.
+//! `requests`, `authorization`, `policies` (of the API and from files, by themselves) or `definitions`, for one part alone.
+//! `LOAD_MOST` leaves out the rounds of `authorization` with more bindings.
 
 use std::env;
 use std::process::ExitCode;
@@ -38,7 +39,22 @@ async fn run() -> Result<()> {
     let only = env::var("LOAD_ONLY").unwrap_or_default();
     if only.is_empty() || only == "requests" {
         let own = portcullis(time).await?;
-        let reference = reference(time).await?;
+        let reference = match reference_subject(time)? {
+            None => None,
+            Some(subject) => Some(load::run(&subject).await?),
+        };
+        load::print(&own, reference.as_ref());
+    }
+    if only.is_empty() || only == "authorization" {
+        let most = number("LOAD_MOST").unwrap_or(u64::MAX);
+        let server = Server::serve(&[]).await?;
+        let mut own = load::authorization::bindings(&subject(&server, None, time)?, most).await?;
+        drop(server);
+        own.extend(load::authorization::chains(time).await?);
+        let reference = match reference_subject(time)? {
+            None => None,
+            Some(subject) => Some(load::authorization::bindings(&subject, most).await?),
+        };
         load::print(&own, reference.as_ref());
     }
     if only == "policies" {
@@ -83,18 +99,17 @@ fn subject(server: &Server, start: Option<Duration>, time: Duration) -> Result<S
     })
 }
 
-async fn reference(time: Duration) -> Result<Option<Figures>> {
+fn reference_subject(time: Duration) -> Result<Option<Subject>> {
     let Ok(url) = env::var("REFERENCE_URL") else { return Ok(None) };
     let pids = env::var("REFERENCE_PIDS").unwrap_or_default();
-    let subject = Subject {
+    Ok(Some(Subject {
         url,
         tls: tls(Trust::Anything, None)?,
         token: Some(env::var("REFERENCE_TOKEN").unwrap_or_else(|_| ADMIN_TOKEN.to_owned())),
         pids: pids.split(',').filter_map(|pid| pid.trim().parse().ok()).collect(),
         start: number("REFERENCE_START_MS").map(Duration::from_millis),
         time,
-    };
-    load::run(&subject).await.map(Some)
+    }))
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::{Hook, Reply, accepts, rejects};
+use conformance::{Hook, Reply, Server, accepts, rejects};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -295,9 +295,11 @@ async fn sixty_four_requests_that_wait_for_a_webhook_stall_nobody_else() {
     .await
     .unwrap();
     let files = Files::new();
-    let server = Arc::new(
-        files.serve_with(&[Webhook { fields: &["timeout: 30s"], ..Webhook::new("slow", &slow) }]).await,
-    );
+    let webhook = Webhook { fields: &["timeout: 30s"], ..Webhook::new("slow", &slow) };
+    files.put("authz.yaml", &files.configuration(&[webhook]));
+    let flag = format!("--authorization-config={}", files.path("authz.yaml").display());
+    // Two workers, however many processors there are.
+    let server = Arc::new(Server::serve_after("export TOKIO_WORKER_THREADS=2", &[&flag]).await.unwrap());
     let waiting: Vec<_> = (0..WAITING)
         .map(|i| {
             let server = Arc::clone(&server);

@@ -5,4 +5,5 @@
 mod chain;
 mod deciding;
 mod reload;
+mod reviews;
 mod starting;

@@ -134,6 +134,64 @@ async fn the_kubeconfig_of_a_webhook_is_followed_too() {
     .unwrap();
 }
 
+/// Until the webhook that is asked about Alice is this one.
+async fn asks(server: &Server, who: &str) {
+    eventually(TIME, async || {
+        let told = review(server, "alice", "default").await;
+        if told["reason"] == format!("{who} likes alice") {
+            Ok(())
+        } else {
+            Err(Problem::new(told.to_string()))
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn the_files_of_the_chain_in_force_are_followed_whatever_became_of_the_file() {
+    let (old, new, next, last) =
+        (by_user("old").await, by_user("new").await, by_user("next").await, by_user("last").await);
+    let files = Files::new();
+    let server = files.serve_with(&[Webhook::new("hook", &old)]).await;
+    let first = std::fs::read_to_string(files.path("authz.yaml")).unwrap();
+    asks(&server, "old").await;
+
+    // A configuration that is right, with a kubeconfig that is not: the old chain stays, and follows its own.
+    files.put("other.kubeconfig", "nonsense: [");
+    files.put("authz.yaml", &first.replace("hook.kubeconfig", "other.kubeconfig"));
+    counts(&server, "failure", 1).await;
+    asks(&server, "old").await;
+    files.put("hook.kubeconfig", &new.kubeconfig("/hook", "hook-token"));
+    asks(&server, "new").await;
+
+    // A certificate that is not there yet is waited for too.
+    let waiting = next.kubeconfig("/hook", "hook-token");
+    let waiting = waiting.replace("token: hook-token", "tokenFile: later");
+    assert!(waiting.contains("later"), "{waiting}");
+    files.put("other.kubeconfig", &waiting);
+    counts(&server, "failure", 2).await;
+    asks(&server, "new").await;
+    files.put("later", "hook-token");
+    asks(&server, "next").await;
+    counts(&server, "success", 1).await;
+
+    // Nonsense instead of a configuration, and none at all.
+    files.put("authz.yaml", "nonsense: [");
+    counts(&server, "failure", 3).await;
+    files.put("other.kubeconfig", &last.kubeconfig("/hook", "hook-token"));
+    asks(&server, "last").await;
+    std::fs::remove_file(files.path("authz.yaml")).unwrap();
+    eventually(TIME, async || {
+        let failures = reloads(&server, "failure").await;
+        if failures > 3 { Ok(()) } else { Err(Problem::new(failures.to_string())) }
+    })
+    .await
+    .unwrap();
+    files.put("other.kubeconfig", &old.kubeconfig("/hook", "hook-token"));
+    asks(&server, "old").await;
+}
+
 #[tokio::test]
 async fn thousands_of_requests_get_no_wrong_answer_while_the_chain_is_swapped() {
     let (one, two) = (by_user("one").await, by_user("two").await);

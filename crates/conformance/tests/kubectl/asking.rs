@@ -74,6 +74,103 @@ async fn who_may_do_what() {
 }
 
 #[tokio::test]
+async fn tokens_are_made_for_service_accounts_and_name_them() {
+    let kubectl = Session::start().await;
+    let namespace = kubectl.namespace.clone();
+    kubectl.ok(&["create", "serviceaccount", "robot"]);
+    kubectl.ok(&[
+        "create",
+        "rolebinding",
+        "robot",
+        "--clusterrole=view",
+        &format!("--serviceaccount={namespace}:robot"),
+    ]);
+    if !kubectl.since(28, "`create token` and `auth whoami`") {
+        return;
+    }
+    // With the token alone: beside a certificate it would not count.
+    let url = kubectl.ok(&["config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"]);
+    let server = format!("--server={url}");
+    let as_robot = |token: &str, words: &[&'static str]| -> Vec<String> {
+        let alone = ["--kubeconfig=/dev/null", "--insecure-skip-tls-verify", &server];
+        let token = format!("--token={}", token.trim());
+        words.iter().chain(&alone).map(|word| (*word).to_owned()).chain([token]).collect()
+    };
+    let token = kubectl.ok(&["create", "token", "robot", "--duration=20m"]);
+    let run = |token: &str, asked: &[&'static str]| {
+        let owned = as_robot(token, asked);
+        kubectl.run(&owned.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let who = run(&token, &["auth", "whoami"]);
+    let name = format!("system:serviceaccount:{namespace}:robot");
+    contains(&who.out, &[&name, "system:serviceaccounts", "system:authenticated"]);
+    let owned = as_robot(&token, &["auth", "can-i", "list", "pods"]);
+    let asked: Vec<&str> = owned.iter().map(String::as_str).collect();
+    kubectl.eventually(&asked, |said| said.out == "yes\n");
+    let said = run(&token, &["auth", "can-i", "delete", "pods"]);
+    assert_eq!((said.code, said.out.as_str()), (1, "no\n"), "{}", said.err);
+
+    // One for somebody else is none here, and one that is bound goes with what it is bound to.
+    let other = kubectl.ok(&["create", "token", "robot", "--audience=https://other.example"]);
+    contains(&run(&other, &["auth", "whoami"]).err, &["Unauthorized"]);
+    kubectl.ok(&["create", "secret", "generic", "leash"]);
+    let bound =
+        kubectl.ok(&["create", "token", "robot", "--bound-object-kind=Secret", "--bound-object-name=leash"]);
+    contains(&run(&bound, &["auth", "whoami"]).out, &[&name]);
+    kubectl.ok(&["delete", "secret", "leash"]);
+    let owned = as_robot(&bound, &["auth", "whoami"]);
+    let asked: Vec<&str> = owned.iter().map(String::as_str).collect();
+    kubectl.eventually(&asked, |said| said.code != 0 && said.err.contains("Unauthorized"));
+    contains(&kubectl.fails(&["create", "token", "nobody"]), &["serviceaccounts \"nobody\" not found"]);
+    contains(
+        &kubectl.fails(&["create", "token", "robot", "--duration=9m"]),
+        &["may not specify a duration less than 10 minutes"],
+    );
+}
+
+#[tokio::test]
+async fn somebody_else_is_acted_as_with_groups_a_uid_and_more() {
+    let kubectl = Session::start().await;
+    if kubectl.since(28, "`auth whoami`") {
+        let who = kubectl.ok(&[
+            "auth",
+            "whoami",
+            "--as=zoe",
+            "--as-group=keepers",
+            "--as-group=readers",
+            "--as-uid=77",
+            "-o",
+            "json",
+        ]);
+        contains(
+            &who,
+            &[
+                "\"username\": \"zoe\"",
+                "\"keepers\"",
+                "\"readers\"",
+                "\"uid\": \"77\"",
+                "\"system:authenticated\"",
+            ],
+        );
+    }
+    kubectl.ok(&["create", "role", "keeper", "--verb=get,list", "--resource=secrets,pods/log"]);
+    kubectl.ok(&["create", "rolebinding", "keepers", "--role=keeper", "--group=keepers"]);
+    let asked = ["auth", "can-i", "list", "secrets", "--as=zoe", "--as-group=keepers"];
+    kubectl.eventually(&asked, |said| said.out == "yes\n");
+    let said = kubectl.run(&["auth", "can-i", "list", "secrets", "--as=zoe"]);
+    assert_eq!((said.code, said.out.as_str()), (1, "no\n"), "{}", said.err);
+    let said =
+        kubectl.run(&["auth", "can-i", "get", "pods", "--subresource=log", "--as=zoe", "--as-group=keepers"]);
+    assert_eq!(said.out, "yes\n", "{}", said.err);
+    let said = kubectl.run(&["auth", "can-i", "get", "/metrics", "--as=zoe"]);
+    assert_eq!(said.out, "no\n", "{}", said.err);
+    contains(
+        &kubectl.ok(&["auth", "can-i", "--list", "--as=zoe", "--as-group=keepers"]),
+        &["secrets", "pods/log", "[get list]", "selfsubjectreviews.authentication.k8s.io"],
+    );
+}
+
+#[tokio::test]
 async fn the_cluster_says_where_and_what_it_is() {
     let kubectl = Session::start().await;
     contains(&kubectl.ok(&["cluster-info"]), &["is running at", "https://127.0.0.1:"]);
