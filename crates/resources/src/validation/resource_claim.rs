@@ -30,9 +30,13 @@ pub(super) const CLAIM: Rules = Rules {
     update_status: claim_status,
 };
 pub(super) const TEMPLATE: Rules = Rules {
-    create: template,
+    create: |template, context| {
+        let mut errors = written(template);
+        declared_of(template, context, &mut errors);
+        errors
+    },
     update: |new, old, context| {
-        let mut errors = template(new, context);
+        let mut errors = written(new);
         errors.extend(meta::update(new, old));
         let (spec, former) = (new.part("spec"), old.part("spec"));
         if !same(spec, former) {
@@ -40,17 +44,24 @@ pub(super) const TEMPLATE: Rules = Rules {
             let detail = format!("{shown}: {IMMUTABLE}");
             errors.report(FieldErrorKind::Invalid, &At::new("spec"), None, detail);
         }
+        declared_of(new, context, &mut errors);
         errors
     },
     update_status: no_rules,
 };
 
-fn template(template: &Value, context: &Context) -> FieldErrors {
+/// The written rules of a template; the declared ones come last.
+fn written(template: &Value) -> FieldErrors {
     let mut errors = meta::create(template, true, names::name_is_dns_subdomain);
     let spec = template.part("spec");
     template_metadata(spec.part("metadata"), &At::new("spec.metadata"), &mut errors);
-    claim_spec(spec.part("spec"), &At::new("spec.spec"), context, &mut errors);
+    written_spec(spec.part("spec"), &At::new("spec.spec"), &mut errors);
     errors
+}
+
+fn declared_of(template: &Value, context: &Context, errors: &mut FieldErrors) {
+    let devices = template.part("spec").part("spec").part("devices");
+    declared::devices(devices, &At::new("spec.spec.devices"), context, errors);
 }
 
 const MAX_SUBREQUESTS: usize = 8;
@@ -76,6 +87,11 @@ fn few<'a>(holder: Option<&'a Value>, field: &str, most: usize) -> &'a [Value] {
 }
 
 fn claim_spec(spec: Option<&Value>, at: &At<'_>, context: &Context, errors: &mut FieldErrors) {
+    written_spec(spec, at, errors);
+    declared::devices(spec.part("devices"), &at.field("devices"), context, errors);
+}
+
+fn written_spec(spec: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     let devices = spec.part("devices");
     let at = at.field("devices");
     let known = request_names(devices);
@@ -98,7 +114,6 @@ fn claim_spec(spec: Option<&Value>, at: &At<'_>, context: &Context, errors: &mut
         request_references(config, &known, &here, errors);
         configuration(config, false, &here, errors);
     }
-    declared::devices(devices, &at, context, errors);
 }
 
 fn request_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
