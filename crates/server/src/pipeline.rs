@@ -503,6 +503,9 @@ fn undecodable_impersonation(headers: &HeaderMap) -> Option<&str> {
 async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result<Answer, Status> {
     let Target { kind, verb } = target;
     let kind = &kind;
+    if verb == Verb::Watch && !kind.verbs.contains(&verb) {
+        return Err(Status::method_not_supported(&kind.resource, "watch"));
+    }
     if let Some(subresource) =
         kind.subresource(&call.info.subresource).filter(|s| s.connect || s.name == "log")
     {

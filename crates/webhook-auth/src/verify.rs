@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use audience::{ClientConfig, ServiceReference};
 pub use claims::{Configuration, Groups, Reference};
 pub use discovery::{JWKS_PATH, JWKS_TYPE, PROVIDER_PATH, Provider, ProviderError};
+#[cfg(feature = "keys")]
 pub(crate) use keys::MAX_DOCUMENT;
 pub use keys::{Algorithm, KeyError, KeySet, Keys};
 pub use names::{ConfigurationKind, Dialect, EVERY_GROUP, KUBERNETES, LIFETIME_SECONDS};

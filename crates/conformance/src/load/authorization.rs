@@ -62,7 +62,11 @@ pub async fn bindings(subject: &Subject, most: u64) -> Result<Figures> {
         allowed_in_time(&wires, &review(&namespace, &format!("user-{}", count - 1))).await?;
         let namespace = namespace.clone();
         let ask = move |number: u64| {
-            let user = if number % 2 == 0 { format!("user-{}", number % count) } else { "nobody".to_owned() };
+            let user = if number.is_multiple_of(2) {
+                format!("user-{}", number % count)
+            } else {
+                "nobody".to_owned()
+            };
             (Method::POST, REVIEWS.to_owned(), Bytes::from(review(&namespace, &user).to_string()))
         };
         let rate = wires.flood(Until::Time(subject.time), ask).await?;

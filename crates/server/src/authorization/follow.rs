@@ -58,6 +58,8 @@ struct Followed {
     read: Vec<u8>,
     /// What the chain in force is made of. Its files are followed whatever becomes of the file: certificates run out.
     in_force: Tried,
+    /// The last configuration that was right in itself, whatever became of it: the same one again is no change.
+    loaded: Configuration,
     /// A configuration that is right but cannot be made of the files it names: tried again when they change.
     waiting: Option<Tried>,
 }
@@ -79,8 +81,9 @@ pub(crate) fn follow(
     if !read.is_empty() {
         parts.metrics().in_force(&read);
     }
-    let in_force = Tried { configuration: loaded.configuration, files };
-    let followed = Followed { path, parts, required, read, in_force, waiting: None };
+    let in_force = Tried { configuration: loaded.configuration.clone(), files };
+    let followed =
+        Followed { path, parts, required, read, in_force, loaded: loaded.configuration, waiting: None };
     tokio::spawn(run(followed, Arc::clone(chain), stopped));
 }
 
@@ -151,11 +154,13 @@ impl Followed {
             Ok(configuration) => configuration,
             Err(unusable) => return self.failed(&unusable),
         };
-        if configuration == waited.as_ref().unwrap_or(&self.in_force).configuration {
+        let known = waited.as_ref().unwrap_or(&self.in_force);
+        if configuration == self.loaded && configuration == known.configuration {
             self.waiting = waited;
             return;
         }
         info!("found new authorization config");
+        self.loaded = configuration.clone();
         self.replace(configuration, chain);
     }
 

@@ -61,10 +61,9 @@ pub(super) fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
         }
         subresource.verbs
     };
-    if verb == Verb::Watch && !verbs.contains(&verb) && verbs.contains(&Verb::List) {
-        return Err(Status::method_not_supported(&kind.resource, "watch"));
-    }
-    if !verbs.contains(&verb) {
+    // A watch is a list to the router; the handler says that there is none.
+    let routed = if verb == Verb::Watch { Verb::List } else { verb };
+    if !verbs.contains(&verb) && !verbs.contains(&routed) {
         return Err(Status::method_not_allowed());
     }
     Ok(Target { kind, verb })
