@@ -110,7 +110,7 @@ fn put(state: &State, custom: &mut CustomKinds, definition: Definition, entry: &
             // The schema is the same, so what was fresh still is.
             fresh
         }
-        (Some(former), _) => Fresh::instead_of(former),
+        (Some(former), _) => Fresh::instead_of(&former),
         (None, _) => Fresh::after(state.store.revision()),
     };
     custom.set(Arc::new(definition), entry.revision, fresh);

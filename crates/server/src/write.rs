@@ -391,7 +391,8 @@ impl Subject<'_> {
             }
             return Ok(Stored::Dry(object));
         }
-        self.commit(key, expect, Change::Put(record), &name, move || {
+        let write = Write { key: key.into(), expect, change: Change::Put(record) };
+        self.commit(write, &name, move || {
             if let Some(held) = held {
                 held.keep();
             }
@@ -435,7 +436,8 @@ impl Subject<'_> {
         let expect = Expect::Revision(old.revision);
         let service = if self.is_service() { encode::tree(old).ok() } else { None };
         let addresses = self.state.addresses.clone();
-        self.write(old.key.to_string(), expect, Change::Delete, name, move || {
+        let write = Write { key: Arc::clone(&old.key), expect, change: Change::Delete };
+        self.write(write, name, move || {
             if let Some(service) = service {
                 addresses.release(&service);
             }
@@ -463,19 +465,18 @@ impl Subject<'_> {
             }
         };
         let expect = Expect::Revision(old.revision);
-        self.commit(old.key.to_string(), expect, Change::Put(record), name, || {}).await.map(Stored::Entry)
+        let write = Write { key: Arc::clone(&old.key), expect, change: Change::Put(record) };
+        self.commit(write, name, || {}).await.map(Stored::Entry)
     }
 
     /// Commits, and waits until what was written is in force.
     async fn commit(
         &self,
-        key: String,
-        expect: Expect,
-        change: Change,
+        write: Write,
         name: &str,
         then: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<Entry>, StoreError> {
-        let entry = self.write(key, expect, change, name, then).await?;
+        let entry = self.write(write, name, then).await?;
         self.state.in_force(self.kind, entry.revision).await;
         Ok(entry)
     }
@@ -484,13 +485,10 @@ impl Subject<'_> {
     /// its consequences must, too.
     async fn write(
         &self,
-        key: String,
-        expect: Expect,
-        change: Change,
+        write: Write,
         name: &str,
         then: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<Entry>, StoreError> {
-        let write = Write { key: key.into(), expect, change };
         let store = self.state.store.clone();
         let committed = tokio::spawn(async move {
             let outcome = store.commit(write).await;

@@ -1,7 +1,5 @@
 //! The bytes of a file → its objects, as Kubernetes' strict decoder of these kinds reads them.
 
-use std::borrow::Cow;
-
 use api::GroupVersionKind;
 use api::field::quote;
 use api::typed;
@@ -102,26 +100,6 @@ pub(super) fn items<'a>(
     }
 }
 
-/// What is read of an object to find its kind. Kubernetes does not mind the case of the two names there; to the strict decoder, which
-/// comes next, `Kind` is an unknown field.
-fn in_any_case(object: &Value) -> Cow<'_, Value> {
-    let Value::Map(fields) = object else { return Cow::Borrowed(object) };
-    let is_missing = |name: &str| fields.get(name).is_none();
-    if !is_missing("kind") && !is_missing("apiVersion") {
-        return Cow::Borrowed(object);
-    }
-    let mut read = Map::with_capacity(2);
-    for name in ["apiVersion", "kind"] {
-        let found = fields.get(name).or_else(|| {
-            fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-        });
-        if let Some(found) = found {
-            read.insert(name, found.clone());
-        }
-    }
-    Cow::Owned(Value::Map(read))
-}
-
 fn is_json(bytes: &[u8]) -> bool {
     bytes.starts_with(b"{")
 }
@@ -156,7 +134,7 @@ impl Reader<'_, '_> {
         depth: usize,
     ) {
         let file = self.file;
-        let gvk = match typed::version_kind(&in_any_case(&object), text) {
+        let gvk = match typed::version_kind(&object, text) {
             Ok(gvk) => gvk,
             Err(untyped) => {
                 let message = short(&untyped.message);

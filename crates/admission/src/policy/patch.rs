@@ -10,6 +10,24 @@ use value::{Map, Str, Value};
 use super::natives;
 use crate::patched::{complete_kind, unreadable_as};
 
+/// How many parts what a mutation gives may have: several times as many as the largest object. `[x, x]` of `[x, x]` of … is cheap to
+/// make and has twice as many with every level, and everything below walks through all of them.
+const MOST_PARTS: usize = 1 << 21;
+
+fn is_bounded(val: &Val<'_>) -> Result<(), String> {
+    fn count(val: &Val<'_>, left: &mut usize) -> Option<()> {
+        *left = left.checked_sub(1)?;
+        match val {
+            Val::Optional(Some(inner)) => count(inner, left),
+            Val::List(list) => list.iter().try_for_each(|item| count(&item, left)),
+            Val::Map(map) => map.iter().try_for_each(|(_, item)| count(&item, left)),
+            Val::Object(object) => object.fields.iter().try_for_each(|(_, item)| count(item, left)),
+            _ => Some(()),
+        }
+    }
+    count(val, &mut { MOST_PARTS }).ok_or_else(|| "what the mutation gives is too large".to_owned())
+}
+
 /// Merges an apply configuration. The schema is `None` for kinds that cannot be applied.
 pub(super) fn configure(
     config: &Val<'_>,
@@ -21,6 +39,7 @@ pub(super) fn configure(
         let name = config.type_name();
         return Err(format!("unsupported return type from ApplyConfiguration expression: {name}"));
     }
+    is_bounded(config)?;
     check_type_names(config)?;
     let misfit = schema.and_then(|schema| natives::misfit(config, schema, &mut String::new()));
     let mut config = natives::tree(config).ok_or("invalid return type: *dynamic.ObjectVal")?;
@@ -92,6 +111,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Applies a JSON patch; one whose test fails changes nothing.
 pub(super) fn patch(operations: &Val<'_>, object: &Value) -> Result<Value, String> {
+    is_bounded(operations)?;
     let Val::List(operations) = operations else {
         return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
     };
@@ -258,3 +278,6 @@ fn check_names(val: &Val<'_>, way: &mut Vec<Str>, errors: &mut Vec<String>) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

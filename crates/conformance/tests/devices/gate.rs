@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::setting::{PODS, SOON, V1, claim, label, node, placed, pod, template};
+use crate::setting::{PODS, SOON, V1, claim, claim_refused, label, node, placed, pod, template};
 
 #[tokio::test]
 async fn without_the_gate_the_field_is_dropped_kept_where_it_is_stored_and_never_allocated() {
@@ -48,14 +48,7 @@ async fn without_the_gate_the_field_is_dropped_kept_where_it_is_stored_and_never
     .await
     .unwrap();
     assert_eq!(why, "claim default/kept, request r: admin access is requested, but the feature is disabled");
-    let event = eventually(SOON, async || {
-        let events = accepts(client.get("/api/v1/namespaces/default/events").await)?;
-        let all = events["items"].as_array().cloned().unwrap_or_default();
-        let found = all.iter().find(|event| event["reason"] == "FailedResourceClaimCreation");
-        found.cloned().ok_or_else(|| Problem::new(events.to_string()))
-    })
-    .await
-    .unwrap();
+    let event = claim_refused(&client).await;
     assert_eq!(
         event["message"],
         "PodResourceClaim gpu: admin access is requested, but the feature is disabled"

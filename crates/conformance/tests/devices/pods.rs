@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::setting::{
-    PODS, REFUSED, SOON, V1, allocation, claim, label, node, placed, pod, request, template,
+    PODS, REFUSED, SOON, V1, allocation, claim, claim_refused, label, node, placed, pod, request, template,
 };
 
 #[tokio::test]
@@ -66,14 +66,7 @@ async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_what_is_in_us
     // The label is gone when a template is to become a claim: it is checked again.
     label(&client, json!({"resource.kubernetes.io/admin-access": null})).await;
     accepts(client.post(PODS, &pod("late", &from("admin"))).await).unwrap();
-    let said = eventually(SOON, async || {
-        let events = accepts(client.get("/api/v1/namespaces/default/events").await)?;
-        let all = events["items"].as_array().cloned().unwrap_or_default();
-        let found = all.iter().find(|event| event["reason"] == "FailedResourceClaimCreation");
-        found.cloned().ok_or_else(|| Problem::new(events.to_string()))
-    })
-    .await
-    .unwrap();
+    let said = claim_refused(&client).await;
     assert!(said["message"].as_str().unwrap().contains(REFUSED), "{said}");
 }
 

@@ -85,3 +85,15 @@ pub(crate) async fn allocation(client: &Client, pod: &str) -> Value {
         pod.pointer("/status/resourceClaimStatuses/0/resourceClaimName").and_then(Value::as_str).unwrap();
     accepts(client.get(&format!("{V1}/resourceclaims/{made}")).await).unwrap()
 }
+
+/// The event that says why a pod got no claim.
+pub(crate) async fn claim_refused(client: &Client) -> Value {
+    eventually(SOON, async || {
+        let events = accepts(client.get("/api/v1/namespaces/default/events").await)?;
+        let all = events["items"].as_array().cloned().unwrap_or_default();
+        let found = all.iter().find(|event| event["reason"] == "FailedResourceClaimCreation");
+        found.cloned().ok_or_else(|| Problem::new(events.to_string()))
+    })
+    .await
+    .unwrap()
+}

@@ -5,7 +5,7 @@
 //! and the catalog is changed first and asked for writers then, so that one of the two sees the other.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Nothing is.
 const NEVER: u64 = u64::MAX;
@@ -14,28 +14,26 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Fresh {
     after: AtomicU64,
-    writers: AtomicUsize,
-    /// The schema before this one, as long as somebody may be writing by it.
-    former: Mutex<Option<Arc<Fresh>>>,
+    writers: Arc<AtomicUsize>,
+    /// Who writes by the schemas before this one; empty once nobody does.
+    former: Mutex<Vec<Arc<AtomicUsize>>>,
 }
 
 impl Fresh {
     /// Of the schema by which everything is written after a revision.
     pub fn after(revision: u64) -> Arc<Self> {
-        Arc::new(Fresh {
-            after: AtomicU64::new(revision),
-            writers: AtomicUsize::new(0),
-            former: Mutex::default(),
-        })
+        Arc::new(Fresh { after: AtomicU64::new(revision), writers: Arc::default(), former: Mutex::default() })
     }
 
     /// Of a schema that comes in the place of another: nothing is fresh until [`Fresh::settle`] says so.
-    pub fn instead_of(former: Arc<Fresh>) -> Arc<Self> {
-        Arc::new(Fresh {
-            after: AtomicU64::new(NEVER),
-            writers: AtomicUsize::new(0),
-            former: Mutex::new(Some(former)),
-        })
+    ///
+    /// Those before the other one are taken over as far as somebody writes by them, so that there are never more than writers,
+    /// however often a definition changes while one of them takes its time.
+    pub fn instead_of(former: &Fresh) -> Arc<Self> {
+        let mut all = former.former().clone();
+        all.retain(some);
+        all.push(Arc::clone(&former.writers));
+        Arc::new(Fresh { after: AtomicU64::new(NEVER), writers: Arc::default(), former: Mutex::new(all) })
     }
 
     /// Whether what was written at a revision was written by this schema.
@@ -44,46 +42,48 @@ impl Fresh {
     }
 
     /// Says that somebody writes by this schema, until that is dropped.
-    pub fn write(self: &Arc<Self>) -> Writing {
+    pub fn write(&self) -> Writing {
         self.writers.fetch_add(1, Ordering::SeqCst);
-        Writing(Arc::clone(self))
+        Writing(Arc::clone(&self.writers))
     }
 
     /// Finds out since when objects are fresh, if nobody writes by a former schema any more. `revision` is what the store has come
     /// to. Says whether that is known now.
     pub fn settle(&self, revision: impl Fn() -> u64) -> bool {
-        let mut former = self.former.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = former.as_ref() {
-            if before.is_written_by() {
-                return false;
-            }
-            self.after.store(revision(), Ordering::SeqCst);
-            *former = None;
+        let mut former = self.former();
+        if former.is_empty() {
+            return true;
         }
-        true
+        former.retain(some);
+        if former.is_empty() {
+            self.after.store(revision(), Ordering::SeqCst);
+        }
+        former.is_empty()
     }
 
-    fn is_written_by(&self) -> bool {
-        let former = self.former.lock().unwrap_or_else(PoisonError::into_inner);
-        self.writers.load(Ordering::SeqCst) > 0
-            || former.as_ref().is_some_and(|former| former.is_written_by())
+    fn former(&self) -> MutexGuard<'_, Vec<Arc<AtomicUsize>>> {
+        self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether anybody is.
+fn some(writers: &Arc<AtomicUsize>) -> bool {
+    writers.load(Ordering::SeqCst) > 0
 }
 
 /// Somebody who writes by a schema.
 #[derive(Debug)]
-pub struct Writing(Arc<Fresh>);
+pub struct Writing(Arc<AtomicUsize>);
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        self.0.writers.fetch_sub(1, Ordering::SeqCst);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Fresh;
-    use std::sync::Arc;
 
     #[test]
     fn what_is_written_after_a_revision_is_fresh() {
@@ -98,8 +98,8 @@ mod tests {
     fn nothing_is_fresh_while_somebody_writes_by_a_former_schema() {
         let first = Fresh::after(5);
         let writing = first.write();
-        let second = Fresh::instead_of(Arc::clone(&first));
-        let third = Fresh::instead_of(Arc::clone(&second));
+        let second = Fresh::instead_of(&first);
+        let third = Fresh::instead_of(&second);
         assert!(!second.settle(|| 6));
         assert!(!third.settle(|| 7));
         assert!(!third.has(8), "it may have been written by the first");
@@ -110,9 +110,23 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_that_takes_its_time_makes_no_chain_of_schemas() {
+        let first = Fresh::after(5);
+        let writing = first.write();
+        let mut last = first;
+        for _ in 0..100_000 {
+            last = Fresh::instead_of(&last);
+        }
+        assert!(last.former().len() <= 2);
+        assert!(!last.settle(|| 6));
+        drop(writing);
+        assert!(last.settle(|| 7) && last.has(8) && !last.has(7));
+    }
+
+    #[test]
     fn who_writes_by_the_schema_as_it_is_keeps_nobody_waiting() {
         let first = Fresh::after(5);
-        let second = Fresh::instead_of(Arc::clone(&first));
+        let second = Fresh::instead_of(&first);
         let _writing = second.write();
         assert!(second.settle(|| 6));
         assert!(second.has(7));
