@@ -1,6 +1,6 @@
 //! Every page under `spec/` is a test.
 //!
-//! A page is prose with fenced blocks: `chain` lists the authorizers, one per line (without it there is `rbac` alone), `abac` is
+//! `chain` lists the authorizers, one per line (without it there is `rbac` alone), `abac` is
 //! a policy file, `yaml` holds objects that are stored from there on (an object with the same name replaces the earlier one),
 //! `config` is an authorization configuration file called `authz.yaml` and `result` what comes of reading it, `ask` holds
 //! questions and their answers, one per line:
@@ -13,8 +13,6 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
-use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use authn::User;
@@ -25,32 +23,9 @@ use authz::{
     Attributes, Authorizer, Chain, Decision, Operator, Requirement, ReviewCompiler, Step, forbidden, node,
     rbac,
 };
+use pages::{Page, pages};
 
-macro_rules! pages {
-    ($($page:ident),* $(,)?) => {
-        const PAGES: &[&str] = &[$(stringify!($page)),*];
-        $(#[test] fn $page() { check(stringify!($page)); })*
-    };
-}
-
-pages!(abac, chain, kep_3221, node, rbac_bindings, rbac_bootstrap, rbac_missing_roles, rbac_rules);
-
-#[test]
-fn every_page_is_listed() {
-    let mut found: Vec<String> = std::fs::read_dir(folder())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
-        .collect();
-    found.sort();
-    let mut listed = PAGES.to_vec();
-    listed.sort_unstable();
-    assert_eq!(found, listed);
-}
-
-fn folder() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
-}
+pages!(check, "": abac, chain, kep_3221, node, rbac_bindings, rbac_bootstrap, rbac_missing_roles, rbac_rules);
 
 /// What a page has set up so far.
 struct Cluster {
@@ -86,69 +61,49 @@ impl Cluster {
     }
 }
 
-fn check(page: &str) {
-    let path = folder().join(format!("{page}.md"));
-    let text = std::fs::read_to_string(&path).unwrap();
+fn check(page: &Page) {
     let mut cluster = Cluster {
         index: Arc::default(),
         nodes: Arc::new(NodeAuthorizer::new()),
         policies: Arc::default(),
         chain: vec!["rbac".to_owned()],
     };
-    if text.contains("bootstrap objects are stored") {
+    if page.text.contains("bootstrap objects are stored") {
         for object in &rbac::bootstrap::objects() {
             cluster.store(object);
         }
     }
-    let mut wrong = String::new();
-    let mut asked = 0;
     let mut config = String::new();
-    let mut block: Option<(&str, String)> = None;
-    for line in text.lines() {
-        match (&mut block, line.strip_prefix("```")) {
-            (None, Some(kind)) => block = Some((kind, String::new())),
-            (Some((kind, body)), Some(_)) => {
-                match *kind {
-                    "chain" => cluster.chain = body.lines().map(str::to_owned).collect(),
-                    "abac" => cluster.policies = Arc::new(Policies::parse("policies", body).unwrap().0),
-                    "config" => config = std::mem::take(body),
-                    "result" => {
-                        asked += 1;
-                        let result = load(&config);
-                        if result.trim() != body.trim() {
-                            writeln!(wrong, "expected {body}\ngot\n{result}\n").unwrap();
-                        }
-                    }
-                    "yaml" => {
-                        for document in value::yaml::documents(body.as_bytes()).unwrap() {
-                            cluster.store(&document.value);
-                        }
-                    }
-                    "ask" => {
-                        let chain = cluster.chain();
-                        for line in body.lines().filter(|line| !line.trim().is_empty()) {
-                            asked += 1;
-                            let (question, expected) = line.split_once(" -> ").unwrap();
-                            let answer = ask(&chain, question);
-                            if answer != expected.trim() {
-                                writeln!(wrong, "{question}\n  expected {expected}\n  got      {answer}")
-                                    .unwrap();
-                            }
-                        }
-                    }
-                    other => panic!("unknown block {other:?}"),
+    page.check(|info, body| {
+        match info {
+            "chain" => cluster.chain = body.lines().map(str::to_owned).collect(),
+            "abac" => cluster.policies = Arc::new(Policies::parse("policies", body).unwrap().0),
+            "config" => body.clone_into(&mut config),
+            "result" => return Some(format!("{}\n", load(&config).trim())),
+            "yaml" => {
+                for document in value::yaml::documents(body.as_bytes()).unwrap() {
+                    cluster.store(&document.value);
                 }
-                block = None;
             }
-            (Some((_, body)), None) => {
-                body.push_str(line);
-                body.push('\n');
+            "ask" => {
+                let chain = cluster.chain();
+                return Some(body.lines().map(|line| answered(&chain, line)).collect());
             }
-            (None, None) => {}
+            other => panic!("unknown block {other:?}"),
+        }
+        None
+    });
+}
+
+/// A line of questions as it should read.
+fn answered(chain: &Chain, line: &str) -> String {
+    match line.split_once(" -> ") {
+        Some((question, _)) => format!("{question} -> {}\n", ask(chain, question)),
+        None => {
+            assert!(line.trim().is_empty(), "not a question: {line}");
+            format!("{line}\n")
         }
     }
-    assert!(asked > 0, "the page asks nothing");
-    assert!(wrong.is_empty(), "{}:\n{wrong}", path.display());
 }
 
 /// Reads a configuration file, as if all kubeconfigs were there: the names of the chain, or what is wrong with it.

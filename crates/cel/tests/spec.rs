@@ -17,6 +17,7 @@ use cel::batch::{Batch, VARIABLES, show};
 use cel::device::{Device, Selector, SelectorError};
 use cel::schema::{Schema, SchemaTypes};
 use cel::{Activation, Env, PER_CALL_LIMIT, Type, Val, Version};
+use pages::{Page, pages};
 use value::{Value, json, yaml};
 
 const OBJECT: &str = r#"{
@@ -35,12 +36,12 @@ impl Authorizer for OnlyGet {
 }
 
 /// What a page has said so far.
-struct Page {
+struct Said {
     variables: BTreeMap<String, Value>,
     schema: Option<Arc<Schema>>,
 }
 
-impl Page {
+impl Said {
     fn env(&self, environment: &str) -> Env {
         let base = match environment {
             "mutation" => Env::kubernetes_mutation(Version::CURRENT),
@@ -82,6 +83,15 @@ impl Page {
         }
     }
 
+    /// A line of a block as it should read.
+    fn example(&self, environment: &str, line: &str) -> String {
+        if line.trim().is_empty() {
+            return format!("{line}\n");
+        }
+        let (expr, _) = line.split_once("  // ").unwrap_or_else(|| panic!("no result: {line}"));
+        format!("{expr}  // {}\n", self.answer(environment, expr))
+    }
+
     /// What an expression gives, in the words of the pages.
     fn answer(&self, environment: &str, expr: &str) -> String {
         if environment == "device" {
@@ -118,72 +128,32 @@ impl Page {
     }
 }
 
-fn page(name: &str, text: &str) {
-    let mut page = Page {
+fn check(page: &Page) {
+    let mut said = Said {
         variables: BTreeMap::from([
             ("object".to_owned(), json::parse(OBJECT.as_bytes()).unwrap()),
             ("x".to_owned(), Value::list([3i64, 1, 2])),
         ]),
         schema: None,
     };
-    let mut block = None;
-    let mut data = String::new();
-    let mut examples = 0;
-    let mut wrong = Vec::new();
-    for line in text.lines() {
-        if let Some(info) = line.strip_prefix("```") {
-            match block {
-                None => block = Some(info),
-                Some(kind) => {
-                    if let Some(name) = kind.strip_prefix("yaml ") {
-                        let value = yaml::document(data.as_bytes()).unwrap().value;
-                        if name == "schema" {
-                            page.schema = Some(Schema::from_openapi(&value, "selfType", true).unwrap());
-                        } else {
-                            page.variables.insert(name.to_owned(), value);
-                        }
-                    }
-                    data.clear();
-                    block = None;
-                }
+    page.check(|info, body| {
+        if let Some(environment) = info.strip_prefix("cel") {
+            return Some(body.lines().map(|line| said.example(environment.trim(), line)).collect());
+        }
+        if let Some(name) = info.strip_prefix("yaml ") {
+            let value = yaml::document(body.as_bytes()).unwrap().value;
+            if name == "schema" {
+                said.schema = Some(Schema::from_openapi(&value, "selfType", true).unwrap());
+            } else {
+                said.variables.insert(name.to_owned(), value);
             }
-            continue;
         }
-        let Some(kind) = block else { continue };
-        let Some(environment) = kind.strip_prefix("cel") else {
-            data.push_str(line);
-            data.push('\n');
-            continue;
-        };
-        if line.trim().is_empty() {
-            continue;
-        }
-        let (expr, wanted) = line.split_once("  // ").unwrap_or_else(|| panic!("{name}: no result: {line}"));
-        examples += 1;
-        let got = page.answer(environment.trim(), expr);
-        if got != wanted {
-            wrong.push(format!("{expr}\n  gave   {got}\n  wanted {wanted}"));
-        }
-    }
-    assert!(examples > 0, "{name} has no examples");
-    assert!(wrong.is_empty(), "{name}:\n{}", wrong.join("\n"));
-}
-
-macro_rules! pages {
-    ($($name:ident),* $(,)?) => {
-        $(
-            #[test]
-            fn $name() {
-                page(stringify!($name), include_str!(concat!("../spec/", stringify!($name), ".md")));
-            }
-        )*
-
-        /// The text of all pages.
-        const PAGES: &[&str] = &[$(include_str!(concat!("../spec/", stringify!($name), ".md"))),*];
-    };
+        None
+    });
 }
 
 pages!(
+    check, "":
     authorizer,
     cidr,
     comprehensions,
@@ -205,8 +175,10 @@ pages!(
 
 #[test]
 fn every_function_has_accepting_and_failing_examples() {
-    let examples: Vec<(&str, &str)> =
-        PAGES.iter().flat_map(|page| page.lines()).filter_map(|line| line.split_once("  // ")).collect();
+    let here = env!("CARGO_MANIFEST_DIR");
+    let pages: Vec<Page> = pages::named(here, "").iter().map(|name| Page::of(here, name)).collect();
+    let lines = pages.iter().flat_map(|page| page.text.lines());
+    let examples: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once("  // ")).collect();
     let calls = |expr: &str, function: &str| {
         expr.match_indices(function).any(|(at, _)| {
             let is_name = |c: char| c.is_alphanumeric() || c == '_';

@@ -1,27 +1,21 @@
 //! Every page under `spec/` is a test.
 //!
-//! A page is prose with fenced blocks. `yaml cluster` holds objects that are there from then on: device classes, slices, rules that
+//! `yaml cluster` holds objects that are there from then on: device classes, slices, rules that
 //! taint devices, nodes, and claims that have devices already (one with the same kind and name replaces the earlier one). `yaml
 //! allocate NODE` holds the claims of a pod, with `gates=-NAME` after it where a feature is off; the `text` block after it says what
 //! they get there: `CLAIM: REQUEST = POOL/DEVICE` for each device, `nothing`, or what is wrong. What they get is theirs from then on if the
-//! block says `keep`. `UPDATE_PAGES=1` writes what comes now.
+//! block says `keep`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use dra::{Allocation, Allocator, Claim, Error, Gates, Node};
+use pages::{Page, pages};
 use value::{Value, yaml};
 
-macro_rules! pages {
-    ($($page:ident),* $(,)?) => {
-        const PAGES: &[&str] = &[$(stringify!($page)),*];
-        $(#[test] fn $page() { check(stringify!($page)); })*
-    };
-}
-
 pages!(
+    check, "":
     admin_access,
     alternatives,
     amounts,
@@ -34,21 +28,6 @@ pages!(
     selectors,
     taints,
 );
-
-#[test]
-fn every_page_is_listed() {
-    let mut found: Vec<String> = std::fs::read_dir(folder())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
-        .collect();
-    found.sort();
-    assert_eq!(found, PAGES);
-}
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
-}
 
 #[derive(Default)]
 struct Cluster {
@@ -152,47 +131,19 @@ fn objects(body: &str) -> Vec<Value> {
     documents.into_iter().map(|document| document.value).collect()
 }
 
-fn check(page: &str) {
-    let path = folder().join(format!("{page}.md"));
-    let text = std::fs::read_to_string(&path).unwrap();
+fn check(page: &Page) {
     let mut cluster = Cluster::default();
     let mut said: Option<String> = None;
-    let (mut out, mut wrong, mut asked) = (String::new(), String::new(), 0);
-    let mut block: Option<(Vec<&str>, String)> = None;
-    for line in text.lines() {
-        match (&mut block, line.strip_prefix("```")) {
-            (None, Some(words)) => block = Some((words.split(' ').collect(), String::new())),
-            (Some((words, body)), Some(_)) => {
-                match words.as_slice() {
-                    ["yaml", "cluster"] => objects(body).into_iter().for_each(|one| cluster.store(one)),
-                    ["yaml", "allocate", rest @ ..] => said = Some(cluster.allocate(rest, objects(body))),
-                    ["text"] => {
-                        let now = said.take().unwrap_or_else(|| panic!("nothing was asked before:\n{body}"));
-                        asked += 1;
-                        if now != *body {
-                            writeln!(wrong, "expected\n{body}\ngot\n{now}").unwrap();
-                        }
-                        out.push_str(&now);
-                    }
-                    other => panic!("what is a block of {other:?}?"),
-                }
-                if words.as_slice() != ["text"] {
-                    out.push_str(body);
-                }
-                block = None;
+    page.check(|info, body| {
+        match info.split(' ').collect::<Vec<_>>().as_slice() {
+            ["yaml", "cluster"] => objects(body).into_iter().for_each(|one| cluster.store(one)),
+            ["yaml", "allocate", rest @ ..] => said = Some(cluster.allocate(rest, objects(body))),
+            ["text"] => {
+                return Some(said.take().unwrap_or_else(|| panic!("nothing was asked before:\n{body}")));
             }
-            (Some((_, body)), None) => {
-                writeln!(body, "{line}").unwrap();
-                continue;
-            }
-            (None, None) => {}
+            other => panic!("what is a block of {other:?}?"),
         }
-        writeln!(out, "{line}").unwrap();
-    }
-    assert!(asked > 0 && said.is_none(), "{page}: a question without an answer");
-    if std::env::var_os("UPDATE_PAGES").is_some() {
-        std::fs::write(path, out).unwrap();
-    } else {
-        assert!(wrong.is_empty(), "{page}:\n{wrong}");
-    }
+        None
+    });
+    assert!(said.is_none(), "a question without an answer");
 }

@@ -1,0 +1,56 @@
+//! A page that is right passes; what a page says wrongly, leaves open or does not say at all fails.
+
+use super::{Page, named};
+
+fn page(text: &str) -> Page {
+    Page { path: "spec/sums.md".into(), text: text.to_owned() }
+}
+
+/// `sum` blocks are numbers, `is` blocks what they come to.
+fn check(text: &str) {
+    let mut sum = 0;
+    page(text).check(|info, body| match info {
+        "sum" => {
+            sum = body.lines().map(|line| line.parse::<i32>().unwrap()).sum();
+            None
+        }
+        "is" => Some(format!("{sum}\n")),
+        other => panic!("what is {other}?"),
+    });
+}
+
+#[test]
+fn what_a_page_says_is_what_comes() {
+    check("# Sums\n\n```sum\n1\n2\n```\n\nThat is\n\n```is\n3\n```\n");
+}
+
+#[test]
+#[should_panic(expected = "spec/sums.md:6: it says\n4\nwhere this comes:\n3\n")]
+fn what_a_page_says_wrongly_is_found_with_its_place() {
+    check("```sum\n1\n2\n```\n```is\n4\n```\n");
+}
+
+#[test]
+#[should_panic(expected = "nothing on it can be wrong")]
+fn a_page_without_answers_is_no_test() {
+    check("```sum\n1\n```\n");
+}
+
+#[test]
+#[should_panic(expected = "the last block has no end")]
+fn a_block_that_is_left_open_is_found() {
+    check("```sum\n1\n```\n```is\n1\n");
+}
+
+#[test]
+fn pages_are_found_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = folder.path().join("spec");
+    std::fs::create_dir(&spec).unwrap();
+    for name in ["b.md", "a_two.md", "a_one.md", "a.txt"] {
+        std::fs::write(spec.join(name), "").unwrap();
+    }
+    let of = folder.path().to_str().unwrap();
+    assert_eq!(named(of, ""), ["a_one", "a_two", "b"]);
+    assert_eq!(named(of, "a_"), ["a_one", "a_two"]);
+}
