@@ -21,6 +21,10 @@ pub(crate) struct AggregationArgs {
     /// Whether answers of API servers behind this one that redirect the client elsewhere are refused.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set, help_heading = "API aggregation")]
     aggregator_reject_forwarding_redirect: bool,
+    /// Whether services are reached at the addresses of their endpoints. They always are: nothing here makes their cluster IPs lead
+    /// anywhere.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set, help_heading = "API aggregation")]
+    enable_aggregator_routing: bool,
 }
 
 impl AggregationArgs {
@@ -28,6 +32,11 @@ impl AggregationArgs {
     pub(crate) fn apply(&self, config: &mut Config) -> Result<()> {
         if !self.aggregator_reject_forwarding_redirect {
             config.redirects = Redirects::PassedOn;
+        }
+        if !self.enable_aggregator_routing {
+            tracing::warn!(
+                "--enable-aggregator-routing=false has no effect: services are always reached at their endpoints"
+            );
         }
         let (cert, key) = match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
             (Some(cert), Some(key)) => (cert, key),

@@ -125,7 +125,6 @@ pub(crate) const KNOWN: &[Known] = &[
     ignored("kubelet-preferred-address-types", NO_NODES),
     ignored("kubelet-timeout", NO_NODES),
     ignored("max-connection-bytes-per-sec", NO_NODES),
-    switch(ignored("enable-aggregator-routing", "services are always reached at their endpoints")),
     ignored("kubernetes-service-node-port", "the kubernetes service has a cluster IP only"),
     switch(ignored("enable-logs-handler", "log files are not served")),
     switch(ignored("enable-priority-and-fairness", "requests are limited by the in-flight limits alone")),

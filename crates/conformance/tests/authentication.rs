@@ -331,7 +331,9 @@ async fn a_proxy_that_any_client_could_be_is_refused_on_reload() {
     let (path, client_flag) = file(&folder, "client-ca-file", "ca.crt", &clients.pem);
     let (_, proxy_flag) = file(&folder, "requestheader-client-ca-file", "proxy.crt", &proxies.pem);
     let header = "--requestheader-username-headers=X-Remote-User";
-    let server = Server::serve(&[&client_flag, &proxy_flag, header]).await.unwrap();
+    // A list with nothing in it allows any name, as no list does.
+    let anybody = "--requestheader-allowed-names=";
+    let server = Server::serve(&[&client_flag, &proxy_flag, header, anybody]).await.unwrap();
     let of = |authority: &Authority| connect(&server, authority.client("alice", &[], None));
     whoami(&of(&clients), &[]).await.unwrap();
     // Both authorities in the file of the clients: it is not taken, so a third one in it is not known either.

@@ -293,11 +293,16 @@ async fn flags_that_cannot_matter_are_accepted_with_a_warning() {
         "--endpoint-reconciler-type=lease",
         "--goaway-chance=0.001",
         "--enable-garbage-collector",
+        "--enable-aggregator-routing=true",
     ])
     .await;
     let server = server.unwrap();
     accepts(server.client().unwrap().get("/api").await).unwrap();
     assert!(server.log().contains("endpoint-reconciler-type"), "{}", server.log());
+    // What is done anyway needs no warning.
+    assert!(!server.log().contains("aggregator-routing"), "{}", server.log());
+    let server = Server::serve(&["--enable-aggregator-routing=false"]).await.unwrap();
+    assert!(server.log().contains("always reached at their endpoints"), "{}", server.log());
 }
 
 #[tokio::test]

@@ -225,6 +225,11 @@ pub(crate) async fn register(
     accepts(client.post(&configurations(kind), &body).await).unwrap()
 }
 
+/// Registers `guards`, which validates objects of a group that are created.
+pub(crate) async fn guards(client: &Client, site: &Site, resource: (&str, &str)) {
+    register(client, ConfigurationKind::Validating, "guards", (site, "/validate"), resource).await;
+}
+
 pub(crate) async fn forget(client: &Client, kind: ConfigurationKind, name: &str) {
     accepts(client.delete(&format!("{}/{name}", configurations(kind))).await).unwrap();
 }

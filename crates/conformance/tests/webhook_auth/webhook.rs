@@ -14,8 +14,8 @@ use webhook_auth::{ConfigurationKind, Mode, Reason};
 
 use crate::guard::Guard;
 use crate::setting::{
-    DIALECTS, MAPS, ON, PATIENCE, Running, account, accounts, allow, attest, forget, issuer, kube_admin,
-    register, review, token_for,
+    DIALECTS, MAPS, ON, PATIENCE, Running, account, accounts, allow, attest, forget, guards, issuer,
+    kube_admin, register, review, token_for,
 };
 
 const BOTH: [(&str, ConfigurationKind, Mode); 2] = [
@@ -145,14 +145,7 @@ async fn keys_that_the_api_server_rotates_are_found_and_those_it_withdraws_are_n
         running.now(ApiServerKeys::new(kube_admin(&server).await, &issuer));
         if guard.is_none() {
             let made = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;
-            register(
-                &client,
-                ConfigurationKind::Validating,
-                "guards",
-                (&made.site, "/validate"),
-                ("", "configmaps"),
-            )
-            .await;
+            guards(&client, &made.site, ("", "configmaps")).await;
             guard = Some(made);
         }
         let guard = guard.as_ref().unwrap();
@@ -190,14 +183,7 @@ async fn a_webhook_that_asks_the_api_server_too_knows_when_a_configuration_or_an
     for (account_name, gone) in [("one", None), ("two", Some("two"))] {
         account(&client, "default", account_name).await;
         allow(&client, "default", account_name, "attest", &attest(&["*"])).await;
-        register(
-            &client,
-            ConfigurationKind::Validating,
-            "guards",
-            (&guard.site, "/validate"),
-            ("apps", "nothings"),
-        )
-        .await;
+        guards(&client, &guard.site, ("apps", "nothings")).await;
         let bound = (ConfigurationKind::Validating, "guards");
         let token =
             token_for(&client, ("default", account_name), Dialect::Attestations, bound, &audience, "*").await;
@@ -225,14 +211,7 @@ async fn without_tokens_a_webhook_that_requires_them_refuses_and_the_failure_pol
     let issuer = issuer(&client).await;
     let keys = KeyCache::new(ApiServerKeys::new(kube_admin(&server).await, &issuer));
     let guard = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;
-    register(
-        &client,
-        ConfigurationKind::Validating,
-        "guards",
-        (&guard.site, "/validate"),
-        ("", "configmaps"),
-    )
-    .await;
+    guards(&client, &guard.site, ("", "configmaps")).await;
     let map = json!({"metadata": {"name": "a"}});
     let status = rejects(client.post(MAPS, &map).await, 500, "InternalError").unwrap();
     assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");

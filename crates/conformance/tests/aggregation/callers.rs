@@ -1,0 +1,75 @@
+//! Who is calling: decided here, believed there.
+
+use bytes::Bytes;
+use conformance::extension::Extension;
+use conformance::{Server, accepts, rejects};
+use http::Method;
+use serde_json::json;
+
+use crate::setting::{FISCHERS, GROUP, NAME, SERVICES, behind, fischers, place, says, service, wardle};
+
+#[tokio::test]
+async fn callers_are_told_in_headers_and_what_they_claim_is_not() {
+    let (_server, client, extension) = behind(wardle).await;
+    let claimed = [
+        ("x-remote-user", "somebody"),
+        ("x-remote-group", "somebodies"),
+        ("X-Remote-Extra-Scopes", "everything"),
+        ("x-forwarded-for", "198.51.100.1"),
+        ("x-own", "kept"),
+        ("audit-id", "an-audit-id"),
+    ];
+    let target = format!("{FISCHERS}?labelSelector=b%3D2&limit=5&allowWatchBookmarks=true");
+    let answer = client.send(Method::GET, &target, &claimed, Bytes::new()).await.unwrap();
+    assert_eq!((answer.code, answer.json()), (200, fischers()));
+    assert_eq!(answer.header("audit-id"), "an-audit-id");
+    let received = extension.received_for_others();
+    let [received] = received.as_slice() else { panic!("{received:?}") };
+    assert_eq!(received.target, format!("{FISCHERS}?allowWatchBookmarks=true&labelSelector=b%3D2&limit=5"));
+    assert_eq!(received.all("x-remote-user"), ["kubernetes-admin"]);
+    assert_eq!(received.all("x-remote-group"), ["system:masters", "system:authenticated"]);
+    assert!(received.all("x-remote-extra-scopes").is_empty());
+    assert_eq!(received.header("x-forwarded-for"), "198.51.100.1, 127.0.0.1");
+    assert_eq!(received.header("x-forwarded-uri"), FISCHERS);
+    assert_eq!(received.header("x-own"), "kept");
+    assert_eq!(received.header("audit-id"), "an-audit-id");
+    assert!(received.header("authorization").is_empty());
+}
+
+#[tokio::test]
+async fn requests_are_authorized_here_under_the_name_they_arrive_under() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let extension = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
+    place(&client).await;
+    accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
+    says(&client, NAME, "True", "Passed").await;
+
+    let as_alice =
+        [("impersonate-user", "alice"), ("impersonate-group", "devs"), ("impersonate-extra-scopes", "a b")];
+    let ask = async |path: &str| client.send(Method::GET, path, &as_alice, Bytes::new()).await;
+    let status = rejects(ask(FISCHERS).await, 403, "Forbidden").unwrap();
+    let words = "fischers.wardle.example.com is forbidden: User \"alice\" cannot list resource \"fischers\" in API group \"wardle.example.com\" at the cluster scope";
+    assert_eq!(status["message"], words);
+    assert!(extension.received_for_others().is_empty(), "a request that nobody allowed went on");
+
+    let rules = json!([{"apiGroups": [GROUP], "resources": ["fischers"], "verbs": ["list"]}]);
+    let role = json!({"metadata": {"name": "fischers"}, "rules": rules});
+    accepts(client.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await).unwrap();
+    let binding = json!({"metadata": {"name": "fischers"}, "subjects": [{"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"kind": "ClusterRole", "name": "fischers", "apiGroup": "rbac.authorization.k8s.io"}});
+    accepts(client.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await).unwrap();
+    accepts(ask(FISCHERS).await).unwrap();
+    let received = extension.received_for_others();
+    let received = received.last().unwrap();
+    assert_eq!(received.all("x-remote-user"), ["alice"]);
+    assert_eq!(received.all("x-remote-group"), ["devs", "system:authenticated"]);
+    assert_eq!(received.all("x-remote-extra-scopes"), ["a b"]);
+    assert!(received.headers.keys().all(|name| !name.as_str().starts_with("impersonate-")));
+    assert!(received.header("authorization").is_empty());
+    // A path that another server would understand in another way is authorized as it is passed on.
+    rejects(ask("/apis/wardle.example.com/v1alpha1/namespaces%2Fdefault%2Fsecrets").await, 403, "Forbidden")
+        .unwrap();
+    // Nobody without credentials gets through to see what is there.
+    rejects(client.as_token(Some("wrong")).get(FISCHERS).await, 401, "Unauthorized").unwrap();
+}

@@ -1,0 +1,148 @@
+//! What is served there is found here: discovery and OpenAPI.
+
+use std::process::Command;
+
+use bytes::Bytes;
+use conformance::extension::{Does, Received};
+use conformance::{Client, Problem, Server, accepts, eventually};
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::setting::{
+    AGGREGATED, FISCHERS, GROUP, NAME, PATIENCE, ROOT, SERVICES, behind, modern, resource_list, says, wardle,
+};
+
+fn group<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
+    list["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == name)
+}
+
+pub(crate) async fn aggregated(client: &Client) -> Value {
+    let answer = client.send(Method::GET, "/apis", &[("accept", AGGREGATED)], Bytes::new()).await;
+    accepts(answer).unwrap()
+}
+
+async fn kubectl(server: &Server, args: &[&str]) -> String {
+    let home = TempDir::new().unwrap();
+    let program = std::env::var_os("PORTCULLIS_KUBECTL").unwrap_or("kubectl".into());
+    let mut command = Command::new(program);
+    command.env("KUBECONFIG", server.kubeconfig().unwrap()).env("HOME", home.path()).args(args);
+    // The API server behind lives in this process, and must go on meanwhile.
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_served_there_is_discovered_here() {
+    for (does, short) in [(wardle as fn(&Received) -> Does, false), (modern, true)] {
+        let (server, client, extension) = behind(does).await;
+        let list = accepts(client.get("/apis").await).unwrap();
+        let groups = list["groups"].as_array().unwrap();
+        assert_eq!(groups[0]["name"], "apiregistration.k8s.io");
+        assert_eq!(groups.last().unwrap()["name"], GROUP);
+        let one = accepts(client.get(&format!("/apis/{GROUP}")).await).unwrap();
+        assert_eq!(one["preferredVersion"]["groupVersion"], format!("{GROUP}/v1alpha1"));
+        assert_eq!(accepts(client.get(ROOT).await).unwrap(), resource_list());
+        eventually(PATIENCE, async || {
+            let list = aggregated(&client).await;
+            let version = group(&list, GROUP).map(|group| group["versions"][0].clone()).unwrap_or_default();
+            if version["freshness"] == "Current" && version["resources"][0]["resource"] == "fischers" {
+                Ok(())
+            } else {
+                Err(Problem::new(version.to_string()))
+            }
+        })
+        .await
+        .unwrap();
+        assert!(kubectl(&server, &["api-resources", "--api-group", GROUP]).await.contains("Fischer"));
+        let name = if short { "fi" } else { "fischers" };
+        assert!(kubectl(&server, &["get", name]).await.contains("fritz"));
+        assert!(kubectl(&server, &["get", "apiservices"]).await.contains("default/wardle"));
+
+        // When it is gone it stays listed, and is said to be stale.
+        drop(extension);
+        // It would be noticed within half a minute; a change of its service makes it sooner.
+        let patch = json!({"metadata": {"labels": {"changed": "yes"}}});
+        let merge = [("content-type", "application/merge-patch+json")];
+        accepts(
+            client
+                .send(
+                    Method::PATCH,
+                    "/api/v1/namespaces/default/services/wardle",
+                    &merge,
+                    patch.to_string().into(),
+                )
+                .await,
+        )
+        .unwrap();
+        says(&client, NAME, "False", "FailedDiscoveryCheck").await;
+        let stale = json!({"version": "v1alpha1", "freshness": "Stale"});
+        eventually(PATIENCE, async || {
+            let list = aggregated(&client).await;
+            let version = group(&list, GROUP).map(|group| group["versions"][0].clone()).unwrap_or_default();
+            if version == stale { Ok(()) } else { Err(Problem::new(version.to_string())) }
+        })
+        .await
+        .unwrap();
+        assert!(
+            accepts(client.get("/apis").await).unwrap()["groups"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|g| g["name"] == GROUP)
+        );
+        accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
+        eventually(PATIENCE, async || match group(&aggregated(&client).await, GROUP) {
+            None => Ok(()),
+            Some(group) => Err(Problem::new(group.to_string())),
+        })
+        .await
+        .unwrap();
+        assert_eq!(client.get(FISCHERS).await.unwrap().text(), "404 page not found\n");
+    }
+}
+
+#[tokio::test]
+async fn documents_of_other_servers_are_found_and_claim_nothing_of_ours() {
+    let (_server, client, extension) = behind(modern).await;
+    let path = "apis/wardle.example.com/v1alpha1";
+    eventually(PATIENCE, async || {
+        let index = accepts(client.get("/openapi/v3").await)?;
+        if index["paths"][path]["serverRelativeURL"] == format!("/openapi/v3/{path}?hash=1") {
+            Ok(())
+        } else {
+            Err(Problem::new("not listed"))
+        }
+    })
+    .await
+    .unwrap();
+    let index = accepts(client.get("/openapi/v3").await).unwrap();
+    assert!(
+        index["paths"]["api/v1"]["serverRelativeURL"]
+            .as_str()
+            .unwrap()
+            .starts_with("/openapi/v3/api/v1?hash=")
+    );
+    let document = accepts(client.get(&format!("/openapi/v3/{path}?hash=1")).await).unwrap();
+    assert_eq!(document["info"]["title"], "wardle");
+    assert_eq!(extension.received_for_others().last().unwrap().all("x-remote-user"), ["kubernetes-admin"]);
+
+    let document = eventually(PATIENCE, async || {
+        let document = accepts(
+            client.send(Method::GET, "/openapi/v2", &[("accept", "application/json")], Bytes::new()).await,
+        )?;
+        if document["paths"].get(FISCHERS).is_some() { Ok(document) } else { Err(Problem::new("not merged")) }
+    })
+    .await
+    .unwrap();
+    let definitions = &document["definitions"];
+    assert_eq!(
+        definitions["com.example.Fischer"]["properties"]["metadata"]["$ref"],
+        "#/definitions/io.k8s.api.core.v1.ConfigMap_v2"
+    );
+    assert_eq!(definitions["io.k8s.api.core.v1.ConfigMap_v2"]["type"], "string");
+    assert_eq!(definitions["io.k8s.api.core.v1.ConfigMap"]["type"], "object");
+    assert!(definitions.get("unused").is_none());
+    assert!(document["paths"]["/api/v1/namespaces/{namespace}/configmaps"]["post"].is_object());
+}

@@ -1,0 +1,124 @@
+//! What is served here is registered too.
+
+use conformance::{Problem, Server, accepts, eventually, rejects};
+use http::Method;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::setting::{FISCHERS, GROUP, NAME, PATIENCE, SERVICES, behind, fischers, says, wardle};
+
+#[tokio::test]
+async fn what_is_served_here_is_registered_and_follows_definitions() {
+    let folder = TempDir::new().unwrap();
+    let mut server = Server::serve_at(folder.path(), &[]).await.unwrap();
+    let client = server.client().unwrap();
+    let list = accepts(client.get(SERVICES).await).unwrap();
+    let names: Vec<&str> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 22, "{names:?}");
+    for item in list["items"].as_array().unwrap() {
+        assert_eq!(item["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"], "onstart");
+        assert_eq!(item["status"]["conditions"][0]["reason"], "Local");
+        assert_eq!(item["status"]["conditions"][0]["message"], "Local APIServices are always available");
+    }
+
+    let definition = json!({"metadata": {"name": "crontabs.stable.example.com"}, "spec": {"group": "stable.example.com", "scope": "Namespaced",
+        "names": {"plural": "crontabs", "kind": "CronTab"}, "versions": [
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}},
+            {"name": "v2", "served": false, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    accepts(client.post(definitions, &definition).await).unwrap();
+    let own = format!("{SERVICES}/v1.stable.example.com");
+    let there = async || eventually(PATIENCE, async || accepts(client.get(&own).await)).await.unwrap();
+    let first = there().await;
+    assert_eq!(first["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"], "true");
+    assert_eq!(
+        first["spec"],
+        json!({"group": "stable.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100})
+    );
+    rejects(client.get(&format!("{SERVICES}/v2.stable.example.com")).await, 404, "NotFound").unwrap();
+
+    // Deleted, it comes back; changed, it is changed back.
+    accepts(client.delete(&own).await).unwrap();
+    assert_ne!(there().await["metadata"]["uid"], first["metadata"]["uid"]);
+    let patch = json!({"spec": {"groupPriorityMinimum": 7}});
+    accepts(
+        client
+            .send(
+                Method::PATCH,
+                &own,
+                &[("content-type", "application/merge-patch+json")],
+                patch.to_string().into(),
+            )
+            .await,
+    )
+    .unwrap();
+    eventually(PATIENCE, async || match there().await["spec"]["groupPriorityMinimum"].as_i64() {
+        Some(1000) => Ok(()),
+        other => Err(Problem::new(format!("{other:?}"))),
+    })
+    .await
+    .unwrap();
+    accepts(client.delete(&format!("{definitions}/crontabs.stable.example.com")).await).unwrap();
+    eventually(PATIENCE, async || rejects(client.get(&own).await, 404, "NotFound")).await.unwrap();
+
+    // Those of the table are restored by the next start alone; what they stand for is served all the same.
+    accepts(client.delete(&format!("{SERVICES}/v1.apps")).await).unwrap();
+    eventually(PATIENCE, async || {
+        let list = accepts(client.get("/apis").await)?;
+        if list["groups"].as_array().unwrap().iter().all(|group| group["name"] != "apps") {
+            Ok(())
+        } else {
+            Err(Problem::new("listed"))
+        }
+    })
+    .await
+    .unwrap();
+    accepts(client.get("/apis/apps").await).unwrap();
+    accepts(client.get("/apis/apps/v1/deployments").await).unwrap();
+    server.kill().unwrap();
+    let server = Server::serve_at(folder.path(), &[]).await.unwrap();
+    let client = server.client().unwrap();
+    accepts(client.get(&format!("{SERVICES}/v1.apps")).await).unwrap();
+}
+
+#[tokio::test]
+async fn whoever_registers_a_group_serves_it_even_if_a_definition_does() {
+    let (_server, client, extension) = behind(wardle).await;
+    let definition = json!({"metadata": {"name": "fischers.wardle.example.com"}, "spec": {"group": GROUP, "scope": "Cluster",
+        "names": {"plural": "fischers", "kind": "Fischer"}, "versions": [
+            {"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    accepts(client.post(definitions, &definition).await).unwrap();
+    eventually(PATIENCE, async || {
+        let stored = accepts(client.get(&format!("{definitions}/fischers.wardle.example.com")).await)?;
+        let conditions = stored["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        if conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True") {
+            Ok(())
+        } else {
+            Err(Problem::new("not established"))
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(accepts(client.get(FISCHERS).await).unwrap(), fischers());
+    assert!(!extension.received_for_others().is_empty());
+    // Without the registration it is the definition's, and that registers itself.
+    accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
+    let list = eventually(PATIENCE, async || {
+        let list = accepts(client.get(FISCHERS).await)?;
+        if list["items"].as_array().is_some_and(Vec::is_empty) {
+            Ok(list)
+        } else {
+            Err(Problem::new(list.to_string()))
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(list["kind"], "FischerList");
+    says(&client, NAME, "True", "Local").await;
+}

@@ -1,0 +1,123 @@
+//! What passes between a client and the server behind: bodies, watches, other protocols.
+
+use bytes::Bytes;
+use conformance::extension::Does;
+use conformance::{Problem, accepts, eventually};
+use http::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::setting::{FISCHERS, PATIENCE, behind, wardle};
+
+#[tokio::test]
+async fn watches_stream_and_end_with_either_side() {
+    let (_server, client, extension) = behind(wardle).await;
+    let target = format!("{FISCHERS}?watch=true");
+    let mut events = client.events(&target, &[]).await.unwrap();
+    assert_eq!(events.code, 200);
+    for number in 1..=3 {
+        extension.feed(&format!("{{\"type\":\"ADDED\",\"object\":{{\"number\":{number}}}}}\n"));
+        // Each arrives before the next is sent: nothing waits for the end.
+        let event = events.within(PATIENCE).await.unwrap().unwrap();
+        assert_eq!(event["object"]["number"], number);
+    }
+    extension.finish();
+    assert!(events.within(PATIENCE).await.unwrap().is_none());
+
+    let events = client.events(&target, &[]).await.unwrap();
+    assert_eq!(extension.open_streams(), 1);
+    drop(events);
+    eventually(PATIENCE, async || match extension.open_streams() {
+        0 => Ok(()),
+        open => Err(Problem::new(format!("{open} streams are open"))),
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn bodies_pass_in_both_directions_without_being_held() {
+    let (_server, client, extension) = behind(|received| match (&received.method, received.path()) {
+        (&Method::POST, FISCHERS) => {
+            Does::Raw(201, "application/json", vec![("warning", "299 - \"theirs\"")], "x".repeat(8 << 20))
+        }
+        (_, "/apis/wardle.example.com/v1alpha1/fischers/broken") => Does::StreamOf("1000"),
+        (_, "/apis/wardle.example.com/v1alpha1/fischers/moved") => {
+            Does::Raw(307, "text/plain", vec![("location", "https://evil.example.com/")], String::new())
+        }
+        (_, "/apis/wardle.example.com/v1alpha1/fischers/refused") => {
+            Does::Raw(418, "text/plain", vec![("access-control-allow-origin", "*")], "teapot".to_owned())
+        }
+        _ => wardle(received),
+    })
+    .await;
+    // Longer than any object that is kept here may be.
+    let body = Bytes::from(vec![b'x'; 5 << 20]);
+    let answer =
+        client.send(Method::POST, FISCHERS, &[("content-type", "application/json")], body).await.unwrap();
+    assert_eq!((answer.code, answer.body.len()), (201, 8 << 20));
+    assert_eq!(answer.header("warning"), "299 - \"theirs\"");
+    assert_eq!(extension.received_for_others().last().unwrap().length, 5 << 20);
+
+    let refused = client.get(&format!("{FISCHERS}/refused")).await.unwrap();
+    assert_eq!((refused.code, refused.text().as_str()), (418, "teapot"));
+    assert!(refused.header("access-control-allow-origin").is_empty());
+
+    let moved = client.get(&format!("{FISCHERS}/moved")).await.unwrap();
+    assert_eq!(moved.code, 502);
+    assert_eq!(moved.text(), "the backend attempted to redirect this request, which is not permitted");
+    assert!(moved.header("location").is_empty());
+
+    // What breaks off there does not look complete here.
+    let mut broken = client.events(&format!("{FISCHERS}/broken"), &[]).await.unwrap();
+    extension.feed("{}\n");
+    assert_eq!(broken.within(PATIENCE).await.unwrap(), Some(json!({})));
+    extension.finish();
+    let end = broken.within(PATIENCE).await;
+    assert!(end.is_err(), "{end:?}");
+    accepts(client.get(FISCHERS).await).unwrap();
+}
+
+#[tokio::test]
+async fn connections_become_those_of_another_protocol() {
+    let (_server, client, extension) = behind(|received| match received.path() {
+        "/apis/wardle.example.com/v1alpha1/fischers/fritz/exec" => Does::Echo("SPDY/3.1"),
+        "/apis/wardle.example.com/v1alpha1/fischers/fritz/attach" => {
+            Does::Json(403, json!({"kind": "Status", "code": 403}))
+        }
+        "/apis/wardle.example.com/v1alpha1/fischers/fritz/portforward" => Does::Json(200, json!({})),
+        _ => wardle(received),
+    })
+    .await;
+    let ask = async |below: &str| {
+        let mut stream = client.tls_stream().await.unwrap();
+        let request = format!(
+            "POST {FISCHERS}/fritz/{below}?command=ls HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Remote-User: somebody\r\nContent-Length: 0\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        (stream, String::from_utf8(head).unwrap().to_lowercase())
+    };
+    let (mut stream, head) = ask("exec").await;
+    assert!(head.starts_with("http/1.1 101 "), "{head}");
+    assert!(head.contains("upgrade: spdy/3.1\r\n") && head.contains("connection: upgrade\r\n"), "{head}");
+    for text in ["hello", "and on"] {
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut back = vec![0; text.len()];
+        stream.read_exact(&mut back).await.unwrap();
+        assert_eq!(back, text.as_bytes());
+    }
+    let received = extension.received_for_others();
+    let received = received.last().unwrap();
+    assert_eq!(received.target, format!("{FISCHERS}/fritz/exec?command=ls"));
+    assert_eq!(received.all("x-remote-user"), ["kubernetes-admin"]);
+    drop(stream);
+
+    let (_, head) = ask("attach").await;
+    assert!(head.starts_with("http/1.1 403 "), "{head}");
+    let (_, head) = ask("portforward").await;
+    assert!(head.starts_with("http/1.1 503 "), "{head}");
+}

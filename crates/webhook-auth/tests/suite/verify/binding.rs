@@ -1,0 +1,139 @@
+//! Whose a token is, to what it is bound and for whom.
+
+use serde_json::{Value, json};
+use webhook_auth::verify::{Dialect, Groups};
+use webhook_auth::{ConfigurationKind, Expected, Keys, Reason, Verifier};
+
+use super::{judged, pods};
+use crate::issuer::{AUDIENCE, ISSUER, Key, NOW, UID, at, changed, claims, expected, key_set, verifier};
+
+#[test]
+fn a_token_of_each_algorithm_says_who_is_calling() {
+    for key in [Key::rsa("r"), Key::ec("e"), Key::p384("f"), Key::p521("g")] {
+        let verifier = verifier(&[&key]);
+        let verified = verifier.verify(&key.token(&claims("*")), at(NOW + 5), &pods()).unwrap();
+        let identity = verified.identity();
+        assert_eq!(identity.subject(), "system:serviceaccount:kube-system:webhook-auth");
+        assert_eq!(
+            (identity.namespace(), identity.service_account().name.as_str()),
+            ("kube-system", "webhook-auth")
+        );
+        assert_eq!((identity.issuer(), identity.audience()), (ISSUER, AUDIENCE));
+        assert_eq!(identity.id(), Some("b5f9f7a4-1c1c-4d3f-a0b2-2f2f2f2f2f2f"));
+        let configuration = identity.configuration();
+        assert_eq!(configuration.kind, ConfigurationKind::Validating);
+        assert_eq!((configuration.name.as_str(), configuration.uid.as_str()), ("guard", UID));
+        assert_eq!(identity.groups(), &Groups::Every);
+        assert_eq!(identity.expires(), at(NOW + 600));
+    }
+}
+
+#[test]
+fn a_token_is_bound_to_one_configuration_of_the_right_kind() {
+    let mutating = |c: &mut Value, also: bool| {
+        let kubernetes = c["kubernetes.io"].as_object_mut().unwrap();
+        for dialect in [Dialect::Attestations, Dialect::AttestationClaims] {
+            let bound = kubernetes.get(ConfigurationKind::Validating.claim(dialect)).unwrap().clone();
+            kubernetes.insert(ConfigurationKind::Mutating.claim(dialect).to_owned(), bound);
+            if !also {
+                kubernetes.remove(ConfigurationKind::Validating.claim(dialect));
+            }
+        }
+    };
+    assert_eq!(judged(|c| mutating(c, false)), Err(Reason::WrongKind));
+    assert_eq!(judged(|c| mutating(c, true)), Err(Reason::BoundTwice));
+    let one_in_each = |c: &mut Value| {
+        let kubernetes = c["kubernetes.io"].as_object_mut().unwrap();
+        let bound = kubernetes.remove("validatingWebhookConfiguration").unwrap();
+        kubernetes.insert("mutatingWebhookConfiguration".to_owned(), bound);
+    };
+    assert_eq!(judged(one_in_each), Err(Reason::BoundTwice));
+    for other in ["pod", "secret", "node"] {
+        assert_eq!(
+            judged(|c| c["kubernetes.io"][other] = json!({"name": "x", "uid": "y"})),
+            Err(Reason::BoundTwice)
+        );
+    }
+    for nameless in [json!({"uid": UID}), json!({"name": "guard"}), json!({"name": "", "uid": ""}), json!({})]
+    {
+        let unbound = judged(|c| {
+            c["kubernetes.io"]["validatingwebhookconfiguration"] = nameless.clone();
+            c["kubernetes.io"]["validatingWebhookConfiguration"] = nameless;
+        });
+        assert_eq!(unbound, Err(Reason::NotBound));
+    }
+
+    // And the other way round.
+    let key = Key::ec("k");
+    let expected = Expected { kind: ConfigurationKind::Mutating, ..expected() };
+    let verifier = Verifier::new(expected, Keys::new(key_set(&[&key]))).unwrap();
+    let token = |also| key.token(&changed("*", |c| mutating(c, also)));
+    assert!(verifier.verify(&token(false), at(NOW), &pods()).is_ok());
+    assert_eq!(verifier.verify(&token(true), at(NOW), &pods()).unwrap_err().reason(), Reason::BoundTwice);
+    let validating = key.token(&claims("*"));
+    assert_eq!(verifier.verify(&validating, at(NOW), &pods()).unwrap_err().reason(), Reason::WrongKind);
+}
+
+#[test]
+fn name_uid_and_subject_are_held_to_what_is_expected() {
+    let key = Key::ec("k");
+    let token = key.token(&claims("*"));
+    let with = |change: &dyn Fn(&mut Expected)| {
+        let mut expected = expected();
+        change(&mut expected);
+        let verifier = Verifier::new(expected, Keys::new(key_set(&[&key]))).unwrap();
+        verifier.authenticate(&token, at(NOW)).map(|_| ()).map_err(|rejection| rejection.reason())
+    };
+    assert_eq!(with(&|e| e.name = Some("guard".to_owned())), Ok(()));
+    assert_eq!(with(&|e| e.name = Some("another".to_owned())), Err(Reason::WrongConfiguration));
+    assert_eq!(with(&|e| e.uid = Some(UID.to_owned())), Ok(()));
+    assert_eq!(with(&|e| e.uid = Some("that of one made anew".to_owned())), Err(Reason::WrongConfiguration));
+    let own = "system:serviceaccount:kube-system:webhook-auth".to_owned();
+    assert_eq!(with(&|e| e.subjects = vec!["system:serviceaccount:a:b".to_owned(), own.clone()]), Ok(()));
+    let other = "system:serviceaccount:turtles:turtles-webhook-auth".to_owned();
+    assert_eq!(with(&|e| e.subjects = vec![other.clone()]), Err(Reason::OtherSubject));
+}
+
+#[test]
+fn a_token_for_another_webhook_is_refused() {
+    assert_eq!(judged(|c| c["aud"] = json!(AUDIENCE)), Ok(()));
+    for other in [
+        json!(["https://guard.default.svc:443/admission/other"]),
+        json!(["https://guard.default.svc:443/admission/review/"]),
+        json!(["https://guard.default.svc/admission/review"]),
+        json!(["https://GUARD.default.svc:443/admission/review"]),
+        json!([AUDIENCE, "https://other.default.svc:443/"]),
+        json!([AUDIENCE, AUDIENCE]),
+        json!([]),
+        json!(""),
+        json!(null),
+    ] {
+        assert_eq!(judged(|c| c["aud"] = other.clone()), Err(Reason::Audience), "{other}");
+    }
+    assert_eq!(judged(|c| drop(c.as_object_mut().unwrap().remove("aud"))), Err(Reason::Audience));
+    assert_eq!(judged(|c| c["aud"] = json!({"a": AUDIENCE})), Err(Reason::Malformed));
+}
+
+#[test]
+fn the_subject_is_the_service_account_that_the_token_names() {
+    for (subject, namespace, name) in [
+        ("system:serviceaccount:kube-system:other", "kube-system", "webhook-auth"),
+        ("system:serviceaccount:other:webhook-auth", "kube-system", "webhook-auth"),
+        ("webhook-auth", "kube-system", "webhook-auth"),
+        ("", "kube-system", "webhook-auth"),
+        ("system:serviceaccount::", "", ""),
+        ("system:serviceaccount:kube-system:", "kube-system", ""),
+    ] {
+        let judged = judged(|c| {
+            c["sub"] = json!(subject);
+            c["kubernetes.io"]["namespace"] = json!(namespace);
+            c["kubernetes.io"]["serviceaccount"]["name"] = json!(name);
+        });
+        assert_eq!(judged, Err(Reason::Subject), "{subject}");
+    }
+    assert_eq!(judged(|c| drop(c.as_object_mut().unwrap().remove("kubernetes.io"))), Err(Reason::Subject));
+    assert_eq!(
+        judged(|c| drop(c["kubernetes.io"].as_object_mut().unwrap().remove("serviceaccount"))),
+        Err(Reason::Subject)
+    );
+}

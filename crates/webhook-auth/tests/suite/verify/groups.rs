@@ -1,0 +1,100 @@
+//! The groups that a token is for, in both dialects.
+
+use serde_json::{Value, json};
+use webhook_auth::verify::Dialect;
+use webhook_auth::{AdmissionRequest, Reason};
+
+use super::{judge, judged, pods, turtles};
+use crate::issuer::{UID, changed, claims};
+
+#[test]
+fn a_token_for_one_group_is_good_for_that_group_only() {
+    let named = "ninja.turtles.ai";
+    assert_eq!(judge(&claims(named), &turtles()), Ok(()));
+    assert_eq!(judge(&claims(named), &pods()), Err(Reason::Group));
+    let similar = AdmissionRequest::about("turtles.ai", "v1", "ninjaturtles", "NinjaTurtle");
+    assert_eq!(judge(&claims(named), &similar), Err(Reason::Group));
+    let shouted = AdmissionRequest::about("Ninja.Turtles.ai", "v1", "ninjaturtles", "NinjaTurtle");
+    assert_eq!(judge(&claims(named), &shouted), Err(Reason::Group));
+    let star = AdmissionRequest::about("*", "v1", "pods", "Pod");
+    assert_eq!(judge(&claims(named), &star), Err(Reason::Group));
+    // And one for all is good for all.
+    for request in [pods(), turtles(), star] {
+        assert_eq!(judge(&claims("*"), &request), Ok(()));
+    }
+}
+
+#[test]
+fn the_core_group_is_a_group_like_any_other() {
+    assert_eq!(judge(&claims(""), &pods()), Ok(()));
+    assert_eq!(judge(&claims(""), &turtles()), Err(Reason::Group));
+    // Kubernetes 1.37 has no way to attest it, so a claim that does is none of its.
+    let only_ours =
+        changed("", |c| drop(c["kubernetes.io"].as_object_mut().unwrap().remove("attestationClaims")));
+    assert_eq!(judge(&only_ours, &pods()), Err(Reason::NoGroup));
+    let only_kep = changed("", |c| drop(c["kubernetes.io"].as_object_mut().unwrap().remove("attestations")));
+    assert_eq!(judge(&only_kep, &pods()), Ok(()));
+}
+
+#[test]
+fn a_kind_of_another_group_is_not_asked_about_under_a_resource_of_ones_own() {
+    let mut request = turtles();
+    request.kind = pods().kind;
+    assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Err(Reason::Group));
+    assert_eq!(judge(&claims("*"), &request), Ok(()));
+    // Subresources have kinds of other groups: a `Scale` is of `autoscaling`.
+    request.sub_resource = Some("scale".to_owned());
+    assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Err(Reason::Group));
+    request.kind.group = "autoscaling".to_owned();
+    request.kind.kind = "Scale".to_owned();
+    assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Ok(()));
+    request.resource.group = "apps".to_owned();
+    assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Err(Reason::Group));
+}
+
+#[test]
+fn either_dialect_is_understood_and_both_must_agree() {
+    let without = |fields: [&str; 2]| {
+        changed("apps", |claims| {
+            for field in fields {
+                claims["kubernetes.io"].as_object_mut().unwrap().remove(field).unwrap();
+            }
+        })
+    };
+    let request = AdmissionRequest::about("apps", "v1", "deployments", "Deployment");
+    assert_eq!(judge(&without(["attestations", "validatingwebhookconfiguration"]), &request), Ok(()));
+    assert_eq!(judge(&without(["attestationClaims", "validatingWebhookConfiguration"]), &request), Ok(()));
+    let none = without(["attestationClaims", "attestations"]);
+    assert_eq!(judge(&none, &request), Err(Reason::NoGroup));
+    let none = without(["validatingwebhookconfiguration", "validatingWebhookConfiguration"]);
+    assert_eq!(judge(&none, &request), Err(Reason::NotBound));
+
+    let group = Dialect::Attestations.group_key();
+    let disagreement = Err(Reason::Disagreement);
+    assert_eq!(judged(|c| c["kubernetes.io"]["attestations"][group] = json!(["*"])), disagreement);
+    assert_eq!(judged(|c| c["kubernetes.io"]["attestations"][group] = json!([""])), disagreement);
+    let group = Dialect::AttestationClaims.group_key();
+    assert_eq!(judged(|c| c["kubernetes.io"]["attestationClaims"][group] = json!(["*"])), disagreement);
+    let other = json!({"name": "guard", "uid": "another"});
+    assert_eq!(judged(|c| c["kubernetes.io"]["validatingWebhookConfiguration"] = other), disagreement);
+    let other = json!({"name": "another", "uid": UID});
+    assert_eq!(judged(|c| c["kubernetes.io"]["validatingwebhookconfiguration"] = other), disagreement);
+}
+
+#[test]
+fn exactly_one_group_is_attested() {
+    for dialect in [Dialect::Attestations, Dialect::AttestationClaims] {
+        let set = |value: Value| judged(|c| c["kubernetes.io"][dialect.field()][dialect.group_key()] = value);
+        assert_eq!(set(json!(["apps"])), Ok(()));
+        assert_eq!(set(json!([])), Err(Reason::NoGroup));
+        assert_eq!(set(json!(["apps", "apps"])), Err(Reason::NoGroup));
+        assert_eq!(set(json!(["apps", "*"])), Err(Reason::NoGroup));
+        assert_eq!(set(json!("apps")), Err(Reason::Malformed));
+        assert_eq!(set(json!([1])), Err(Reason::Malformed));
+        assert_eq!(judged(|c| c["kubernetes.io"][dialect.field()] = json!({})), Err(Reason::NoGroup));
+        let other = json!({"somethingElse": ["apps"]});
+        assert_eq!(judged(|c| c["kubernetes.io"][dialect.field()] = other), Err(Reason::NoGroup));
+        let more = json!({dialect.group_key(): ["apps"], "somethingElse": ["x", "y"]});
+        assert_eq!(judged(|c| c["kubernetes.io"][dialect.field()] = more), Ok(()));
+    }
+}

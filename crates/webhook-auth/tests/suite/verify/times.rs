@@ -1,0 +1,72 @@
+//! Who made a token, and when it is good.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::json;
+use webhook_auth::{Expected, Keys, Reason, Verifier};
+
+use super::{judged, pods};
+use crate::issuer::{ISSUER, Key, NOW, at, changed, claims, expected, key_set, verifier};
+
+#[test]
+fn a_token_of_another_issuer_is_refused() {
+    assert_eq!(judged(|c| c["iss"] = json!("https://elsewhere.example")), Err(Reason::Issuer));
+    assert_eq!(judged(|c| c["iss"] = json!(format!("{ISSUER}/"))), Err(Reason::Issuer));
+    assert_eq!(judged(|c| drop(c.as_object_mut().unwrap().remove("iss"))), Err(Reason::Issuer));
+    assert_eq!(judged(|c| c["iss"] = json!([ISSUER])), Err(Reason::Malformed));
+    // While an issuer changes, both are good.
+    let key = Key::ec("k");
+    let issuers = vec!["https://new.example".to_owned(), ISSUER.to_owned()];
+    let verifier = Verifier::new(Expected { issuers, ..expected() }, Keys::new(key_set(&[&key]))).unwrap();
+    let new = changed("*", |c| c["iss"] = json!("https://new.example"));
+    for claims in [claims("*"), new] {
+        assert!(verifier.verify(&key.token(&claims), at(NOW), &pods()).is_ok());
+    }
+}
+
+#[test]
+fn a_token_is_good_between_its_times_and_clocks_may_differ_a_little() {
+    let key = Key::ec("k");
+    let verifier = verifier(&[&key]);
+    let token = key.token(&claims("*"));
+    let judge = |time: i64| {
+        let verified = verifier.verify(&token, at(time), &pods());
+        verified.map(|_| ()).map_err(|rejection| rejection.reason())
+    };
+    assert_eq!(judge(NOW), Ok(()));
+    assert_eq!(judge(NOW + 600), Ok(()));
+    assert_eq!(judge(NOW + 659), Ok(()));
+    assert_eq!(judge(NOW + 660), Err(Reason::Expired));
+    assert_eq!(judge(NOW - 60), Ok(()));
+    assert_eq!(judge(NOW - 61), Err(Reason::NotYetValid));
+    assert_eq!(judge(0), Err(Reason::NotYetValid));
+    let before_1970 = verifier.verify(&token, UNIX_EPOCH - Duration::from_secs(1), &pods());
+    assert_eq!(before_1970.unwrap_err().reason(), Reason::NotYetValid);
+
+    let exact = Expected { skew: Duration::ZERO, ..expected() };
+    let exact = Verifier::new(exact, Keys::new(key_set(&[&key]))).unwrap();
+    assert!(exact.verify(&token, at(NOW + 599), &pods()).is_ok());
+    assert_eq!(exact.verify(&token, at(NOW + 600), &pods()).unwrap_err().reason(), Reason::Expired);
+    assert_eq!(exact.verify(&token, at(NOW - 1), &pods()).unwrap_err().reason(), Reason::NotYetValid);
+}
+
+#[test]
+fn a_token_without_an_end_or_with_a_late_one_is_refused() {
+    let drop_claim = |claim: &'static str| judged(move |c| drop(c.as_object_mut().unwrap().remove(claim)));
+    assert_eq!(drop_claim("exp"), Err(Reason::Expired));
+    assert_eq!(drop_claim("iat"), Err(Reason::Lifetime));
+    assert_eq!(drop_claim("nbf"), Ok(()));
+    assert_eq!(judged(|c| c["exp"] = json!(NOW + 601)), Err(Reason::Lifetime));
+    assert_eq!(judged(|c| c["exp"] = json!(i64::MAX)), Err(Reason::Malformed));
+    assert_eq!(judged(|c| c["exp"] = json!(-1)), Err(Reason::Expired));
+    assert_eq!(judged(|c| c["exp"] = json!(null)), Err(Reason::Expired));
+    assert_eq!(judged(|c| c["iat"] = json!(NOW + 61)), Err(Reason::Lifetime));
+    assert_eq!(judged(|c| c["nbf"] = json!(NOW + 61)), Err(Reason::NotYetValid));
+    // Fractions of a second are cut off; other shapes are no dates.
+    assert_eq!(judged(|c| c["exp"] = json!(600.9 + 1.8e9)), Ok(()));
+    for odd in [json!("1800000600"), json!([1]), json!(true), json!(1e300), json!({})] {
+        for claim in ["exp", "iat", "nbf"] {
+            assert_eq!(judged(|c| c[claim] = odd.clone()), Err(Reason::Malformed), "{claim} {odd}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a token looks like: its parts, its header, its signature.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use webhook_auth::Reason;
+use webhook_auth::verify::MAX_TOKEN;
+
+use super::pods;
+use crate::issuer::{Key, NOW, at, changed, claims, hmac_token, jwks, verifier};
+
+#[test]
+fn the_header_chooses_neither_algorithm_nor_key() {
+    let (ec, rsa) = (Key::ec("ec"), Key::rsa("rsa"));
+    let stranger = Key::ec("ec");
+    let verifier = verifier(&[&ec, &rsa]);
+    let judge = |token: &str| verifier.verify(token, at(NOW), &pods()).map(|_| ()).map_err(|r| r.reason());
+    let claims = claims("*");
+    assert_eq!(judge(&ec.token(&claims)), Ok(()));
+    assert_eq!(judge(&rsa.token(&claims)), Ok(()));
+
+    // `none`, in every spelling, with and without a signature.
+    for none in ["none", "None", "NONE", "nOnE", ""] {
+        let token = ec.token_with(&json!({"alg": none, "kid": "ec"}), &claims);
+        assert_eq!(judge(&token), Err(Reason::Algorithm));
+        let (signed, _) = token.rsplit_once('.').unwrap();
+        assert_eq!(judge(&format!("{signed}.")), Err(Reason::Algorithm));
+    }
+    // A public key is no shared secret.
+    let public = rsa.jwk()["n"].as_str().unwrap().to_owned();
+    for secret in [public.as_bytes(), &URL_SAFE_NO_PAD.decode(&public).unwrap(), &jwks(&[&rsa])] {
+        assert_eq!(judge(&hmac_token("rsa", secret, &claims)), Err(Reason::Algorithm));
+    }
+    // Algorithms that are not on the list, and one that is but is another key's.
+    for other in ["HS384", "HS512", "PS256", "RS512", "EdDSA", "es256", "RS256 "] {
+        let token = rsa.token_with(&json!({"alg": other, "kid": "rsa"}), &claims);
+        assert_eq!(judge(&token), Err(Reason::Algorithm), "{other}");
+    }
+    assert_eq!(
+        judge(&rsa.token_with(&json!({"alg": "ES256", "kid": "rsa"}), &claims)),
+        Err(Reason::Algorithm)
+    );
+    assert_eq!(judge(&ec.token_with(&json!({"alg": "RS256", "kid": "ec"}), &claims)), Err(Reason::Algorithm));
+    assert_eq!(judge(&ec.token_with(&json!({"alg": "ES384", "kid": "ec"}), &claims)), Err(Reason::Algorithm));
+    assert_eq!(judge(&ec.token_with(&json!({"kid": "ec"}), &claims)), Err(Reason::Algorithm));
+    assert_eq!(
+        judge(&ec.token_with(&json!({"alg": ["ES256"], "kid": "ec"}), &claims)),
+        Err(Reason::Algorithm)
+    );
+    // One key's signature under another's name.
+    assert_eq!(
+        judge(&ec.token_with(&json!({"alg": "RS256", "kid": "rsa"}), &claims)),
+        Err(Reason::Signature)
+    );
+    assert_eq!(judge(&stranger.token(&claims)), Err(Reason::Signature));
+    // A key that comes with the token is not looked at.
+    let own = json!({"alg": "ES256", "kid": "ec", "jwk": stranger.jwk(), "jku": "https://evil.example", "x5u": "https://evil.example"});
+    assert_eq!(judge(&stranger.token_with(&own, &claims)), Err(Reason::Signature));
+    assert_eq!(judge(&ec.token_with(&own, &claims)), Ok(()));
+    // Unknown keys, and tokens that name none.
+    for header in [
+        json!({"alg": "ES256", "kid": "other"}),
+        json!({"alg": "ES256"}),
+        json!({"alg": "ES256", "kid": ""}),
+        json!({"alg": "ES256", "kid": 1}),
+    ] {
+        assert_eq!(judge(&ec.token_with(&header, &claims)), Err(Reason::UnknownKey));
+    }
+}
+
+#[test]
+fn what_must_be_understood_and_is_not_makes_a_token_void() {
+    let key = Key::ec("k");
+    let verifier = verifier(&[&key]);
+    let judge = |more: Value| {
+        let mut header = json!({"alg": "ES256", "kid": "k"});
+        header.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let token = key.token_with(&header, &claims("*"));
+        verifier.verify(&token, at(NOW), &pods()).map(|_| ()).map_err(|r| r.reason())
+    };
+    for fine in [json!({}), json!({"typ": "JWT"}), json!({"typ": "jwt"}), json!({"cty": "x", "unknown": 1})] {
+        assert_eq!(judge(fine), Ok(()));
+    }
+    for odd in [
+        json!({"crit": ["exp"]}),
+        json!({"crit": []}),
+        json!({"crit": null}),
+        json!({"b64": false}),
+        json!({"b64": true}),
+        json!({"zip": "DEF"}),
+        json!({"typ": "at+jwt"}),
+        json!({"typ": "JOSE+JSON"}),
+        json!({"typ": 1}),
+    ] {
+        assert_eq!(judge(odd.clone()), Err(Reason::Header), "{odd}");
+    }
+}
+
+#[test]
+fn what_two_readers_could_read_differently_is_not_read() {
+    let key = Key::ec("k");
+    let verifier = verifier(&[&key]);
+    let judge = |header: &str, claims: &str| {
+        let token = key.sign_text(header, claims);
+        verifier.verify(&token, at(NOW), &pods()).map(|_| ()).map_err(|r| r.reason())
+    };
+    let header = r#"{"alg":"ES256","kid":"k"}"#;
+    let claims = claims("*").to_string();
+    assert_eq!(judge(header, &claims), Ok(()));
+    assert_eq!(judge(&format!(" {header}\n"), &claims), Ok(()));
+    for twice in [
+        r#""exp":1,"#,
+        r#""aud":"x","#,
+        r#""kubernetes.io":{},"#,
+        r#""a":1,"a":1,"#,
+        r#""a":{"b":1,"b":2},"#,
+        r#""a":[{"b":1,"\u0062":2}],"#,
+    ] {
+        let claims = claims.replacen('{', &format!("{{{twice}"), 1);
+        assert_eq!(judge(header, &claims), Err(Reason::Malformed), "{twice}");
+    }
+    let inner = claims.replacen(r#""namespace":"#, r#""namespace":"other","namespace":"#, 1);
+    assert_eq!(judge(header, &inner), Err(Reason::Malformed));
+    for twice in [r#"{"alg":"none","alg":"ES256","kid":"k"}"#, r#"{"alg":"ES256","kid":"k","kid":"k"}"#] {
+        assert_eq!(judge(twice, &claims), Err(Reason::Malformed));
+    }
+    for odd in ["[]", "1", "null", "\"x\"", "{", "", "{}{}", "{\"a\":1}x"] {
+        assert_eq!(judge(header, odd), Err(Reason::Malformed), "{odd}");
+        assert_eq!(judge(odd, &claims), Err(Reason::Malformed), "{odd}");
+    }
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let deep = claims.replacen('{', &format!("{{\"a\":{deep},"), 1);
+    assert!(judge(header, &deep).is_err());
+}
+
+#[test]
+fn what_is_no_token_is_refused_however_long_it_is() {
+    let key = Key::ec("k");
+    let verifier = verifier(&[&key]);
+    let judge = |token: &str| verifier.verify(token, at(NOW), &pods()).map(|_| ()).map_err(|r| r.reason());
+    let good = key.token(&claims("*"));
+    assert_eq!(judge(&good), Ok(()));
+    for odd in ["", ".", "..", "...", "a.b", "a.b.c", "a.b.c.d.e", " ", "ö.ö.ö", &good.replace('.', ":")] {
+        assert_eq!(judge(odd), Err(Reason::Malformed), "{odd}");
+    }
+    for odd in [
+        format!(" {good}"),
+        format!("{good} "),
+        format!("{good}="),
+        format!("{good}.x"),
+        good.replace('.', "=."),
+        format!("{good}\n"),
+    ] {
+        assert_eq!(judge(&odd), Err(Reason::Malformed));
+    }
+    let mut parts = good.split('.');
+    let (header, payload) = (parts.next().unwrap(), parts.next().unwrap());
+    assert_eq!(judge(&format!("{header}.{payload}.")), Err(Reason::Signature));
+    assert_eq!(judge(&format!("{header}.{payload}.AAAA")), Err(Reason::Signature));
+    // One bit of the claims, or of the signature.
+    let other = key.token(&claims("apps"));
+    let crossed = format!("{header}.{payload}.{}", other.rsplit_once('.').unwrap().1);
+    assert_eq!(judge(&crossed), Err(Reason::Signature));
+
+    // As long as may be, and a byte more.
+    let padded = |size: usize| {
+        let claims = changed("*", |c| c["padding"] = json!("x".repeat(size)));
+        key.token(&claims)
+    };
+    let fits = (0..2_000).map(|i| padded(11_000 + i)).take_while(|t| t.len() <= MAX_TOKEN).last();
+    assert!(fits.is_some_and(|token| judge(&token) == Ok(())));
+    assert_eq!(judge(&padded(12_400)), Err(Reason::Oversize));
+    assert_eq!(judge(&"x".repeat(MAX_TOKEN + 1)), Err(Reason::Oversize));
+}
