@@ -3,7 +3,6 @@
 //! `Draft` → [`Mutated`] → [`Admitted`] → [`Stored`]: each is made only by the stage before it, so nothing is stored that
 //! skipped one. This is the only file that commits to the store (a tidy check holds it to that), whoever is calling.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use admission::{Attributes, Notes, Operation, Seen};
@@ -13,6 +12,14 @@ use resources::custom::Found;
 use resources::{strategy, validation};
 use storage::{Change, CommitError, Entry, Expect, Record, Write};
 use value::{Path, Str, Value, json};
+
+mod metadata;
+mod posted;
+
+pub use metadata::place;
+pub use posted::Posted;
+
+use metadata::{copy_meta, dedup_owners};
 
 use crate::addresses::Held;
 use crate::admission::param_access;
@@ -506,24 +513,6 @@ impl Subject<'_> {
     }
 }
 
-/// Puts the request's namespace on an object, or refuses one that says another.
-pub fn place(object: &mut Value, namespace: &str) -> Result<(), Status> {
-    let own = meta::namespace(object);
-    if own == namespace {
-        Ok(())
-    } else if namespace.is_empty() {
-        object.remove_at(&["metadata", "namespace"]);
-        Ok(())
-    } else if own.is_empty() {
-        meta::set(object, "namespace", namespace);
-        Ok(())
-    } else {
-        Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ))
-    }
-}
-
 /// An object nests deeper than what the server reads.
 struct TooDeep;
 
@@ -565,108 +554,4 @@ fn refuse_invalid(
         return Err(Status::invalid_with_repeats(&meta::gvk(object).group_kind(), name, shown));
     }
     Err(Status::invalid(&subject.kind.stored.group_kind(), name, shown))
-}
-
-fn copy_meta(new: &mut Value, old: &Value, field: &str) {
-    match old.at(&["metadata", field]) {
-        Some(value) => meta::set(new, field, value.clone()),
-        None => {
-            new.remove_at(&["metadata", field]);
-        }
-    }
-}
-
-/// Drops owner references that occur twice, and says so.
-fn dedup_owners(call: &mut Call, object: &mut Value, after_mutation: bool) {
-    let Some(owners) = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_list_mut) else {
-        return;
-    };
-    if owners.len() < 2 {
-        return;
-    }
-    let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(owners.len());
-    let mut repeated: Vec<String> = Vec::new();
-    let mut named: HashSet<Str> = HashSet::new();
-    owners.retain(|owner| {
-        let fresh = seen.insert(value::write::to_vec(owner));
-        let uid = Str::from(owner.str_at(&["uid"]).unwrap_or_default());
-        if !fresh && named.insert(uid.clone()) {
-            repeated.push(uid.to_string());
-        }
-        fresh
-    });
-    if !repeated.is_empty() {
-        let when = if after_mutation { " after mutating admission happens" } else { "" };
-        call.warn(format!(
-            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-            repeated.join(", ")
-        ));
-    }
-}
-
-/// What is posted below an object or answered and forgotten: the mutating and the validating stage, with nothing stored.
-pub struct Posted<'a> {
-    /// The server.
-    pub state: &'a State,
-    /// The kind in the path.
-    pub kind: &'a Kind,
-    /// The subresource, if it is one.
-    pub subresource: &'static str,
-    /// The kind of what is posted.
-    pub posted: api::GroupVersionKind,
-    /// The name it is about.
-    pub name: &'a str,
-    /// What is done.
-    pub operation: Operation,
-    /// The options, as admission sees them.
-    pub options: &'a Value,
-    /// Nothing is stored.
-    pub dry_run: bool,
-}
-
-impl Posted<'_> {
-    fn attributes<'c>(&'c self, call: &'c Call) -> Attributes<'c> {
-        Attributes {
-            user: call.user(),
-            operation: self.operation,
-            kind: self.posted.clone(),
-            stored_kind: self.posted.clone(),
-            resource: self.kind.resource.clone(),
-            version: self.kind.gvk.version.clone(),
-            subresource: Str::new_static(self.subresource),
-            namespace: call.info.namespace.clone(),
-            name: self.name.into(),
-            old_object: Seen::nothing(),
-            options: self.options,
-            dry_run: self.dry_run,
-            now: call.now,
-            deadline: call.deadline,
-            in_force: call.in_force.clone(),
-        }
-    }
-
-    /// The mutating stage: the object may come back changed.
-    pub async fn mutate(&self, call: &mut Call, mut object: Value) -> Result<Value, Status> {
-        let mut notes = Notes::default();
-        let chain = &self.state.admission;
-        let outcome = chain.mutate(&self.attributes(call), Some(&mut object), self.state, &mut notes).await;
-        call.note(notes);
-        outcome.map(|()| object)
-    }
-
-    /// The validating stage.
-    pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<(), Status> {
-        let mut notes = Notes::default();
-        let chain = &self.state.admission;
-        let outcome = chain.validate(&self.attributes(call), Some(object), self.state, &mut notes).await;
-        call.note(notes);
-        outcome
-    }
-
-    /// Both stages.
-    pub async fn admit(&self, call: &mut Call, object: Value) -> Result<Value, Status> {
-        let object = self.mutate(call, object).await?;
-        self.validate(call, &object).await?;
-        Ok(object)
-    }
 }

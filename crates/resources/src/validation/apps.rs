@@ -1,16 +1,15 @@
 //! The group apps, and ReplicationController, the oldest of its kinds.
 
 use api::{FieldErrors, names};
-use value::{Map, Value};
+use value::Value;
 
 use super::{
     Context, Rules,
     fields::{At, IMMUTABLE, NOT_NEGATIVE, Read, Report, same, supersede},
     internal_json,
     label_match::{self, selects},
-    meta, no_rules, pod_claims,
+    meta, no_rules,
     pod_options::Options,
-    pod_security,
     template::template,
 };
 
@@ -20,8 +19,6 @@ pub(super) const DAEMON_SET: Rules =
     Rules { create: daemon_set_create, update: daemon_set_update, update_status: daemon_set_status };
 pub(super) const REPLICA_SET: Rules =
     Rules { create: replica_set_create, update: replica_set_update, update_status: replica_set_status };
-pub(super) const STATEFUL_SET: Rules =
-    Rules { create: stateful_set_create, update: stateful_set_update, update_status: stateful_set_status };
 pub(super) const CONTROLLER_REVISION: Rules =
     Rules { create: revision_create, update: revision_update, update_status: no_rules };
 pub(super) const REPLICATION_CONTROLLER: Rules = Rules {
@@ -32,8 +29,8 @@ pub(super) const REPLICATION_CONTROLLER: Rules = Rules {
 
 const SPEC: At<'static> = At::new("spec");
 const STATUS: At<'static> = At::new("status");
-const TEMPLATE: At<'static> = At::new("spec.template");
-const NO_MATCH: &str = "`selector` does not match template `labels`";
+pub(super) const TEMPLATE: At<'static> = At::new("spec.template");
+pub(super) const NO_MATCH: &str = "`selector` does not match template `labels`";
 
 fn deployment_create(object: &Value, context: &Context) -> FieldErrors {
     let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
@@ -130,14 +127,14 @@ fn percent(text: &str) -> Option<i64> {
 }
 
 /// The number in a count or share.
-fn count(value: Option<&Value>) -> i64 {
+pub(super) fn count(value: Option<&Value>) -> i64 {
     match value.and_then(Value::as_str) {
         Some(text) => percent(text).or_else(|| text.parse().ok()).unwrap_or_default(),
         None => value.and_then(Value::as_int).unwrap_or_default(),
     }
 }
 
-fn required_selector(spec: Option<&Value>, kind: &str, errors: &mut FieldErrors) {
+pub(super) fn required_selector(spec: Option<&Value>, kind: &str, errors: &mut FieldErrors) {
     let at = SPEC.field("selector");
     match spec.part("selector") {
         None => errors.required(&at, ""),
@@ -155,14 +152,14 @@ fn not_empty(selector: &Value, kind: &str, errors: &mut FieldErrors) {
     }
 }
 
-fn selector_stays(new: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
+pub(super) fn selector_stays(new: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
     if !same(new.part("selector"), old.part("selector")) {
         let json = meta::label_selector_json(new.part("selector"));
         errors.invalid_json(&SPEC.field("selector"), &json, IMMUTABLE);
     }
 }
 
-fn template_labels(spec: Option<&Value>) -> Option<&Value> {
+pub(super) fn template_labels(spec: Option<&Value>) -> Option<&Value> {
     spec.part("template").part("metadata").part("labels")
 }
 
@@ -186,7 +183,7 @@ fn replicated_template(spec: Option<&Value>, options: &Options, errors: &mut Fie
 }
 
 /// Pods that a controller replaces run until they are deleted.
-fn always_restarted(spec: Option<&Value>, kind: &str, errors: &mut FieldErrors) {
+pub(super) fn always_restarted(spec: Option<&Value>, kind: &str, errors: &mut FieldErrors) {
     let pod = spec.part("template").part("spec");
     let policy = pod.text("restartPolicy");
     if policy != "Always" {
@@ -218,13 +215,13 @@ fn deployment_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn not_negative(status: Option<&Value>, fields: &[&str], errors: &mut FieldErrors) {
+pub(super) fn not_negative(status: Option<&Value>, fields: &[&str], errors: &mut FieldErrors) {
     for field in fields {
         errors.not_negative(&STATUS.field(field), status.number(field));
     }
 }
 
-fn at_most_replicas(status: Option<&Value>, fields: &[&str], errors: &mut FieldErrors) {
+pub(super) fn at_most_replicas(status: Option<&Value>, fields: &[&str], errors: &mut FieldErrors) {
     for field in fields {
         let count = status.number(field);
         if count > status.number("replicas") {
@@ -233,7 +230,7 @@ fn at_most_replicas(status: Option<&Value>, fields: &[&str], errors: &mut FieldE
     }
 }
 
-fn available_at_most_ready(status: Option<&Value>, name: &str, errors: &mut FieldErrors) {
+pub(super) fn available_at_most_ready(status: Option<&Value>, name: &str, errors: &mut FieldErrors) {
     let available = status.number("availableReplicas");
     if available > status.number("readyReplicas") {
         let detail = format!("cannot be greater than {name}");
@@ -241,7 +238,7 @@ fn available_at_most_ready(status: Option<&Value>, name: &str, errors: &mut Fiel
     }
 }
 
-fn collisions_grow(new: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
+pub(super) fn collisions_grow(new: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
     let (new, old) = (new.number_if_set("collisionCount"), old.number_if_set("collisionCount"));
     if old.is_some_and(|old| new.is_none_or(|new| new < old)) {
         errors.invalid(&STATUS.field("collisionCount"), new.unwrap_or_default(), "cannot be decremented");
@@ -367,213 +364,6 @@ fn daemon_set_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
         "collisionCount",
     ];
     not_negative(status, &counts, &mut errors);
-    collisions_grow(status, old_status, &mut errors);
-    errors
-}
-
-/// What a StatefulSet's rules let pass because the stored one has it.
-#[expect(clippy::struct_excessive_bools, reason = "each is one thing the stored object may keep")]
-#[derive(Clone, Copy, Default)]
-struct Tolerated {
-    service_name: bool,
-    claim_templates: bool,
-    template: bool,
-    recreate: bool,
-}
-
-fn stateful_set_create(object: &Value, context: &Context) -> FieldErrors {
-    let mut errors = meta::create(object, true, names::name_is_dns_label);
-    let options = Options::for_template(None, context);
-    stateful_set_spec(object.part("spec"), &options, Tolerated::default(), &mut errors);
-    errors
-}
-
-fn stateful_set_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
-    let mut errors = meta::update(new, old);
-    let (spec, old_spec) = (new.part("spec"), old.part("spec"));
-    let options = Options::for_template(old_spec.part("template"), context);
-    let mut tolerated = Tolerated {
-        service_name: true,
-        claim_templates: true,
-        template: false,
-        recreate: old_spec.part("updateStrategy").text("type") == "Recreate",
-    };
-    let mut old_errors = FieldErrors::new();
-    stateful_set_spec(old_spec, &options, tolerated, &mut old_errors);
-    tolerated.template = !old_errors.is_empty();
-    stateful_set_spec(spec, &options, tolerated, &mut errors);
-    selector_stays(spec, old_spec, &mut errors);
-    if !same(spec.part("volumeClaimTemplates"), old_spec.part("volumeClaimTemplates")) {
-        let json = internal_json::compact("[]PersistentVolumeClaim", spec.part("volumeClaimTemplates"));
-        errors.invalid_json(&SPEC.field("volumeClaimTemplates"), &json, IMMUTABLE);
-    }
-    for field in ["serviceName", "podManagementPolicy"] {
-        if spec.text(field) != old_spec.text(field) {
-            errors.invalid(&SPEC.field(field), spec.text(field), IMMUTABLE);
-        }
-    }
-    errors
-}
-
-fn stateful_set_spec(
-    spec: Option<&Value>,
-    options: &Options,
-    tolerated: Tolerated,
-    errors: &mut FieldErrors,
-) {
-    let at = SPEC.field("podManagementPolicy");
-    match spec.text("podManagementPolicy") {
-        "OrderedReady" | "Parallel" => {}
-        "" => errors.required(&at, ""),
-        other => errors.invalid(&at, other, "must be 'OrderedReady' or 'Parallel'"),
-    }
-    stateful_set_strategy(spec.part("updateStrategy"), tolerated, &SPEC.field("updateStrategy"), errors);
-    if let Some(policy) = spec.part("persistentVolumeClaimRetentionPolicy") {
-        let at = SPEC.field("persistentVolumeClaimRetentionPolicy");
-        for field in ["whenDeleted", "whenScaled"] {
-            let value = policy.text(field);
-            if !matches!(value, "Retain" | "Delete") {
-                errors.not_supported(&at.field(field), value, &["Retain", "Delete"]);
-            }
-        }
-    }
-    if !tolerated.claim_templates {
-        let list = SPEC.field("volumeClaimTemplates");
-        for (i, claim) in spec.items("volumeClaimTemplates").iter().enumerate() {
-            let at = list.index(i);
-            pod_claims::claim_spec(claim.part("spec"), false, &at.field("spec"), errors);
-        }
-    }
-    errors.not_negative(&SPEC.field("replicas"), spec.number("replicas"));
-    errors.not_negative(&SPEC.field("minReadySeconds"), spec.number("minReadySeconds"));
-    errors.not_negative(&SPEC.field("ordinals.start"), spec.part("ordinals").number("start"));
-    let service = spec.text("serviceName");
-    if !tolerated.service_name && !service.is_empty() {
-        errors.invalid_each(&SPEC.field("serviceName"), service, names::is_dns1123_label(service));
-    }
-    required_selector(spec, "statefulset", errors);
-    stateful_set_template(spec, options, tolerated, errors);
-    always_restarted(spec, "StatefulSet", errors);
-}
-
-fn stateful_set_strategy(
-    strategy: Option<&Value>,
-    tolerated: Tolerated,
-    at: &At<'_>,
-    errors: &mut FieldErrors,
-) {
-    let rolling = strategy.part("rollingUpdate");
-    let rolling_at = at.field("rollingUpdate");
-    match strategy.text("type") {
-        "" => errors.required(at, ""),
-        "RollingUpdate" => {
-            let Some(rolling) = rolling else { return };
-            errors.not_negative(&rolling_at.field("partition"), rolling.number("partition"));
-            if let Some(unavailable) = rolling.part("maxUnavailable") {
-                let at = rolling_at.field("maxUnavailable");
-                positive_count(Some(unavailable), &at, errors);
-                if count(Some(unavailable)) == 0 {
-                    errors.invalid(&at, unavailable.clone(), "cannot be 0");
-                }
-                at_most_all(Some(unavailable), &at, errors);
-            }
-        }
-        kind if kind == "OnDelete" || (kind == "Recreate" && tolerated.recreate) => {
-            if rolling.is_some() {
-                let json = internal_json::compact("*RollingUpdateStatefulSetStrategy", rolling);
-                let detail = "only allowed for updateStrategy 'RollingUpdate'";
-                errors.invalid_json(&rolling_at, &json, detail);
-            }
-        }
-        _ => {
-            let json = internal_json::compact("StatefulSetUpdateStrategy", strategy);
-            let detail = if tolerated.recreate {
-                "must be 'RollingUpdate', 'OnDelete', or 'Recreate'"
-            } else {
-                "must be 'RollingUpdate' or 'OnDelete'"
-            };
-            errors.invalid_json(at, &json, detail);
-        }
-    }
-}
-
-fn stateful_set_template(
-    spec: Option<&Value>,
-    options: &Options,
-    tolerated: Tolerated,
-    errors: &mut FieldErrors,
-) {
-    let labels = template_labels(spec);
-    let selector = spec.part("selector");
-    match selects(selector, labels) {
-        Err(_) => {
-            let json = meta::label_selector_json(selector);
-            // Kubernetes gives no reason here.
-            errors.report(api::field::FieldErrorKind::Invalid, &SPEC.field("selector"), None, json);
-            return;
-        }
-        Ok(false) => {
-            errors.invalid(&TEMPLATE.field("metadata.labels"), labels.cloned().unwrap_or_default(), NO_MATCH);
-        }
-        Ok(true) => {}
-    }
-    let judged = as_the_controller_makes_it(spec);
-    if !tolerated.template {
-        template(Some(&judged), options, &TEMPLATE, errors);
-    }
-    let metadata = judged.part("metadata");
-    meta::labels(metadata, "labels", &TEMPLATE, errors);
-    meta::annotations(metadata, &TEMPLATE, errors);
-    let at = TEMPLATE.field("annotations");
-    pod_security::annotations(metadata, judged.part("spec"), options, &at, errors);
-}
-
-/// The template with what the controller changes: names of its own, and a volume for every claim.
-fn as_the_controller_makes_it(spec: Option<&Value>) -> Value {
-    let mut judged = spec.part("template").cloned().unwrap_or_else(|| Map::new().into());
-    let claims = spec.items("volumeClaimTemplates");
-    let Some(pod) = judged.get_mut("spec") else { return judged };
-    pod.remove_at(&["subdomain"]);
-    pod.remove_at(&["hostname"]);
-    if !claims.is_empty() {
-        let name_of = |claim: &Value| claim.part("metadata").text("name").to_owned();
-        let mut volumes: Vec<Value> = Vec::new();
-        for (i, claim) in claims.iter().enumerate() {
-            let name = name_of(claim);
-            if claims.iter().skip(i + 1).any(|later| name_of(later) == name) {
-                continue;
-            }
-            let mut volume = Value::map([("name", name.as_str())]);
-            volume.set_at(&["persistentVolumeClaim", "claimName"], name);
-            volumes.push(volume);
-        }
-        for volume in pod.items("volumes") {
-            if !claims.iter().any(|claim| name_of(claim) == volume.text("name")) {
-                volumes.push(volume.clone());
-            }
-        }
-        pod.set_at(&["volumes"], volumes);
-    }
-    judged
-}
-
-fn stateful_set_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let (status, old_status) = (new.part("status"), old.part("status"));
-    let counts = [
-        "replicas",
-        "readyReplicas",
-        "currentReplicas",
-        "updatedReplicas",
-        "availableReplicas",
-        "observedGeneration",
-        "collisionCount",
-    ];
-    not_negative(status, &counts, &mut errors);
-    let bounded = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
-    at_most_replicas(status, &bounded, &mut errors);
-    available_at_most_ready(status, "status.readyReplicas", &mut errors);
-    errors.append(&mut meta::update(new, old));
     collisions_grow(status, old_status, &mut errors);
     errors
 }

@@ -28,6 +28,7 @@ pub mod meta;
 mod networking;
 mod node;
 mod persistent_volume;
+mod persistent_volume_claim;
 pub mod pod;
 mod pod_claims;
 mod pod_containers;
@@ -53,6 +54,7 @@ mod resource_declared;
 mod resource_slice;
 pub mod reviews;
 pub(crate) mod service;
+mod stateful_set;
 mod storage;
 mod storagemigration;
 mod template;
@@ -95,7 +97,7 @@ const TABLE: &[(&str, &str, Rules)] = &[
     ("", "Namespace", core::NAMESPACE),
     ("", "Node", node::NODE),
     ("", "PersistentVolume", persistent_volume::PERSISTENT_VOLUME),
-    ("", "PersistentVolumeClaim", persistent_volume::PERSISTENT_VOLUME_CLAIM),
+    ("", "PersistentVolumeClaim", persistent_volume_claim::PERSISTENT_VOLUME_CLAIM),
     ("", "Pod", pod::POD),
     ("", "PodTemplate", template::POD_TEMPLATE),
     ("", "ReplicationController", apps::REPLICATION_CONTROLLER),
@@ -127,7 +129,7 @@ const TABLE: &[(&str, &str, Rules)] = &[
     ("apps", "DaemonSet", apps::DAEMON_SET),
     ("apps", "Deployment", apps::DEPLOYMENT),
     ("apps", "ReplicaSet", apps::REPLICA_SET),
-    ("apps", "StatefulSet", apps::STATEFUL_SET),
+    ("apps", "StatefulSet", stateful_set::STATEFUL_SET),
     ("authentication.k8s.io", "TokenRequest", reviews::TOKEN_REQUEST),
     ("authorization.k8s.io", "LocalSubjectAccessReview", reviews::LOCAL_SUBJECT_ACCESS_REVIEW),
     ("authorization.k8s.io", "SelfSubjectAccessReview", reviews::SELF_SUBJECT_ACCESS_REVIEW),

@@ -1,0 +1,76 @@
+//! What passes the stages of admission and is never stored: reviews, bindings, evictions, connections.
+
+use admission::{Attributes, Notes, Operation, Seen};
+use api::Status;
+use value::{Str, Value};
+
+use crate::call::Call;
+use crate::catalog::Kind;
+use crate::state::State;
+
+/// What is posted below an object or answered and forgotten: the mutating and the validating stage, with nothing stored.
+pub struct Posted<'a> {
+    /// The server.
+    pub state: &'a State,
+    /// The kind in the path.
+    pub kind: &'a Kind,
+    /// The subresource, if it is one.
+    pub subresource: &'static str,
+    /// The kind of what is posted.
+    pub posted: api::GroupVersionKind,
+    /// The name it is about.
+    pub name: &'a str,
+    /// What is done.
+    pub operation: Operation,
+    /// The options, as admission sees them.
+    pub options: &'a Value,
+    /// Nothing is stored.
+    pub dry_run: bool,
+}
+
+impl Posted<'_> {
+    fn attributes<'c>(&'c self, call: &'c Call) -> Attributes<'c> {
+        Attributes {
+            user: call.user(),
+            operation: self.operation,
+            kind: self.posted.clone(),
+            stored_kind: self.posted.clone(),
+            resource: self.kind.resource.clone(),
+            version: self.kind.gvk.version.clone(),
+            subresource: Str::new_static(self.subresource),
+            namespace: call.info.namespace.clone(),
+            name: self.name.into(),
+            old_object: Seen::nothing(),
+            options: self.options,
+            dry_run: self.dry_run,
+            now: call.now,
+            deadline: call.deadline,
+            in_force: call.in_force.clone(),
+        }
+    }
+
+    /// The mutating stage: the object may come back changed.
+    pub async fn mutate(&self, call: &mut Call, mut object: Value) -> Result<Value, Status> {
+        let mut notes = Notes::default();
+        let chain = &self.state.admission;
+        let outcome = chain.mutate(&self.attributes(call), Some(&mut object), self.state, &mut notes).await;
+        call.note(notes);
+        outcome.map(|()| object)
+    }
+
+    /// The validating stage.
+    pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<(), Status> {
+        let mut notes = Notes::default();
+        let chain = &self.state.admission;
+        let outcome = chain.validate(&self.attributes(call), Some(object), self.state, &mut notes).await;
+        call.note(notes);
+        outcome
+    }
+
+    /// Both stages.
+    pub async fn admit(&self, call: &mut Call, object: Value) -> Result<Value, Status> {
+        let object = self.mutate(call, object).await?;
+        self.validate(call, &object).await?;
+        Ok(object)
+    }
+}
