@@ -443,7 +443,7 @@ pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
 /// Turns what a configuration was merged into back into a draft.
 pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) -> Result<Draft, Status> {
     if let Some(custom) = kind.as_custom().filter(|_| facet != Facet::Scale) {
-        custom.version.compiled().coerce(&mut object, false).map_err(Status::plain)?;
+        custom.version.compiled().coerce_applied(&mut object).map_err(Status::plain)?;
         return Ok(Draft::again(kind.to_stored(object)));
     }
     let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));

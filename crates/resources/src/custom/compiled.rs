@@ -114,6 +114,21 @@ impl Compiled {
     /// Brings an object as a client sent it into the form of the schema: types its metadata, drops what is unknown and nulls
     /// that mean nothing. Answers the paths of what is unknown, in the order Kubernetes names them.
     pub fn coerce(&self, object: &mut Value, strict: bool) -> Result<Vec<String>, String> {
+        self.shape(object, strict, prune::nulls)
+    }
+
+    /// Brings what a configuration was merged into into the form of the schema. It was never decoded as a whole: a null that
+    /// means nothing is still there, and validation refuses it.
+    pub fn coerce_applied(&self, object: &mut Value) -> Result<(), String> {
+        self.shape(object, false, |_, _| {}).map(drop)
+    }
+
+    fn shape(
+        &self,
+        object: &mut Value,
+        strict: bool,
+        nulls: fn(&mut Value, Option<&Node>),
+    ) -> Result<Vec<String>, String> {
         let mut unknown = Vec::new();
         for field in ["kind", "apiVersion"] {
             if let Some(value) = object.get(field)
@@ -137,7 +152,7 @@ impl Compiled {
             let mut trail = Trail::new(strict);
             prune::resource(object, &self.node, &mut trail);
             unknown.extend(trail.into_unknown());
-            prune::nulls(object, Some(&self.node));
+            nulls(object, Some(&self.node));
         }
         if self.has_embedded {
             let mut embedded = Vec::new();

@@ -89,6 +89,20 @@ fn defaults_fill_what_is_absent_and_null_where_null_is_no_value() {
 }
 
 #[test]
+fn nulls_that_mean_nothing_are_dropped_from_what_is_sent_and_stay_in_what_is_applied() {
+    let schema = r#"{"type":"object","properties":{"a":{"type":"string"},"n":{"type":"string","nullable":true},"d":{"type":"string","default":"x"}}}"#;
+    let compiled = compiled(schema);
+    let nulls = r#"{"a":null,"d":null,"n":null}"#;
+    let (mut sent, mut applied) = (thing(nulls), thing(nulls));
+    compiled.coerce(&mut sent, false).unwrap();
+    compiled.default(&mut sent);
+    assert_eq!(sent.get("spec"), Some(&parse(r#"{"d":"x","n":null}"#)));
+    compiled.coerce_applied(&mut applied).unwrap();
+    compiled.default(&mut applied);
+    assert_eq!(applied.get("spec"), Some(&parse(r#"{"a":null,"d":"x","n":null}"#)));
+}
+
+#[test]
 fn values_are_judged_in_the_words_of_the_validation_library() {
     let cases = [
         (r#"{"type":"string","maxLength":2}"#, r#""abc""#, "spec.v: Too long: may not be more than 2 bytes"),
