@@ -112,8 +112,6 @@ impl Aggregation {
         if services.remote.is_empty() {
             return None;
         }
-        // As the path was read when the caller was asked for its right: slashes too many at its beginning do not count.
-        let path = &format!("/{}", path.trim_start_matches('/'));
         let (group, version) = match path.strip_prefix("/apis/") {
             Some(rest) => {
                 let (group, rest) = rest.split_once('/')?;
@@ -122,12 +120,22 @@ impl Aggregation {
             None if path == "/api" || path.starts_with("/api/") => ("", "v1"),
             None => {
                 // Documents about what they serve are theirs too, if they have any.
-                let (group, version) = path.strip_prefix("/openapi/v3/apis/")?.split_once('/')?;
-                let service = services.remote.get(group)?.get(version)?;
-                return self.documents().said(&service.name).v3.map(|_| Arc::clone(service));
+                let below = path.strip_prefix("/openapi/v3/apis/")?;
+                let group = below.split_once('/').map_or(below, |(group, _)| group);
+                let document = format!("apis/{below}");
+                let has = |service: &&Arc<ApiService>| {
+                    self.documents_of(service).iter().any(|(path, _)| *path == document)
+                };
+                return services.remote.get(group)?.values().find(has).cloned();
             }
         };
         services.remote.get(group)?.get(version).cloned()
+    }
+
+    /// Whether this server serves a version of a group.
+    fn serves_itself(&self, group: &str) -> bool {
+        let services = self.registry.services.load();
+        services.all.values().any(|service| service.registration.group == group && service.remote.is_none())
     }
 
     /// Whether anything is registered for a group.

@@ -60,6 +60,17 @@ pub enum Form {
     Metadata(&'static str, List),
 }
 
+/// What answers can be turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forms {
+    /// Nothing.
+    AsTheyAre,
+    /// Partial metadata: what is answered once and kept nowhere has no columns.
+    Metadata,
+    /// That and tables.
+    All,
+}
+
 /// Whether one object or a list was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
@@ -140,10 +151,10 @@ pub fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
     clauses
 }
 
-/// Decides how to answer with objects. `transforms` says whether tables and partial metadata can be made of them.
-pub fn accept(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Accepted, Status> {
+/// Decides how to answer with objects. `forms` says what can be made of them.
+pub fn accept(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Accepted, Status> {
     routed(headers, ANSWERS)?;
-    choose(headers, query, transforms)
+    choose(headers, query, forms)
 }
 
 /// Decides how to answer with a page that names no resource, which tables cannot be made of.
@@ -151,12 +162,12 @@ pub fn accept_page(headers: &HeaderMap, query: &Query, path: &str) -> Result<Acc
     let segments = path.split('/').filter(|segment| !segment.is_empty()).count();
     match path.split('/').find(|segment| !segment.is_empty()) {
         // The lists of groups are put beside Kubernetes' router, not behind it.
-        None | Some("apis") if segments < 3 => choose(headers, query, false),
+        None | Some("apis") if segments < 3 => choose(headers, query, Forms::AsTheyAre),
         Some("version") => {
             routed(headers, &["application/json"])?;
             Ok(Accepted { media: Media::Json, form: Form::Object, pretty: is_pretty(headers, query) })
         }
-        _ => accept(headers, query, false),
+        _ => accept(headers, query, Forms::AsTheyAre),
     }
 }
 
@@ -169,7 +180,7 @@ fn routed(headers: &HeaderMap, available: &[&str]) -> Result<(), Status> {
     if clauses(headers).iter().any(takes) { Ok(()) } else { Err(Status::no_representation(available)) }
 }
 
-fn choose(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Accepted, Status> {
+fn choose(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Accepted, Status> {
     let pretty = is_pretty(headers, query);
     for clause in clauses(headers) {
         let media = if clause.covers("application", "json") {
@@ -181,13 +192,15 @@ fn choose(headers: &HeaderMap, query: &Query, transforms: bool) -> Result<Accept
         };
         let form = match (clause.param("as"), clause.param("g"), clause.param("v")) {
             (None, _, _) => Form::Object,
-            (Some("Table"), Some("meta.k8s.io"), Some("v1")) if transforms => Form::Table("v1"),
-            (Some("Table"), Some("meta.k8s.io"), Some("v1beta1")) if transforms => Form::Table("v1beta1"),
+            (Some("Table"), Some("meta.k8s.io"), Some("v1")) if forms == Forms::All => Form::Table("v1"),
+            (Some("Table"), Some("meta.k8s.io"), Some("v1beta1")) if forms == Forms::All => {
+                Form::Table("v1beta1")
+            }
             (
                 Some(kind @ ("PartialObjectMetadata" | "PartialObjectMetadataList")),
                 Some("meta.k8s.io"),
                 Some(version),
-            ) if transforms => {
+            ) if forms != Forms::AsTheyAre => {
                 let list = if kind.ends_with("List") { List::Many } else { List::One };
                 match version {
                     "v1" => Form::Metadata("v1", list),

@@ -34,7 +34,7 @@ use crate::call::{Answer, Arriving, Call, Unread};
 use crate::catalog::{Catalog, Facet};
 use crate::handlers;
 use crate::metrics::{Finished, Outcomes};
-use crate::negotiate;
+use crate::negotiate::{self, Forms};
 use crate::request_info::{Query, RequestInfo, percent_decode};
 use crate::respond;
 use crate::state::State;
@@ -132,7 +132,11 @@ impl Asked {
         let work = serve(state, received, query, headers, Unread::Incoming(Box::new(body)));
         let mut work = Box::pin(catch_panic(work));
         let Answered { mut response, known, late } = finished(longest, &info, &record, work.as_mut()).await;
-        response.headers_mut().entry(audit::HEADER).or_insert(id);
+        // Another server may have answered under a name of its own, which comes second.
+        let theirs = response.headers_mut().insert(audit::HEADER, id);
+        if let Some(theirs) = theirs {
+            response.headers_mut().append(audit::HEADER, theirs);
+        }
         state.metrics.finished(&Finished {
             info: &info,
             known,
@@ -355,6 +359,10 @@ async fn finish(
     for warning in warnings {
         call.warn(warning);
     }
+    // Its first step has no name, and nothing is served below that, however its rights were read.
+    if call.info.path.starts_with("//") {
+        return Outcome::unknown(respond::page_not_found());
+    }
     if *call.caller().via() != Via::Internal
         && let Some(service) = state.aggregation.serving(&call.info.path)
     {
@@ -519,7 +527,7 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
     if call.info.is_read_only() {
         // Before anything is looked up: whoever takes no answer is not told what there is. Watches know more types.
         if verb != Verb::Watch {
-            negotiate::accept(&call.headers, &call.query, true)?;
+            negotiate::accept(&call.headers, &call.query, Forms::All)?;
         }
     } else {
         respond::can_answer(call, kind, verb)?;

@@ -182,11 +182,12 @@ impl Query {
     /// The most parameters looked at; the rest of a longer query is ignored.
     const MAX: usize = 256;
 
-    /// Reads `a=b&c=d`. As in Go, a pair with a semicolon is none: some take that for another separator.
+    /// Reads `a=b&c=d`. As in Go, a pair with a semicolon is none, because some take that for another separator; nor is one with an
+    /// escape that stands for nothing.
     pub fn parse(text: &str) -> Self {
         let pairs = text
             .split('&')
-            .filter(|pair| !pair.is_empty() && !pair.contains(';'))
+            .filter(|pair| !pair.is_empty() && !pair.contains(';') && is_escaped(pair))
             .take(Self::MAX)
             .map(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -217,6 +218,15 @@ impl Query {
     }
 }
 
+/// Whether every percent sign begins an escape.
+fn is_escaped(text: &str) -> bool {
+    let hex = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_hexdigit());
+    text.split('%').skip(1).all(|rest| {
+        let mut bytes = rest.bytes();
+        hex(bytes.next()) && hex(bytes.next())
+    })
+}
+
 /// Percent-decodes; bytes that are not UTF-8 afterwards become U+FFFD, which no name contains.
 pub fn percent_decode(text: &str, plus_is_space: bool) -> String {
     if !text.contains(['%', '+']) {
@@ -238,6 +248,21 @@ pub fn percent_decode(text: &str, plus_is_space: bool) -> String {
         i += 1;
     }
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// A path without empty steps, `.` and `..`, and without a slash at its end.
+pub(crate) fn clean_path(path: &str) -> String {
+    let mut steps: Vec<&str> = Vec::new();
+    for step in path.split('/') {
+        match step {
+            "" | "." => {}
+            ".." => {
+                steps.pop();
+            }
+            step => steps.push(step),
+        }
+    }
+    format!("/{}", steps.join("/"))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::call::{Answer, Call};
 use crate::catalog::Kind;
 use crate::decode::internal_package;
 use crate::encode;
-use crate::negotiate::{self, Accepted, Form, List, Media};
+use crate::negotiate::{self, Accepted, Form, Forms, List, Media};
 use crate::request_info::Query;
 use crate::table::{self, TableOptions};
 use resources::table::Verb;
@@ -48,7 +48,7 @@ pub fn warn(response: &mut Response<Body>, warnings: Vec<String>) {
 pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Record) -> Response<Body> {
     let pretty = negotiate::is_pretty(headers, query);
     // A refusal is never a table: who takes nothing else is told in JSON.
-    let media = negotiate::accept(headers, query, false).map_or(Media::Json, |a| a.media);
+    let media = negotiate::accept(headers, query, Forms::AsTheyAre).map_or(Media::Json, |a| a.media);
     let value = status.to_value();
     record.response_status(&value);
     if record.wants_response() {
@@ -118,7 +118,7 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
 /// Whether what a write will have to say can be said in a form that the client takes. It must be known before: a write that is
 /// refused has not happened.
 pub fn can_answer(call: &Call, kind: &Kind, verb: Verb) -> Result<(), Status> {
-    let accepted = negotiate::accept(&call.headers, &call.query, true)?;
+    let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
     match (accepted.form, verb) {
         (Form::Table(_), _) => TableOptions::parse(&call.query).map(drop),
         (Form::Metadata(_, List::One), Verb::DeleteCollection) => Err(is_a_list(kind)),
@@ -126,6 +126,15 @@ pub fn can_answer(call: &Call, kind: &Kind, verb: Verb) -> Result<(), Status> {
             Err(is_no_list(kind))
         }
         _ => Ok(()),
+    }
+}
+
+/// What can be made of the answers to a request.
+fn forms(call: &Call, kind: &Kind) -> Forms {
+    if kind.is_virtual() || matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token") {
+        Forms::Metadata
+    } else {
+        Forms::All
     }
 }
 
@@ -173,7 +182,7 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
             response
         }
         Answer::Entry(code, entry) => {
-            let accepted = negotiate::accept(&call.headers, &call.query, true)?;
+            let accepted = negotiate::accept(&call.headers, &call.query, Forms::All)?;
             let kind = kind.ok_or_else(|| Status::internal("an entry without a kind"))?;
             if accepted.form == Form::Object && accepted.media == Media::Json && !kind.must_convert(&entry) {
                 let bytes = kind.bytes(&entry);
@@ -189,7 +198,7 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
                 call.record().response_status(&value);
             }
             let accepted = match kind {
-                Some(_) => negotiate::accept(&call.headers, &call.query, true)?,
+                Some(kind) => negotiate::accept(&call.headers, &call.query, forms(call, kind))?,
                 None => negotiate::accept_page(&call.headers, &call.query, &call.info.path)?,
             };
             object(call, kind, code, value, accepted)?

@@ -23,6 +23,7 @@ async fn callers_are_told_in_headers_and_what_they_claim_is_not() {
     let answer = client.send(Method::GET, &target, &claimed, Bytes::new()).await.unwrap();
     assert_eq!((answer.code, answer.json()), (200, fischers()));
     assert_eq!(answer.header("audit-id"), "an-audit-id");
+    assert_eq!(answer.header("cache-control"), "no-cache, private");
     let received = extension.received_for_others();
     let [received] = received.as_slice() else { panic!("{received:?}") };
     assert_eq!(received.target, format!("{FISCHERS}?allowWatchBookmarks=true&labelSelector=b%3D2&limit=5"));
@@ -70,6 +71,10 @@ async fn requests_are_authorized_here_under_the_name_they_arrive_under() {
     // A path that another server would understand in another way is authorized as it is passed on.
     rejects(ask("/apis/wardle.example.com/v1alpha1/namespaces%2Fdefault%2Fsecrets").await, 403, "Forbidden")
         .unwrap();
+    // Nor is one that begins with a step without a name: that is nobody's.
+    let doubled = client.get(&format!("/{FISCHERS}")).await.unwrap();
+    assert_eq!((doubled.code, doubled.text().as_str()), (404, "404 page not found\n"));
+    assert_eq!(client.get("//api/v1/namespaces").await.unwrap().code, 404);
     // Nobody without credentials gets through to see what is there.
     rejects(client.as_token(Some("wrong")).get(FISCHERS).await, 401, "Unauthorized").unwrap();
 }

@@ -126,6 +126,14 @@ async fn documents_of_other_servers_are_found_and_claim_nothing_of_ours() {
     );
     let document = accepts(client.get(&format!("/openapi/v3/{path}?hash=1")).await).unwrap();
     assert_eq!(document["info"]["title"], "wardle");
+    // So is the document of its group; those of other groups are not its to give.
+    assert_eq!(
+        index["paths"]["apis/wardle.example.com"]["serverRelativeURL"],
+        "/openapi/v3/apis/wardle.example.com?hash=2"
+    );
+    let document = accepts(client.get("/openapi/v3/apis/wardle.example.com").await).unwrap();
+    assert_eq!(document["info"]["title"], "the group");
+    assert_ne!(index["paths"]["apis/apps"]["serverRelativeURL"], "/openapi/v3/apis/apps?hash=3");
     assert_eq!(extension.received_for_others().last().unwrap().all("x-remote-user"), ["kubernetes-admin"]);
 
     let document = eventually(PATIENCE, async || {

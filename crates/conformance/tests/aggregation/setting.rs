@@ -52,9 +52,14 @@ pub(crate) fn modern(received: &Received) -> Does {
             200,
             json!({"paths": {
                 "apis/wardle.example.com/v1alpha1": {"serverRelativeURL": "/openapi/v3/apis/wardle.example.com/v1alpha1?hash=1"},
+                "apis/wardle.example.com": {"serverRelativeURL": "/openapi/v3/apis/wardle.example.com?hash=2"},
+                "apis/apps": {"serverRelativeURL": "/openapi/v3/apis/apps?hash=3"},
                 "api/v1": {"serverRelativeURL": "https://evil.example.com/"},
             }}),
         ),
+        "/openapi/v3/apis/wardle.example.com" => {
+            Does::Json(200, json!({"openapi": "3.0.0", "info": {"title": "the group"}}))
+        }
         "/openapi/v3/apis/wardle.example.com/v1alpha1" => {
             Does::Json(200, json!({"openapi": "3.0.0", "info": {"title": "wardle"}}))
         }

@@ -38,9 +38,12 @@ async fn watches_stream_and_end_with_either_side() {
 #[tokio::test]
 async fn bodies_pass_in_both_directions_without_being_held() {
     let (_server, client, extension) = behind(|received| match (&received.method, received.path()) {
-        (&Method::POST, FISCHERS) => {
-            Does::Raw(201, "application/json", vec![("warning", "299 - \"theirs\"")], "x".repeat(8 << 20))
-        }
+        (&Method::POST, FISCHERS) => Does::Raw(
+            201,
+            "application/json",
+            vec![("warning", "299 - \"theirs\""), ("cache-control", "public"), ("audit-id", "theirs")],
+            "x".repeat(8 << 20),
+        ),
         (_, "/apis/wardle.example.com/v1alpha1/fischers/broken") => Does::StreamOf("1000"),
         (_, "/apis/wardle.example.com/v1alpha1/fischers/moved") => {
             Does::Raw(307, "text/plain", vec![("location", "https://evil.example.com/")], String::new())
@@ -57,6 +60,12 @@ async fn bodies_pass_in_both_directions_without_being_held() {
         client.send(Method::POST, FISCHERS, &[("content-type", "application/json")], body).await.unwrap();
     assert_eq!((answer.code, answer.body.len()), (201, 8 << 20));
     assert_eq!(answer.header("warning"), "299 - \"theirs\"");
+    // What both servers say is said by both, and this one speaks first.
+    let all = |name: &str| -> Vec<&str> {
+        answer.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+    };
+    assert_eq!(all("cache-control"), ["no-cache, private", "public"]);
+    assert_eq!((all("audit-id").len(), all("audit-id").last().copied()), (2, Some("theirs")));
     assert_eq!(extension.received_for_others().last().unwrap().length, 5 << 20);
 
     let refused = client.get(&format!("{FISCHERS}/refused")).await.unwrap();

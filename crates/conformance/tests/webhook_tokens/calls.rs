@@ -3,14 +3,14 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use conformance::webhook::{Call, Proof, Reply, WebhookServer};
+use conformance::webhook::{Proof, Reply, WebhookServer};
 use conformance::{accepts, rejects};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::setting::{
-    DURATIONS, KINDS, LOOKUPS, MAPS, MUTATING, ON, REQUESTS, VALIDATING, at, claims, configurations, counted,
-    create, hook, register, review, serve, shown, token_of,
+    DURATIONS, KINDS, LOOKUPS, MAPS, MUTATING, ON, REQUESTS, VALIDATING, asked, at, claims, configurations,
+    counted, create, hook, register, review, serve, shown, token_of,
 };
 
 #[tokio::test]
@@ -66,18 +66,6 @@ async fn two_webhooks_are_shown_two_tokens_and_neither_can_use_the_others() {
     assert_eq!(review(&client, &first, &one.url("/review")).await["authenticated"], true);
     assert_ne!(review(&client, &first, &two.url("/review")).await["authenticated"], true);
     assert_ne!(review(&client, &second, &one.url("/review")).await["authenticated"], true);
-}
-
-/// Says what a webhook is asked about.
-fn asked(call: &Call) -> String {
-    let text =
-        |pointer: &str| call.review.pointer(pointer).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
-    format!(
-        "{}/{} {}",
-        text("/request/resource/resource"),
-        text("/request/subResource"),
-        text("/request/name")
-    )
 }
 
 /// A webhook that sees config maps and requests for tokens, and refuses whoever shows none.

@@ -2,6 +2,7 @@
 //! server shows one to every webhook of the API and to nobody else.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod attacks;
 mod calls;
 mod gate;
 mod life;

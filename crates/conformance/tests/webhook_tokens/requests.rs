@@ -241,3 +241,23 @@ async fn what_is_not_well_formed_is_refused_whatever_the_gate() {
         "cannot bind token to object of type admissionregistration.k8s.io/v1, Kind=ValidatingWebhookConfiguration (feature gate APIServerWebhookAuthenticationToken is disabled)"
     );
 }
+
+#[tokio::test]
+async fn what_is_kept_nowhere_is_no_table() {
+    let (_server, client) = serve(&[]).await;
+    accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
+    let tables = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let ask = async |accept: &str, path: &str, body: Value| {
+        let headers = [("accept", accept), ("content-type", "application/json")];
+        client.send(Method::POST, path, &headers, body.to_string().into()).await
+    };
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    for (path, body) in
+        [(token_of("robot"), json!({"spec": {}})), (reviews.to_owned(), json!({"spec": {"token": "x"}}))]
+    {
+        let status = rejects(ask(tables, &path, body.clone()).await, 406, "NotAcceptable").unwrap();
+        let message = status["message"].as_str().unwrap();
+        assert!(message.starts_with("only the following media types are accepted:"), "{message}");
+        accepts(ask(&format!("{tables},application/json"), &path, body).await).unwrap();
+    }
+}

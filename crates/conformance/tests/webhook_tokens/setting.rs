@@ -137,6 +137,18 @@ pub(crate) async fn soon_not_believed(client: &Client, token: &str, audience: &s
     .unwrap()
 }
 
+/// Says what a webhook is asked about.
+pub(crate) fn asked(call: &Call) -> String {
+    let text =
+        |pointer: &str| call.review.pointer(pointer).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
+    format!(
+        "{}/{} {}",
+        text("/request/resource/resource"),
+        text("/request/subResource"),
+        text("/request/name")
+    )
+}
+
 /// The token that came with a review.
 pub(crate) fn shown(call: &Call) -> Option<String> {
     let header = call.headers.get("authorization")?.to_str().unwrap();

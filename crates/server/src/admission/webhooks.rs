@@ -19,6 +19,7 @@ use storage::Store;
 use value::Str;
 
 use crate::outbound::{Answer, Bearer, Credential, Endpoint, Identity, Request, Target, Trust};
+use crate::request_info::clean_path;
 
 pub(crate) use credentials::Credentials;
 pub(crate) use tokens::{TokenMetrics, WebhookTokens};
@@ -201,7 +202,7 @@ fn locate(place: &Place) -> Result<Located, String> {
             Ok(Located {
                 origin: format!("https://{host_port}"),
                 host_port,
-                path: clean(path),
+                path: clean_path(path),
                 http1_only: true,
             })
         }
@@ -220,26 +221,11 @@ fn locate(place: &Place) -> Result<Located, String> {
             Ok(Located {
                 origin: format!("{scheme}://{authority}"),
                 host_port,
-                path: clean(uri.path()),
+                path: clean_path(uri.path()),
                 http1_only: !is_local,
             })
         }
     }
-}
-
-/// A path without empty steps, `.` and `..`, and without a slash at its end.
-fn clean(path: &str) -> String {
-    let mut steps: Vec<&str> = Vec::new();
-    for step in path.split('/') {
-        match step {
-            "" | "." => {}
-            ".." => {
-                steps.pop();
-            }
-            step => steps.push(step),
-        }
-    }
-    format!("/{}", steps.join("/"))
 }
 
 /// A duration, rounded up to whole seconds, as Go prints it.

@@ -46,8 +46,8 @@ pub(crate) struct Documents {
 pub(super) struct Said {
     /// Its entry in the aggregated document.
     pub(super) entry: Option<Value>,
-    /// Where its OpenAPI v3 document is: the URL that the index shows.
-    pub(super) v3: Option<String>,
+    /// Where its OpenAPI v3 documents are: paths in the index, and the URLs that it shows.
+    pub(super) v3: Vec<(String, String)>,
     /// Its OpenAPI v2 document, of what is below its own path.
     pub(super) v2: Option<Arc<Value>>,
 }
@@ -90,12 +90,25 @@ impl Aggregation {
 
     /// The OpenAPI v3 documents of other servers: the path in the index, and the URL.
     pub(crate) fn remote_v3(&self) -> Vec<(String, String)> {
-        let services = self.remotes();
-        let found = services.iter().filter_map(|service| {
-            let url = self.documents().said(&service.name).v3?;
-            Some((v3_path(service), url))
-        });
-        found.collect()
+        let mut found: Vec<(String, String)> = Vec::new();
+        for service in self.remotes() {
+            for (path, url) in self.documents_of(&service) {
+                // The servers of a group may each have a document of it; one is enough.
+                if found.iter().all(|(known, _)| *known != path) {
+                    found.push((path, url));
+                }
+            }
+        }
+        found
+    }
+
+    /// Those of one server. The document of a group that is also served here is the one made here.
+    pub(super) fn documents_of(&self, service: &ApiService) -> Vec<(String, String)> {
+        let mut documents = self.documents().said(&service.name).v3;
+        if self.serves_itself(&service.registration.group) {
+            documents.retain(|(path, _)| *path == v3_path(service));
+        }
+        documents
     }
 
     /// The OpenAPI v2 documents of other servers, those with the highest priority first.

@@ -28,7 +28,7 @@ use crate::config::Redirects;
 use crate::outbound::{Forward, Outgoing};
 use crate::state::State;
 
-pub(super) use headers::{encode_path, encode_query, identify, incoming, kept, outgoing};
+pub(super) use headers::{encode_path, encode_query, identify, incoming, kept, outgoing, say_for_whom};
 
 /// How long a server has to say what it serves: clients ask all servers for that.
 const DISCOVERY: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
         let Arriving { upgrade, .. } = arriving;
         return upgrade::handle(state, transport, request, upgrade, call.deadline).await;
     }
-    headers::say_for_whom(request.headers_mut(), &path, &place);
+    say_for_whom(request.headers_mut(), &path, &place);
     let trailers = move |frame| headers::trailers_of(frame, |sent| kept(sent, front_proxy.as_ref()));
     *request.body_mut() = arriving.body.map_err(Into::into).map_frame(trailers).boxed_unsync();
     let is_discovery = !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
@@ -139,8 +139,12 @@ fn relay(
     }
     let mut response = Response::new(stream(body, until, stop));
     *response.status_mut() = parts.status;
-    *response.headers_mut() = incoming(&parts.headers);
-    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    let headers = response.headers_mut();
+    // What the other server says of caching comes on top, as from Kubernetes: whoever obeys both keeps nothing.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    for (name, value) in &incoming(&parts.headers) {
+        headers.append(name.clone(), value.clone());
+    }
     response
 }
 

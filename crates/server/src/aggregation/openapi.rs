@@ -1,4 +1,4 @@
-//! The OpenAPI documents of other servers: where the v3 document is, and the v2 document of what is theirs.
+//! The OpenAPI documents of other servers: where the v3 documents are, and the v2 document of what is theirs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,20 +82,24 @@ async fn limited<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, 
     tokio::time::timeout(TIMEOUT, work).await.unwrap_or_else(|_| Err("request timed out".to_owned()))
 }
 
-/// The URL of the v3 document in the server's index.
-async fn v3(state: &State, service: &ApiService) -> Result<Option<String>, String> {
+/// The v3 documents in the server's index: of its version, and of its group.
+async fn v3(state: &State, service: &ApiService) -> Result<Vec<(String, String)>, String> {
     let answer =
         get(state, service, "/openapi/v3", &User::named(ASKING), HeaderMap::new(), MAX_INDEX).await?;
     match answer.status {
         200 => {}
-        404 => return Ok(None),
+        404 => return Ok(Vec::new()),
         code => return Err(format!("/openapi/v3 returned {code}")),
     }
     let index = json::parse(&answer.body).map_err(|error| error.to_string())?;
-    let path = v3_path(service);
-    let url = index.str_at(&["paths", path.as_str(), "serverRelativeURL"]);
-    // Nobody is sent anywhere else.
-    Ok(url.filter(|url| url.split('?').next() == Some(&format!("/openapi/v3/{path}"))).map(str::to_owned))
+    let own = [v3_path(service), format!("apis/{}", service.registration.group)];
+    let listed = own.into_iter().filter_map(|path| {
+        let url = index.str_at(&["paths", path.as_str(), "serverRelativeURL"])?;
+        // Nobody is sent anywhere else.
+        let is_there = url.split('?').next() == Some(&format!("/openapi/v3/{path}"));
+        is_there.then(|| (path, url.to_owned()))
+    });
+    Ok(listed.collect())
 }
 
 /// A v2 document, or that it is the one that is known.

@@ -6,7 +6,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use resources::discovery::of_definition;
 use value::json;
 
-use super::forward::{encode_path, encode_query, identify, incoming, kept, outgoing};
+use super::forward::{encode_path, encode_query, identify, incoming, kept, outgoing, say_for_whom};
 use super::register::{Step, step};
 use super::service::{ApiService, Managed};
 
@@ -44,11 +44,15 @@ fn what_a_client_says_about_itself_does_not_go_on() {
         ("connection", "keep-alive, x-mine"),
         ("x-mine", "1"),
         ("host", "here"),
+        ("te", "gzip, trailers"),
         ("transfer-encoding", "chunked"),
         ("x-forwarded-for", "198.51.100.7"),
     ]);
     let sent = outgoing(&received, Some(&proxy), PEER, false);
-    assert_eq!(lines(&sent), ["accept: application/json", "x-forwarded-for: 198.51.100.7, 192.0.2.1"]);
+    assert_eq!(
+        lines(&sent),
+        ["accept: application/json", "te: trailers", "x-forwarded-for: 198.51.100.7, 192.0.2.1"]
+    );
 }
 
 #[test]
@@ -136,6 +140,24 @@ fn paths_and_queries_are_encoded_as_go_does() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let pairs = [pair("watch", "1"), pair("labelSelector", "a=b,c in (d)"), pair("watch", "0")];
     assert_eq!(encode_query(&pairs), "labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&watch=0");
+}
+
+#[test]
+fn the_next_server_is_told_the_path_without_its_detours() {
+    for (path, told) in
+        [("/a/b", "/a/b"), ("/a//b/../c/", "/a/c/"), ("/", "/"), ("/a/%2E%2E/b", "/a/%2E%2E/b")]
+    {
+        let mut headers = HeaderMap::new();
+        say_for_whom(&mut headers, path, "h:1");
+        assert_eq!(
+            lines(&headers),
+            [
+                "x-forwarded-host: h:1".to_owned(),
+                "x-forwarded-proto: https".to_owned(),
+                format!("x-forwarded-uri: {told}")
+            ]
+        );
+    }
 }
 
 fn service(label: &str, remote: bool) -> ApiService {

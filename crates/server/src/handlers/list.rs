@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
 use crate::encode;
-use crate::negotiate::{self, Form, List as Wanted, Media};
+use crate::negotiate::{self, Form, Forms, List as Wanted, Media};
 use crate::options::{self, ListOptions};
 use crate::respond;
 use crate::splice::Splice;
@@ -239,7 +239,7 @@ fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
 
 /// The answer in the form the client wants.
 pub async fn answer(state: &State, call: &Call, kind: &Kind, page: Page) -> Result<Answer, Status> {
-    let accepted = negotiate::accept(&call.headers, &call.query, true)?;
+    let accepted = negotiate::accept(&call.headers, &call.query, Forms::All)?;
     let plain = accepted.form == Form::Object && !page.entries.iter().any(|entry| kind.must_convert(entry));
     if plain && accepted.media == Media::Json && !accepted.pretty {
         return Ok(Answer::Raw(200, "application/json", Body::spliced(spliced(kind, page))));

@@ -18,7 +18,7 @@ use super::list::{selection, too_large};
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
-use crate::negotiate::{self, Form, Media};
+use crate::negotiate::{self, Form, Forms, Media};
 use crate::options::ListOptions;
 use crate::state::State;
 use crate::table::{self, TableOptions};
@@ -52,9 +52,11 @@ struct Sender {
 pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<Answer, Status> {
     let options = ListOptions::parse(&call.query, true)?;
     let accepted =
-        negotiate::accept(&call.headers, &call.query, true).map_err(|status| match status.message() {
-            message if message.starts_with("406: ") => Status::no_representation(negotiate::WATCHES),
-            _ => status,
+        negotiate::accept(&call.headers, &call.query, Forms::All).map_err(|status| {
+            match status.message() {
+                message if message.starts_with("406: ") => Status::no_representation(negotiate::WATCHES),
+                _ => status,
+            }
         })?;
     if accepted.media != Media::Json {
         return Err(Status::not_acceptable(negotiate::STREAMS));

@@ -86,3 +86,10 @@ fn other_paths_name_no_resource() {
         check(&Method::GET, path, &format!("get path={path}"));
     }
 }
+
+#[test]
+fn pairs_that_two_could_read_differently_are_none() {
+    let query = Query::parse("a=1&b=%zz&%=2&c=%2&d;e=3&f=%41&g=100%25&h");
+    let pairs: Vec<_> = query.pairs().iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(pairs, [("a", "1"), ("f", "A"), ("g", "100%"), ("h", "")]);
+}

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http::header::{self, CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
 
+use crate::request_info::clean_path;
+
 /// Headers about one connection: they end with it.
 const HOP_BY_HOP: &[&str] = &[
     "connection",
@@ -69,6 +71,15 @@ pub(in super::super) fn outgoing(
             continue;
         }
         headers.append(name.clone(), value.clone());
+    }
+    // Whoever wants trailers gets them from the next server.
+    let wants_trailers = |value: &HeaderValue| {
+        value
+            .to_str()
+            .is_ok_and(|value| value.split(',').any(|each| each.trim().eq_ignore_ascii_case("trailers")))
+    };
+    if received.get_all(header::TE).iter().any(wants_trailers) {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
     if upgrades {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -190,10 +201,14 @@ fn escape_key(key: &str) -> String {
     escaped
 }
 
-/// Says under which name the client was answered.
-pub(super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: &str) {
+/// Says under which name the client was answered: a path without empty steps, `.` and `..`.
+pub(in super::super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: &str) {
+    let mut uri = clean_path(path);
+    if path.ends_with('/') && uri != "/" {
+        uri.push('/');
+    }
     for (name, value) in
-        [("x-forwarded-uri", path), ("x-forwarded-host", host), ("x-forwarded-proto", "https")]
+        [("x-forwarded-uri", &*uri), ("x-forwarded-host", host), ("x-forwarded-proto", "https")]
     {
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(HeaderName::from_static(name), value);

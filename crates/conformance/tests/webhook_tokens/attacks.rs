@@ -1,0 +1,139 @@
+//! Who would like to have a token, or to stop others from getting one, and does not.
+
+use std::time::{Duration, Instant};
+
+use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::{accepts, rejects};
+use serde_json::{Value, json};
+
+use crate::setting::{
+    ACCOUNTS, KINDS, MAPS, MUTATING, ON, VALIDATING, asked, at, claims, configurations, create, hook,
+    register, review, serve, shown, token_of,
+};
+
+#[tokio::test]
+async fn nobody_is_shown_a_token_who_does_not_prove_to_be_the_webhook() {
+    let (_server, client) = serve(&[ON]).await;
+    let honest = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    for proof in [Proof::OtherName, Proof::Expired, Proof::Signed] {
+        let other = WebhookServer::start(proof, |_| Reply::allow()).await.unwrap();
+        // A certificate for another name, one that has ended, and one that somebody else signed.
+        let bundle = if proof == Proof::Signed { &honest.ca_bundle } else { &other.ca_bundle };
+        let place = json!({"url": other.url("/review"), "caBundle": bundle});
+        register(&client, VALIDATING, "hooks", &[hook(&place, &["configmaps"])]).await;
+        let refused = client.post(MAPS, &json!({"metadata": {"name": "a"}})).await;
+        let status = rejects(refused, 500, "InternalError").unwrap();
+        assert!(
+            status["message"].as_str().unwrap().contains("tls: failed to verify certificate"),
+            "{status}"
+        );
+        assert!(other.take_calls().is_empty(), "{proof:?}");
+        accepts(client.delete(&format!("{}/hooks", configurations(VALIDATING))).await).unwrap();
+    }
+    // Without a bundle it is the system's authorities who vouch, and they do not know it.
+    let place = json!({"url": honest.url("/review")});
+    register(&client, VALIDATING, "hooks", &[hook(&place, &["configmaps"])]).await;
+    rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
+    assert!(honest.take_calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_webhook_sends_its_token_nowhere_else() {
+    let (_server, client) = serve(&[ON]).await;
+    let elsewhere = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    for status in [301, 302, 303, 307, 308] {
+        let location: &'static str = elsewhere.url("/review").leak();
+        let webhook = WebhookServer::start(Proof::Signed, move |_| {
+            Reply::Raw(status, "text/plain", vec![("location", location)], String::new())
+        })
+        .await
+        .unwrap();
+        // Both have certificates that are good for the address: only that nobody follows keeps the token where it is.
+        register(&client, MUTATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
+        rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
+        assert!(webhook.take_calls().iter().all(|call| shown(call).is_some()));
+        assert!(elsewhere.take_calls().is_empty(), "{status}");
+        accepts(client.delete(&format!("{}/hooks", configurations(MUTATING))).await).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn configurations_that_name_one_address_have_a_token_each() {
+    let (_server, client) = serve(&[ON]).await;
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let mut uids: Vec<Value> = Vec::new();
+    for (kind, name) in [(VALIDATING, "hooks"), (VALIDATING, "others"), (MUTATING, "hooks")] {
+        let made = register(&client, kind, name, &[hook(&at(&webhook), &["configmaps"])]).await;
+        uids.push(made["metadata"]["uid"].clone());
+    }
+    create(&client, "a").await.unwrap();
+    let tokens: Vec<String> = webhook.take_calls().iter().filter_map(shown).collect();
+    let mut bound: Vec<Value> = tokens
+        .iter()
+        .map(|token| {
+            let said = claims(token);
+            let by = |kind: &str| said["kubernetes.io"][kind.to_lowercase()]["uid"].clone();
+            KINDS.map(by).into_iter().find(|uid| !uid.is_null()).unwrap()
+        })
+        .collect();
+    let sorted = |list: &mut Vec<Value>| list.sort_by_key(Value::to_string);
+    sorted(&mut bound);
+    sorted(&mut uids);
+    assert_eq!(bound, uids);
+    // One that is gone takes its own token with it and no other.
+    accepts(client.delete(&format!("{}/others", configurations(VALIDATING))).await).unwrap();
+    create(&client, "b").await.unwrap();
+    let left: Vec<String> = webhook.take_calls().iter().filter_map(shown).collect();
+    assert_eq!(left.len(), 2);
+    assert!(left.iter().all(|token| tokens.contains(token)));
+    for token in left {
+        assert_eq!(review(&client, &token, &webhook.url("/review")).await["authenticated"], true);
+    }
+}
+
+/// Every way in which webhooks of both kinds can stand in the way of requests for tokens, their own included.
+#[tokio::test]
+async fn requests_for_tokens_come_to_an_end_whatever_webhooks_see_them() {
+    let (_server, client) = serve(&[ON]).await;
+    accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
+    let silent = |asked: &str| asked.starts_with("serviceaccounts/token");
+    for (round, (policy, hangs)) in
+        [("Fail", false), ("Fail", true), ("Ignore", false), ("Ignore", true)].into_iter().enumerate()
+    {
+        let webhook = WebhookServer::start(Proof::Signed, move |call| match (silent(&asked(call)), hangs) {
+            (true, true) => Reply::Silence,
+            (true, false) => Reply::deny("no tokens"),
+            (false, _) => Reply::allow(),
+        })
+        .await
+        .unwrap();
+        let mut hook = hook(&at(&webhook), &["configmaps", "serviceaccounts/token"]);
+        hook["failurePolicy"] = json!(policy);
+        hook["timeoutSeconds"] = json!(1);
+        // A condition that asks the authorizers is one more thing to wait for.
+        let condition =
+            "authorizer.group('').resource('configmaps').namespace('default').check('create').allowed()";
+        hook["matchConditions"] = json!([{"name": "may", "expression": condition}]);
+        for kind in KINDS {
+            register(&client, kind, "hooks", std::slice::from_ref(&hook)).await;
+        }
+        let begun = Instant::now();
+        create(&client, &format!("round-{round}")).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{policy} {hangs}: {:?}", begun.elapsed());
+        let calls = webhook.take_calls();
+        let nested: Vec<_> = calls.iter().filter(|call| silent(&asked(call))).collect();
+        assert!(!nested.is_empty());
+        assert!(nested.iter().all(|call| shown(call).is_none()), "{policy} {hangs}");
+        // Webhooks whose failures count, or that say no, are called without: they made it so. Silence that is ignored is not a no.
+        let told = calls.iter().filter(|call| !silent(&asked(call))).all(|call| shown(call).is_some());
+        assert_eq!(told, policy == "Ignore" && hangs, "{policy} {hangs}");
+        // Nor does anybody else's request for a token hang.
+        let begun = Instant::now();
+        let answer = client.post(&token_of("robot"), &json!({"spec": {}})).await.unwrap();
+        assert_eq!(answer.code == 201, policy == "Ignore" && hangs, "{}", answer.text());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        for kind in KINDS {
+            accepts(client.delete(&format!("{}/hooks", configurations(kind))).await).unwrap();
+        }
+    }
+}
