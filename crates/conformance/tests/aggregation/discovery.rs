@@ -154,3 +154,39 @@ async fn documents_of_other_servers_are_found_and_claim_nothing_of_ours() {
     assert!(definitions.get("unused").is_none());
     assert!(document["paths"]["/api/v1/namespaces/{namespace}/configmaps"]["post"].is_object());
 }
+
+#[tokio::test]
+async fn a_server_that_knows_version_2_alone_has_a_document_of_version_3() {
+    let (_server, client, _extension) = behind(|received| match received.path() {
+        path if path.starts_with("/openapi/v3") => Does::Json(404, json!({})),
+        _ => modern(received),
+    })
+    .await;
+    let path = "apis/wardle.example.com/v1alpha1";
+    let url = eventually(PATIENCE, async || {
+        let index = accepts(client.get("/openapi/v3").await)?;
+        let url = index["paths"][path]["serverRelativeURL"].as_str().map(str::to_owned);
+        url.ok_or_else(|| Problem::new("not listed"))
+    })
+    .await
+    .unwrap();
+    let answer = client.get(&url).await.unwrap();
+    let tag = answer.header("etag").trim_matches('"').to_owned();
+    assert_eq!(url, format!("/openapi/v3/{path}?hash={tag}"));
+    let document = answer.json();
+    assert_eq!(document["paths"].as_object().unwrap().keys().collect::<Vec<_>>(), [FISCHERS]);
+    assert_eq!(
+        document["components"]["schemas"]["com.example.Fischer"]["properties"]["metadata"]["$ref"],
+        "#/components/schemas/io.k8s.api.core.v1.ConfigMap"
+    );
+    // It goes with the server.
+    accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
+    eventually(PATIENCE, async || {
+        let index = accepts(client.get("/openapi/v3").await)?;
+        let gone = index["paths"].get(path).is_none();
+        if gone { Ok(()) } else { Err(Problem::new("still listed")) }
+    })
+    .await
+    .unwrap();
+    assert_eq!(client.get(&format!("/openapi/v3/{path}")).await.unwrap().code, 404);
+}

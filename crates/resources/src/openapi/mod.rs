@@ -4,6 +4,7 @@
 //! protobuf form that older kubectls ask for. Types and facts only: there are no descriptions. A document is made when it is first
 //! asked for and kept; a server that is never asked pays nothing.
 
+mod as_v3;
 mod components;
 mod custom;
 mod operations;
@@ -83,6 +84,8 @@ pub struct Current<'a> {
     pub remote_v3: &'a [(String, String)],
     /// What other servers serve, as [`below`] leaves it of their version 2 documents.
     pub remote_v2: &'a [Arc<Value>],
+    /// Those of them that have no version 3 document: paths in the index, and what they serve.
+    pub only_v2: &'a [(String, Arc<Value>)],
 }
 
 const INDEX: &str = "index";
@@ -164,7 +167,12 @@ impl OpenApi {
                 .remote_v3
                 .iter()
                 .map(|(path, url)| (path.clone(), Value::map([("serverRelativeURL", url.as_str())])));
-            Some(Document::new(write::to_vec(&Value::map([("paths", Value::map(paths.chain(others)))]))))
+            let made = current.only_v2.iter().filter_map(|(path, _)| {
+                let url = format!("/openapi/v3/{path}?hash={}", self.v3(path, current)?.hash);
+                Some((path.clone(), Value::map([("serverRelativeURL", url)])))
+            });
+            let paths = Value::map(paths.chain(others).chain(made));
+            Some(Document::new(write::to_vec(&Value::map([("paths", paths)]))))
         };
         self.keep(INDEX, Some(current.generation), make)
             .unwrap_or_else(|| Arc::new(Document::new(Vec::new())))
@@ -172,6 +180,10 @@ impl OpenApi {
 
     /// `/openapi/v3/PATH`, where the path is one of the index's: `api/v1`, `apis/apps/v1`.
     pub fn v3(&self, path: &str, current: Current<'_>) -> Option<Arc<Document>> {
+        if let Some((_, theirs)) = current.only_v2.iter().find(|(own, _)| own == path) {
+            let make = || Document::new(write::to_vec(&as_v3::as_v3(theirs)));
+            return self.keep(path, Some(current.generation), || Some(make()));
+        }
         let is_custom = Self::custom_version(path, current.custom).is_some();
         self.keep(path, is_custom.then_some(current.generation), || self.make_v3(path, current.custom))
     }

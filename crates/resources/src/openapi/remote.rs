@@ -33,6 +33,9 @@ pub fn below(mut document: Value, prefix: &str) -> Value {
         }
     }
     kept.set_at(&["paths"], paths);
+    if let Some(info) = document.remove_at(&["info"]) {
+        kept.set_at(&["info"], info);
+    }
     kept
 }
 

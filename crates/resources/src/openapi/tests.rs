@@ -267,3 +267,49 @@ fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
     assert!(merged.at(&["definitions", "io.k8s.api.core.v1.Pod_v3"]).is_none());
     assert!(merged.at(&["paths", "/apis/g/v1/things"]).is_some());
 }
+
+#[test]
+fn servers_that_know_version_2_alone_have_a_document_of_version_3() {
+    let theirs = json::parse(
+        br##"{"swagger":"2.0","info":{"title":"t"},"paths":{"/apis/g/v1/things":{
+            "parameters":[{"$ref":"#/parameters/pretty"},{"$ref":"#/parameters/gone"}],
+            "post":{"operationId":"make","consumes":["application/json"],"produces":["application/json","application/yaml"],
+                "parameters":[{"name":"body","in":"body","required":true,"schema":{"$ref":"#/definitions/Thing"}},
+                    {"name":"dryRun","in":"query","type":"string","uniqueItems":true,"description":"d"}],
+                "responses":{"201":{"description":"Created","schema":{"$ref":"#/definitions/Thing"}},"401":{"description":"no"}},
+                "x-kubernetes-action":"post"}},"/api/v1/pods":{"get":{}}},
+            "parameters":{"pretty":{"name":"pretty","in":"query","type":"string"}},
+            "definitions":{"Thing":{"type":"object","properties":{
+                "one":{"$ref":"#/definitions/Other"},"said":{"description":"d","$ref":"#/definitions/Other"},
+                "many":{"type":"array","items":{"$ref":"#/definitions/Other"}},
+                "map":{"type":"object","additionalProperties":{"$ref":"#/definitions/Other"}}}},"Other":{"type":"string"}}}"##,
+    )
+    .unwrap();
+    let path = "apis/g/v1".to_owned();
+    let only_v2 = [(path.clone(), std::sync::Arc::new(below(theirs, "/apis/g/v1/")))];
+    let current = Current { only_v2: &only_v2, ..Current::default() };
+    let documents = documents();
+    let document = documents.v3(&path, current).unwrap();
+    let expected = json::parse(
+        br##"{"openapi":"3.0.0","info":{"title":"t"},"paths":{"/apis/g/v1/things":{
+            "parameters":[{"name":"pretty","in":"query","schema":{"type":"string"}}],
+            "post":{"operationId":"make","x-kubernetes-action":"post",
+                "requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Thing"}}}},
+                "parameters":[{"name":"dryRun","in":"query","description":"d","schema":{"type":"string","uniqueItems":true}}],
+                "responses":{"201":{"description":"Created","content":{
+                    "application/json":{"schema":{"$ref":"#/components/schemas/Thing"}},
+                    "application/yaml":{"schema":{"$ref":"#/components/schemas/Thing"}}}},"401":{"description":"no"}}}}},
+            "components":{"schemas":{"Other":{"type":"string"},"Thing":{"type":"object","properties":{
+                "one":{"$ref":"#/components/schemas/Other"},
+                "said":{"description":"d","allOf":[{"$ref":"#/components/schemas/Other"}]},
+                "many":{"type":"array","items":{"$ref":"#/components/schemas/Other"}},
+                "map":{"type":"object","additionalProperties":{"$ref":"#/components/schemas/Other"}}}}}}}"##,
+    )
+    .unwrap();
+    assert_eq!(json::parse(&document.body).unwrap(), expected);
+    let index = json::parse(&documents.v3_index(current).body).unwrap();
+    assert_eq!(
+        index.str_at(&["paths", &path, "serverRelativeURL"]),
+        Some(format!("/openapi/v3/apis/g/v1?hash={}", document.hash).as_str())
+    );
+}

@@ -120,6 +120,16 @@ impl Aggregation {
         });
         services.iter().filter_map(|service| self.documents().said(&service.name).v2).collect()
     }
+
+    /// The OpenAPI v2 documents of other servers that have no v3 document: the path in the index, and the document.
+    pub(crate) fn only_v2(&self) -> Vec<(String, Arc<Value>)> {
+        let services = self.remotes();
+        let found = services.iter().filter_map(|service| {
+            let said = self.documents().said(&service.name);
+            said.v2.filter(|_| said.v3.is_empty()).map(|document| (v3_path(service), document))
+        });
+        found.collect()
+    }
 }
 
 /// The path of a service's document in the index of OpenAPI v3.

@@ -319,7 +319,14 @@ async fn document(
         let generation = maker.openapi.generation();
         let custom: Vec<Arc<Definition>> = maker.catalog.custom().definitions().cloned().collect();
         let (remote_v3, remote_v2) = (maker.aggregation.remote_v3(), maker.aggregation.remote_v2());
-        let current = Current { generation, custom: &custom, remote_v3: &remote_v3, remote_v2: &remote_v2 };
+        let only_v2 = maker.aggregation.only_v2();
+        let current = Current {
+            generation,
+            custom: &custom,
+            remote_v3: &remote_v3,
+            remote_v2: &remote_v2,
+            only_v2: &only_v2,
+        };
         make(&maker.openapi, current)
     };
     let document = tokio::task::spawn_blocking(work)
