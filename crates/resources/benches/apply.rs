@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use resources::apply::{Applied, Door, Managers, Reset, Versions, managed_fields};
+use resources::apply::{Applied, Door, Managers, Reset, Unconverted, Versions, managed_fields};
 use resources::schema::{self, Schema};
 use value::{Value, yaml};
 
@@ -61,8 +61,8 @@ impl Versions for Alone {
         None
     }
 
-    fn convert(&self, _: &Value, _: &str) -> Option<Value> {
-        None
+    fn convert(&self, _: &Value, _: &str) -> Result<Value, Unconverted> {
+        Err(Unconverted::NoSuchVersion)
     }
 }
 

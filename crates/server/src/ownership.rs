@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use api::{GroupVersion, Status, meta};
-use resources::apply::{self, Door, Element, Managers, Refusal, Replicas, Reset, Versions};
+use resources::apply::{self, Door, Element, Managers, Refusal, Replicas, Reset, Unconverted, Versions};
 use resources::custom::Conversion;
 use resources::schema::Schema;
 use resources::strategy;
@@ -40,27 +40,45 @@ impl Versions for Kind {
         self.in_version(&version).and_then(|other| other.row()?.schema(&version.version))
     }
 
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted> {
+        let version = GroupVersion::parse(api_version).map_err(Unconverted::Failed)?;
         if let Some(custom) = self.as_custom() {
             if object.str_at(&["apiVersion"]) == Some(api_version) {
-                return Some(object.clone());
+                return Ok(object.clone());
             }
-            let version = GroupVersion::parse(api_version).ok().filter(|v| v.group == self.gvk.group)?;
-            let version = custom.definition.version(&version.version)?;
+            if version.group != self.gvk.group {
+                return Err(Unconverted::Failed(format!(
+                    "{}, Kind={} is unstructured and is not suitable for converting to {}",
+                    object.str_at(&["apiVersion"]).unwrap_or_default(),
+                    object.str_at(&["kind"]).unwrap_or_default(),
+                    api::field::quote(api_version)
+                )));
+            }
+            if custom.definition.version(&version.version).is_none() {
+                return Err(Unconverted::Failed(format!(
+                    "request to convert CR to an invalid group/version: {api_version}"
+                )));
+            }
             // A webhook cannot be asked here: see `Asked`.
             if custom.definition.conversion != Conversion::None {
-                return None;
+                return Err(Unconverted::NoSuchVersion);
             }
+            // Nothing is dropped that the other version does not know: then nobody can say who owns what.
             let mut object = object.clone();
             object.set_at(&["apiVersion"], api_version);
-            version.compiled().prune(&mut object);
-            return Some(object);
+            return Ok(object);
         }
-        let from = self.in_version(&GroupVersion::parse(object.str_at(&["apiVersion"])?).ok()?)?;
-        let to = self.in_version(&GroupVersion::parse(api_version).ok()?)?;
+        let in_version = |version: &GroupVersion| self.in_version(version).ok_or(Unconverted::NoSuchVersion);
+        let own = object.str_at(&["apiVersion"]).unwrap_or_default();
+        let from = in_version(&GroupVersion::parse(own).map_err(Unconverted::Failed)?)?;
+        let to = in_version(&version)?;
         let mut object = to.from_stored_shape(from.to_stored_shape(object.clone()));
         resources::decode::fill(&mut object, to.schema());
-        Some(object)
+        Ok(object)
+    }
+
+    fn resets(&self, _: &str) -> bool {
+        self.as_custom().is_none()
     }
 }
 
@@ -82,7 +100,7 @@ impl Versions for Asked<'_> {
         Versions::schema(self.kind, api_version)
     }
 
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted> {
         let by_webhook = self
             .kind
             .as_custom()
@@ -93,10 +111,14 @@ impl Versions for Asked<'_> {
         }
         let asked = |(of, version, _): &&(Value, String, Value)| version == api_version && of == object;
         if let Some((_, _, answer)) = self.answers.iter().find(asked) {
-            return Some(answer.clone());
+            return Ok(answer.clone());
         }
         self.open.borrow_mut().get_or_insert_with(|| (object.clone(), api_version.to_owned()));
-        None
+        Err(Unconverted::NoSuchVersion)
+    }
+
+    fn resets(&self, api_version: &str) -> bool {
+        self.kind.resets(api_version)
     }
 }
 
@@ -127,8 +149,8 @@ impl Versions for ScaleVersions {
         None
     }
 
-    fn convert(&self, _: &Value, _: &str) -> Option<Value> {
-        None
+    fn convert(&self, _: &Value, _: &str) -> Result<Value, Unconverted> {
+        Err(Unconverted::NoSuchVersion)
     }
 }
 
@@ -188,8 +210,9 @@ pub async fn track(
     let tracked = with_versions(state, kind, |versions| {
         door(kind, facet, &api_version, versions, now).track(live, &new, manager)
     });
-    // Where a webhook does not answer nobody owns anything: better than what may be wrong.
-    set(object, tracked.await.unwrap_or_default());
+    // Where a webhook does not answer everybody owns what they did.
+    let tracked = tracked.await.unwrap_or_else(|_| live.at(MANAGED_FIELDS).cloned());
+    set(object, tracked);
 }
 
 fn door<'a>(

@@ -121,13 +121,17 @@ impl Kind {
 
     /// What is stored for an object as it was worked on.
     pub async fn to_storage(&self, state: &State, object: &Value) -> Result<Value, Status> {
-        let Some(custom) = self.as_custom().filter(|_| !self.is_stored_version()) else {
-            return Ok(object.clone());
+        let Some(custom) = self.as_custom() else { return Ok(object.clone()) };
+        let mut object = if self.is_stored_version() {
+            object.clone()
+        } else {
+            let mut objects =
+                convert(state, custom, vec![object.clone()], &self.stored.group_version()).await?;
+            objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))?
         };
-        let mut objects = convert(state, custom, vec![object.clone()], &self.stored.group_version()).await?;
-        let mut object = objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))?;
-        // A reader is shown the defaults of the stored version, too; with them the bytes can be shown as they are.
-        custom.stored.compiled().default(&mut object);
+        // A reader is shown the defaults of the stored version and no nulls that mean nothing, whatever a configuration or a
+        // scale made of it; so the bytes can be shown as they are.
+        custom.stored.compiled().settle(&mut object);
         Ok(object)
     }
 

@@ -11,7 +11,7 @@ use super::managed::{self, Managed, Manager, Managers, Operation};
 use super::merge::merge;
 use super::set::FieldSet;
 use super::shape::Typed;
-use super::track::{Door, strip};
+use super::track::{Door, Unconverted, strip};
 use crate::schema::Schema;
 
 /// What came of an apply.
@@ -107,7 +107,7 @@ impl Door<'_> {
         manager: &str,
         force: bool,
     ) -> Result<Value, Refusal> {
-        self.reconcile(managers);
+        self.reconcile(live, managers)?;
         let manager = self.manager(manager, Operation::Apply);
         let merged = merge(live, config, self.schema)
             .map_err(|why| Refusal::Failed(format!("failed to merge config: {why}")))?;
@@ -117,7 +117,9 @@ impl Door<'_> {
         let time = last.as_ref().and_then(|last| last.time);
         managers.put(Managed { manager: manager.clone(), time, fields: set });
         let new = match last {
-            Some(last) => self.prune(merged, managers, &manager, &last),
+            Some(last) => self
+                .prune(merged, managers, &manager, &last)
+                .map_err(|why| Refusal::Failed(format!("failed to prune fields: {why}")))?,
             None => merged,
         };
         self.share_out(live, &new, managers, Some(&manager), force)?;
@@ -134,17 +136,30 @@ impl Door<'_> {
     }
 
     /// Removes what the manager applied last time, does not apply now, and nobody else owns.
-    fn prune(&self, merged: Value, managers: &Managers, manager: &Manager, last: &Managed) -> Value {
+    fn prune(
+        &self,
+        merged: Value,
+        managers: &Managers,
+        manager: &Manager,
+        last: &Managed,
+    ) -> Result<Value, String> {
         let applied = managers.get(manager).map(|own| &own.fields);
         // The common case: nothing was taken out of the configuration.
         if last.fields.is_empty()
             || last.manager.api_version == self.api_version
+                && managers.iter().all(|entry| entry.manager.api_version == self.api_version)
                 && applied.is_some_and(|applied| last.fields.is_within(applied))
         {
-            return merged;
+            return Ok(merged);
         }
         let version = &last.manager.api_version;
-        let Some((view, schema)) = self.view(&merged, version) else { return merged };
+        let (view, schema) = match self.view(&merged, version) {
+            Ok(shown) => shown,
+            Err(Unconverted::NoSuchVersion) => return Ok(merged),
+            Err(Unconverted::Failed(why)) => {
+                return Err(format!("failed to convert merged object to last applied version: {why}"));
+            }
+        };
         let last_fields = last.fields.with_struct_fields(Some(Typed::root(schema)));
         let mut pruned = view.clone();
         remove(&mut pruned, &last_fields, Typed::root(schema));
@@ -160,8 +175,15 @@ impl Door<'_> {
         let mut base = view.clone();
         for (version, owned) in owned {
             let owned = FieldSet::of_sets(owned);
+            let shown = |object: &Value, which: &str| match self.view(object, version) {
+                Ok(shown) => Ok(Some(shown)),
+                Err(Unconverted::NoSuchVersion) => Ok(None),
+                Err(Unconverted::Failed(why)) => Err(format!(
+                    "failed add back owned items: failed to convert {which} object at version {version}: {why}"
+                )),
+            };
             let (Some((whole, schema)), Some((less, _))) =
-                (self.view(&base, version), self.view(&pruned, version))
+                (shown(&base, "merged")?, shown(&pruned, "pruned")?)
             else {
                 continue;
             };
@@ -173,22 +195,25 @@ impl Door<'_> {
             base = whole;
         }
         // And so does what nobody owned, but for what this manager did.
-        let Some((less, _)) = self.view(&pruned, version) else { return merged };
+        let less = match self.view(&pruned, version) {
+            Ok((less, _)) => less,
+            Err(Unconverted::NoSuchVersion) => return Ok(merged),
+            Err(Unconverted::Failed(why)) => {
+                return Err(format!(
+                    "failed add back dangling items: failed to convert pruned object to last applied version: {why}"
+                ));
+            }
+        };
         let mut gone = named(&view, schema);
         gone.subtract(&named(&less, schema));
         let gone = gone.intersection(&last_fields);
         let mut out = view;
         remove(&mut out, &gone, Typed::root(schema));
-        self.view(&out, self.api_version).map_or(merged, |(out, _)| out)
-    }
-
-    /// An object in a version, and the schema of that.
-    fn view(&self, object: &Value, api_version: &str) -> Option<(Value, &Schema)> {
-        let schema = self.schema_of(api_version)?;
-        if object.str_at(&["apiVersion"]) == Some(api_version) {
-            return Some((object.clone(), schema));
+        match self.view(&out, self.api_version) {
+            Ok((out, _)) => Ok(out),
+            Err(Unconverted::NoSuchVersion) => Ok(merged),
+            Err(Unconverted::Failed(why)) => Err(why),
         }
-        Some((self.versions.convert(object, api_version)?, schema))
     }
 
     /// The fields that were last applied on the client's side and are still as they were applied.

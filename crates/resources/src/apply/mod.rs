@@ -37,4 +37,4 @@ pub use merge::merge;
 pub use reset::Reset;
 pub use scale::{Replicas, SCALE_VERSION, to_scale, to_workload};
 pub use set::{Entry, FieldSet};
-pub use track::{Door, Versions, mark_reset};
+pub use track::{Door, Unconverted, Versions, mark_reset};

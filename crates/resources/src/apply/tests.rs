@@ -7,7 +7,8 @@ mod ownership;
 use value::{Value, json};
 
 use super::{
-    Applied, Door, FieldSet, Managers, Operation, Refusal, Reset, Versions, check, fields, fields_v1, merge,
+    Applied, Door, FieldSet, Managers, Operation, Refusal, Reset, Unconverted, Versions, check, fields,
+    fields_v1, merge,
 };
 use crate::schema::{Schema, of};
 
@@ -36,8 +37,8 @@ impl Versions for Alone {
         None
     }
 
-    fn convert(&self, _: &Value, _: &str) -> Option<Value> {
-        None
+    fn convert(&self, _: &Value, _: &str) -> Result<Value, Unconverted> {
+        Err(Unconverted::NoSuchVersion)
     }
 }
 

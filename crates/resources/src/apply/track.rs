@@ -1,7 +1,10 @@
 //! Who owns what after a write: [`Door::track`] for all writes but apply, and what it has in common with apply.
 
+use std::collections::BTreeMap;
+
 use value::{Str, Value};
 
+use super::check::check;
 use super::compare::{Comparison, compare};
 use super::conflict::{Conflict, Refusal};
 use super::managed::{self, Managed, Manager, Managers, Operation};
@@ -19,7 +22,22 @@ pub trait Versions {
     fn schema(&self, api_version: &str) -> Option<&Schema>;
 
     /// An object, which says its own version, in another one.
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted>;
+
+    /// Whether what cannot be written through the door is left out in this version, too: it is for built-in kinds; for custom ones
+    /// Kubernetes knows that only of the version of the request.
+    fn resets(&self, _: &str) -> bool {
+        true
+    }
+}
+
+/// Why an object is not in another version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unconverted {
+    /// There is none (any more) of that name: who wrote in it owns nothing.
+    NoSuchVersion,
+    /// It cannot be brought there, in the words of who tried.
+    Failed(String),
 }
 
 /// The way a write goes in: in which version, through which subresource.
@@ -83,7 +101,7 @@ impl Door<'_> {
         managers: &mut Managers,
         manager: &str,
     ) -> Result<(), Refusal> {
-        self.reconcile(managers);
+        self.reconcile(live, managers)?;
         let found = self.share_out(live, new, managers, None, true)?;
         let mut fields = found.modified;
         fields.unite(found.added);
@@ -113,16 +131,45 @@ impl Door<'_> {
         if api_version == self.api_version { Some(self.schema) } else { self.versions.schema(api_version) }
     }
 
+    /// An object in a version, with the schema of that, which it must fit.
+    pub(super) fn view(&self, object: &Value, api_version: &str) -> Result<(Value, &Schema), Unconverted> {
+        let schema = self.schema_of(api_version);
+        if let Some(schema) = schema
+            && object.str_at(&["apiVersion"]) == Some(api_version)
+        {
+            return Ok((object.clone(), schema));
+        }
+        let converted = self.versions.convert(object, api_version)?;
+        let schema = schema.ok_or(Unconverted::NoSuchVersion)?;
+        check(&converted, schema, false).map_err(|misfits| Unconverted::Failed(misfits.to_string()))?;
+        Ok((converted, schema))
+    }
+
     /// Brings field sets in line with a schema that has become atomic where it was not, and forgets versions that are no longer
-    /// served.
-    pub(super) fn reconcile(&self, managers: &mut Managers) {
-        managers.retain(|entry| match self.schema_of(&entry.manager.api_version) {
-            Some(schema) => {
-                join_atomics(&mut entry.fields, Typed::root(schema));
-                true
+    /// there. Every manager's version must be able to show the object.
+    pub(super) fn reconcile(&self, live: &Value, managers: &mut Managers) -> Result<(), Refusal> {
+        let mut is_there: BTreeMap<Str, bool> = BTreeMap::from([(self.api_version.into(), true)]);
+        for entry in managers.iter() {
+            let version = &entry.manager.api_version;
+            if is_there.contains_key(version) {
+                continue;
             }
-            None => false,
+            let there = match self.view(live, version) {
+                Ok(_) => true,
+                Err(Unconverted::NoSuchVersion) => false,
+                Err(Unconverted::Failed(why)) => return Err(Refusal::Failed(why)),
+            };
+            is_there.insert(version.clone(), there);
+        }
+        managers.retain(|entry| {
+            let version = &entry.manager.api_version;
+            let schema = self.schema_of(version).filter(|_| is_there.get(version) == Some(&true));
+            if let Some(schema) = schema {
+                join_atomics(&mut entry.fields, Typed::root(schema));
+            }
+            schema.is_some()
         });
+        Ok(())
     }
 
     /// What `new` changes is taken from the managers that owned it, but for `own`; without force that is a conflict. Returns what
@@ -135,7 +182,7 @@ impl Door<'_> {
         own: Option<&Manager>,
         force: bool,
     ) -> Result<Comparison, Refusal> {
-        let first = self.compared(live, new, self.schema)?;
+        let first = self.compared(live, new, self.schema, self.api_version)?;
         let changed = first.set();
         let mut others: Vec<(Str, Comparison, FieldSet)> = Vec::new();
         let mut conflicts: Vec<(Manager, FieldSet)> = Vec::new();
@@ -186,24 +233,35 @@ impl Door<'_> {
         Ok(first)
     }
 
-    fn compared(&self, live: &Value, new: &Value, schema: &Schema) -> Result<Comparison, Refusal> {
+    fn compared(
+        &self,
+        live: &Value,
+        new: &Value,
+        schema: &Schema,
+        version: &str,
+    ) -> Result<Comparison, Refusal> {
         let mut found = compare(live, new, schema)
             .map_err(|why| Refusal::Failed(format!("failed to compare objects: {why}")))?;
-        for set in [&mut found.removed, &mut found.modified, &mut found.added] {
-            self.reset.filter(set);
+        if version == self.api_version || self.versions.resets(version) {
+            for set in [&mut found.removed, &mut found.modified, &mut found.added] {
+                self.reset.filter(set);
+            }
         }
         Ok(found)
     }
 
     fn compared_in(&self, live: &Value, new: &Value, version: &str) -> Result<Option<Comparison>, Refusal> {
-        let (Some(schema), Some(live), Some(new)) = (
-            self.versions.schema(version),
-            self.versions.convert(live, version),
-            self.versions.convert(new, version),
-        ) else {
+        let shown = |object: &Value, which: &str| match self.view(object, version) {
+            Ok(shown) => Ok(Some(shown)),
+            Err(Unconverted::NoSuchVersion) => Ok(None),
+            Err(Unconverted::Failed(why)) => {
+                Err(Refusal::Failed(format!("failed to convert {which} object: {why}")))
+            }
+        };
+        let (Some((live, schema)), Some((new, _))) = (shown(live, "old")?, shown(new, "new")?) else {
             return Ok(None);
         };
-        self.compared(&live, &new, schema).map(Some)
+        self.compared(&live, &new, schema, version).map(Some)
     }
 }
 

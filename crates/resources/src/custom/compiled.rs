@@ -174,6 +174,14 @@ impl Compiled {
         }
     }
 
+    /// Drops the nulls that mean nothing and fills in the defaults: what is read of an object, however it was written.
+    pub fn settle(&self, object: &mut Value) {
+        if !self.preserve {
+            prune::nulls(object, Some(&self.node));
+        }
+        self.default(object);
+    }
+
     /// Drops what the schema does not know from an object that was converted.
     pub fn prune(&self, object: &mut Value) {
         if !self.preserve {
@@ -184,8 +192,10 @@ impl Compiled {
 
     /// Brings an object that was stored into the form of the schema as it is now, with its defaults.
     pub fn refresh(&self, object: &mut Value) {
-        self.prune(object);
-        self.default(object);
+        if !self.preserve {
+            prune::resource(object, &self.node, &mut Trail::new(false));
+        }
+        self.settle(object);
         if object.int_at(&["metadata", "generation"]).unwrap_or(0) == 0 {
             api::meta::set(object, "generation", 1);
         }

@@ -12,7 +12,7 @@ use super::kind::{Kind, Nature};
 impl Kind {
     /// Whether a PUT of a name that does not exist creates it.
     pub fn creates_on_update(&self, facet: Facet) -> bool {
-        facet == Facet::Whole
+        matches!(facet, Facet::Whole | Facet::Status)
             && self.row().is_some()
             && strategy::allow_create_on_update(&self.stored.group_kind())
     }

@@ -102,14 +102,16 @@ async fn change(
                 Source::Object(object) if kind.creates_on_update(facet) => {
                     state.authorize_create(call, kind).await?;
                     let draft = Draft::again(object);
-                    create::create(state, call, kind, draft, options, writer).await
+                    create::create(state, call, kind, facet, draft, options, writer).await
                 }
-                Source::Configuration(config, strict) if facet == Facet::Whole => {
+                Source::Configuration(config, strict)
+                    if facet == Facet::Whole || kind.creates_on_update(facet) =>
+                {
                     let draft =
                         configured(state, call, kind, facet, options, None, (&config, strict.as_deref()))
                             .await?;
                     state.authorize_create(call, kind).await?;
-                    create::create(state, call, kind, draft, options, writer).await
+                    create::create(state, call, kind, facet, draft, options, writer).await
                 }
                 _ => Err(Status::not_found(&kind.resource, &name)),
             };

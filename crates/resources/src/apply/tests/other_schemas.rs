@@ -2,7 +2,7 @@
 
 use value::Value;
 
-use super::super::{Door, Versions, check, fields};
+use super::super::{Door, Refusal, Unconverted, Versions, check, fields};
 use super::{Alone, NOTHING, parse, show};
 use crate::schema::{Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema};
 
@@ -11,7 +11,12 @@ struct Renamed;
 
 fn renamed(field: &'static str) -> Schema {
     custom(
-        vec![("apiVersion", Link::Node(text())), ("kind", Link::Node(text())), (field, Link::Node(text()))],
+        vec![
+            ("apiVersion", Link::Node(text())),
+            ("kind", Link::Node(text())),
+            ("metadata", Link::Shared(custom(Vec::new(), true).into())),
+            (field, Link::Node(text())),
+        ],
         false,
     )
 }
@@ -46,18 +51,18 @@ impl Versions for Renamed {
         (api_version == "v1").then(|| &*Box::leak(Box::new(renamed("a"))))
     }
 
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted> {
         let (from, to) = match api_version {
             "v1" => ("b", "a"),
             "v2" => ("a", "b"),
-            _ => return None,
+            _ => return Err(Unconverted::NoSuchVersion),
         };
         let mut object = object.clone();
         if let Some(value) = object.remove_at(&[from]) {
             object.set_at(&[to], value);
         }
         object.set_at(&["apiVersion"], api_version);
-        Some(object)
+        Ok(object)
     }
 }
 
@@ -89,6 +94,55 @@ fn managers_of_other_versions_are_compared_in_theirs_and_forgotten_with_it() {
     // The same manager in a new version removes what it applied in the old one.
     let applied = door.apply(&live, &empty, &empty, "one", false).unwrap();
     assert_eq!(show(&applied.object), r#"{"apiVersion":"v2","kind":"X","metadata":{}}"#);
+}
+
+/// `v1` has `a`, `v2` has `b`, and an object is called another version as it is.
+struct NothingConverts;
+
+impl Versions for NothingConverts {
+    fn schema(&self, api_version: &str) -> Option<&Schema> {
+        Renamed.schema(api_version)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted> {
+        if api_version != "v1" {
+            return Err(Unconverted::Failed(format!("no {api_version}")));
+        }
+        let mut object = object.clone();
+        object.set_at(&["apiVersion"], api_version);
+        Ok(object)
+    }
+}
+
+#[test]
+fn what_a_managers_version_cannot_show_refuses_applies_and_keeps_the_owners_in_other_writes() {
+    let schema = renamed("b");
+    let door = Door {
+        api_version: "v2",
+        schema: &schema,
+        subresource: "",
+        reset: &NOTHING,
+        versions: &NothingConverts,
+        now: 1,
+    };
+    let live = |version: &str, fields: &str| {
+        parse(&format!(
+            "{{apiVersion: v2, kind: X{fields}, metadata: {{uid: u, managedFields: [{{manager: one, operation: Apply, apiVersion: {version}, fieldsType: FieldsV1, fieldsV1: {{'f:a': {{}}}}}}]}}}}"
+        ))
+    };
+    let empty = parse("{apiVersion: v2, kind: X}");
+    let config = parse("{apiVersion: v2, kind: X, b: w}");
+    for (live, why) in [
+        (live("v0", ", b: x"), "no v0"),
+        (live("v1", ", b: x"), ".b: field not declared in schema"),
+        (live("v1", ""), "failed to convert new object: .b: field not declared in schema"),
+    ] {
+        let refusal = door.apply(&live, &empty, &config, "two", true).unwrap_err();
+        assert_eq!(refusal, Refusal::Failed(why.to_owned()));
+        let mut new = live.clone();
+        new.set_at(&["b"], "changed");
+        assert_eq!(door.track(&live, &new, "web").as_ref(), live.at(&["metadata", "managedFields"]));
+    }
 }
 
 #[test]
