@@ -40,6 +40,8 @@ pub struct Received {
     pub headers: HeaderMap,
     /// How long the body was.
     pub length: usize,
+    /// The body, if it is JSON.
+    pub body: Value,
 }
 
 impl Received {
@@ -178,9 +180,10 @@ async fn answer(
 ) -> std::result::Result<Response<Sent>, Infallible> {
     let upgrade = hyper::upgrade::on(&mut request);
     let (parts, mut body) = request.into_parts();
-    let mut length = 0;
+    let (mut length, mut bytes) = (0, Vec::new());
     while let Some(Ok(frame)) = body.frame().await {
         length += frame.data_ref().map_or(0, Bytes::len);
+        bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
     }
     let received = Received {
         method: parts.method,
@@ -188,6 +191,7 @@ async fn answer(
         version: parts.version,
         headers: parts.headers,
         length,
+        body: serde_json::from_slice(&bytes).unwrap_or_default(),
     };
     shared.received.lock().unwrap_or_else(PoisonError::into_inner).push(received.clone());
     let full = |text: String| Sent::All(Some(text.into()));

@@ -24,6 +24,26 @@ pub struct Kind {
     pub deletable: bool,
     /// Whether they can be deleted all at once.
     pub deletes_collections: bool,
+    /// Who keeps them.
+    pub home: Home,
+}
+
+/// Who keeps the objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// This server.
+    Here,
+    /// Another API server, behind this one.
+    Elsewhere,
+}
+
+/// What other API servers keep in namespaces.
+#[derive(Clone, Debug, Default)]
+pub struct Elsewhere {
+    /// The kinds whose objects can be deleted, once each.
+    pub kinds: Vec<Arc<Kind>>,
+    /// The versions of groups whose servers do not say what they serve: `group/version`.
+    pub unknown: Vec<String>,
 }
 
 impl PartialEq for Kind {
@@ -89,6 +109,9 @@ pub trait View: Send + Sync {
 
     /// Every kind whose objects are stored, once, in the version its group prefers.
     fn kinds(&self) -> Vec<Arc<Kind>>;
+
+    /// What other API servers keep in namespaces.
+    fn elsewhere(&self) -> Elsewhere;
 
     /// An object.
     fn get(&self, place: &Place) -> Result<Option<Value>, Status>;
@@ -192,6 +215,13 @@ pub trait Api: View + 'static {
         subresource: &str,
         patch: &Patch,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
+
+    /// The objects of a kind that another API server keeps in a namespace.
+    fn list_elsewhere(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+    ) -> impl Future<Output = Result<Vec<Value>, Status>> + Send;
 
     /// Deletes an object with `DeleteOptions`.
     fn delete(&self, place: &Place, options: &Value) -> impl Future<Output = Result<(), Status>> + Send;

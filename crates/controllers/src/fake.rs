@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Status, meta};
 use value::{Value, json};
 
-use crate::api::{Kind, Place, View};
+use crate::api::{Elsewhere, Home, Kind, Place, View};
 
 /// A kind.
 pub(crate) fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Arc<Kind> {
@@ -17,6 +17,7 @@ pub(crate) fn kind(group: &str, version: &str, kind: &str, plural: &str, namespa
         namespaced,
         deletable: true,
         deletes_collections: true,
+        home: Home::Here,
     })
 }
 
@@ -60,6 +61,10 @@ impl View for Fake {
 
     fn kinds(&self) -> Vec<Arc<Kind>> {
         self.kinds.clone()
+    }
+
+    fn elsewhere(&self) -> Elsewhere {
+        Elsewhere::default()
     }
 
     fn get(&self, place: &Place) -> Result<Option<Value>, Status> {

@@ -1,7 +1,8 @@
 //! A namespace that is deleted is emptied, and then let go.
 //!
 //! Pods go first; while any of them is left, nothing else is touched, so that what they use outlives them. What has finalizers
-//! is waited for. The namespace's conditions say what is left, in the words of Kubernetes. When nothing is left, the finalizer
+//! is waited for. So goes what other API servers keep there: one that does not say what it serves holds the namespace up, because
+//! nobody may find it there in the next namespace of that name. The namespace's conditions say what is left, in the words of Kubernetes. When nothing is left, the finalizer
 //! `kubernetes` is taken off through `finalize`, and with the last finalizer the namespace is gone.
 
 mod conditions;
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Kind, Place, What, unless_gone};
+use crate::api::{Api, Change, Home, Kind, Place, What, unless_gone};
 use crate::drive::{self, Controller, Next};
 use crate::queue::Backoff;
 
@@ -75,7 +76,7 @@ impl<A: Api> Controller for Namespaces<A> {
         }
         let findings = self.empty(&name, &namespace).await?;
         self.report(&place, &namespace, &findings).await;
-        if let Some(error) = findings.errors.first() {
+        if let Some(error) = findings.errors.first().cloned().or_else(|| findings.undiscovered()) {
             return Err(Status::internal(error));
         }
         if findings.left > 0 {
@@ -92,7 +93,8 @@ impl<A: Api> Controller for Namespaces<A> {
 impl<A: Api> Namespaces<A> {
     /// Deletes what can be deleted now and says what is left.
     async fn empty(&self, name: &str, namespace: &Value) -> Result<Findings, Status> {
-        let mut findings = Findings::default();
+        let elsewhere = self.api.elsewhere();
+        let mut findings = Findings::undiscovered_in(elsewhere.unknown);
         let deleted_at =
             Timestamp::parse(meta::text(namespace, "deletionTimestamp")).map_or(0, |t| t.seconds);
         let is_pods = |kind: &Kind| kind.group.is_empty() && kind.plural == "pods";
@@ -106,7 +108,8 @@ impl<A: Api> Namespaces<A> {
                 return Ok(findings);
             }
         }
-        let mut rest = kinds.into_iter().filter(|kind| !is_pods(kind) && self.api.count(kind, name) > 0);
+        let rest = kinds.into_iter().filter(|kind| !is_pods(kind) && self.api.count(kind, name) > 0);
+        let mut rest = rest.chain(elsewhere.kinds);
         let mut under_way = JoinSet::new();
         loop {
             while under_way.len() < KINDS_AT_ONCE
@@ -182,12 +185,27 @@ struct Leftover {
 
 /// Deletes everything of a kind and looks at what is left.
 async fn clear<A: Api>(api: Arc<A>, kind: Arc<Kind>, namespace: Str, estimate: i64) -> Leftover {
-    if api.count(&kind, &namespace) == 0 {
+    if kind.home == Home::Here && api.count(&kind, &namespace) == 0 {
         return Leftover::default();
     }
-    match delete_all(&*api, &kind, &namespace).await.and_then(|()| api.list(&kind, &namespace)) {
+    let left = match delete_all(&*api, &kind, &namespace).await {
+        Ok(()) => list(&*api, &kind, &namespace).await,
+        Err(status) => Err(status),
+    };
+    match left {
         Ok(items) => leftover(&items, estimate, &kind, &namespace),
         Err(status) => Leftover { error: Some(status.to_string()), ..Leftover::default() },
+    }
+}
+
+async fn list<A: Api>(api: &A, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+    if kind.home == Home::Here {
+        return api.list(kind, namespace);
+    }
+    match api.list_elsewhere(kind, namespace).await {
+        // What cannot be listed is not waited for.
+        Err(status) if matches!(status.code(), 404 | 405) => Ok(Vec::new()),
+        listed => listed,
     }
 }
 
@@ -197,7 +215,7 @@ async fn delete_all<A: Api>(api: &A, kind: &Arc<Kind>, namespace: &str) -> Resul
     if kind.deletes_collections {
         return unless_gone(api.delete_collection(kind, namespace, &options).await);
     }
-    for item in api.list(kind, namespace)? {
+    for item in list(api, kind, namespace).await? {
         unless_gone(api.delete(&kind.place(namespace, meta::name(&item)), &options).await)?;
     }
     Ok(())

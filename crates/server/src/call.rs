@@ -67,6 +67,8 @@ pub enum Unread {
     Incoming(Box<Arriving>),
     /// Already here: a part of this process is calling.
     Here(Bytes),
+    /// The same, and what it calls for may be another server's.
+    Anywhere(Bytes),
     /// Read.
     Done,
 }
@@ -154,12 +156,14 @@ impl Call {
         std::mem::take(&mut self.warnings)
     }
 
-    /// The body as it comes, for whoever passes it on; nothing if it does not come over the network or has been read.
-    pub fn take_arriving(&mut self) -> Option<Arriving> {
-        match std::mem::replace(&mut self.body, Unread::Done) {
-            Unread::Incoming(arriving) => Some(*arriving),
-            Unread::Here(_) | Unread::Done => None,
-        }
+    /// Whether the request goes to whoever serves its path; others are this server's own business.
+    pub fn goes_anywhere(&self) -> bool {
+        matches!(self.body, Unread::Incoming(_) | Unread::Anywhere(_))
+    }
+
+    /// The body as it comes, for whoever passes it on.
+    pub fn take_body(&mut self) -> Unread {
+        std::mem::replace(&mut self.body, Unread::Done)
     }
 
     /// Reads the body, of which there is one; a second call finds it empty.
@@ -167,8 +171,8 @@ impl Call {
         let too_large = || Status::too_large(format!("limit is {MAX_BODY}"));
         match std::mem::replace(&mut self.body, Unread::Done) {
             Unread::Done => Ok(Bytes::new()),
-            Unread::Here(bytes) if bytes.len() > MAX_BODY => Err(too_large()),
-            Unread::Here(bytes) => Ok(bytes),
+            Unread::Here(bytes) | Unread::Anywhere(bytes) if bytes.len() > MAX_BODY => Err(too_large()),
+            Unread::Here(bytes) | Unread::Anywhere(bytes) => Ok(bytes),
             Unread::Incoming(arriving) => {
                 let reading = Limited::new(arriving.body, MAX_BODY).collect();
                 let read = match self.deadline {

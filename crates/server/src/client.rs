@@ -7,8 +7,10 @@ use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
+use http_body_util::{BodyExt as _, Limited};
 use value::{Value, json, write};
 
+use crate::call::Unread;
 use crate::pipeline;
 use crate::state::State;
 
@@ -18,6 +20,7 @@ pub struct Client {
     state: Arc<State>,
     caller: Caller,
     agent: HeaderValue,
+    anywhere: bool,
 }
 
 impl std::fmt::Debug for Client {
@@ -36,7 +39,13 @@ impl Client {
         };
         let agent = HeaderValue::try_from(crate::version::user_agent(component));
         let agent = agent.unwrap_or(HeaderValue::from_static("portcullis"));
-        Client { state, caller: Caller::internal(identity), agent }
+        Client { state, caller: Caller::internal(identity), agent, anywhere: false }
+    }
+
+    /// The same, for what other servers serve too: a request goes to whoever serves its path.
+    #[must_use]
+    pub fn anywhere(&self) -> Self {
+        Client { anywhere: true, ..self.clone() }
     }
 
     /// Makes a request; a refusal comes back as the `Status` that a client outside would see.
@@ -51,10 +60,16 @@ impl Client {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(USER_AGENT, self.agent.clone());
         let body = body.map(|b| Bytes::from(write::to_vec(b))).unwrap_or_default();
+        let body = if self.anywhere { Unread::Anywhere(body) } else { Unread::Here(body) };
         let response =
             pipeline::internal(&self.state, self.caller.clone(), method, target, headers, body).await;
         let code = response.status().as_u16();
-        let bytes = response.into_body().into_bytes().unwrap_or_default();
+        let bytes = if self.anywhere {
+            let whole = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+            whole.map_err(|error| Status::internal(error.to_string()))?.to_bytes()
+        } else {
+            response.into_body().into_bytes().unwrap_or_default()
+        };
         let value = json::parse(&bytes).unwrap_or_default();
         if code < 400 { Ok(value) } else { Err(refusal(code, &value)) }
     }
@@ -84,6 +99,9 @@ impl Client {
         self.request(Method::DELETE, path, JSON, Some(options)).await
     }
 }
+
+/// The longest answer of another server.
+const MAX_ANSWER: usize = 64 << 20;
 
 const JSON: &str = "application/json";
 

@@ -10,8 +10,11 @@ use api::Status;
 use api::selector::FactsRef;
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
-use controllers::{Api, Change, Event, Kind, Options, Patch, Place, Recount, View, Watch, What};
+use controllers::{
+    Api, Change, Elsewhere, Event, Home, Kind, Options, Patch, Place, Recount, View, Watch, What,
+};
 use http::Method;
+use resources::discovery::RemoteVersion;
 use resources::table::Verb;
 use storage::{Entry, Kind as EventKind, WatchError};
 use tokio::task::JoinHandle;
@@ -106,6 +109,7 @@ fn kind(served: &catalog::Kind) -> Kind {
         namespaced: served.namespaced,
         deletable: has(Verb::Delete),
         deletes_collections: has(Verb::DeleteCollection),
+        home: Home::Here,
     }
 }
 
@@ -119,6 +123,14 @@ struct InProcess {
 impl InProcess {
     fn served(&self, kind: &Kind) -> Option<Arc<catalog::Kind>> {
         self.state.catalog.find(&kind.group, &kind.version, &kind.plural)
+    }
+
+    /// Whom to ask about a kind.
+    fn client_for(&self, kind: &Kind) -> Client {
+        match kind.home {
+            Home::Here => self.client.clone(),
+            Home::Elsewhere => self.client.anywhere(),
+        }
     }
 
     fn entry(&self, place: &Place) -> Option<Arc<Entry>> {
@@ -150,6 +162,39 @@ impl View for InProcess {
         let custom =
             served.iter().filter(|served| served.row().is_none()).map(|served| Arc::new(kind(served)));
         self.kinds.all.iter().cloned().chain(custom).collect()
+    }
+
+    fn elsewhere(&self) -> Elsewhere {
+        let mut versions = self.state.aggregation.remote_versions();
+        versions.sort_by_key(|version| std::cmp::Reverse(version.registration.version_priority));
+        let mut found = Elsewhere::default();
+        for RemoteVersion { registration, entry } in versions {
+            if entry.str_at(&["freshness"]) != Some("Current") {
+                found.unknown.push(format!("{}/{}", registration.group, registration.version));
+                continue;
+            }
+            for resource in entry.list_at(&["resources"]) {
+                let text = |path: &[&str]| Str::from(resource.str_at(path).unwrap_or_default());
+                let has =
+                    |verb: &str| resource.list_at(&["verbs"]).iter().any(|own| own.as_str() == Some(verb));
+                let kind = Kind {
+                    group: registration.group.clone(),
+                    version: registration.version.clone(),
+                    kind: text(&["responseKind", "kind"]),
+                    plural: text(&["resource"]),
+                    namespaced: text(&["scope"]) == "Namespaced",
+                    deletable: has("delete"),
+                    deletes_collections: has("deletecollection"),
+                    home: Home::Elsewhere,
+                };
+                // The same objects in another version.
+                let known = found.kinds.iter().any(|k| k.group == kind.group && k.plural == kind.plural);
+                if kind.namespaced && kind.deletable && !known {
+                    found.kinds.push(Arc::new(kind));
+                }
+            }
+        }
+        found
     }
 
     fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
@@ -283,12 +328,17 @@ impl Api for InProcess {
         }
     }
 
+    async fn list_elsewhere(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+        let list = self.client.anywhere().get(&collection(kind, namespace)).await?;
+        Ok(list.list_at(&["items"]).to_vec())
+    }
+
     async fn delete(&self, place: &Place, options: &Value) -> Result<(), Status> {
-        self.client.delete(&path(place, ""), &delete_options(options)).await.map(drop)
+        self.client_for(&place.kind).delete(&path(place, ""), &delete_options(options)).await.map(drop)
     }
 
     async fn delete_collection(&self, kind: &Kind, namespace: &str, options: &Value) -> Result<(), Status> {
-        self.client.delete(&collection(kind, namespace), &delete_options(options)).await.map(drop)
+        self.client_for(kind).delete(&collection(kind, namespace), &delete_options(options)).await.map(drop)
     }
 }
 

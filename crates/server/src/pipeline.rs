@@ -17,7 +17,6 @@ use std::time::{Duration, Instant, SystemTime};
 use api::Status;
 use authn::{Caller, Evidence, Headers, Via};
 use authz::Refusal;
-use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
@@ -363,7 +362,7 @@ async fn finish(
     if call.info.path.starts_with("//") {
         return Outcome::unknown(respond::page_not_found());
     }
-    if *call.caller().via() != Via::Internal
+    if call.goes_anywhere()
         && let Some(service) = state.aggregation.serving(&call.info.path)
     {
         return Outcome::unknown(aggregation::forward::handle(state, &mut call, &service).await);
@@ -410,14 +409,14 @@ async fn finish(
     Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
 }
 
-/// A request of a part of this process: it skips the network and the queue, and nothing else.
+/// A request of a part of this process, with a body that is here: it skips the network and the queue, and nothing else.
 pub async fn internal(
     state: &Arc<State>,
     caller: Caller,
     method: Method,
     target: &str,
     headers: HeaderMap,
-    body: Bytes,
+    body: Unread,
 ) -> Response<Body> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let query = Query::parse(query);
@@ -432,7 +431,7 @@ pub async fn internal(
             let response = respond::internal_error(&info.path, why);
             return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
         }
-        let (body, warnings) = (Unread::Here(body), Vec::new());
+        let warnings = Vec::new();
         finish(state, target, caller, info.clone(), query, headers, body, warnings, &record, deadline).await
     };
     finished(limit, &info, &record, Box::pin(catch_panic(work)).as_mut()).await.response

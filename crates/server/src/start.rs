@@ -277,6 +277,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     });
     state.quotas.attach(&state);
     provision.attach(&state);
+    state.webhooks.attach(&state);
     if let Some(tokens) = &state.webhook_tokens {
         tokens.attach(&state);
     }

@@ -1,7 +1,7 @@
 //! Who is calling: decided here, believed there.
 
 use bytes::Bytes;
-use conformance::extension::Extension;
+use conformance::extension::{Does, Extension};
 use conformance::{Server, accepts, rejects};
 use http::Method;
 use serde_json::json;
@@ -77,4 +77,55 @@ async fn requests_are_authorized_here_under_the_name_they_arrive_under() {
     assert_eq!(client.get("//api/v1/namespaces").await.unwrap().code, 404);
     // Nobody without credentials gets through to see what is there.
     rejects(client.as_token(Some("wrong")).get(FISCHERS).await, 401, "Unauthorized").unwrap();
+}
+
+#[tokio::test]
+async fn webhooks_of_aggregated_servers_are_called_through_this_one() {
+    let gate = "--feature-gates=APIServerWebhookAuthenticationToken=true";
+    let server = Server::serve(&[gate]).await.unwrap();
+    let client = server.client().unwrap();
+    let reviews = "/apis/wardle.example.com/v1alpha1/reviews";
+    let extension = Extension::start("wardle.default.svc", None, move |received| {
+        if received.path() != reviews {
+            return wardle(received);
+        }
+        let uid = &received.body["request"]["uid"];
+        let refused = received.body["request"]["name"] == "bad";
+        Does::Json(
+            200,
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {
+                "uid": uid, "allowed": !refused, "status": {"message": "wardle says no", "code": 403}}}),
+        )
+    })
+    .await
+    .unwrap();
+    place(&client).await;
+    accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
+    says(&client, NAME, "True", "Passed").await;
+    let own = json!({"service": {"namespace": "default", "name": "kubernetes", "path": reviews}});
+    let hook = json!({"name": "wardle.example.com", "clientConfig": own, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]});
+    let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let configuration = json!({"metadata": {"name": "wardle"}, "webhooks": [hook]});
+    accepts(client.post(configurations, &configuration).await).unwrap();
+
+    let maps = "/api/v1/namespaces/default/configmaps";
+    accepts(client.post(maps, &json!({"metadata": {"name": "good"}})).await).unwrap();
+    let status = rejects(client.post(maps, &json!({"metadata": {"name": "bad"}})).await, 403, "").unwrap();
+    assert_eq!(
+        status["message"],
+        "admission webhook \"wardle.example.com\" denied the request: wardle says no"
+    );
+    let received = extension.received_for_others();
+    let received = received.iter().find(|received| received.path() == reviews).unwrap();
+    // The front proxy's word is its proof; nobody needs a token on the way.
+    assert_eq!(received.all("x-remote-user"), ["system:apiserver"]);
+    assert!(received.header("authorization").is_empty());
+    assert!(received.target.ends_with("?timeout=10s"), "{}", received.target);
+
+    // Nobody behind it: the failure policy decides.
+    accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
+    let refused = client.post(maps, &json!({"metadata": {"name": "more"}})).await;
+    let status = rejects(refused, 500, "InternalError").unwrap();
+    assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");
 }

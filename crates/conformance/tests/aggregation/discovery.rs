@@ -13,7 +13,7 @@ use crate::setting::{
     AGGREGATED, FISCHERS, GROUP, NAME, PATIENCE, ROOT, SERVICES, behind, modern, resource_list, says, wardle,
 };
 
-fn group<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
+pub(crate) fn group<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
     list["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == name)
 }
 

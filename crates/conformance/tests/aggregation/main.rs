@@ -7,6 +7,7 @@ mod availability;
 mod callers;
 mod discovery;
 mod local;
+mod namespaces;
 mod proxy;
 mod setting;
 mod streams;

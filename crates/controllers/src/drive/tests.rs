@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use value::{Str, Value};
 
 use super::{Controller, Next, run};
-use crate::api::{Api, Change, Event, Kind, Patch, Place, View, Watch, What};
+use crate::api::{Api, Change, Elsewhere, Event, Kind, Patch, Place, View, Watch, What};
 use crate::fake::{Fake, kind, parse};
 use crate::queue::Backoff;
 
@@ -39,6 +39,9 @@ impl View for Scripted {
     }
     fn kinds(&self) -> Vec<Arc<Kind>> {
         self.fake.kinds()
+    }
+    fn elsewhere(&self) -> Elsewhere {
+        self.fake.elsewhere()
     }
     fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
         self.fake.get(place)
@@ -79,6 +82,9 @@ impl Api for Scripted {
     }
     async fn patch(&self, _: &Place, _: &str, _: &Patch) -> Result<Value, Status> {
         Err(Status::internal("nothing is written here"))
+    }
+    async fn list_elsewhere(&self, _: &Kind, _: &str) -> Result<Vec<Value>, Status> {
+        Err(Status::internal("nothing is elsewhere"))
     }
     async fn delete(&self, _: &Place, _: &Value) -> Result<(), Status> {
         Err(Status::internal("nothing is written here"))

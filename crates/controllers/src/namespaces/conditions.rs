@@ -18,9 +18,25 @@ pub(super) struct Findings {
     finalizers: BTreeMap<Str, usize>,
     /// What went wrong.
     pub(super) errors: Vec<String>,
+    /// The versions of groups of which it is not known what is in them.
+    unknown: Vec<String>,
 }
 
 impl Findings {
+    /// Nothing yet, but what is not known.
+    pub(super) fn undiscovered_in(mut unknown: Vec<String>) -> Self {
+        unknown.sort();
+        Findings { unknown, ..Findings::default() }
+    }
+
+    /// What is wrong if anything is not known.
+    pub(super) fn undiscovered(&self) -> Option<String> {
+        let texts = self.unknown.iter().map(|of| format!("{of}: stale GroupVersion discovery: {of}"));
+        let texts: Vec<String> = texts.collect();
+        let listed = || format!("unable to retrieve the complete list of server APIs: {}", texts.join(", "));
+        (!texts.is_empty()).then(listed)
+    }
+
     pub(super) fn add(&mut self, kind: &Kind, leftover: Leftover) {
         let Leftover { count, finalizers, error } = leftover;
         if count > 0 {
@@ -42,7 +58,7 @@ impl Findings {
 
 /// A condition: its type, and reason and message when all is well.
 const CONDITIONS: [(&str, &str, &str); 5] = [
-    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    (DISCOVERY_FAILURE, "ResourcesDiscovered", "All resources successfully discovered"),
     (
         "NamespaceDeletionGroupVersionParsingFailure",
         "ParsedGroupVersions",
@@ -52,6 +68,7 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
     (CONTENT_REMAINING, "ContentRemoved", "All content successfully removed"),
     (FINALIZERS_REMAINING, "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 ];
+const DISCOVERY_FAILURE: &str = "NamespaceDeletionDiscoveryFailure";
 const CONTENT_FAILURE: &str = "NamespaceDeletionContentFailure";
 const CONTENT_REMAINING: &str = "NamespaceContentRemaining";
 const FINALIZERS_REMAINING: &str = "NamespaceFinalizersRemaining";
@@ -91,6 +108,10 @@ fn problem(kind: &str, findings: &Findings) -> Option<(&'static str, String)> {
         texts.join(", ")
     };
     match kind {
+        DISCOVERY_FAILURE => findings.undiscovered().map(|error| {
+            let failing = findings.unknown.len();
+            ("DiscoveryFailed", format!("Discovery failed for some groups, {failing} failing: {error}"))
+        }),
         CONTENT_FAILURE if !findings.errors.is_empty() => Some((
             "ContentDeletionFailed",
             format!(

@@ -128,3 +128,19 @@ fn errors_are_counted_and_sorted_and_conditions_of_others_stay() {
         "Failed to delete all resource types, 2 remaining: a, b"
     );
 }
+
+#[test]
+fn what_is_not_known_is_said_and_holds_the_namespace_up() {
+    let findings = Findings::undiscovered_in(vec!["b.example/v1".to_owned(), "a.example/v1".to_owned()]);
+    let error = findings.undiscovered().unwrap();
+    assert_eq!(
+        error,
+        "unable to retrieve the complete list of server APIs: a.example/v1: stale GroupVersion discovery: a.example/v1, b.example/v1: stale GroupVersion discovery: b.example/v1"
+    );
+    let conditions = updated(&[], &findings, 0).unwrap();
+    assert_eq!(conditions[0].str_at(&["type"]), Some("NamespaceDeletionDiscoveryFailure"));
+    assert_eq!(conditions[0].str_at(&["reason"]), Some("DiscoveryFailed"));
+    let message = format!("Discovery failed for some groups, 2 failing: {error}");
+    assert_eq!(conditions[0].str_at(&["message"]), Some(message.as_str()));
+    assert_eq!(Findings::default().undiscovered(), None);
+}

@@ -8,7 +8,7 @@ use crate::state::State;
 
 /// Nobody at first, then one server for good.
 #[derive(Default)]
-pub(super) struct Attached(OnceLock<Weak<State>>);
+pub(crate) struct Attached(OnceLock<Weak<State>>);
 
 impl Attached {
     /// Tells whose it is, once.

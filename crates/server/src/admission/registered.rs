@@ -9,9 +9,11 @@ use ::admission::{Meter, Stages};
 use storage::Store;
 use value::{Str, Value};
 
+use crate::admission::attached::Attached;
 use crate::admission::webhooks::{Credentials, WebhookTokens, WebhookTransport};
 use crate::config::ConfigError;
 use crate::follow::{Followed, follow};
+use crate::state::State;
 
 /// As whom the two kinds of webhooks are asked.
 #[derive(Debug, Default)]
@@ -28,6 +30,8 @@ pub(crate) struct RegisteredWebhooks {
     validating: (Arc<Set>, Followed),
     mutating_places: Mutex<Places>,
     validating_places: Mutex<Places>,
+    /// This server, for webhooks that are behind it.
+    server: Arc<Attached>,
 }
 
 /// The file, and the line in it, of each configuration that comes from one.
@@ -62,8 +66,11 @@ impl RegisteredWebhooks {
             })?;
             Ok::<_, ConfigError>((set, followed))
         };
-        let transport =
-            |credentials| Arc::new(WebhookTransport::new(store.clone(), credentials, tokens.cloned()));
+        let server: Arc<Attached> = Arc::default();
+        let transport = |credentials| {
+            let (tokens, server) = (tokens.cloned(), Arc::clone(&server));
+            Arc::new(WebhookTransport::new(store.clone(), credentials, tokens, server))
+        };
         let mutating = kept("mutatingwebhookconfigurations")?;
         let stage = MutatingWebhooks::new(
             Arc::clone(&mutating.0),
@@ -79,7 +86,12 @@ impl RegisteredWebhooks {
         );
         stages.validating_webhooks = Some(Arc::new(stage));
         let (mutating_places, validating_places) = (Mutex::default(), Mutex::default());
-        Ok(RegisteredWebhooks { mutating, validating, mutating_places, validating_places })
+        Ok(RegisteredWebhooks { mutating, validating, mutating_places, validating_places, server })
+    }
+
+    /// Tells it which server this is, once.
+    pub(crate) fn attach(&self, state: &Arc<State>) {
+        self.server.attach(state);
     }
 
     /// Replaces the mutating webhooks of manifest files; they are in force when this returns.

@@ -1,6 +1,7 @@
 //! Sends reviews to webhooks through the server's one outbound client.
 
 pub(crate) mod account;
+mod behind;
 mod credentials;
 pub(crate) mod resolve;
 mod tokens;
@@ -18,12 +19,15 @@ use http::uri::{PathAndQuery, Uri};
 use storage::Store;
 use value::Str;
 
+use super::attached::Attached;
 use crate::outbound::{Answer, Bearer, Credential, Endpoint, Identity, Request, Target, Trust};
 use crate::request_info::clean_path;
 
 pub(crate) use credentials::Credentials;
 pub(crate) use tokens::{TokenMetrics, WebhookTokens};
 
+/// What this server calls itself.
+const AGENT: &str = "kube-apiserver-admission";
 /// How long a webhook without a limit of its own may take.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often an answer that asks to come back later is obeyed.
@@ -38,6 +42,8 @@ pub(crate) struct WebhookTransport {
     /// Shown where there are no credentials; nobody is shown one without.
     tokens: Option<Arc<WebhookTokens>>,
     targets: Mutex<Targets>,
+    /// This server, for webhooks that are behind it.
+    server: Arc<Attached>,
 }
 
 /// What was called lately.
@@ -73,20 +79,26 @@ struct Located {
 
 impl WebhookTransport {
     /// Resolves services from `store` and shows `credentials`, or else tokens.
-    pub(crate) fn new(store: Store, credentials: Credentials, tokens: Option<Arc<WebhookTokens>>) -> Self {
-        WebhookTransport { store, credentials, tokens, targets: Mutex::default() }
+    pub(crate) fn new(
+        store: Store,
+        credentials: Credentials,
+        tokens: Option<Arc<WebhookTokens>>,
+        server: Arc<Attached>,
+    ) -> Self {
+        WebhookTransport { store, credentials, tokens, targets: Mutex::default(), server }
     }
 
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Reply, NoReply> {
         let located = locate(&outgoing.target.place).map_err(NoReply::Unusable)?;
+        if behind::is_here(&outgoing.target.place) {
+            return behind::ask(&self.server, outgoing, &located).await;
+        }
         // What cannot be called at all is said before anything is looked up.
         let mut endpoint = self.endpoint(outgoing.target, &located)?;
         let bearer = self.token(&outgoing, &endpoint).await;
         // Waiting for a token is not the webhook's fault: its own time begins now.
         let begun = Instant::now();
-        let own = outgoing.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let left = outgoing.deadline.map(|deadline| deadline.saturating_duration_since(begun));
-        let limit = left.map_or(own, |left| left.min(own));
+        let limit = time_left(&outgoing, begun);
         let path = format!("{}?timeout={}", located.path, go_seconds(limit));
         let url = format!("{}{path}", located.origin);
         let failed = |why: &str| NoReply::Failed(format!("Post {}: {why}", quote(&url)));
@@ -113,7 +125,7 @@ impl WebhookTransport {
             let mut request = Request::post_json(body.clone(), left);
             request.path = Some(path.clone());
             request.bearer.clone_from(&bearer);
-            request.headers.insert(USER_AGENT, HeaderValue::from_static("kube-apiserver-admission"));
+            request.headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
             let answer = target.send(request).await.map_err(|failure| NoReply::Failed(failure.message))?;
             match retry_after(&answer) {
                 Some(wait) if retries < MAX_RETRIES => {
@@ -191,6 +203,12 @@ impl Transport for WebhookTransport {
     fn uid(&self) -> Str {
         crate::random::uid()
     }
+}
+
+/// How long a webhook that is called now may take.
+fn time_left(outgoing: &Outgoing<'_>, now: Instant) -> Duration {
+    let own = outgoing.timeout.unwrap_or(DEFAULT_TIMEOUT);
+    outgoing.deadline.map_or(own, |deadline| deadline.saturating_duration_since(now).min(own))
 }
 
 /// Where a webhook is.

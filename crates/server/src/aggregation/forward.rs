@@ -9,6 +9,7 @@
 mod headers;
 mod upgrade;
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,14 +17,14 @@ use authn::User;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Incoming;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
 use super::{ApiService, availability};
 use crate::body::{Body, Part};
-use crate::call::{Arriving, Call};
+use crate::call::{Arriving, Call, Unread};
 use crate::config::Redirects;
 use crate::outbound::{Forward, Outgoing};
 use crate::state::State;
@@ -54,8 +55,16 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
             return unavailable();
         }
     };
-    let Some(arriving) = call.take_arriving() else {
-        return plain(500, "the request has no body to pass on");
+    let (body, peer, upgrade) = match call.take_body() {
+        Unread::Incoming(arriving) => {
+            let Arriving { body, peer, upgrade } = *arriving;
+            (body.map_err(Into::into).boxed_unsync(), peer, upgrade)
+        }
+        Unread::Here(bytes) | Unread::Anywhere(bytes) => {
+            let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
+            (body, IpAddr::V6(Ipv6Addr::LOCALHOST), None)
+        }
+        Unread::Done => return plain(500, "the request has no body to pass on"),
     };
     let path = encode_path(&call.info.path);
     let query = encode_query(call.query.pairs());
@@ -71,19 +80,18 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     let mut request = Request::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
     *request.method_mut() = call.info.method.clone();
     *request.uri_mut() = uri;
-    *request.headers_mut() = outgoing(&call.headers, front_proxy.as_ref(), arriving.peer, upgrades);
+    *request.headers_mut() = outgoing(&call.headers, front_proxy.as_ref(), peer, upgrades);
     if let Err(why) = identify(request.headers_mut(), call.user()) {
         return unreachable(&why);
     }
     if upgrades {
         // Nobody waits for a body that does not come.
         request.headers_mut().remove(CONTENT_LENGTH);
-        let Arriving { upgrade, .. } = arriving;
         return upgrade::handle(state, transport, request, upgrade, call.deadline).await;
     }
     say_for_whom(request.headers_mut(), &path, &place);
     let trailers = move |frame| headers::trailers_of(frame, |sent| kept(sent, front_proxy.as_ref()));
-    *request.body_mut() = arriving.body.map_err(Into::into).map_frame(trailers).boxed_unsync();
+    *request.body_mut() = body.map_frame(trailers).boxed_unsync();
     let is_discovery = !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
     answer(state, transport, request, is_discovery, call.deadline).await
 }

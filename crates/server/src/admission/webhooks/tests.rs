@@ -70,7 +70,7 @@ fn only_overload_and_errors_of_the_server_are_tried_again() {
 #[tokio::test]
 async fn the_most_recent_targets_are_kept_and_no_more() {
     let store = Store::open(Memory::new(), Options::default()).await.unwrap();
-    let transport = WebhookTransport::new(store, Credentials::default(), None);
+    let transport = WebhookTransport::new(store, Credentials::default(), None, Arc::default());
     for port in 1..=MAX_TARGETS + 10 {
         let place = Place::Url(format!("https://127.0.0.1:{port}/").into());
         let webhook = Webhook { place, authorities: Vec::new() };
@@ -88,7 +88,8 @@ async fn the_most_recent_targets_are_kept_and_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_many_ask_for_at_once_is_kept_once() {
     let store = Store::open(Memory::new(), Options::default()).await.unwrap();
-    let transport = std::sync::Arc::new(WebhookTransport::new(store, Credentials::default(), None));
+    let transport =
+        std::sync::Arc::new(WebhookTransport::new(store, Credentials::default(), None, Arc::default()));
     let webhook = Webhook { place: Place::Url("https://127.0.0.1:1/".into()), authorities: Vec::new() };
     let asking: Vec<_> = (0..16)
         .map(|_| {

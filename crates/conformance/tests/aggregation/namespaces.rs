@@ -1,0 +1,124 @@
+//! What other servers keep in a namespace goes with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use conformance::extension::{Does, Received};
+use conformance::{Client, Problem, accepts, eventually, rejects};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::discovery::{aggregated, group};
+use crate::setting::{GROUP, NAME, PATIENCE, ROOT, SERVICES, behind, says};
+
+const NAMESPACES: &str = "/api/v1/namespaces";
+const FLUNDERS: &str = "/apis/wardle.example.com/v1alpha1/namespaces/ponds/flunders";
+
+/// A server that keeps this many flunders in the namespace `ponds`, one of which is let go at a time.
+fn keeping(left: Arc<AtomicUsize>) -> impl Fn(&Received) -> Does + Send + Sync + 'static {
+    let resource = json!({"name": "flunders", "singularName": "flunder", "namespaced": true, "kind": "Flunder",
+        "verbs": ["list", "delete", "deletecollection"]});
+    let fixed = json!({"name": "fixtures", "singularName": "fixture", "namespaced": true, "kind": "Fixture", "verbs": ["list"]});
+    let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "wardle.example.com/v1alpha1",
+        "resources": [resource, fixed]});
+    move |received| match (&received.method, received.path()) {
+        (_, ROOT) => Does::Json(200, list.clone()),
+        (&Method::DELETE, FLUNDERS) => {
+            let _ = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            Does::Json(200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+        }
+        (_, FLUNDERS) => {
+            let item =
+                json!({"metadata": {"name": "f", "namespace": "ponds", "finalizers": ["example.com/slow"]}});
+            let items = vec![item; left.load(Ordering::SeqCst)];
+            Does::Json(
+                200,
+                json!({"kind": "FlunderList", "apiVersion": "wardle.example.com/v1alpha1", "metadata": {}, "items": items}),
+            )
+        }
+        (&Method::GET, path) if path.ends_with("/flunders") => Does::Json(
+            200,
+            json!({"kind": "FlunderList", "apiVersion": "wardle.example.com/v1alpha1", "metadata": {}, "items": []}),
+        ),
+        (&Method::DELETE, path) if path.ends_with("/flunders") => {
+            Does::Json(200, json!({"kind": "Status", "status": "Success"}))
+        }
+        _ => Does::Json(
+            404,
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
+        ),
+    }
+}
+
+/// Waits until it is known what the server serves, or that it is not.
+async fn freshness(client: &Client, wanted: &str) {
+    eventually(PATIENCE, async || {
+        let list = aggregated(client).await;
+        let version = group(&list, GROUP).map(|group| group["versions"][0].clone()).unwrap_or_default();
+        if version["freshness"] == wanted { Ok(()) } else { Err(Problem::new(version.to_string())) }
+    })
+    .await
+    .unwrap();
+}
+
+async fn condition(client: &Client, name: &str, kind: &str) -> Value {
+    eventually(PATIENCE, async || {
+        let namespace = accepts(client.get(&format!("{NAMESPACES}/{name}")).await)?;
+        let conditions = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.into_iter().find(|c| c["type"] == kind && c["status"] == "True");
+        found.ok_or_else(|| Problem::new(namespace.to_string()))
+    })
+    .await
+    .unwrap()
+}
+
+async fn gone(client: &Client, name: &str) {
+    let path = format!("{NAMESPACES}/{name}");
+    eventually(PATIENCE, async || rejects(client.get(&path).await, 404, "NotFound")).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_other_servers_keep_in_a_namespace_goes_with_it() {
+    let left = Arc::new(AtomicUsize::new(2));
+    let (_server, client, extension) = behind(keeping(Arc::clone(&left))).await;
+    freshness(&client, "Current").await;
+    accepts(client.post(NAMESPACES, &json!({"metadata": {"name": "ponds"}})).await).unwrap();
+    accepts(client.delete(&format!("{NAMESPACES}/ponds")).await).unwrap();
+    let said = condition(&client, "ponds", "NamespaceContentRemaining").await;
+    assert_eq!(
+        said["message"],
+        "Some resources are remaining: flunders.wardle.example.com has 1 resource instances"
+    );
+    gone(&client, "ponds").await;
+    assert_eq!(left.load(Ordering::SeqCst), 0);
+    let received = extension.received_for_others();
+    let deleted = received.iter().find(|r| r.method == Method::DELETE && r.path() == FLUNDERS).unwrap();
+    assert_eq!(deleted.all("x-remote-user"), ["system:serviceaccount:kube-system:namespace-controller"]);
+    // What cannot be deleted is not asked about.
+    assert!(received.iter().all(|r| !r.path().ends_with("/fixtures")));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_what_it_keeps_holds_namespaces_up() {
+    let (_server, client, extension) = behind(keeping(Arc::default())).await;
+    freshness(&client, "Current").await;
+    drop(extension);
+    // Looked at again when anything about it changes.
+    let patch = json!({"metadata": {"labels": {"changed": "yes"}}}).to_string();
+    let merge = [("content-type", "application/merge-patch+json")];
+    let service = "/api/v1/namespaces/default/services/wardle";
+    accepts(client.send(Method::PATCH, service, &merge, patch.into()).await).unwrap();
+    says(&client, NAME, "False", "FailedDiscoveryCheck").await;
+    freshness(&client, "Stale").await;
+    accepts(client.post(NAMESPACES, &json!({"metadata": {"name": "lakes"}})).await).unwrap();
+    accepts(client.delete(&format!("{NAMESPACES}/lakes")).await).unwrap();
+    let said = condition(&client, "lakes", "NamespaceDeletionDiscoveryFailure").await;
+    assert_eq!(said["reason"], "DiscoveryFailed");
+    assert_eq!(
+        said["message"],
+        "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: wardle.example.com/v1alpha1: stale GroupVersion discovery: wardle.example.com/v1alpha1"
+    );
+    // Without the registration there is nothing to know.
+    accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
+    gone(&client, "lakes").await;
+}

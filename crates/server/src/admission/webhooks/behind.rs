@@ -1,0 +1,65 @@
+//! Webhooks of aggregated API servers, which are called through this server: those whose service is `kubernetes` in `default`.
+//!
+//! Such a server learns from the front proxy's headers that it is the API server who asks. A token would say the same to somebody who
+//! has no use for it: this server, which is in between, believes no token that is for another audience.
+
+use std::time::Instant;
+
+use ::admission::Later;
+use ::admission::webhook::{NoReply, Outgoing, Place, Reply};
+use api::field::quote;
+use authn::{Caller, InternalIdentity};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use http::{Method, Response};
+use http_body_util::{BodyExt as _, Limited};
+
+use super::{AGENT, Attached, Located, go_seconds, time_left};
+use crate::body::Body;
+use crate::call::Unread;
+use crate::outbound::MAX_ANSWER;
+use crate::pipeline;
+
+/// Whether a place is this server's own service.
+pub(super) fn is_here(place: &Place) -> bool {
+    matches!(place, Place::Service { namespace, name, port: 443, .. } if namespace == "default" && name == "kubernetes")
+}
+
+/// Asks the API server behind this one that serves the path.
+pub(super) async fn ask(
+    server: &Attached,
+    outgoing: Outgoing<'_>,
+    located: &Located,
+) -> Result<Reply, NoReply> {
+    let limit = time_left(&outgoing, Instant::now());
+    let target = format!("{}?timeout={}", located.path, go_seconds(limit));
+    let failed =
+        |why: &str| NoReply::Failed(format!("Post {}: {why}", quote(&format!("{}{target}", located.origin))));
+    let state = server.server("the server is not ready").map_err(|status| failed(status.message()))?;
+    // Nothing that is served here answers reviews, and what is must not ask itself for ever.
+    if state.aggregation.serving(&located.path).is_none() {
+        return Ok(Reply {
+            status: 404,
+            content_type: "text/plain".to_owned(),
+            body: b"404 page not found\n".to_vec(),
+        });
+    }
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    let caller = Caller::internal(InternalIdentity::ApiServer);
+    let body = Unread::Anywhere(Bytes::from(outgoing.body));
+    // A request of this chain passes the pipeline: what it is made of must not contain itself.
+    let asked: Later<'_, Response<Body>> =
+        Box::pin(pipeline::internal(&state, caller, Method::POST, &target, headers, body));
+    let exchange = async {
+        let (parts, body) = asked.await.into_parts();
+        let whole = Limited::new(body, MAX_ANSWER).collect().await;
+        let body = whole.map_err(|error| failed(&error.to_string()))?.to_bytes().to_vec();
+        let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or_default().to_owned();
+        Ok(Reply { status: parts.status.as_u16(), content_type, body })
+    };
+    tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| Err(failed("context deadline exceeded")))
+}
