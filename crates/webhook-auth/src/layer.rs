@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -149,14 +149,14 @@ where
                 Ok(caller) => caller,
                 Err(rejection) => return Ok(refusal(&rejection)),
             };
-            let checked = Arc::new(AtomicBool::new(false));
+            let compared = Arc::new(AtomicU8::new(NOT_YET));
             let authentication =
-                Authentication { caller, shared: Arc::clone(&shared), checked: Arc::clone(&checked) };
+                Authentication { caller, shared: Arc::clone(&shared), compared: Arc::clone(&compared) };
             request.extensions_mut().insert(authentication);
             let response = inner.call(request).await?;
-            let forgotten = response.status().is_success() && !checked.load(Ordering::Acquire);
-            if shared.mode == Mode::Require && forgotten {
-                let detail = "the webhook answered without comparing the token with the request";
+            let fits = compared.load(Ordering::Acquire) == FITS;
+            if shared.mode == Mode::Require && response.status().is_success() && !fits {
+                let detail = "the webhook answered without comparing the token with the request, or although it does not fit";
                 let rejection = Rejection::new(Reason::Unchecked, detail);
                 shared.note(&rejection);
                 return Ok(refusal(&rejection));
@@ -165,6 +165,11 @@ where
         })
     }
 }
+
+/// What came of comparing the token with the request: of several comparisons, the worst.
+const NOT_YET: u8 = 0;
+const FITS: u8 = 1;
+const DOES_NOT_FIT: u8 = 2;
 
 /// Who calls.
 #[derive(Clone, Debug)]
@@ -243,7 +248,7 @@ fn refusal<R: Default>(rejection: &Rejection) -> Response<R> {
 pub struct Authentication {
     caller: Caller,
     shared: Arc<Shared>,
-    checked: Arc<AtomicBool>,
+    compared: Arc<AtomicU8>,
 }
 
 impl Authentication {
@@ -263,9 +268,10 @@ impl Authentication {
     /// Whether the caller may ask about this request. `None` if it does not matter: in [`Mode::Off`], and in [`Mode::Observe`]
     /// where the token is missing or does not fit, which is logged and counted.
     pub fn check(&self, request: &AdmissionRequest) -> Result<Option<Verified>, Rejection> {
-        self.checked.store(true, Ordering::Release);
         let Caller::Known(identity) = &self.caller else { return Ok(None) };
-        match identity.permits(request) {
+        let permitted = identity.permits(request);
+        self.compared.fetch_max(if permitted.is_ok() { FITS } else { DOES_NOT_FIT }, Ordering::AcqRel);
+        match permitted {
             Ok(verified) => {
                 self.shared.counts.accept();
                 Ok(Some(verified))

@@ -19,19 +19,31 @@ const APPS: &str = "https://apps.example/a";
 async fn a_token_dies_with_its_configuration_and_does_not_come_back_with_another_of_that_name() {
     let (_server, client) = serve(&[ON]).await;
     quiet_hooks(&client).await;
-    account(&client, "robot", KUBERNETES, &["apps"]).await;
+    account(&client, "robot", KUBERNETES, &["apps", "*"]).await;
     for kind in KINDS {
-        let got =
-            accepts(client.post(&token_of("robot"), &request(kind, KUBERNETES, "apps", APPS)).await).unwrap();
-        let token = got["status"]["token"].as_str().unwrap().to_owned();
-        assert_eq!(review(&client, &token, APPS).await["authenticated"], true);
+        let mut tokens = Vec::new();
+        for group in ["apps", "*"] {
+            let asked = request(kind, KUBERNETES, group, APPS);
+            let got = accepts(client.post(&token_of("robot"), &asked).await).unwrap();
+            tokens.push(got["status"]["token"].as_str().unwrap().to_owned());
+        }
+        for token in &tokens {
+            assert_eq!(review(&client, token, APPS).await["authenticated"], true);
+            let elsewhere = review(&client, token, "x").await["error"].as_str().unwrap().to_owned();
+            let words = format!("token audiences [\"{APPS}\"] is invalid for the target audiences [\"x\"]");
+            assert_eq!(elsewhere, format!("[invalid bearer token, {words}]"));
+        }
         accepts(client.delete(&format!("{}/hooks", configurations(kind))).await).unwrap();
-        let why = soon_not_believed(&client, &token, APPS).await;
-        assert!(why.contains("service account token has been invalidated"), "{why}");
+        for token in &tokens {
+            let why = soon_not_believed(&client, token, APPS).await;
+            assert_eq!(why, "[invalid bearer token, service account token has been invalidated]");
+        }
         let again = register(&client, kind, "hooks", &[hook(&json!({"url": APPS}), &["nothings"])]).await;
         let uid = again["metadata"]["uid"].as_str().unwrap();
-        let why = soon_not_believed(&client, &token, APPS).await;
-        assert!(why.contains(&format!("{kind} UID ({uid}) does not match")), "{why}");
+        for token in &tokens {
+            let why = soon_not_believed(&client, token, APPS).await;
+            assert!(why.contains(&format!("{kind} UID ({uid}) does not match")), "{why}");
+        }
     }
 }
 

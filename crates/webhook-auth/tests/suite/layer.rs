@@ -13,7 +13,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Frame;
 use serde_json::{Value, json};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
-use webhook_auth::extract::{MAX_REVIEW, Review};
+use webhook_auth::extract::{MAX_REVIEW, Refused, Review};
 use webhook_auth::keys::KeyCache;
 use webhook_auth::layer::{Authentication, ReviewToken, WebhookAuthLayer};
 use webhook_auth::verify::MAX_TOKEN;
@@ -44,6 +44,7 @@ fn webhook(mode: Mode) -> Webhook {
     let router = Router::new()
         .route("/review", post(answer))
         .route("/forgetful", post(async || "allowed"))
+        .route("/careless", post(async |_: Result<Review<Value>, Refused>| "allowed"))
         .route_layer(layer);
     Webhook { key, counts, router }
 }
@@ -212,6 +213,19 @@ async fn a_webhook_that_forgets_to_compare_is_found_out() {
     let answer = webhook.ask("/forgetful", Some(&bearer), Body::from(review("").to_string())).await;
     assert_eq!(answer, (500, String::new(), None));
     assert_eq!(webhook.counts.rejected(Reason::Unchecked), 1);
+}
+
+#[tokio::test]
+async fn nor_does_a_webhook_answer_that_compares_and_does_not_mind() {
+    let webhook = webhook(Mode::Require);
+    let ask = async |group: &str| {
+        let bearer = format!("Bearer {}", webhook.key.token(&claims(group)));
+        webhook.ask("/careless", Some(&bearer), Body::from(review("apps").to_string())).await.0
+    };
+    assert_eq!(ask("apps").await, 200);
+    assert_eq!(ask("ninja.turtles.ai").await, 500);
+    let rejected = |reason| webhook.counts.rejected(reason);
+    assert_eq!((rejected(Reason::Group), rejected(Reason::Unchecked)), (1, 1));
 }
 
 #[tokio::test]
