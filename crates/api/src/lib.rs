@@ -5,6 +5,7 @@ pub mod field;
 pub mod gvk;
 pub mod meta;
 pub mod names;
+pub mod order;
 pub mod pod_resources;
 pub mod quantity;
 pub mod selector;

@@ -6,6 +6,7 @@ mod authz;
 mod cel;
 mod check;
 mod flags;
+mod flagz;
 mod front_proxy;
 mod gates;
 mod logging;
@@ -63,16 +64,21 @@ fn main() -> ExitCode {
     // more memory. A system that has none of them says so, and nothing is lost.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);
-    let matches = command().get_matches();
+    let command = command();
+    let matches = command.clone().get_matches();
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
+    let flags = || {
+        let (name, matches) = matches.subcommand()?;
+        command.find_subcommand(name).map(|command| flagz::read(command, matches))
+    };
     let outcome = match cli.command {
-        Task::Up(args) => up::run(&args),
+        Task::Up(args) => up::run(&args, flags().unwrap_or_default()),
         Task::Serve(args) => {
             let known = matches.subcommand_matches("serve").map(serve::given).unwrap_or_default();
-            serve::run(&args, &known)
+            serve::run(&args, &known, flags().unwrap_or_default())
         }
         Task::Cel(args) => cel::run(&args),
         Task::Check(args) => check::run(&args),
@@ -85,7 +91,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Task::Completion { shell } => {
-            clap_complete::generate(shell, &mut command(), "portcullis", &mut std::io::stdout());
+            clap_complete::generate(shell, &mut self::command(), "portcullis", &mut std::io::stdout());
             Ok(())
         }
     };

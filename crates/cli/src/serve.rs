@@ -201,9 +201,9 @@ pub(crate) fn given(matches: &ArgMatches) -> Vec<&'static str> {
 }
 
 /// Runs the server until it is told to stop.
-pub(crate) fn run(args: &Args, known: &[&'static str]) -> Result<()> {
+pub(crate) fn run(args: &Args, known: &[&'static str], flags: Vec<(String, String)>) -> Result<()> {
     logging::start(args.logging_format, args.verbosity)?;
-    let outcome = config(args, known).and_then(crate::serve::serve);
+    let outcome = config(args, known).and_then(|config| serve(Config { flags, ..config }));
     if let Err(error) = &outcome {
         let words = error.downcast_ref::<ConfigError>().and_then(ConfigError::kubernetes_words);
         // The form in which kube-apiserver reports why it does not start, for whoever reads logs for it.

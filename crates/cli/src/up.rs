@@ -45,7 +45,7 @@ pub(crate) struct Args {
 const HEALTH: &[&str] = &["/healthz", "/livez", "/readyz"];
 
 /// Runs the server until it is told to stop.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     logging::start(args.logging_format, args.verbosity)?;
     let folder = &args.data_dir;
     private_folder(folder)?;
@@ -73,6 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
     config.allow_privileged = true;
     config.scheduler = args.enable_scheduler;
+    config.flags = flags;
     // No cluster is being upgraded here, so webhooks are told who asks them.
     config.webhook_tokens = true;
     config.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));

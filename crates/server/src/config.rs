@@ -157,6 +157,8 @@ pub struct Config {
     pub limits: Limits,
     /// Whether the built-in controllers run.
     pub controllers: bool,
+    /// What it was started with, as `/flagz` shows it: names and values.
+    pub flags: Vec<(String, String)>,
 }
 
 impl Config {
@@ -198,6 +200,7 @@ impl Config {
             emulated_minor: 37,
             limits: Limits::default(),
             controllers: true,
+            flags: Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use storage::Store;
 
 use crate::manifests::Standings;
@@ -21,6 +22,44 @@ pub struct Health {
     registered: AtomicBool,
     /// The server is on its way down.
     stopping: AtomicBool,
+    results: Results,
+}
+
+/// What came of the checks, as `/metrics/slis` shows it.
+#[derive(Debug)]
+struct Results {
+    registry: Registry,
+    last: IntGaugeVec,
+    total: IntCounterVec,
+}
+
+impl Results {
+    fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let last = IntGaugeVec::new(
+            Opts::new(
+                "kubernetes_healthcheck",
+                "[STABLE] This metric records the result of a single healthcheck.",
+            ),
+            &["name", "type"],
+        )?;
+        let total = IntCounterVec::new(
+            Opts::new(
+                "kubernetes_healthchecks_total",
+                "[STABLE] This metric records the results of all healthcheck.",
+            ),
+            &["name", "status", "type"],
+        )?;
+        registry.register(Box::new(last.clone()))?;
+        registry.register(Box::new(total.clone()))?;
+        Ok(Results { registry, last, total })
+    }
+
+    fn note(&self, page: &str, name: &str, good: bool) {
+        self.last.with_label_values(&[name, page]).set(i64::from(good));
+        let status = if good { "success" } else { "error" };
+        self.total.with_label_values(&[name, status, page]).inc();
+    }
 }
 
 /// A page: `(code, text)`.
@@ -54,9 +93,27 @@ const MANIFESTS: &str = "manifest-admission-config/";
 
 impl Health {
     /// Of a server over this store, with these folders of static manifests.
-    pub(crate) fn new(store: Store, manifests: Arc<Standings>) -> Self {
+    pub(crate) fn new(store: Store, manifests: Arc<Standings>) -> Result<Self, prometheus::Error> {
         let [bootstrapped, registered, stopping] = [(); 3].map(|()| AtomicBool::new(false));
-        Health { store, manifests, bootstrapped, registered, stopping }
+        Ok(Health { store, manifests, bootstrapped, registered, stopping, results: Results::new()? })
+    }
+
+    /// The results of all checks so far, as metrics.
+    pub fn results(&self) -> Vec<u8> {
+        let mut page = Vec::new();
+        // Writing to memory does not fail.
+        let _ = TextEncoder::new().encode(&self.results.registry.gather(), &mut page);
+        page
+    }
+
+    /// Every page of health and each of its checks.
+    pub fn paths(&self) -> Vec<String> {
+        let pages = ["healthz", "livez", "readyz"];
+        let of = |page: &str| {
+            let checks = self.checks(page).into_iter().map(|check| format!("/{page}/{check}"));
+            std::iter::once(format!("/{page}")).chain(checks).collect::<Vec<_>>()
+        };
+        pages.into_iter().flat_map(of).collect()
     }
 
     /// Whether there is a check of this name on any page; the empty name is the page itself.
@@ -127,7 +184,9 @@ impl Health {
                 let _ = writeln!(text, "[+]{name} excluded: ok");
                 continue;
             }
-            match self.check(name) {
+            let result = self.check(name);
+            self.results.note(page, name, result.is_ok());
+            match result {
                 Ok(()) => {
                     let _ = writeln!(text, "[+]{name} ok");
                 }
@@ -182,7 +241,8 @@ mod tests {
     }
 
     async fn health_of(manifests: Standings) -> Health {
-        Health::new(Store::open(Memory::new(), Options::default()).await.unwrap(), Arc::new(manifests))
+        let store = Store::open(Memory::new(), Options::default()).await.unwrap();
+        Health::new(store, Arc::new(manifests)).unwrap()
     }
 
     #[tokio::test]
@@ -233,6 +293,30 @@ mod tests {
         assert_eq!(ready("").0, 500);
         assert_eq!(ready("exclude=shutdown").0, 200);
         assert_eq!(health.page("/livez", &Query::default()).unwrap().0, 200);
+    }
+
+    #[tokio::test]
+    async fn what_came_of_the_checks_is_counted_by_page_and_result() {
+        let health = health().await;
+        health.page("/livez", &Query::default());
+        health.set_bootstrapped();
+        health.set_registered();
+        health.page("/livez", &Query::parse("exclude=log"));
+        health.page("/livez/ping", &Query::default());
+        let results = String::from_utf8(health.results()).unwrap();
+        for line in [
+            "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.",
+            r#"kubernetes_healthcheck{name="autoregister-completion",type="livez"} 1"#,
+            r#"kubernetes_healthchecks_total{name="autoregister-completion",status="error",type="livez"} 1"#,
+            r#"kubernetes_healthchecks_total{name="autoregister-completion",status="success",type="livez"} 1"#,
+            r#"kubernetes_healthchecks_total{name="log",status="success",type="livez"} 1"#,
+            r#"kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 2"#,
+        ] {
+            assert!(results.contains(line), "{line} in {results}");
+        }
+        let paths = health.paths();
+        assert!(paths.contains(&"/livez/ping".to_owned()) && paths.contains(&"/readyz/shutdown".to_owned()));
+        assert!(!paths.contains(&"/livez/shutdown".to_owned()));
     }
 
     #[tokio::test]

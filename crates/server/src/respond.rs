@@ -2,13 +2,14 @@
 
 use std::io::Write as _;
 
-use api::{Reason, Status};
+use api::{Reason, Status, order};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY, WARNING,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use value::order::Order;
 use value::{Value, write, yaml};
 
 use crate::audit::Record;
@@ -54,7 +55,7 @@ pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Rec
     if record.wants_response() {
         record.response_object(&write::to_vec(&value).into());
     }
-    let body = render(&value, media, pretty);
+    let body = render(&value, order::of(&value), media, pretty);
     let mut response = respond(status.code(), media.content_type(), Body::from(body));
     let retry = status.details().map_or(0, |d| d.retry_after_seconds);
     if retry > 0 {
@@ -246,24 +247,29 @@ fn object(
         }
         _ => value,
     };
-    Ok(respond(
-        code,
-        accepted.media.content_type(),
-        Body::from(render(&value, accepted.media, accepted.pretty)),
-    ))
+    let body = render(&value, order_of(kind, &value), accepted.media, accepted.pretty);
+    Ok(respond(code, accepted.media.content_type(), Body::from(body)))
 }
 
-fn render(value: &Value, media: Media, pretty: bool) -> Vec<u8> {
+/// The order of the fields of what is answered about a kind.
+pub fn order_of(kind: Option<&Kind>, value: &Value) -> &'static Order {
+    match kind {
+        Some(kind) if kind.row().is_none() => order::of_custom(value),
+        _ => order::of(value),
+    }
+}
+
+/// The bytes of an answer.
+pub fn render(value: &Value, order: &'static Order, media: Media, pretty: bool) -> Vec<u8> {
     match media {
         Media::Yaml => yaml::write(value).into_bytes(),
         Media::Json => {
             let mut out = Vec::with_capacity(512);
+            order.write(&mut out, value);
             if pretty {
-                write::pretty(&mut out, value);
-            } else {
-                write::write(&mut out, value);
-                out.push(b'\n');
+                return encode::indent(&out);
             }
+            out.push(b'\n');
             out
         }
     }

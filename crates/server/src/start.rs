@@ -132,6 +132,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         emulated_minor,
         limits,
         controllers,
+        flags,
     } = config;
 
     let chain =
@@ -147,8 +148,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         clients: authority("client-ca-file", client_ca.as_ref())?,
         proxies: authority("requestheader-client-ca-file", proxy_ca.as_ref())?,
     };
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let metrics = Metrics::new(started).map_err(ConfigError::other)?;
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let metrics = Metrics::new(started.as_secs_f64()).map_err(ConfigError::other)?;
     let authorization = authorization.load()?;
     let meter: Arc<dyn Meter> =
         Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);
@@ -229,7 +230,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let standings = Arc::new(manifests::Standings::of(&folders));
     let aggregation = Aggregation::start(&store, proxy_client.as_ref(), redirects, metrics.registry())?;
     let state = Arc::new(State {
-        health: Health::new(store.clone(), Arc::clone(&standings)),
+        health: Health::new(store.clone(), Arc::clone(&standings)).map_err(ConfigError::other)?,
+        started: i64::try_from(started.as_secs()).unwrap_or(i64::MAX),
+        flags,
         store,
         openapi: OpenApi::new(served, "1.37")
             .with_issuer(tokens.as_ref().is_some_and(|t| t.configuration.is_some())),

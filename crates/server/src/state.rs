@@ -104,6 +104,10 @@ pub struct State {
     pub(crate) manifests: Arc<Standings>,
     /// The clock and counters of admission.
     pub(crate) meter: Arc<dyn Meter>,
+    /// When the server started, in seconds since the epoch.
+    pub started: i64,
+    /// What it was started with.
+    pub flags: Vec<(String, String)>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

@@ -5,6 +5,9 @@ use value::Value;
 /// As `/version` and `kubectl version` show it.
 pub const GIT_VERSION: &str = "v1.37.0+portcullis";
 
+/// The version alone, as `/statusz` shows it.
+pub const BINARY: &str = "1.37.0";
+
 /// Operating system and architecture in Go's words.
 pub const PLATFORM: &str = if cfg!(target_arch = "aarch64") { "linux/arm64" } else { "linux/amd64" };
 

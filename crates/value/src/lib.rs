@@ -2,10 +2,11 @@
 //!
 //! One decoded object is one [`Value`]: maps are vectors sorted by key, strings are cheap to clone, and integers, unsigned
 //! integers and floats stay apart. The readers ([`json`], [`yaml`]) report duplicate keys with their paths; the one writer
-//! ([`write`]) is canonical: keys sorted, bytes as Go's encoder writes them.
+//! ([`write`]) is canonical: keys sorted, bytes as Go's encoder writes them. What is not stored may have another [`order`].
 
 pub mod json;
 mod map;
+pub mod order;
 mod path;
 pub mod quantity;
 mod tree;

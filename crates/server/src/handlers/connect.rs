@@ -1,16 +1,21 @@
-//! `log`, `exec`, `attach`, `portforward`, `proxy`: authorized and admitted, then refused, because no node is reachable.
+//! `log`, `exec`, `attach`, `portforward`, `proxy`: authorized and admitted, located as far as the stored objects tell, then
+//! refused, because no node is reachable.
+
+mod location;
+mod options;
 
 use admission::Operation;
-use api::{FieldError, FieldErrors, GroupKind, GroupResource, GroupVersionKind, Status, meta};
+use api::{GroupKind, GroupVersionKind, Status};
+use authz::Decision;
 use resources::table::Subresource;
-use value::{Path, Value};
+use value::Value;
 
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
-use crate::encode;
 use crate::state::State;
 use crate::write::Posted;
+use location::Located;
 
 /// Answers as Kubernetes does when the node that should take the connection cannot.
 pub async fn handle(
@@ -19,11 +24,12 @@ pub async fn handle(
     kind: &Kind,
     subresource: &Subresource,
 ) -> Result<Answer, Status> {
-    if call.query.get("dryRun").is_some() {
+    if subresource.connect && call.query.get("dryRun").is_some_and(|dry_run| !dry_run.is_empty()) {
         return Err(Status::bad_request("dryRun is not supported"));
     }
     let name = call.info.name.clone();
-    let options = connect_options(call, subresource);
+    let options_kind = if subresource.name == "log" { "PodLogOptions" } else { subresource.kind };
+    let options = options::read(call, options_kind).map_err(Status::bad_request)?;
     if subresource.connect {
         let posted = Posted {
             state,
@@ -35,111 +41,57 @@ pub async fn handle(
             options: &Value::Null,
             dry_run: false,
         };
-        posted.admit(call, options).await?;
+        posted.admit(call, options.clone()).await?;
     }
-    // A proxied name may say scheme and port: `https:NAME:PORT`.
-    let bare = match name.split(':').collect::<Vec<_>>().as_slice() {
-        [_, name, _] | [name, _] if subresource.name == "proxy" => (*name).to_owned(),
-        _ => name.to_string(),
+    let namespace = call.info.namespace.clone();
+    let located = match (kind.stored.kind.as_str(), subresource.name) {
+        ("Service", _) => location::service(&state.store, &namespace, &name)?,
+        ("Node", _) => location::node(&state.store, &name)?,
+        ("Pod", "proxy") => location::pod(&state.store, &namespace, &name)?,
+        ("Pod", stream) => {
+            let errors = options::log_errors(&options);
+            if !errors.is_empty() {
+                return Err(Status::invalid(&GroupKind::new("", "PodLogOptions"), &name, &errors));
+            }
+            if stream != "log" {
+                may_create(state, call).await?;
+            }
+            location::container(&state.store, &namespace, &name, stream, &options)?
+        }
+        _ => return Err(Status::no_such_resource()),
     };
-    let entry = state
-        .store
-        .get(&kind.key(&call.info.namespace, &bare))
-        .ok_or_else(|| Status::not_found(&kind.resource, &bare))?;
-    let object = encode::tree(&entry)?;
-    match kind.stored.kind.as_str() {
-        "Pod" => pod(state, call, &object, subresource.name),
-        "Service" => {
-            let message = format!("no endpoints available for service {}", api::field::quote(&bare));
-            Err(Status::unavailable(message))
+    match located {
+        Located::Nowhere => Ok(Answer::Raw(204, "", Body::empty())),
+        Located::Kubelet { host, path } if subresource.name == "log" => {
+            Err(Status::plain(format!("Get \"https://{host}{path}\": {}", unreachable(&host))))
         }
-        _ => Err(Status::internal(format!(
-            "error trying to reach service: no route to node {}",
-            api::field::quote(&bare)
-        ))),
+        Located::Kubelet { host, .. } if call.headers.contains_key(http::header::UPGRADE) => {
+            Err(Status::internal(format!("error dialing backend: {}", unreachable(&host))))
+        }
+        Located::Kubelet { .. } => Err(Status::bad_request("Upgrade request required")),
+        Located::Backend { host } => {
+            Err(Status::unavailable(format!("error trying to reach service: {}", unreachable(&host))))
+        }
     }
 }
 
-fn connect_options(call: &Call, subresource: &Subresource) -> Value {
-    let mut options = Value::map([("kind", subresource.kind), ("apiVersion", "v1")]);
-    for key in ["container", "path", "command"] {
-        if let Some(value) = call.query.get(key) {
-            options.set_at(&[key], value);
-        }
-    }
-    options
+/// What is said of every node and of everything that runs on one: this server has no way there.
+fn unreachable(host: &str) -> String {
+    format!("dial tcp {host}: connect: no route to host")
 }
 
-fn pod(state: &State, call: &Call, pod: &Value, subresource: &str) -> Result<Answer, Status> {
-    if subresource == "log" {
-        let errors = log_option_errors(call);
-        if !errors.is_empty() {
-            return Err(Status::invalid(&GroupKind::new("", "PodLogOptions"), meta::name(pod), &errors));
-        }
+/// Whoever may only read a pod's streams could take them over with a GET that becomes another protocol: it takes the permission
+/// to create them, too.
+async fn may_create(state: &State, call: &Call) -> Result<(), Status> {
+    if call.info.verb == "create" {
+        return Ok(());
     }
-    let name = meta::name(pod);
-    let containers: Vec<&str> = ["initContainers", "containers", "ephemeralContainers"]
-        .iter()
-        .flat_map(|list| pod.list_at(&["spec", list]))
-        .filter_map(|c| c.str_at(&["name"]))
-        .collect();
-    if matches!(subresource, "log" | "exec" | "attach") {
-        let asked = call.query.get("container").unwrap_or_default();
-        let main: Vec<&str> =
-            pod.list_at(&["spec", "containers"]).iter().filter_map(|c| c.str_at(&["name"])).collect();
-        match asked {
-            "" if main.len() > 1 => {
-                let init: Vec<&str> = pod
-                    .list_at(&["spec", "initContainers"])
-                    .iter()
-                    .filter_map(|c| c.str_at(&["name"]))
-                    .collect();
-                let mut message = format!(
-                    "a container name must be specified for pod {name}, choose one of: [{}]",
-                    main.join(" ")
-                );
-                if !init.is_empty() {
-                    message.push_str(" or one of the init containers: [");
-                    message.push_str(&init.join(" "));
-                    message.push(']');
-                }
-                return Err(Status::bad_request(message));
-            }
-            "" => {}
-            asked if !containers.contains(&asked) => {
-                return Err(Status::bad_request(format!("container {asked} is not valid for pod {name}")));
-            }
-            _ => {}
-        }
+    let mut asked = call.permit().attributes().clone();
+    asked.verb = "create".into();
+    let answer = state.chain_for(call.caller()).decide(call.user(), &asked).await;
+    if answer.decision == Decision::Allow {
+        return Ok(());
     }
-    let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-    if node.is_empty() && subresource == "log" {
-        return Ok(Answer::Raw(204, "", Body::empty()));
-    }
-    if node.is_empty() {
-        return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
-    }
-    if state.store.get(&format!("/registry/core/nodes/{node}")).is_none() {
-        return Err(Status::not_found(&GroupResource::new("", "nodes"), node));
-    }
-    Err(Status::internal("no preferred addresses found; known addresses: []"))
-}
-
-/// What is wrong with the options of `log`.
-fn log_option_errors(call: &Call) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let number = |key: &str| call.query.get(key).and_then(|v| v.parse::<i64>().ok());
-    if let Some(lines) = number("tailLines").filter(|n| *n < 0) {
-        let path = Path::root().field("tailLines");
-        errors.push(FieldError::invalid(&path, lines, "must be greater than or equal to 0"));
-    }
-    if let Some(bytes) = number("limitBytes").filter(|n| *n < 1) {
-        let path = Path::root().field("limitBytes");
-        errors.push(FieldError::invalid(&path, bytes, "must be greater than 0"));
-    }
-    if let Some(seconds) = number("sinceSeconds").filter(|n| *n < 1) {
-        let path = Path::root().field("sinceSeconds");
-        errors.push(FieldError::invalid(&path, seconds, "must be greater than 0"));
-    }
-    errors
+    let resource = api::GroupResource::new(call.info.group.clone(), call.info.resource.clone());
+    Err(Status::forbidden(&resource, &call.info.name, answer.why()))
 }

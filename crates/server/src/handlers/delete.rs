@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::time::Timestamp;
 use api::{Details, GroupResource, GroupVersionKind, Status, meta};
+use authn::Via;
 use resources::custom::names;
 use resources::strategy::{self, Propagation};
 use storage::Entry;
@@ -106,6 +107,10 @@ async fn each(
             let name = entry.key.rsplit('/').next().unwrap_or_default().to_owned();
             let mut scoped = call.info.namespace.clone();
             if kind.namespaced && scoped.is_empty() {
+                // Only a part of this process empties all namespaces at once.
+                if *call.caller().via() != Via::Internal {
+                    return Err(Status::bad_request("Namespace parameter required."));
+                }
                 scoped = kind.namespace_of(&entry.key).into();
             }
             let known = object.map(|object| (entry.revision, object));

@@ -13,27 +13,41 @@ use resources::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
 use resources::table::{Verb, verbs};
 use value::{Str, Value};
 
+use super::zpages;
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::CustomKinds;
 use crate::negotiate;
 use crate::state::State;
 
-/// The paths listed at `/`.
+/// The paths listed at `/` besides those of health and of the groups.
 const PATHS: &[&str] = &[
     "/.well-known/openid-configuration",
     "/api",
     "/api/v1",
     "/apis",
-    "/healthz",
-    "/livez",
+    "/apis/",
+    "/flagz",
     "/metrics",
+    "/metrics/slis",
     "/openapi/v2",
     "/openapi/v3",
+    "/openapi/v3/",
     "/openid/v1/jwks",
-    "/readyz",
+    "/statusz",
     "/version",
 ];
+
+/// How metrics are written.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// By which methods a page can be asked for.
+#[derive(Clone, Copy, PartialEq)]
+enum Methods {
+    Get,
+    Reading,
+    Any,
+}
 
 /// Whether something is at a path that names no resource.
 pub fn is_path(state: &State, path: &str) -> bool {
@@ -53,7 +67,8 @@ pub fn is_path(state: &State, path: &str) -> bool {
         }
         ["healthz" | "livez" | "readyz", check @ ..] => state.health.is_check(&check.join("/")),
         []
-        | ["api" | "apis" | "version" | "metrics"]
+        | ["api" | "apis" | "version" | "metrics" | "statusz" | "flagz"]
+        | ["metrics", "slis"]
         | ["api", _]
         | [".well-known", "openid-configuration"]
         | ["openid", "v1", "jwks"]
@@ -68,14 +83,21 @@ pub fn is_path(state: &State, path: &str) -> bool {
 pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Status> {
     let path = call.info.path.trim_end_matches('/').to_owned();
     let segments: Vec<&str> = path.trim_start_matches('/').split('/').filter(|s| !s.is_empty()).collect();
-    // What Kubernetes' router serves is there for GET alone; the other pages answer HEAD too.
-    let routed = match segments.as_slice() {
-        [] | ["apis"] | ["apis", _] => false,
-        [first, ..] => matches!(*first, "api" | "apis" | "version" | ".well-known" | "openid"),
+    // What Kubernetes' router serves is there for GET alone; the other pages answer whatever they are asked.
+    let methods = match segments.as_slice() {
+        ["apis"] | ["apis", _] => Methods::Any,
+        ["debug", ..] => Methods::Reading,
+        ["api" | "apis" | "version" | ".well-known" | "openid", ..] => Methods::Get,
+        _ => Methods::Any,
     };
     let served = state.catalog.served();
     let definitions = state.catalog.custom();
-    if !matches!((call.info.verb.as_str(), routed), ("get", _) | ("head", false)) {
+    let allowed = match call.info.verb.as_str() {
+        "get" => true,
+        "head" => methods != Methods::Get,
+        _ => methods == Methods::Any,
+    };
+    if !allowed {
         let is_there = match segments.as_slice() {
             ["api", version] => discovery::resources(served, &[], "", version).is_some(),
             ["apis", group, version] => {
@@ -137,12 +159,14 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
                 .map(|kind| (kind.resource.to_string(), state.store.count(&kind.scope(""))))
                 .collect();
             let page = state.metrics.page(state.seats.taken(), &objects);
-            Ok(Answer::Raw(
-                200,
-                "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
-                Body::from(page),
-            ))
+            Ok(Answer::Raw(200, METRICS, Body::from(page)))
         }
+        ["metrics", "slis"] => {
+            let page = Body::from(state.health.results());
+            Ok(Answer::Raw(200, METRICS, page))
+        }
+        ["statusz"] => zpages::handle(state, call, zpages::Page::Status),
+        ["flagz"] => zpages::handle(state, call, zpages::Page::Flags),
         ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
         ["openapi", "v3"] => {
             document(state, call, "text/plain; charset=utf-8", |openapi, current| {
@@ -260,8 +284,10 @@ const CUSTOM: &[Verb] = &[
 /// What is left of them while the definition goes.
 const TERMINATING: &[Verb] = &[Verb::Delete, Verb::DeleteCollection, Verb::Get, Verb::List, Verb::Watch];
 
-fn paths(state: &State) -> Vec<String> {
+/// The paths listed at `/`.
+pub fn paths(state: &State) -> Vec<String> {
     let mut paths: Vec<String> = PATHS.iter().map(|p| (*p).to_owned()).collect();
+    paths.extend(state.health.paths());
     for group in resources::table::GROUPS.iter().filter(|g| !g.name.is_empty()) {
         let versions: Vec<&&str> =
             group.versions.iter().filter(|v| state.catalog.served().is_served(group.name, v)).collect();
@@ -301,7 +327,8 @@ fn aggregated(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 fn aggregated_answer(document: &Value) -> Answer {
-    let mut body = value::write::to_vec(document);
+    let mut body = Vec::new();
+    api::order::of(document).write(&mut body, document);
     body.push(b'\n');
     Answer::Raw(200, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", Body::from(body))
 }

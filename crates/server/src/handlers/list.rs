@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::selector::{FieldSelector, Selection, Selector};
-use api::{Cause, Details, Status};
+use api::{Cause, Details, Status, order};
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use storage::{Entry, List, ListAt, ReadError};
@@ -345,7 +345,7 @@ fn spliced(kind: &Kind, page: Page) -> Splice {
     }
     head.extend_from_slice(&encode::head(&kind.gvk.api_version(), &kind.list_kind()));
     head.extend_from_slice(b"\"metadata\":");
-    write::write(&mut head, &list_metadata(kind, &page));
+    order::LIST_META.write(&mut head, &list_metadata(kind, &page));
     head.extend_from_slice(b",\"items\":[");
     foot.extend_from_slice(b"]}\n");
     Splice::new(head, page.entries, (b"{", kind.stored_head_len()), foot)

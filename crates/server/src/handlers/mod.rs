@@ -13,3 +13,4 @@ pub mod reviews;
 pub mod tokens;
 pub mod update;
 pub mod watch;
+pub mod zpages;

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use storage::{Entry, Event, Kind as EventKind, Watch, WatchError, WatchFrom};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use value::{Value, write};
+use value::Value;
 
 use super::list::{selection, too_large};
 use crate::body::Body;
@@ -20,6 +20,7 @@ use crate::call::{Answer, Call};
 use crate::catalog::Kind;
 use crate::negotiate::{self, Form, Forms, Media};
 use crate::options::ListOptions;
+use crate::respond;
 use crate::state::State;
 use crate::table::{self, TableOptions};
 
@@ -331,7 +332,7 @@ impl Sender {
                 table::table(&self.kind, version, std::slice::from_ref(&object), metadata, options, self.now)
             }
         };
-        frame(&mut out, word, &write::to_vec(&shown));
+        frame(&mut out, word, &self.json(&shown));
         self.out.extend_from_slice(&out);
     }
 
@@ -357,13 +358,19 @@ impl Sender {
             }
         };
         let mut out = Vec::new();
-        frame(&mut out, "BOOKMARK", &write::to_vec(&object));
+        frame(&mut out, "BOOKMARK", &self.json(&object));
         self.out.extend_from_slice(&out);
+    }
+
+    fn json(&self, value: &Value) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        respond::order_of(Some(&self.kind), value).write(&mut out, value);
+        out
     }
 
     fn error(&mut self, status: &Status) {
         let mut out = Vec::new();
-        frame(&mut out, "ERROR", &write::to_vec(&status.to_value()));
+        frame(&mut out, "ERROR", &self.json(&status.to_value()));
         self.out.extend_from_slice(&out);
     }
 }

@@ -26,11 +26,26 @@ pub(super) fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
     if !info.in_namespace && kind.namespaced && (named || matches!(info.verb.as_str(), "create")) {
         return Err(if named { Status::no_such_resource() } else { Status::method_not_allowed() });
     }
+    if named && info.in_namespace && info.namespace.is_empty() {
+        return Err(Status::bad_request("Namespace parameter required."));
+    }
     // Of what is answered and forgotten there is nothing with a name.
     let about_one = [Verb::Get, Verb::Update, Verb::Patch, Verb::Delete];
     if named && info.subresource.is_empty() && !about_one.iter().any(|verb| kind.verbs.contains(verb)) {
         return Err(Status::no_such_resource());
     }
+    let verbs = if info.subresource.is_empty() {
+        kind.verbs
+    } else {
+        let subresource = kind.subresource(&info.subresource).ok_or_else(Status::no_such_resource)?;
+        if info.parts.len() > 3 && subresource.name != "proxy" {
+            return Err(Status::no_such_resource());
+        }
+        if subresource.name == "proxy" && matches!(info.method, Method::HEAD | Method::OPTIONS) {
+            return Ok(Target { kind, verb: Verb::Get });
+        }
+        subresource.verbs
+    };
     let verb = match info.verb.as_str() {
         "get" => Verb::Get,
         "list" => Verb::List,
@@ -40,6 +55,8 @@ pub(super) fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
         "patch" => Verb::Patch,
         "delete" => Verb::Delete,
         "deletecollection" => Verb::DeleteCollection,
+        // A way to proxy that Kubernetes no longer has.
+        "proxy" => return Err(Status::no_such_resource()),
         _ => return Err(Status::method_not_allowed()),
     };
     let needs_name = matches!(verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
@@ -52,15 +69,6 @@ pub(super) fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
     {
         return Err(Status::method_not_allowed());
     }
-    let verbs = if info.subresource.is_empty() {
-        kind.verbs
-    } else {
-        let subresource = kind.subresource(&info.subresource).ok_or_else(Status::no_such_resource)?;
-        if info.parts.len() > 3 && subresource.name != "proxy" {
-            return Err(Status::no_such_resource());
-        }
-        subresource.verbs
-    };
     // A watch is a list to the router; the handler says that there is none.
     let routed = if verb == Verb::Watch { Verb::List } else { verb };
     if !verbs.contains(&verb) && !verbs.contains(&routed) {

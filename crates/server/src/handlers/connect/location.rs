@@ -1,0 +1,217 @@
+//! Where a connection would have to go, from the stored objects alone.
+
+use std::net::IpAddr;
+
+use api::field::quote;
+use api::{GroupResource, Status};
+use storage::Store;
+use value::Value;
+
+use crate::encode;
+
+/// The label of a slice that names its service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// The kinds of a node's addresses, the best first.
+const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
+
+/// The port of a kubelet that does not say its own.
+const KUBELET_PORT: i64 = 10250;
+
+/// A place.
+#[derive(Debug, PartialEq)]
+pub(super) enum Located {
+    /// The pod is nowhere yet, so it has said nothing.
+    Nowhere,
+    /// A node's own server.
+    Kubelet {
+        /// With port.
+        host: String,
+        /// What is asked of it.
+        path: String,
+    },
+    /// What runs on a node, or a node as any other server.
+    Backend {
+        /// With port.
+        host: String,
+    },
+}
+
+/// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+fn name_and_port<'i>(id: &'i str, what: &str) -> Result<(&'i str, &'i str), Status> {
+    let parts: Vec<&str> = id.split(':').collect();
+    let (scheme, name, port) = match parts.as_slice() {
+        [name] => ("", *name, ""),
+        [name, port] => ("", *name, *port),
+        [scheme, name, port] => (*scheme, *name, *port),
+        _ => ("", "", ""),
+    };
+    if name.is_empty() || !matches!(scheme, "" | "http" | "https") {
+        return Err(Status::bad_request(format!("invalid {what} request {}", quote(id))));
+    }
+    Ok((name, port))
+}
+
+fn get(store: &Store, resource: &str, key: &str, name: &str) -> Result<Value, Status> {
+    let found = store.get(&format!("/registry/core/{key}"));
+    let entry = found.ok_or_else(|| Status::not_found(&GroupResource::new("", resource.to_owned()), name))?;
+    encode::tree(&entry)
+}
+
+fn joined(host: &str, port: &str) -> String {
+    match (host.contains(':'), port) {
+        (true, "") => format!("[{host}]"),
+        (true, port) => format!("[{host}]:{port}"),
+        (false, "") => host.to_owned(),
+        (false, port) => format!("{host}:{port}"),
+    }
+}
+
+/// Whether an address is one that others may be sent to: not this host, not all hosts, not those of a wire.
+fn is_global_unicast(ip: IpAddr) -> bool {
+    let local = match ip {
+        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !local && !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
+}
+
+/// A pod by its address.
+pub(super) fn pod(store: &Store, namespace: &str, id: &str) -> Result<Located, Status> {
+    let (name, port) = name_and_port(id, "pod")?;
+    let pod = get(store, "pods", &format!("pods/{namespace}/{name}"), name)?;
+    let containers = pod.list_at(&["spec", "containers"]);
+    let first = containers.iter().find_map(|c| c.list_at(&["ports"]).first()?.int_at(&["containerPort"]));
+    let port =
+        if port.is_empty() { first.map(|port| port.to_string()).unwrap_or_default() } else { port.into() };
+    let address =
+        pod.list_at(&["status", "podIPs"]).first().and_then(|ip| ip.str_at(&["ip"])).unwrap_or_default();
+    if !address.parse().is_ok_and(is_global_unicast) {
+        return Err(Status::bad_request("address not allowed"));
+    }
+    Ok(Located::Backend { host: joined(address, &port) })
+}
+
+/// A service by one of its endpoints that is a pod of its own namespace and ready.
+pub(super) fn service(store: &Store, namespace: &str, id: &str) -> Result<Located, Status> {
+    let (name, port) = name_and_port(id, "service")?;
+    let mut port_name = port.to_owned();
+    if let Ok(number) = port.parse::<i64>() {
+        let service = get(store, "services", &format!("services/{namespace}/{name}"), name)?;
+        let ports = service.list_at(&["spec", "ports"]);
+        let Some(found) = ports.iter().find(|port| port.int_at(&["port"]) == Some(number)) else {
+            let message = format!("no service port {number} found for service {}", quote(name));
+            return Err(Status::unavailable(message));
+        };
+        found.str_at(&["name"]).unwrap_or_default().clone_into(&mut port_name);
+    }
+    let scope = format!("/registry/discovery.k8s.io/endpointslices/{namespace}/");
+    let slices = store.snapshot(&scope).entries;
+    let slices = slices.iter().filter_map(|entry| encode::tree(entry).ok());
+    for slice in slices.filter(|s| s.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(name)) {
+        let ports = slice.list_at(&["ports"]);
+        let numbers = ports
+            .iter()
+            .filter(|port| port.str_at(&["name"]) == Some(&port_name))
+            .filter_map(|port| port.int_at(&["port"]));
+        for number in numbers {
+            let ready = |endpoint: &&Value| endpoint.bool_at(&["conditions", "ready"]) != Some(false);
+            let endpoints = slice.list_at(&["endpoints"]);
+            let found = endpoints.iter().filter(ready).find_map(|e| pod_address(store, namespace, e));
+            if let Some(address) = found {
+                return Ok(Located::Backend { host: joined(&address, &number.to_string()) });
+            }
+        }
+    }
+    Err(Status::unavailable(format!("no endpoints available for service {}", quote(name))))
+}
+
+/// The address of an endpoint, if it is that of the pod that it says it is.
+fn pod_address(store: &Store, namespace: &str, endpoint: &Value) -> Option<String> {
+    let target = endpoint.at(&["targetRef"])?;
+    if target.str_at(&["namespace"]).unwrap_or_default() != namespace {
+        return None;
+    }
+    let name = target.str_at(&["name"])?;
+    let pod = get(store, "pods", &format!("pods/{namespace}/{name}"), name).ok()?;
+    let address = endpoint.list_at(&["addresses"]).first()?.as_str()?;
+    let own = pod.list_at(&["status", "podIPs"]);
+    own.iter().any(|ip| ip.str_at(&["ip"]) == Some(address)).then(|| address.to_owned())
+}
+
+/// A node by its best address.
+pub(super) fn node(store: &Store, id: &str) -> Result<Located, Status> {
+    let (name, port) = name_and_port(id, "node")?;
+    let (host, kubelet) = kubelet(store, "nodes", name)?;
+    if host.parse().is_ok_and(|ip| !is_global_unicast(ip)) {
+        return Err(Status::bad_request("address not allowed"));
+    }
+    let port = if port.is_empty() { kubelet } else { port.to_owned() };
+    Ok(Located::Backend { host: joined(&host, &port) })
+}
+
+/// The address and the port of a node's own server. Kubernetes says of a missing node that it is one of `asked`.
+fn kubelet(store: &Store, asked: &str, name: &str) -> Result<(String, String), Status> {
+    let node = get(store, asked, &format!("nodes/{name}"), name)?;
+    let addresses = node.list_at(&["status", "addresses"]);
+    let of = |kind: &str| addresses.iter().find(|a| a.str_at(&["type"]) == Some(kind));
+    let Some(address) = PREFERRED.iter().find_map(|kind| of(kind)?.str_at(&["address"])) else {
+        let known: Vec<String> = addresses
+            .iter()
+            .map(|a| {
+                let field = |key| a.str_at(&[key]).unwrap_or_default();
+                format!("{{{} {}}}", field("type"), field("address"))
+            })
+            .collect();
+        let message = format!("no preferred addresses found; known addresses: [{}]", known.join(" "));
+        return Err(Status::plain(message));
+    };
+    let port =
+        node.int_at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).filter(|port| *port > 0);
+    Ok((address.to_owned(), port.unwrap_or(KUBELET_PORT).to_string()))
+}
+
+/// A container of a pod, at the node that the pod is on.
+pub(super) fn container(
+    store: &Store,
+    namespace: &str,
+    name: &str,
+    stream: &str,
+    options: &Value,
+) -> Result<Located, Status> {
+    let pod = get(store, "pods", &format!("pods/{namespace}/{name}"), name)?;
+    let container = match stream {
+        "portforward" => String::new(),
+        _ => chosen(&pod, name, options.str_at(&["container"]).unwrap_or_default())?,
+    };
+    let on = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
+    if on.is_empty() {
+        return match stream {
+            "log" => Ok(Located::Nowhere),
+            _ => Err(Status::bad_request(format!("pod {name} does not have a host assigned"))),
+        };
+    }
+    let (host, port) = kubelet(store, "pods", on)?;
+    let path = format!("/containerLogs/{namespace}/{name}/{container}");
+    Ok(Located::Kubelet { host: joined(&host, &port), path })
+}
+
+/// The container that is meant: the one that is named, or the only one.
+fn chosen(pod: &Value, name: &str, asked: &str) -> Result<String, Status> {
+    let names = |list: &str| -> Vec<String> {
+        let containers = pod.list_at(&["spec", list]).iter();
+        containers.filter_map(|c| c.str_at(&["name"]).map(str::to_owned)).collect()
+    };
+    let main = names("containers");
+    let all = [names("initContainers"), main.clone(), names("ephemeralContainers")].concat();
+    match (asked, main.as_slice()) {
+        ("", [only]) => Ok(only.clone()),
+        ("", []) => Err(Status::bad_request(format!("a container name must be specified for pod {name}"))),
+        ("", _) => Err(Status::bad_request(format!(
+            "a container name must be specified for pod {name}, choose one of: [{}]",
+            all.join(" ")
+        ))),
+        (asked, _) if all.iter().any(|known| known == asked) => Ok(asked.to_owned()),
+        (asked, _) => Err(Status::bad_request(format!("container {asked} is not valid for pod {name}"))),
+    }
+}

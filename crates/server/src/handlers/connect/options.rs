@@ -1,0 +1,202 @@
+//! From a query to the options of a connection, as admission sees them.
+
+use api::{FieldError, FieldErrors, time::Timestamp};
+use value::{Path, Value};
+
+use crate::call::Call;
+use crate::request_info::{Query, RequestInfo};
+
+/// The options of this kind; what cannot be read is told in the words of Go's readers.
+pub(super) fn read(call: &Call, kind: &str) -> Result<Value, String> {
+    of_query(&call.query, &call.info, kind)
+}
+
+fn of_query(query: &Query, info: &RequestInfo, kind: &str) -> Result<Value, String> {
+    let mut options = Value::map([("kind", kind), ("apiVersion", "v1")]);
+    match kind {
+        "PodExecOptions" | "PodAttachOptions" => {
+            switches(query, &["stdin", "stdout", "stderr", "tty"], &mut options);
+            text(query, "container", &mut options);
+            if kind == "PodExecOptions" {
+                let command: Vec<&str> = query.all("command").collect();
+                let command = if command.is_empty() { Value::Null } else { Value::list(command) };
+                options.set_at(&["command"], command);
+            }
+        }
+        "PodPortForwardOptions" => {
+            let ports: Vec<Value> = query.all("ports").map(port).collect::<Result<_, String>>()?;
+            if !ports.is_empty() {
+                options.set_at(&["ports"], Value::List(ports));
+            }
+        }
+        "PodProxyOptions" | "ServiceProxyOptions" | "NodeProxyOptions" => {
+            let path = below(info);
+            if !path.is_empty() {
+                options.set_at(&["path"], path);
+            }
+        }
+        // `log`.
+        _ => {
+            text(query, "container", &mut options);
+            switches(
+                query,
+                &["follow", "previous", "timestamps", "insecureSkipTLSVerifyBackend"],
+                &mut options,
+            );
+            number(query, "sinceSeconds", &mut options)?;
+            if let Some(since) = query.get("sinceTime").filter(|since| !matches!(*since, "" | "null")) {
+                options.set_at(&["sinceTime"], Timestamp::parse(since)?.time());
+            }
+            number(query, "tailLines", &mut options)?;
+            number(query, "limitBytes", &mut options)?;
+            text(query, "stream", &mut options);
+        }
+    }
+    Ok(options)
+}
+
+/// The path behind `proxy`, with a slash where the request has one.
+fn below(info: &RequestInfo) -> String {
+    let parts: Vec<&str> = info.parts.iter().skip(3).map(value::Str::as_str).collect();
+    let mut path = parts.join("/");
+    if !path.is_empty() && !path.starts_with('/') {
+        path.insert(0, '/');
+    }
+    if info.path.ends_with('/') && !path.ends_with('/') {
+        path.push('/');
+    }
+    path
+}
+
+fn text(query: &Query, key: &str, options: &mut Value) {
+    if let Some(text) = query.get(key).filter(|text| !text.is_empty()) {
+        options.set_at(&[key], text);
+    }
+}
+
+fn switches(query: &Query, keys: &[&str], options: &mut Value) {
+    for key in keys.iter().filter(|key| query.is_true(key)) {
+        options.set_at(&[key], true);
+    }
+}
+
+fn number(query: &Query, key: &str, options: &mut Value) -> Result<(), String> {
+    if let Some(text) = query.get(key) {
+        let number = text.parse::<i64>().map_err(|why| go_number_error("ParseInt", text, why.kind()))?;
+        options.set_at(&[key], number);
+    }
+    Ok(())
+}
+
+fn port(text: &str) -> Result<Value, String> {
+    let unsigned = text.parse::<u32>().map_err(|why| go_number_error("ParseUint", text, why.kind()));
+    let unsigned = match unsigned {
+        // Go's reader of unsigned numbers takes no sign at all.
+        _ if text.starts_with('+') => {
+            Err(go_number_error("ParseUint", text, &std::num::IntErrorKind::InvalidDigit))
+        }
+        read => read,
+    };
+    let port = unsigned.map_err(|why| format!("cannot convert to []int32: {why}"))?;
+    // As Go, which keeps the bits.
+    Ok(Value::from(i64::from(port.cast_signed())))
+}
+
+fn go_number_error(reader: &str, text: &str, why: &std::num::IntErrorKind) -> String {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let why = if matches!(why, PosOverflow | NegOverflow) { "value out of range" } else { "invalid syntax" };
+    format!("strconv.{reader}: parsing {}: {why}", api::field::quote(text))
+}
+
+/// What is wrong with the options of `log`.
+pub(super) fn log_errors(options: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if options.str_at(&["kind"]) != Some("PodLogOptions") {
+        return errors;
+    }
+    let number = |key: &str| options.int_at(&[key]);
+    let at = |key: &str| Path::root().field(key);
+    if let Some(lines) = number("tailLines").filter(|n| *n < 0) {
+        errors.push(FieldError::invalid(&at("tailLines"), lines, "must be greater than or equal to 0"));
+    }
+    if let Some(bytes) = number("limitBytes").filter(|n| *n < 1) {
+        errors.push(FieldError::invalid(&at("limitBytes"), bytes, "must be greater than 0"));
+    }
+    let since_time = options.at(&["sinceTime"]).is_some();
+    match number("sinceSeconds") {
+        Some(_) if since_time => {
+            let mut error = FieldError::forbidden(
+                &Path::root(),
+                "at most one of `sinceTime` or `sinceSeconds` may be specified",
+            );
+            // A path of one empty name is written so.
+            "[]".clone_into(&mut error.field);
+            errors.push(error);
+        }
+        Some(seconds) if seconds < 1 => {
+            errors.push(FieldError::invalid(&at("sinceSeconds"), seconds, "must be greater than 0"));
+        }
+        _ => {}
+    }
+    if options.at(&["stream"]).is_some() {
+        errors.push(FieldError::forbidden(&at("stream"), "may not be specified"));
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use value::write;
+
+    use super::{log_errors, of_query};
+    use crate::request_info::{Query, RequestInfo};
+
+    fn read(kind: &str, path: &str, query: &str) -> Result<String, String> {
+        let query = Query::parse(query);
+        let info = RequestInfo::parse(&Method::GET, path, &query);
+        of_query(&query, &info, kind).map(|options| write::to_string(&options))
+    }
+
+    #[test]
+    fn every_option_of_a_stream_is_shown_to_admission() {
+        let path = "/api/v1/namespaces/n/pods/p/exec";
+        assert_eq!(
+            read("PodExecOptions", path, "command=ls&command=-l&stdin=true&tty=0&container=c").unwrap(),
+            r#"{"apiVersion":"v1","command":["ls","-l"],"container":"c","kind":"PodExecOptions","stdin":true}"#
+        );
+        assert!(read("PodExecOptions", path, "").unwrap().contains(r#""command":null"#));
+        assert!(read("PodPortForwardOptions", path, "ports=80&ports=81").unwrap().contains("[80,81]"));
+        assert_eq!(
+            read("PodPortForwardOptions", path, "ports=x").unwrap_err(),
+            r#"cannot convert to []int32: strconv.ParseUint: parsing "x": invalid syntax"#
+        );
+    }
+
+    #[test]
+    fn what_is_proxied_is_the_path_and_not_the_query() {
+        let read = |path: &str| read("ServiceProxyOptions", path, "path=/mine").unwrap();
+        let plain = r#"{"apiVersion":"v1","kind":"ServiceProxyOptions"}"#;
+        assert_eq!(read("/api/v1/namespaces/n/services/s/proxy"), plain);
+        assert!(read("/api/v1/namespaces/n/services/s/proxy/").contains(r#""path":"/""#));
+        assert!(read("/api/v1/namespaces/n/services/s/proxy/a/b/").contains(r#""path":"/a/b/""#));
+    }
+
+    #[test]
+    fn the_options_of_logs_are_judged() {
+        let judge = |query: &str| {
+            let text = Query::parse(query);
+            let info = RequestInfo::parse(&Method::GET, "/api/v1/namespaces/n/pods/p/log", &text);
+            of_query(&text, &info, "PodLogOptions").map(|options| {
+                log_errors(&options).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            })
+        };
+        assert_eq!(judge("tailLines=1&limitBytes=1&sinceSeconds=1&follow=true"), Ok(String::new()));
+        assert_eq!(judge("tailLines=x").unwrap_err(), r#"strconv.ParseInt: parsing "x": invalid syntax"#);
+        assert!(judge("sinceTime=x").unwrap_err().starts_with("parsing time \"x\""));
+        assert_eq!(
+            judge("limitBytes=0&sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z&stream=All").unwrap(),
+            "limitBytes: Invalid value: 0: must be greater than 0; []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified; stream: Forbidden: may not be specified"
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! `/statusz` and `/flagz`: what this server is and what it was started with, as text or, for whoever asks by name, as objects.
+
+use std::fmt::Write as _;
+
+use api::time::Timestamp;
+use api::{Status, order};
+use http::HeaderMap;
+use http::header::ACCEPT;
+use value::Value;
+
+use super::documents;
+use crate::body::Body;
+use crate::call::{Answer, Call};
+use crate::negotiate::{self, Media};
+use crate::respond;
+use crate::state::State;
+
+/// How the API server names itself on these pages.
+const COMPONENT: &str = "apiserver";
+
+/// What a page can be written as, as a 406 lists it.
+const FORMS: &[&str] = &["application/json", "application/yaml", "text/plain"];
+
+/// One of the pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Page {
+    /// `/statusz`
+    Status,
+    /// `/flagz`
+    Flags,
+}
+
+impl Page {
+    fn word(self) -> &'static str {
+        match self {
+            Page::Status => "statusz",
+            Page::Flags => "flagz",
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Page::Status => "Statusz",
+            Page::Flags => "Flagz",
+        }
+    }
+
+    fn content_type(self, media: Media, version: Version) -> &'static str {
+        match (self, media, version) {
+            (Page::Status, Media::Json, Version::Beta) => {
+                "application/json;g=config.k8s.io;v=v1beta1;as=Statusz"
+            }
+            (Page::Status, Media::Json, Version::Alpha) => {
+                "application/json;g=config.k8s.io;v=v1alpha1;as=Statusz"
+            }
+            (Page::Status, Media::Yaml, Version::Beta) => {
+                "application/yaml;g=config.k8s.io;v=v1beta1;as=Statusz"
+            }
+            (Page::Status, Media::Yaml, Version::Alpha) => {
+                "application/yaml;g=config.k8s.io;v=v1alpha1;as=Statusz"
+            }
+            (Page::Flags, Media::Json, Version::Beta) => {
+                "application/json;g=config.k8s.io;v=v1beta1;as=Flagz"
+            }
+            (Page::Flags, Media::Json, Version::Alpha) => {
+                "application/json;g=config.k8s.io;v=v1alpha1;as=Flagz"
+            }
+            (Page::Flags, Media::Yaml, Version::Beta) => {
+                "application/yaml;g=config.k8s.io;v=v1beta1;as=Flagz"
+            }
+            (Page::Flags, Media::Yaml, Version::Alpha) => {
+                "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz"
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Version {
+    Alpha,
+    Beta,
+}
+
+impl Version {
+    fn word(self) -> &'static str {
+        match self {
+            Version::Alpha => "v1alpha1",
+            Version::Beta => "v1beta1",
+        }
+    }
+}
+
+/// What a client wants the page to be: text, or an object of a version.
+fn wanted(headers: &HeaderMap, page: Page) -> Option<Option<(Media, Version)>> {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if accept.trim().is_empty() {
+        return Some(None);
+    }
+    negotiate::clauses(headers).iter().find_map(|clause| {
+        let object = (clause.param("g"), clause.param("as")) == (Some("config.k8s.io"), Some(page.kind()));
+        let version = match clause.param("v") {
+            Some("v1beta1") => Some(Version::Beta),
+            Some("v1alpha1") => Some(Version::Alpha),
+            _ => None,
+        };
+        match version.filter(|_| object) {
+            Some(version) if clause.covers("application", "json") => Some(Some((Media::Json, version))),
+            Some(version) if clause.covers("application", "yaml") => Some(Some((Media::Yaml, version))),
+            Some(_) => None,
+            None => (clause.covers("text", "plain") && clause.param("as").is_none()).then_some(None),
+        }
+    })
+}
+
+/// Answers with a page.
+pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Status> {
+    let wanted = wanted(&call.headers, page).ok_or_else(|| Status::not_acceptable(FORMS))?;
+    let Some((media, version)) = wanted else {
+        let body = match page {
+            Page::Status => status_text(state, call.now),
+            Page::Flags => flags_text(&state.flags),
+        };
+        let text = format!(
+            "\n{COMPONENT} {}\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n{body}",
+            page.word()
+        );
+        return Ok(Answer::Raw(200, "text/plain; charset=utf-8", Body::from(text)));
+    };
+    if version == Version::Alpha {
+        call.warn(format!(
+            "This version of the {} endpoint is deprecated. Please use a newer version.",
+            page.word()
+        ));
+    }
+    let mut object = Value::map([
+        ("kind", page.kind().to_owned()),
+        ("apiVersion", format!("config.k8s.io/{}", version.word())),
+    ]);
+    object.set_at(&["metadata", "name"], COMPONENT);
+    match page {
+        Page::Status => {
+            object.set_at(&["startTime"], Timestamp::from_seconds(state.started).time());
+            object.set_at(&["uptimeSeconds"], up(state, call.now));
+            object.set_at(&["binaryVersion"], crate::version::BINARY);
+            object.set_at(&["emulationVersion"], emulated(state));
+            object.set_at(&["paths"], Value::list(folders(state)));
+        }
+        Page::Flags => {
+            for (name, value) in &state.flags {
+                object.set_at(&["flags", name], value.as_str());
+            }
+        }
+    }
+    let pretty = negotiate::is_pretty(&call.headers, &call.query);
+    let body = respond::render(&object, order::of(&object), media, pretty);
+    Ok(Answer::Raw(200, page.content_type(media, version), Body::from(body)))
+}
+
+fn up(state: &State, now: i64) -> i64 {
+    now.saturating_sub(state.started).max(0)
+}
+
+fn emulated(state: &State) -> String {
+    format!("1.{}", state.emulated_minor)
+}
+
+/// The first segments of the paths that are there for looking at the server.
+fn folders(state: &State) -> Vec<String> {
+    let mut folders: Vec<String> = documents::paths(state)
+        .iter()
+        .filter_map(|path| path.split('/').nth(1))
+        .filter(|first| {
+            !first.is_empty() && !matches!(*first, "api" | "apis" | "openid" | "openapi" | ".well-known")
+        })
+        .map(|first| format!("/{first}"))
+        .collect();
+    folders.dedup();
+    folders
+}
+
+fn status_text(state: &State, now: i64) -> String {
+    let up = up(state, now);
+    format!(
+        "\nStarted: {}\nUp: {} hr {:02} min {:02} sec\nBinary version: {}\nEmulation version: {}\nPaths: {}\n",
+        unix_date(state.started),
+        up / 3600,
+        up / 60 % 60,
+        up % 60,
+        crate::version::BINARY,
+        emulated(state),
+        folders(state).join(" ")
+    )
+}
+
+fn flags_text(flags: &[(String, String)]) -> String {
+    flags.iter().fold(String::new(), |mut text, (name, value)| {
+        let _ = writeln!(text, "{name}: {value}");
+        text
+    })
+}
+
+/// `Mon Jan  2 15:04:05 UTC 2006`.
+fn unix_date(seconds: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let text = Timestamp::from_seconds(seconds).time();
+    let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
+    let weekday = usize::try_from(seconds.div_euclid(86_400).rem_euclid(7)).unwrap_or(0);
+    let month = part(5, 7).parse::<usize>().unwrap_or(1).saturating_sub(1);
+    let day = part(8, 10).trim_start_matches('0');
+    format!(
+        "{} {} {day:>2} {} UTC {}",
+        DAYS.get(weekday).unwrap_or(&""),
+        MONTHS.get(month).unwrap_or(&""),
+        part(11, 19),
+        part(0, 4)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header::ACCEPT};
+
+    use super::{Media, Page, Version, flags_text, unix_date, wanted};
+
+    #[test]
+    fn pages_are_text_unless_an_object_is_asked_for_by_name() {
+        let asked = |accept: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            wanted(&headers, Page::Status)
+        };
+        assert_eq!(wanted(&HeaderMap::new(), Page::Flags), Some(None));
+        for text in ["", "*/*", "text/*", "text/plain", "application/json, text/plain;q=0.1"] {
+            assert_eq!(asked(text), Some(None), "{text}");
+        }
+        assert_eq!(
+            asked("application/json;v=v1beta1;g=config.k8s.io;as=Statusz"),
+            Some(Some((Media::Json, Version::Beta)))
+        );
+        assert_eq!(
+            asked("application/yaml;v=v1alpha1;g=config.k8s.io;as=Statusz"),
+            Some(Some((Media::Yaml, Version::Alpha)))
+        );
+        for nothing in [
+            "application/json",
+            "text/html",
+            "application/json;v=v1;g=config.k8s.io;as=Statusz",
+            "application/json;v=v1beta1;g=config.k8s.io;as=Flagz",
+        ] {
+            assert_eq!(asked(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn dates_and_flags_are_written_as_go_does() {
+        assert_eq!(unix_date(1_794_777_641), "Sun Nov 15 21:20:41 UTC 2026");
+        assert_eq!(unix_date(0), "Thu Jan  1 00:00:00 UTC 1970");
+        let flags = [("a".to_owned(), "[]".to_owned()), ("b".to_owned(), String::new())];
+        assert_eq!(flags_text(&flags), "a: []\nb: \n");
+    }
+}

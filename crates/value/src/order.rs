@@ -1,0 +1,55 @@
+//! JSON whose keys are in an order that is not theirs by name: what Kubernetes writes from its own types has their fields first as
+//! they are declared.
+
+use crate::{Map, Value, write};
+
+/// The order of the keys of a map: those that are named, as they are named, then all others, sorted. What is below a named key is
+/// in the order named with it; a list's items are in the order of the list.
+#[derive(Debug)]
+pub struct Order(pub &'static [(&'static str, &'static Order)]);
+
+/// By name.
+pub static SORTED: Order = Order(&[]);
+
+impl Order {
+    /// The entries of a map in this order, each with the order below it.
+    fn entries<'m>(
+        &'static self,
+        map: &'m Map,
+    ) -> impl Iterator<Item = (&'m str, &'m Value, &'static Order)> {
+        let named = self.0.iter().filter_map(|(key, below)| map.get(key).map(|item| (*key, item, *below)));
+        let named = named.map(|(key, item, below)| (key as &'m str, item, below));
+        let others = map.iter().filter(|(key, _)| !self.0.iter().any(|(named, _)| named == &key.as_str()));
+        named.chain(others.map(|(key, item)| (key.as_str(), item, &SORTED)))
+    }
+
+    /// Appends the JSON of `value` in this order.
+    pub fn write(&'static self, out: &mut Vec<u8>, value: &Value) {
+        match value {
+            _ if self.0.is_empty() => write::write(out, value),
+            Value::List(list) => {
+                out.push(b'[');
+                for (i, item) in list.iter().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    self.write(out, item);
+                }
+                out.push(b']');
+            }
+            Value::Map(map) => {
+                out.push(b'{');
+                for (i, (key, item, below)) in self.entries(map).enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    write::string(out, key);
+                    out.push(b':');
+                    below.write(out, item);
+                }
+                out.push(b'}');
+            }
+            _ => write::write(out, value),
+        }
+    }
+}
