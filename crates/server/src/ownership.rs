@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use api::{GroupVersion, Status, meta};
+use api::{GroupVersion, GroupVersionKind, Status, meta};
 use resources::apply::{self, Door, Element, Managers, Refusal, Replicas, Reset, Unconverted, Versions};
 use resources::custom::Conversion;
 use resources::schema::Schema;
@@ -141,10 +141,10 @@ async fn with_versions<T>(
     Err(Status::internal("the managed fields of the object name too many versions"))
 }
 
-/// The versions of a scale: one.
-struct ScaleVersions;
+/// The versions of a scale, and of what is posted to other subresources: one.
+struct OnlyVersion;
 
-impl Versions for ScaleVersions {
+impl Versions for OnlyVersion {
     fn schema(&self, _: &str) -> Option<&Schema> {
         None
     }
@@ -244,13 +244,28 @@ fn reset(kind: &Kind, facet: Facet) -> &'static Reset {
     }
 }
 
+/// Notes who posted `object`, of a kind that has no other version, to a subresource.
+pub fn track_posted(kind: &GroupVersionKind, subresource: &str, object: &mut Value, manager: &str, now: i64) {
+    let Some(schema) = resources::schema::of(&kind.group, &kind.version, &kind.kind) else { return };
+    let api_version = kind.api_version();
+    let mut nothing = Value::map([("apiVersion", api_version.as_str()), ("kind", kind.kind.as_str())]);
+    let mut new = object.clone();
+    resources::defaults::apply(&kind.group_kind(), &mut new);
+    for object in [&mut nothing, &mut new] {
+        resources::decode::fill(object, schema);
+    }
+    let door =
+        Door { api_version: &api_version, schema, subresource, reset: &NOTHING, versions: &OnlyVersion, now };
+    set(object, door.track(&nothing, &new, manager));
+}
+
 fn scale_door(kind: &Kind, now: i64) -> Door<'_> {
     Door {
         api_version: apply::SCALE_VERSION,
         schema: kind.facet_schema(Facet::Scale),
         subresource: "scale",
         reset: &NOTHING,
-        versions: &ScaleVersions,
+        versions: &OnlyVersion,
         now,
     }
 }

@@ -189,6 +189,8 @@ impl Subject<'_> {
                 ownership::from_scale(self.kind, old, &scale, &mut object)?;
             }
             _ => {
+                let stored = self.kind.stored.group_kind();
+                strategy::stamp(&stored, &mut object, &self.state.strategy_context(call));
                 if let Writer::Updates(manager) = self.writer {
                     let written = ownership::Written { old, empty: &empty, manager };
                     ownership::track(self.state, self.kind, self.facet, written, &mut object, call.now).await;

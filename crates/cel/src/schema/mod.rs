@@ -172,7 +172,9 @@ impl SchemaHints {
 impl SizeHints for SchemaHints {
     fn size(&self, path: &[Str], _: &Type) -> Option<Range> {
         let (variable, path) = path.split_first()?;
-        let (_, root) = self.variables.iter().find(|(name, _)| name == variable)?;
+        // Kubernetes never looks at what the first step is called: a type's name counts as the value itself.
+        let known = self.variables.iter().find(|(name, _)| name == variable);
+        let (_, root) = known.or_else(|| self.variables.first())?;
         let mut here: &Schema = root;
         for step in path {
             here = match (&here.kind, step.as_str()) {

@@ -113,3 +113,11 @@ fn bounds_of_the_schema_bound_the_estimate() {
     assert!(unbounded.max > 1_000_000, "{unbounded:?}");
     assert_eq!(env.compile("self.spec.since").unwrap().output_type(), &Type::Timestamp);
 }
+
+#[test]
+fn the_name_of_a_type_is_as_large_as_the_value() {
+    let (env, schema) = env(r#"{"type":"string","maxLength":10}"#);
+    let hints = SchemaHints::new([(Str::from("self"), schema)]);
+    let estimate = env.compile("type(self) == string").unwrap().estimate(&hints);
+    assert!(estimate.max < 10, "{estimate:?}");
+}

@@ -168,6 +168,23 @@ impl Node {
         read(schema, 0)
     }
 
+    /// The same without `x-kubernetes-int-or-string`, here and below: Kubernetes does not look at that in defaults.
+    #[must_use]
+    pub fn without_int_or_string(mut self) -> Node {
+        self.forget_int_or_string();
+        self
+    }
+
+    fn forget_int_or_string(&mut self) {
+        self.int_or_string = false;
+        let values = self.additional.as_mut().and_then(|additional| additional.node.as_mut());
+        let below = self.properties.iter_mut().map(|(_, node)| node);
+        below
+            .chain(self.items.as_deref_mut())
+            .chain(values.map(|node| &mut **node))
+            .for_each(Node::forget_int_or_string);
+    }
+
     /// The schema of the field `name`.
     pub fn property(&self, name: &str) -> Option<&Node> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;

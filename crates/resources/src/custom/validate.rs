@@ -431,7 +431,7 @@ fn object<'a>(
             if let Some(values) = additional.node.as_deref() {
                 for (key, value) in map.iter().filter(|(key, _)| node.property(key).is_none()) {
                     let pair = pair.and_then(|pair| pair.key(key));
-                    verdict.merge(ratcheted(value, values, &Place::Field(place, key), pair.as_ref()));
+                    verdict.merge(ratcheted(value, values, &Place::Entry(place, key), pair.as_ref()));
                 }
             }
         }

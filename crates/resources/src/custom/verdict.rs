@@ -21,6 +21,8 @@ const MAX_SHOWN: usize = 1024;
 pub(super) enum Place<'a> {
     Root,
     Field(&'a Place<'a>, &'a str),
+    /// A value of a map, which the library writes with a dot even where nothing is before it.
+    Entry(&'a Place<'a>, &'a str),
     Index(&'a Place<'a>, usize),
 }
 
@@ -29,7 +31,7 @@ impl fmt::Display for Place<'_> {
         match self {
             Place::Root => Ok(()),
             Place::Field(Place::Root, name) => f.write_str(shown(name)),
-            Place::Field(parent, name) => write!(f, "{parent}.{}", shown(name)),
+            Place::Field(parent, name) | Place::Entry(parent, name) => write!(f, "{parent}.{}", shown(name)),
             Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
@@ -164,10 +166,10 @@ pub(super) fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors)
         if !said.insert(message) {
             continue;
         }
-        let field = match field {
+        let field = match field.as_deref().map(|field| field.strip_prefix('.').unwrap_or(field)) {
             Some(field) if !field.is_empty() => {
                 if base.is_empty() {
-                    field
+                    field.to_owned()
                 } else {
                     format!("{base}.{field}")
                 }

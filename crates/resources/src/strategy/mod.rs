@@ -127,6 +127,18 @@ fn of(kind: &GroupKind) -> Option<&'static Strategy> {
     table::TABLE.iter().find(|row| row.group == kind.group && row.kind == kind.kind)
 }
 
+/// Fills in the times that a write without them means: defaults that need a clock. As other defaults they are the writer's.
+pub fn stamp(kind: &GroupKind, object: &mut Value, context: &Context) {
+    if kind.group != "resource.k8s.io" {
+        return;
+    }
+    match kind.kind.as_str() {
+        "DeviceTaintRule" => resource::create_taint_rule(object, context),
+        "ResourceSlice" => resource::create_slice(object, context),
+        _ => {}
+    }
+}
+
 /// Makes a new object what its kind starts as.
 pub fn prepare_create(kind: &GroupKind, object: &mut Value, context: &Context) {
     let Some(row) = of(kind) else { return };

@@ -17,6 +17,7 @@ use crate::call::{Answer, Call};
 use crate::catalog::Kind;
 use crate::encode;
 use crate::options::WriteOptions;
+use crate::ownership;
 use crate::state::State;
 use crate::tokens::StoredObjects;
 use crate::write::Posted;
@@ -26,7 +27,9 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result
     let begun = Instant::now();
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
-    let object = posted(call, &expected, &options).await?;
+    let mut object = posted(call, &expected, &options).await?;
+    let manager = ownership::manager(&options.field_manager, &call.headers);
+    ownership::track_posted(&expected, "token", &mut object, &manager, call.now);
     let reference = object.at(&["spec", "boundObjectRef"]);
     let counted =
         state.webhook_tokens.as_ref().filter(|_| reference.and_then(Configuration::of_reference).is_some());

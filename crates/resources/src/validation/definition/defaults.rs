@@ -68,7 +68,8 @@ impl Walk {
         inside_metadata: bool,
     ) {
         let place = at.field("default");
-        let node = Node::read(schema);
+        let mut node = Node::read(schema);
+        node.embedded |= is_resource;
         if inside_metadata {
             let object = wrap(default.clone(), around);
             if let Some(wrong) = embedded_errors(&object) {
@@ -86,7 +87,8 @@ impl Walk {
             }
         }
         let mut found = FieldErrors::new();
-        crate::custom::defaults_are_valid(default, &node, &place.to_string(), &mut found);
+        let judged = Node::read(schema).without_int_or_string();
+        crate::custom::defaults_are_valid(default, &judged, &place.to_string(), &mut found);
         if found.is_empty() {
             let (errors, left) =
                 rules::check_default(&node, schema, is_resource, default, &place, self.budget);
