@@ -206,4 +206,6 @@ pub enum Answer {
     Public(u16, &'static str, u32, Body),
     /// As `Raw`, with an entity tag.
     Tagged(u16, &'static str, String, Body),
+    /// The same, for any cache that tells forms apart and asks whether it is still good.
+    Shared(u16, &'static str, String, Body),
 }

@@ -116,6 +116,14 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
+fn tagged(code: u16, content_type: &'static str, tag: String, body: Body) -> Response<Body> {
+    let mut response = respond(code, content_type, body);
+    if let Ok(tag) = HeaderValue::try_from(tag) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
 /// Whether what a write will have to say can be said in a form that the client takes. It must be known before: a write that is
 /// refused has not happened.
 pub fn can_answer(call: &Call, kind: &Kind, verb: Verb) -> Result<(), Status> {
@@ -175,11 +183,11 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
             }
             response
         }
-        Answer::Tagged(code, content_type, tag, body) => {
-            let mut response = respond(code, content_type, body);
-            if let Ok(tag) = HeaderValue::try_from(tag) {
-                response.headers_mut().insert(ETAG, tag);
-            }
+        Answer::Tagged(code, content_type, tag, body) => tagged(code, content_type, tag, body),
+        Answer::Shared(code, content_type, tag, body) => {
+            let mut response = tagged(code, content_type, tag, body);
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+            response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
             response
         }
         Answer::Entry(code, entry) => {

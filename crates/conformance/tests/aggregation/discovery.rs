@@ -190,3 +190,47 @@ async fn a_server_that_knows_version_2_alone_has_a_document_of_version_3() {
     .unwrap();
     assert_eq!(client.get(&format!("/openapi/v3/{path}")).await.unwrap().code, 404);
 }
+
+#[tokio::test]
+async fn caches_can_ask_whether_what_they_have_is_still_good() {
+    let (_server, client, _extension) = behind(modern).await;
+    let ask = async |path: &str, known: &str| {
+        let headers = [("accept", AGGREGATED), ("if-none-match", known)];
+        client.send(Method::GET, path, &headers, Bytes::new()).await.unwrap()
+    };
+    eventually(PATIENCE, async || {
+        let list = aggregated(&client).await;
+        let version = group(&list, GROUP).map(|group| group["versions"][0].clone()).unwrap_or_default();
+        if version["freshness"] == "Current" { Ok(()) } else { Err(Problem::new(version.to_string())) }
+    })
+    .await
+    .unwrap();
+    for path in ["/api", "/apis"] {
+        let first = ask(path, "").await;
+        assert_eq!((first.code, first.header("content-type")), (200, AGGREGATED));
+        assert_eq!((first.header("cache-control"), first.header("vary")), ("public", "Accept"));
+        let tag = first.header("etag");
+        assert!(tag.len() == 130 && tag.starts_with('"'), "{tag}");
+        let again = ask(path, tag).await;
+        assert_eq!((again.code, again.body.len(), again.header("etag")), (304, 0, tag));
+        assert_eq!(ask(path, "\"another\"").await.code, 200);
+    }
+    let tag = ask("/apis", "").await.header("etag").to_owned();
+    accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
+    eventually(PATIENCE, async || match ask("/apis", &tag).await.code {
+        200 => Ok(()),
+        code => Err(Problem::new(format!("{code}"))),
+    })
+    .await
+    .unwrap();
+    // These pages show the same whatever the method, and the aggregated form is at one address alone.
+    for path in ["/apis", "/apis/apps", "/healthz", "/openapi/v3"] {
+        let shown = client.send(Method::POST, path, &[], Bytes::new()).await.unwrap();
+        let got = client.get(path).await.unwrap();
+        assert_eq!((shown.code, shown.body), (200, got.body), "{path}");
+    }
+    assert_eq!(ask("/apis/", "").await.code, 406);
+    for path in ["/api", "/version"] {
+        assert_eq!(client.delete(path).await.unwrap().code, 405, "{path}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The paths that name no resource: discovery, OpenAPI, version, health, metrics.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use api::Status;
@@ -11,6 +12,7 @@ use resources::custom::Definition;
 use resources::discovery::{self, Registration, SubEntry};
 use resources::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
 use resources::table::{Verb, verbs};
+use sha2::{Digest as _, Sha512};
 use value::{Str, Value};
 
 use super::zpages;
@@ -112,13 +114,13 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
     match segments.as_slice() {
         [] => Ok(Answer::Object(200, Value::map([("paths", Value::list(paths(state)))]))),
         ["api"] => match aggregated(&call.headers) {
-            Some(_) => Ok(aggregated_answer(&discovery::aggregated_core(served))),
+            Some(_) => Ok(aggregated_answer(call, &discovery::aggregated_core(served))),
             None => Ok(Answer::Object(200, discovery::core_versions(&state.advertised))),
         },
-        ["apis"] => match aggregated(&call.headers) {
+        ["apis"] => match aggregated(&call.headers).filter(|_| !call.info.path.ends_with('/')) {
             Some(_) => {
                 let remote = state.aggregation.remote_versions();
-                Ok(aggregated_answer(&discovery::aggregated_groups(served, &custom(), &remote)))
+                Ok(aggregated_answer(call, &discovery::aggregated_groups(served, &custom(), &remote)))
             }
             None => Ok(Answer::Object(200, discovery::registered_groups(&registrations(state)))),
         },
@@ -326,11 +328,21 @@ fn aggregated(headers: &HeaderMap) -> Option<&'static str> {
     None
 }
 
-fn aggregated_answer(document: &Value) -> Answer {
+fn aggregated_answer(call: &Call, document: &Value) -> Answer {
     let mut body = Vec::new();
     api::order::of(document).write(&mut body, document);
     body.push(b'\n');
-    Answer::Raw(200, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", Body::from(body))
+    let mut tag = String::with_capacity(130);
+    tag.push('"');
+    for byte in Sha512::digest(&body) {
+        let _ = write!(tag, "{byte:02X}");
+    }
+    tag.push('"');
+    if call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+        return Answer::Shared(304, "", tag, Body::empty());
+    }
+    let content_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    Answer::Shared(200, content_type, tag, Body::from(body))
 }
 
 /// An OpenAPI document. Making one takes a while, so it is done where it holds nobody up; a client that has it already is
