@@ -216,6 +216,10 @@ async fn without_tokens_a_webhook_that_requires_them_refuses_and_the_failure_pol
     let status = rejects(client.post(MAPS, &map).await, 500, "InternalError").unwrap();
     assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");
     assert_eq!(guard.rejected("/validate", Reason::Missing), 1);
+    // What operators watch while the feature is rolled out or back.
+    let page = client.get("/metrics").await.unwrap().text();
+    let counted = "apiserver_admission_webhook_rejection_count{error_type=\"calling_webhook_error\",name=\"guard.example.com\",operation=\"CREATE\",rejection_code=\"401\",type=\"validating\"} 1";
+    assert!(page.contains(counted), "{page}");
     forget(&client, ConfigurationKind::Validating, "guards").await;
     accepts(client.post(MAPS, &map).await).unwrap();
 }

@@ -156,3 +156,37 @@ async fn an_account_without_permission_means_calls_without_a_token_until_it_has_
     .await
     .unwrap();
 }
+
+#[tokio::test]
+async fn a_token_for_a_group_dies_with_its_api_service_and_one_for_every_group_does_not() {
+    let (_server, client) = serve(&[ON]).await;
+    quiet_hooks(&client).await;
+    account(&client, "robot", KEP, &["gone.example.com", "*"]).await;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let service = json!({"metadata": {"name": "v1.gone.example.com"}, "spec": {
+        "group": "gone.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10}});
+    accepts(client.post(services, &service).await).unwrap();
+    for kind in KINDS {
+        let mut tokens = Vec::new();
+        for group in ["gone.example.com", "*"] {
+            let got =
+                accepts(client.post(&token_of("robot"), &request(kind, KEP, group, APPS)).await).unwrap();
+            tokens.push(got["status"]["token"].as_str().unwrap().to_owned());
+        }
+        for token in &tokens {
+            assert_eq!(review(&client, token, APPS).await["authenticated"], true);
+        }
+        accepts(client.delete(&format!("{services}/v1.gone.example.com")).await).unwrap();
+        let why = soon_not_believed(&client, &tokens[0], APPS).await;
+        assert_eq!(why, "[invalid bearer token, service account token has been invalidated]");
+        assert_eq!(review(&client, &tokens[1], APPS).await["authenticated"], true);
+        // With another one it is good again: what it is bound to never went away.
+        accepts(client.post(services, &service).await).unwrap();
+        eventually(Duration::from_secs(30), async || {
+            let status = review(&client, &tokens[0], APPS).await;
+            if status["authenticated"] == true { Ok(()) } else { Err(Problem::new(status.to_string())) }
+        })
+        .await
+        .unwrap();
+    }
+}
