@@ -101,20 +101,17 @@ pub(super) fn schemas(
         list.insert("type", "object");
         list.insert("description", format!("{} is a list of {}", names.list_kind, names.kind).as_str());
         list.insert("required", Value::list(["items"]));
-        let text = || Value::map([("type", "string")]);
+        let described = format!("List of {}. More info: {CONVENTIONS}", names.plural);
         let items = Value::map([
             ("type", Value::from("array")),
+            ("description", Value::from(described)),
             ("items", components::reference(&object_name, dialect)),
         ]);
-        list.insert(
-            "properties",
-            Value::map([
-                ("apiVersion", text()),
-                ("items", items),
-                ("kind", text()),
-                ("metadata", metadata("meta.v1.ListMeta", dialect)),
-            ]),
-        );
+        let mut properties = type_fields();
+        properties.insert("items", items);
+        let described = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
+        properties.insert("metadata", metadata("meta.v1.ListMeta", &described, dialect));
+        list.insert("properties", Value::Map(properties));
         list.insert("x-kubernetes-group-version-kind", kind(&names.list_kind));
         if !version.selectable.is_empty() {
             let fields =
@@ -131,12 +128,49 @@ pub(super) fn schemas(
     schemas
 }
 
-fn metadata(name: &str, dialect: Dialect) -> Value {
-    let reference = components::reference(name, dialect);
-    match dialect {
-        Dialect::V2 => reference,
-        Dialect::V3 => Value::map([("allOf", Value::list([reference]))]),
+/// Where the conventions are that the descriptions refer to.
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+
+/// What kind it is: the fields that every resource and every list has.
+fn type_fields() -> Map {
+    let text = |description: &str, section: &str| {
+        let description = format!("{description} More info: {CONVENTIONS}#{section}");
+        Value::map([("type", Value::from("string")), ("description", Value::from(description))])
+    };
+    let mut fields = Map::new();
+    fields.insert(
+        "apiVersion",
+        text(
+            "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values.",
+            "resources",
+        ),
+    );
+    fields.insert(
+        "kind",
+        text(
+            "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase.",
+            "types-kinds",
+        ),
+    );
+    fields
+}
+
+/// As [`type_fields`], with the metadata of an object.
+fn resource_fields(dialect: Dialect) -> Map {
+    let mut fields = type_fields();
+    let described = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
+    fields.insert("metadata", metadata("meta.v1.ObjectMeta", &described, dialect));
+    fields
+}
+
+fn metadata(name: &str, description: &str, dialect: Dialect) -> Value {
+    let mut reference = components::reference(name, dialect);
+    if dialect == Dialect::V3 {
+        reference = Value::map([("allOf", Value::list([reference]))]);
     }
+    reference.set_at(&["description"], description);
+    reference
 }
 
 /// The schema of a whole resource: with the fields every resource has.
@@ -153,10 +187,9 @@ fn whole(schema: &Value, preserve: bool, dialect: Dialect) -> Map {
     }
     let mut map = part(schema, dialect);
     let mut properties = map.get("properties").and_then(Value::as_map).cloned().unwrap_or_default();
-    let text = || Value::map([("type", "string")]);
-    properties.insert("apiVersion", text());
-    properties.insert("kind", text());
-    properties.insert("metadata", metadata("meta.v1.ObjectMeta", dialect));
+    for (name, field) in resource_fields(dialect).iter() {
+        properties.insert(name.clone(), field.clone());
+    }
     map.insert("properties", Value::Map(properties));
     map
 }
@@ -190,6 +223,9 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
             out.insert("required", Value::list(required));
         }
     }
+    if dialect == Dialect::V3 && schema.flag("x-kubernetes-int-or-string") {
+        say_int_or_string(&mut out);
+    }
     for field in ["items", "additionalProperties", "not"] {
         if let Some(inner @ Value::Map(_)) = out.get(field).cloned() {
             out.insert(field, Value::Map(part(&inner, dialect)));
@@ -202,10 +238,9 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
     }
     if schema.flag("x-kubernetes-embedded-resource") && !(dialect == Dialect::V2 && preserve) {
         let mut properties = out.get("properties").and_then(Value::as_map).cloned().unwrap_or_default();
-        let text = || Value::map([("type", "string")]);
-        properties.insert("apiVersion", text());
-        properties.insert("kind", text());
-        properties.insert("metadata", metadata("meta.v1.ObjectMeta", dialect));
+        for (name, field) in resource_fields(dialect).iter() {
+            properties.insert(name.clone(), field.clone());
+        }
         out.insert("properties", Value::Map(properties));
         let mut required: Vec<&str> = schema.texts("required").collect();
         for name in ["kind", "apiVersion"] {
@@ -226,4 +261,20 @@ pub(super) fn stamp(custom: &[Arc<Definition>], group: &str, version: &str) -> S
         format!("{name} {uid} {generation} {names:?} {terminating}")
     });
     parts.collect::<Vec<_>>().join("\n")
+}
+
+/// Says that a number or a text is wanted in words that every reader of OpenAPI knows, unless the schema does.
+fn say_int_or_string(schema: &mut Map) {
+    let either = Value::list(["integer", "string"].map(|kind| Value::map([("type", kind)])));
+    let first = schema.get("allOf").and_then(Value::as_list).and_then(<[Value]>::first);
+    if schema.get("anyOf") == Some(&either) || first.and_then(|first| first.get("anyOf")) == Some(&either) {
+        return;
+    }
+    if schema.get("anyOf").is_none() {
+        schema.insert("anyOf", either);
+        return;
+    }
+    let mut all = vec![Value::map([("anyOf", either)])];
+    all.extend(schema.get("allOf").and_then(Value::as_list).unwrap_or_default().iter().cloned());
+    schema.insert("allOf", Value::List(all));
 }

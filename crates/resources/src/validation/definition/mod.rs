@@ -177,7 +177,7 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
         let detail = "must have exactly one version marked as storage version";
         errors.invalid_json(&list, &quoted::versions(versions), detail);
     }
-    if let Some(first) = versions.first() {
+    if let Some(first) = versions.first().filter(|first| !first.text("name").is_empty()) {
         joined(
             &SPEC.field("version"),
             first.text("name"),
