@@ -1,16 +1,20 @@
 //! What policies cost a request: a pod is created past none, a hundred and a thousand policies that match, and ten thousand that do not.
 
+#[path = "../tests/cluster/mod.rs"]
+mod cluster;
+
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use admission::policy::{Binding, Snapshot, Source, Validating, ValidatingPolicy};
-use admission::{Attributes, Cluster, InForce, Later, Notes, Operation, Seen, Served, Stage, Unmetered};
+use admission::{Attributes, InForce, Notes, Operation, Seen, Stage, Unmetered};
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use criterion::{Criterion, criterion_group, criterion_main};
 use value::{Str, Value, json};
+
+use cluster::{Small, wait};
 
 const POD: &str = include_str!("pod.json");
 
@@ -22,55 +26,6 @@ const EXPRESSIONS: [&str; 5] = [
     "!has(object.spec.hostNetwork) || !object.spec.hostNetwork",
     "request.userInfo.username != 'nobody'",
 ];
-
-/// One namespace, and pods in one version.
-struct Small {
-    namespace: Arc<Value>,
-}
-
-impl Cluster for Small {
-    fn object(&self, _: &str, resource: &str, _: &str, _: &str) -> Option<Arc<Value>> {
-        (resource == "namespaces").then(|| Arc::clone(&self.namespace))
-    }
-
-    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Arc<Value>> {
-        Vec::new()
-    }
-
-    fn served(&self, _: &GroupVersionKind) -> Option<Served> {
-        None
-    }
-
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
-        let kind = GroupVersionKind::new("", version, "Pod");
-        vec![Served { resource: resource.clone(), kind, namespaced: true }]
-    }
-
-    fn convert<'a>(&'a self, object: &'a Value, _: &'a GroupVersionKind) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object.clone())))
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        object: Value,
-        _: &'a GroupVersionKind,
-        _: bool,
-    ) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object)))
-    }
-
-    fn is_past(&self, _: std::time::Instant) -> bool {
-        false
-    }
-
-    fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
-        None
-    }
-
-    fn authorize<'a>(&'a self, _: &'a User, _: &'a authz::Attributes) -> Later<'a, authz::Answer> {
-        Box::pin(std::future::ready(authz::Answer::no_opinion("")))
-    }
-}
 
 fn stage(policies: usize, resource: &str) -> Validating {
     let mut compiled: BTreeMap<Str, Arc<ValidatingPolicy>> = BTreeMap::new();
@@ -125,20 +80,14 @@ fn admit(stage: &Validating, pod: &Value, cluster: &Small) -> bool {
     };
     let seen = Seen::new(Some(pod));
     let mut notes = Notes::default();
-    let mut outcome = stage.validate(&attributes, &seen, cluster, &mut notes);
-    loop {
-        // It waits for nothing but its turn.
-        if let Poll::Ready(outcome) = outcome.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return outcome.is_ok();
-        }
-    }
+    wait(stage.validate(&attributes, &seen, cluster, &mut notes)).is_ok()
 }
 
 fn run(c: &mut Criterion) {
     let Ok(pod) = json::parse(POD.as_bytes()) else { return };
-    let mut namespace = Value::Null;
+    let mut namespace = Value::map([("apiVersion", "v1"), ("kind", "Namespace")]);
     namespace.set_at(&["metadata", "name"], "team");
-    let cluster = Small { namespace: Arc::new(namespace) };
+    let cluster: Small = [namespace].into_iter().collect();
     for (name, count, resource) in [
         ("none", 0, "pods"),
         ("100_matching", 100, "pods"),

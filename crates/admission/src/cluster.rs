@@ -46,6 +46,10 @@ pub trait Cluster: Send + Sync {
     /// The resource that serves a kind.
     fn served(&self, kind: &GroupVersionKind) -> Option<Served>;
 
+    /// The kinds that a resource of this name, plural or singular, is in a version: of one group, or of any if none is named, as
+    /// clients look names up.
+    fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served>;
+
     /// Every group and version in which the same objects are served, the asked one first if it is served.
     fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served>;
 

@@ -32,4 +32,9 @@ pub use plugin::{Pass, Plugin, Stage};
 pub use reinvocation::{Reinvocation, Rounds};
 
 #[cfg(test)]
+extern crate self as admission;
+#[cfg(test)]
+#[path = "../tests/cluster/mod.rs"]
+mod small;
+#[cfg(test)]
 mod tests;

@@ -1,71 +1,19 @@
-use std::sync::Arc;
-
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use value::Value;
 
-use crate::{Attributes, Chain, ChainError, Cluster, InForce, Later, Notes, Operation, Seen, Served, Stages};
+use crate::small::{Small, wait};
+use crate::{Attributes, Chain, ChainError, InForce, Notes, Operation, Seen, Stages};
 
 /// A cluster with namespace `here`, and `going` that is being deleted.
-struct Two;
-
-impl Cluster for Two {
-    fn object(&self, _: &str, _: &str, _: &str, name: &str) -> Option<Arc<Value>> {
-        let phase = match name {
-            "here" => "Active",
-            "going" => "Terminating",
-            _ => return None,
-        };
-        let mut object = Value::Null;
-        object.set_at(&["status", "phase"], phase);
-        Some(Arc::new(object))
-    }
-
-    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Arc<Value>> {
-        Vec::new()
-    }
-
-    fn served(&self, _: &GroupVersionKind) -> Option<Served> {
-        None
-    }
-
-    fn equivalents(&self, _: &GroupResource, _: &str) -> Vec<Served> {
-        Vec::new()
-    }
-
-    fn convert<'a>(&'a self, object: &'a Value, _: &'a GroupVersionKind) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object.clone())))
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        object: Value,
-        _: &'a GroupVersionKind,
-        _: bool,
-    ) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object)))
-    }
-
-    fn is_past(&self, _: std::time::Instant) -> bool {
-        false
-    }
-
-    fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
-        None
-    }
-
-    fn authorize<'a>(&'a self, _: &'a User, _: &'a authz::Attributes) -> Later<'a, authz::Answer> {
-        Box::pin(std::future::ready(authz::Answer::no_opinion("")))
-    }
-}
-
-/// Runs what never has to wait.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
-        std::task::Poll::Ready(done) => done,
-        std::task::Poll::Pending => panic!("it waits"),
-    }
+fn two() -> Small {
+    let namespaces = [("here", "Active"), ("going", "Terminating")].map(|(name, phase)| {
+        let mut namespace = Value::map([("apiVersion", "v1"), ("kind", "Namespace")]);
+        namespace.set_at(&["metadata", "name"], name);
+        namespace.set_at(&["status", "phase"], phase);
+        namespace
+    });
+    namespaces.into_iter().collect()
 }
 
 /// The chain with one plugin.
@@ -110,8 +58,8 @@ fn decide(
     let (mut notes, mut object) = (Notes::default(), Value::Null);
     // What is deleted has nothing that could be changed.
     let object = (operation != Operation::Delete).then_some(&mut object);
-    at_once(chain.mutate(&attributes, object, &Two, &mut notes)).map_err(|s| format!("{} {s}", s.code()))?;
-    at_once(chain.validate(&attributes, None, &Two, &mut notes)).map_err(|s| format!("{} {s}", s.code()))
+    wait(chain.mutate(&attributes, object, &two(), &mut notes)).map_err(|s| format!("{} {s}", s.code()))?;
+    wait(chain.validate(&attributes, None, &two(), &mut notes)).map_err(|s| format!("{} {s}", s.code()))
 }
 
 #[test]
@@ -182,7 +130,7 @@ fn a_namespace_of_the_system_is_kept_before_anybody_is_asked() {
         deadline: None,
         in_force: crate::InForce::default(),
     };
-    let outcome = at_once(only("NamespaceLifecycle").mutate(&attributes, None, &Two, &mut Notes::default()));
+    let outcome = wait(only("NamespaceLifecycle").mutate(&attributes, None, &two(), &mut Notes::default()));
     assert_eq!(outcome.unwrap_err().code(), 403);
 }
 
@@ -217,56 +165,4 @@ fn the_default_plugins_are_those_of_kubernetes_in_its_order() {
             "PodResizeValidator",
         ]
     );
-}
-
-/// A cluster with these objects.
-pub(crate) struct Listed(pub(crate) Vec<Value>);
-
-impl Cluster for Listed {
-    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        self.list(group, resource, namespace).into_iter().find(|object| api::meta::name(object) == name)
-    }
-
-    fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
-        let is = |object: &&Value| {
-            let kind = api::meta::gvk(object);
-            kind.group == group
-                && format!("{}s", kind.kind.to_lowercase()) == resource
-                && (namespace.is_empty() || api::meta::namespace(object) == namespace)
-        };
-        self.0.iter().filter(is).cloned().map(Arc::new).collect()
-    }
-
-    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
-        Two.served(kind)
-    }
-
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
-        Two.equivalents(resource, version)
-    }
-
-    fn convert<'a>(&'a self, object: &'a Value, _: &'a GroupVersionKind) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object.clone())))
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        object: Value,
-        _: &'a GroupVersionKind,
-        _: bool,
-    ) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object)))
-    }
-
-    fn is_past(&self, _: std::time::Instant) -> bool {
-        false
-    }
-
-    fn schema(&self, kind: &GroupVersionKind) -> Option<resources::schema::Link> {
-        Two.schema(kind)
-    }
-
-    fn authorize<'a>(&'a self, _: &'a User, _: &'a authz::Attributes) -> Later<'a, authz::Answer> {
-        Box::pin(std::future::ready(authz::Answer::no_opinion("")))
-    }
 }

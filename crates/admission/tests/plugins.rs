@@ -7,15 +7,18 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
+mod cluster;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use admission::plugins::resource_quota;
-use admission::{Attributes, Chain, Cluster, InForce, Later, Notes, Operation, Seen, Served, Stages};
-use api::{GroupResource, GroupVersionKind, Status, meta};
+use admission::{Attributes, Chain, Cluster, InForce, Notes, Operation, Seen, Stages};
+use api::{GroupResource, Status, meta};
 use authn::User;
 use value::{Value, yaml};
+
+use cluster::{Small, wait};
 
 macro_rules! pages {
     ($($page:ident),* $(,)?) => {
@@ -54,10 +57,9 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
 }
 
-/// The objects of a page. Whoever is called `admin` may do everything; others what their name says: `VERB NAME`.
-#[derive(Default)]
-struct Page {
-    objects: Vec<Arc<Value>>,
+/// Whoever is called `admin` may do everything; others what their name says: `VERB NAME`.
+fn may(user: &User, asked: &authz::Attributes) -> bool {
+    user.name == "admin" || user.name == format!("{} {}", asked.verb, asked.name)
 }
 
 fn resource(object: &Value) -> GroupResource {
@@ -67,71 +69,12 @@ fn resource(object: &Value) -> GroupResource {
     GroupResource::new(kind.group, plural)
 }
 
-impl Cluster for Page {
-    fn object(&self, group: &str, of: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let found = self.list(group, of, namespace).into_iter().find(|object| meta::name(object) == name);
-        found.filter(|object| meta::namespace(object) == namespace)
-    }
-
-    fn list(&self, group: &str, of: &str, namespace: &str) -> Vec<Arc<Value>> {
-        let is = |object: &&Arc<Value>| {
-            resource(object) == GroupResource::new(group, of)
-                && (namespace.is_empty() || meta::namespace(object) == namespace)
-        };
-        self.objects.iter().filter(is).cloned().collect()
-    }
-
-    fn served(&self, _: &GroupVersionKind) -> Option<Served> {
-        None
-    }
-
-    fn equivalents(&self, _: &GroupResource, _: &str) -> Vec<Served> {
-        Vec::new()
-    }
-
-    fn convert<'a>(&'a self, object: &'a Value, _: &'a GroupVersionKind) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object.clone())))
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        object: Value,
-        _: &'a GroupVersionKind,
-        _: bool,
-    ) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object)))
-    }
-
-    fn is_past(&self, _: std::time::Instant) -> bool {
-        false
-    }
-
-    fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
-        None
-    }
-
-    fn authorize<'a>(&'a self, user: &'a User, asked: &'a authz::Attributes) -> Later<'a, authz::Answer> {
-        let may = user.name == "admin" || user.name == format!("{} {}", asked.verb, asked.name);
-        let answer = if may {
-            authz::Answer::allow(authz::Reason::Text("yes".into()))
-        } else {
-            authz::Answer::no_opinion("")
-        };
-        Box::pin(std::future::ready(answer))
-    }
+/// The objects of a page.
+struct Page {
+    cluster: Small,
 }
 
 impl Page {
-    fn store(&mut self, object: Value) {
-        let same = |other: &Arc<Value>| {
-            resource(other) == resource(&object)
-                && meta::name(other) == meta::name(&object)
-                && meta::namespace(other) == meta::namespace(&object)
-        };
-        self.objects.retain(|other| !same(other));
-        self.objects.push(Arc::new(object));
-    }
-
     /// What comes of a request.
     fn ask(&self, words: &[&str], mut objects: Vec<Value>) -> String {
         let operation = match words.first() {
@@ -173,9 +116,9 @@ impl Page {
         let chain = only(plugin);
         let mut notes = Notes::default();
         let mut object = new.clone();
-        let outcome = at_once(async {
-            chain.mutate(&attributes, object.as_mut(), self, &mut notes).await?;
-            chain.validate(&attributes, object.as_ref(), self, &mut notes).await
+        let outcome = wait(async {
+            chain.mutate(&attributes, object.as_mut(), &self.cluster, &mut notes).await?;
+            chain.validate(&attributes, object.as_ref(), &self.cluster, &mut notes).await
         });
         said.push_str(&verdict(outcome));
         for warning in &notes.warnings {
@@ -192,8 +135,8 @@ impl Page {
         if !resource_quota::concerns(attributes, object) {
             return "admitted\nnot charged\n".to_owned();
         }
-        let quotas = self.list("", "resourcequotas", &attributes.namespace);
-        match resource_quota::check(attributes, object.unwrap(), &quotas, &[], self) {
+        let quotas = self.cluster.list("", "resourcequotas", &attributes.namespace);
+        match resource_quota::check(attributes, object.unwrap(), &quotas, &[], &self.cluster) {
             Err(status) => verdict(Err(status)),
             Ok(charges) => {
                 let mut said = verdict(Ok(()));
@@ -237,15 +180,6 @@ fn only(plugin: &str) -> Chain {
     Chain::new(&[plugin.to_owned()], &others, &none).unwrap()
 }
 
-/// Runs what never has to wait.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
-        std::task::Poll::Ready(done) => done,
-        std::task::Poll::Pending => panic!("it waits"),
-    }
-}
-
 /// What is different in `new`, one line per value.
 fn changes(path: &str, old: Option<&Value>, new: Option<&Value>, out: &mut String) {
     match (old, new) {
@@ -283,7 +217,7 @@ fn changes(path: &str, old: Option<&Value>, new: Option<&Value>, out: &mut Strin
 fn check(name: &str) {
     let file = folder().join(format!("{name}.md"));
     let text = std::fs::read_to_string(&file).unwrap();
-    let mut page = Page::default();
+    let mut page = Page { cluster: Small { may, ..Small::default() } };
     let mut written = String::new();
     let mut pending: Option<String> = None;
     let mut lines = text.lines();
@@ -307,9 +241,7 @@ fn check(name: &str) {
                     yaml::documents(body.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}\n{body}"));
                 let objects: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
                 if rest == ["cluster"] {
-                    for object in objects {
-                        page.store(object);
-                    }
+                    page.cluster.extend(objects);
                 } else {
                     pending = Some(page.ask(rest, objects));
                     asked += 1;

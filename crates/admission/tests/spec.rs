@@ -15,19 +15,20 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
+mod cluster;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use admission::policy::{Binding, Mutating, MutatingPolicy, Snapshot, Source, Validating, ValidatingPolicy};
-use admission::{
-    Attributes, Chain, Cluster, InForce, Later, Notes, Operation, Seen, Served, Stages, Unmetered,
-};
+use admission::{Attributes, Chain, InForce, Notes, Operation, Seen, Stages, Unmetered};
 use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
 use value::{Str, Value};
+
+use cluster::{Small, wait};
 
 macro_rules! pages {
     ($($page:ident),* $(,)?) => {
@@ -71,103 +72,17 @@ fn folder() -> std::path::PathBuf {
 /// What a page has stored so far.
 #[derive(Default)]
 struct World {
-    objects: BTreeMap<(Str, Str, Str, Str), Arc<Value>>,
+    cluster: Small,
     validating: BTreeMap<Str, Arc<ValidatingPolicy>>,
     validating_bindings: BTreeMap<Str, Arc<Binding>>,
     mutating: BTreeMap<Str, Arc<MutatingPolicy>>,
     mutating_bindings: BTreeMap<Str, Arc<Binding>>,
 }
 
-/// The row that serves a kind.
-fn row(kind: &GroupVersionKind) -> Option<&'static resources::table::Resource> {
-    resources::table::all().find(|row| row.group == kind.group && row.kind == kind.kind)
-}
-
-impl Cluster for World {
-    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        self.objects.get(&(group.into(), resource.into(), namespace.into(), name.into())).cloned()
-    }
-
-    fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
-        let here = |(g, r, n, _): &(Str, Str, Str, Str)| {
-            g == group && r == resource && (namespace.is_empty() || n == namespace)
-        };
-        self.objects.iter().filter(|(key, _)| here(key)).map(|(_, object)| Arc::clone(object)).collect()
-    }
-
-    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
-        let row = row(kind)?;
-        row.version(&kind.version)?;
-        Some(Served {
-            resource: GroupResource::new(row.group, row.plural),
-            kind: kind.clone(),
-            namespaced: row.is_namespaced(),
-        })
-    }
-
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
-        let versions: &[&str] = if resource.group == "autoscaling" { &["v1", "v2"] } else { &[version] };
-        let row = resources::table::all()
-            .find(|row| row.group == resource.group && row.plural == resource.resource)
-            .unwrap();
-        let served = |version: &&str| Served {
-            resource: resource.clone(),
-            kind: GroupVersionKind::new(resource.group.clone(), *version, row.kind),
-            namespaced: row.is_namespaced(),
-        };
-        versions.iter().map(served).collect()
-    }
-
-    fn convert<'a>(
-        &'a self,
-        object: &'a Value,
-        kind: &'a GroupVersionKind,
-    ) -> Later<'a, Result<Value, String>> {
-        let mut object = object.clone();
-        object.set_at(&["apiVersion"], kind.api_version());
-        Box::pin(std::future::ready(Ok(object)))
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        mut object: Value,
-        kind: &'a GroupVersionKind,
-        strict: bool,
-    ) -> Later<'a, Result<Value, String>> {
-        let schema = resources::schema::of(&kind.group, &kind.version, &kind.kind).unwrap();
-        let outcome = resources::decode::normalise(&mut object, schema);
-        let unknown = resources::decode::strict_errors(&outcome.unknown, &[]);
-        Box::pin(std::future::ready(match outcome.type_error {
-            Some(error) => Err(error),
-            None if strict && !unknown.is_empty() => {
-                Err(format!("strict decoding error: {}", unknown.join(", ")))
-            }
-            None => Ok(object),
-        }))
-    }
-
-    fn is_past(&self, _: std::time::Instant) -> bool {
-        false
-    }
-
-    fn schema(&self, kind: &GroupVersionKind) -> Option<resources::schema::Link> {
-        resources::schema::of(&kind.group, &kind.version, &kind.kind).map(resources::schema::Link::Node)
-    }
-
-    /// `admin` may do everything, everybody may `get`, and the service account `robot` may `deploy`.
-    fn authorize<'a>(
-        &'a self,
-        user: &'a User,
-        attributes: &'a authz::Attributes,
-    ) -> Later<'a, authz::Answer> {
-        let robot = user.name == "system:serviceaccount:team:robot" && attributes.verb == "deploy";
-        let allowed = user.name == "admin" || attributes.verb == "get" || robot;
-        Box::pin(std::future::ready(if allowed {
-            authz::Answer::allow(authz::Reason::Text("because".into()))
-        } else {
-            authz::Answer::no_opinion("")
-        }))
-    }
+/// `admin` may do everything, everybody may `get`, and the service account `robot` may `deploy`.
+fn may(user: &User, attributes: &authz::Attributes) -> bool {
+    let robot = user.name == "system:serviceaccount:team:robot" && attributes.verb == "deploy";
+    user.name == "admin" || attributes.verb == "get" || robot
 }
 
 impl World {
@@ -190,11 +105,7 @@ impl World {
             "MutatingAdmissionPolicyBinding" => {
                 self.mutating_bindings.insert(name, Arc::new(Binding::read(&object)));
             }
-            _ => {
-                let row = row(&kind).unwrap();
-                let namespace = Str::from(meta::namespace(&object));
-                self.objects.insert((row.group.into(), row.plural.into(), namespace, name), Arc::new(object));
-            }
+            _ => self.cluster.extend([object]),
         }
     }
 
@@ -205,9 +116,9 @@ impl World {
             "MutatingAdmissionPolicy" => self.mutating.remove(name).is_some(),
             "MutatingAdmissionPolicyBinding" => self.mutating_bindings.remove(name).is_some(),
             _ => {
-                let before = self.objects.len();
-                self.objects.retain(|key, _| key.3 != name);
-                self.objects.len() < before
+                let before = self.cluster.objects.len();
+                self.cluster.objects.retain(|key, _| key.3 != name);
+                self.cluster.objects.len() < before
             }
         };
         assert!(gone, "there is no {kind} {name}");
@@ -294,8 +205,8 @@ impl World {
         let chain = self.chain();
         let mut notes = Notes::default();
         let outcome = wait(async {
-            chain.mutate(&attributes, new.as_mut(), self, &mut notes).await?;
-            chain.validate(&attributes, new.as_ref(), self, &mut notes).await
+            chain.mutate(&attributes, new.as_mut(), &self.cluster, &mut notes).await?;
+            chain.validate(&attributes, new.as_ref(), &self.cluster, &mut notes).await
         });
         let mut said = match outcome {
             Ok(()) => "allowed".to_owned(),
@@ -318,17 +229,6 @@ impl World {
             write!(said, "\n  object: {}", value::write::to_string(&new)).unwrap();
         }
         said
-    }
-}
-
-/// Runs what never has to wait for anything outside.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    loop {
-        // It waits for nothing but its turn.
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return value;
-        }
     }
 }
 
@@ -358,7 +258,8 @@ fn defaulted(mut object: Value) -> Value {
 
 fn check(page: &str) {
     let text = std::fs::read_to_string(folder().join(format!("{page}.md"))).unwrap();
-    let mut world = World::default();
+    let cluster = Small { may, ..Small::default() };
+    let mut world = World { cluster, ..World::default() };
     let mut found = String::with_capacity(text.len());
     let mut block: Option<(String, String)> = None;
     for line in text.lines() {

@@ -6,23 +6,24 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
+mod cluster;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use admission::webhook::{
     MutatingWebhooks, NoReply, Outgoing, Place, Reply, Set, Transport, ValidatingWebhooks,
 };
-use admission::{
-    Attributes, Chain, Cluster, InForce, Later, Level, Notes, Operation, Seen, Served, Stages, Unmetered,
-};
-use api::{GroupResource, GroupVersionKind, Status};
+use admission::{Attributes, Chain, InForce, Later, Level, Notes, Operation, Seen, Stages, Unmetered};
+use api::{GroupResource, Status};
 use authn::User;
 use base64::Engine as _;
 use value::{Str, Value, json, write, yaml};
+
+use cluster::{Small, wait};
 
 macro_rules! pages {
     ($($page:ident),* $(,)?) => {
@@ -56,82 +57,14 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
 }
 
-/// Namespaces `team` (labels `env: prod`) and `lab`; autoscalers are served in two versions; `admin` may do everything.
-struct Small;
-
-impl Cluster for Small {
-    fn object(&self, _: &str, resource: &str, _: &str, name: &str) -> Option<Arc<Value>> {
-        let text = match (resource, name) {
-            ("namespaces", "team") => "metadata: {name: team, labels: {env: prod}}",
-            ("namespaces", "lab") => "metadata: {name: lab, labels: {env: test}}",
-            _ => return None,
-        };
-        Some(Arc::new(read(text)))
-    }
-
-    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Arc<Value>> {
-        Vec::new()
-    }
-
-    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
-        matches!(kind.kind.as_str(), "ConfigMap" | "Secret").then(|| Served {
-            resource: GroupResource::new("", "x"),
-            kind: kind.clone(),
-            namespaced: true,
-        })
-    }
-
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
-        let versions: &[&str] = if resource.group == "autoscaling" { &["v1", "v2"] } else { &[] };
-        let served = |version: &&str| Served {
-            resource: resource.clone(),
-            kind: GroupVersionKind::new(resource.group.clone(), *version, "HorizontalPodAutoscaler"),
-            namespaced: true,
-        };
-        let mut all: Vec<Served> = versions.iter().map(served).collect();
-        all.sort_by_key(|served| served.kind.version != version);
-        all
-    }
-
-    fn convert<'a>(
-        &'a self,
-        object: &'a Value,
-        kind: &'a GroupVersionKind,
-    ) -> Later<'a, Result<Value, String>> {
-        let mut shown = object.clone();
-        shown.set_at(&["apiVersion"], kind.api_version());
-        shown.set_at(&["kind"], kind.kind.clone());
-        Box::pin(std::future::ready(Ok(shown)))
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        mut object: Value,
-        kind: &'a GroupVersionKind,
-        _: bool,
-    ) -> Later<'a, Result<Value, String>> {
-        let schema = resources::schema::of(&kind.group, &kind.version, &kind.kind).unwrap();
-        let outcome = resources::decode::normalise(&mut object, schema);
-        Box::pin(std::future::ready(outcome.type_error.map_or(Ok(object), Err)))
-    }
-
-    /// Only late requests have a deadline here.
-    fn is_past(&self, _: std::time::Instant) -> bool {
-        true
-    }
-
-    fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
-        None
-    }
-
-    fn authorize<'a>(&'a self, user: &'a User, _: &'a authz::Attributes) -> Later<'a, authz::Answer> {
-        let answer = if user.name == "admin" {
-            authz::Answer::allow(authz::Reason::default())
-        } else {
-            authz::Answer::no_opinion("")
-        };
-        Box::pin(std::future::ready(answer))
-    }
+/// Namespaces `team` (labels `env: prod`) and `lab`; `admin` may do everything. Only late requests have a deadline here.
+fn small() -> Small {
+    let namespaces = [("team", "prod"), ("lab", "test")].map(|(name, env)| {
+        read(&format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}, labels: {{env: {env}}}}}}}"
+        ))
+    });
+    Small { may: |user, _| user.name == "admin", patience: 0, ..namespaces.into_iter().collect() }
 }
 
 /// Webhooks that answer as the page says, and what they were asked.
@@ -226,6 +159,7 @@ struct Page {
     mutating: Arc<Set>,
     validating: Arc<Set>,
     transport: Arc<Scripted>,
+    cluster: Small,
     chain: Chain,
     wrong: String,
     asked: usize,
@@ -256,7 +190,7 @@ impl Page {
             .map(str::to_owned)
             .collect();
         let chain = Chain::new(&[], &off, &stages).unwrap();
-        Page { mutating, validating, transport, chain, wrong: String::new(), asked: 0 }
+        Page { mutating, validating, transport, cluster: small(), chain, wrong: String::new(), asked: 0 }
     }
 
     fn register(&self, text: &str) {
@@ -311,9 +245,9 @@ impl Page {
         };
         let mut changed = object.clone();
         let mut notes = Notes::default();
-        let outcome = now(async {
-            self.chain.mutate(&attributes, changed.as_mut(), &Small, &mut notes).await?;
-            self.chain.validate(&attributes, changed.as_ref(), &Small, &mut notes).await
+        let outcome = wait(async {
+            self.chain.mutate(&attributes, changed.as_mut(), &self.cluster, &mut notes).await?;
+            self.chain.validate(&attributes, changed.as_ref(), &self.cluster, &mut notes).await
         });
         self.report(&request, &outcome, object.as_ref(), changed.as_ref(), &notes)
     }
@@ -382,17 +316,6 @@ fn defaults(hook: &mut Value) {
     ] {
         if hook.get(field).is_none() {
             hook.set_at(&[field], value);
-        }
-    }
-}
-
-/// Nothing here waits.
-fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut future = Box::pin(future);
-    loop {
-        // It waits for nothing but its turn.
-        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return result;
         }
     }
 }

@@ -72,6 +72,23 @@ impl Catalog {
         self.find(&definition.group, &version.into(), &definition.names.plural)
     }
 
+    /// The kinds that are served in a version under a plural or singular name, in one group, or in any if none is named.
+    pub fn named(&self, group: &str, version: &str, name: &str) -> Vec<Arc<Kind>> {
+        let version = Str::from(version);
+        let wanted = |of: &str, plural: &str, singular: &str| {
+            (group.is_empty() || of == group) && (plural == name || singular == name)
+        };
+        let rows = table::all().filter(|row| wanted(row.group, row.plural, row.singular));
+        let built_in = rows.filter_map(|row| self.find(&row.group.into(), &version, &row.plural.into()));
+        let custom = self.custom.load();
+        let definitions = custom.definitions().filter(|definition| {
+            let names = &definition.names;
+            definition.established && wanted(&definition.group, &names.plural, &names.singular)
+        });
+        let custom = definitions.filter_map(|of| self.find(&of.group, &version, &of.names.plural));
+        built_in.chain(custom).collect()
+    }
+
     /// Every version, of any group, in which the objects of a kind are served.
     pub fn equivalents(&self, kind: &Kind) -> Vec<Arc<Kind>> {
         if let Some(custom) = kind.as_custom() {

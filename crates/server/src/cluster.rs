@@ -114,6 +114,10 @@ impl Cluster for State {
         self.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| served(&kind))
     }
 
+    fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served> {
+        self.catalog.named(group, version, name).iter().map(|kind| served(kind)).collect()
+    }
+
     fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
         let asked = self.catalog.find(&resource.group, &version.into(), &resource.resource);
         let Some(asked) = asked else { return Vec::new() };

@@ -459,6 +459,12 @@ pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) 
     Ok(Draft::again(if facet == Facet::Scale { object } else { kind.to_stored(object) }))
 }
 
+/// Whether a kind is sent in a version of which nothing but the name is left: clients still evict as they did before `policy/v1`.
+fn is_former(sent: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
+    let eviction = |kind: &GroupVersionKind| kind.group == "policy" && kind.kind == "Eviction";
+    sent.version == "v1beta1" && eviction(sent) && eviction(expected)
+}
+
 /// Reads a tree as a kind other than the target's: what is posted to a subresource.
 fn other_kind(
     call: &mut Call,
@@ -474,7 +480,7 @@ fn other_kind(
     if sent.group.is_empty() && sent.version.is_empty() {
         (sent.group, sent.version) = (expected.group.clone(), expected.version.clone());
     }
-    if sent != *expected {
+    if sent != *expected && !is_former(&sent, expected) {
         return Err(Status::bad_request(format!(
             "{} in version {} cannot be handled as a {}: {}",
             sent.kind,
@@ -490,7 +496,7 @@ fn other_kind(
         Status::bad_request(format!(
             "{} in version {} cannot be handled as a {}: {why}",
             expected.kind,
-            quote(&expected.version),
+            quote(&sent.version),
             expected.kind
         ))
     };

@@ -127,7 +127,7 @@ fn invalid(kind: &str, errors: &[FieldError]) -> Result<(), Status> {
 }
 
 /// The option to delete what cannot be read.
-const UNREADABLE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+pub const UNREADABLE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 /// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,69 +1,17 @@
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use value::{Value, yaml};
 
 use super::{Asked, Criteria, Exempt, Match, exempt};
-use crate::{Attributes, Cluster, InForce, Later, Operation, Seen, Served};
+use crate::small::Small;
+use crate::{Attributes, InForce, Operation, Seen};
 
-/// A cluster with namespace `team` (labels `env: prod`), and an autoscaler that is served in two versions.
-struct Small;
-
-impl Cluster for Small {
-    fn object(&self, _: &str, resource: &str, _: &str, name: &str) -> Option<Arc<Value>> {
-        (resource == "namespaces" && name == "team").then(|| {
-            let mut namespace = Value::Null;
-            namespace.set_at(&["metadata", "labels", "env"], "prod");
-            Arc::new(namespace)
-        })
-    }
-
-    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Arc<Value>> {
-        Vec::new()
-    }
-
-    fn served(&self, _: &GroupVersionKind) -> Option<Served> {
-        None
-    }
-
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
-        let versions: &[&str] = if resource.group == "autoscaling" { &["v1", "v2"] } else { &[] };
-        let all = versions.iter().map(|version| Served {
-            resource: resource.clone(),
-            kind: GroupVersionKind::new(resource.group.clone(), *version, "HorizontalPodAutoscaler"),
-            namespaced: true,
-        });
-        let mut all: Vec<Served> = all.collect();
-        all.sort_by_key(|served| served.kind.version != version);
-        all
-    }
-
-    fn convert<'a>(&'a self, object: &'a Value, _: &'a GroupVersionKind) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object.clone())))
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        object: Value,
-        _: &'a GroupVersionKind,
-        _: bool,
-    ) -> Later<'a, Result<Value, String>> {
-        Box::pin(std::future::ready(Ok(object)))
-    }
-
-    fn is_past(&self, _: std::time::Instant) -> bool {
-        false
-    }
-
-    fn schema(&self, _: &GroupVersionKind) -> Option<resources::schema::Link> {
-        None
-    }
-
-    fn authorize<'a>(&'a self, _: &'a User, _: &'a authz::Attributes) -> Later<'a, authz::Answer> {
-        Box::pin(std::future::ready(authz::Answer::no_opinion("")))
-    }
+/// A cluster with namespace `team` (labels `env: prod`).
+fn small() -> Small {
+    let team = "{apiVersion: v1, kind: Namespace, metadata: {name: team, labels: {env: prod}}}";
+    [yaml::read(team.as_bytes()).unwrap().value].into_iter().collect()
 }
 
 /// A request such as `CREATE apps/v1/deployments/scale team/web`; a dash for no namespace.
@@ -106,7 +54,8 @@ fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Opti
         }
     }
     let criteria = Criteria::of_policy(&criteria).unwrap();
-    let asked = Asked::new(&attributes, object.as_ref(), &Small);
+    let cluster = small();
+    let asked = Asked::new(&attributes, object.as_ref(), &cluster);
     let matched = criteria.matches(&asked).map_err(|status| status.to_string())?;
     Ok(matched.map(Cow::into_owned))
 }

@@ -68,15 +68,23 @@ pub(super) fn configure(
     };
     let mut merged = merge().map_err(|why| format!("error applying patch: {why}"))?;
     if let Some(schema) = schema {
-        whole_numbers(&mut merged, schema)
+        let built_in = resources::schema::of(&kind.group, &kind.version, &kind.kind).is_some();
+        whole_numbers(&mut merged, schema, built_in)
             .map_err(|why| format!("unable to convert unstructured object to {kind}: {why}"))?;
     }
     Ok(merged)
 }
 
-/// Doubles without a fraction become integers where the schema wants those: expressions make doubles easily.
-fn whole_numbers(value: &mut Value, schema: &Schema) -> Result<(), String> {
+/// Doubles without a fraction become integers where the schema wants those: expressions make doubles easily. Of integers that are
+/// too large for a field of a built-in kind, which is a Go type to Kubernetes, the lower bits are left, as they are there.
+fn whole_numbers(value: &mut Value, schema: &Schema, built_in: bool) -> Result<(), String> {
     match (value, &schema.kind) {
+        (Value::Int(number), Kind::Int32) if built_in => {
+            #[expect(clippy::cast_possible_truncation, reason = "this is what Kubernetes does")]
+            let lower = *number as i32;
+            *number = i64::from(lower);
+            Ok(())
+        }
         (value @ Value::Float(_), Kind::Int32 | Kind::Int64) => {
             let Value::Float(float) = *value else { return Ok(()) };
             if float.fract() != 0.0 || float.abs() >= EXACT {
@@ -91,14 +99,14 @@ fn whole_numbers(value: &mut Value, schema: &Schema) -> Result<(), String> {
             Ok(())
         }
         (Value::List(items), Kind::List(list)) => {
-            items.iter_mut().try_for_each(|item| whole_numbers(item, list.items.get()))
+            items.iter_mut().try_for_each(|item| whole_numbers(item, list.items.get(), built_in))
         }
         (Value::Map(map), Kind::Map(of)) => {
-            map.iter_mut().try_for_each(|(_, value)| whole_numbers(value, of.values.get()))
+            map.iter_mut().try_for_each(|(_, value)| whole_numbers(value, of.values.get(), built_in))
         }
         (Value::Map(map), Kind::Object(object)) => {
             map.iter_mut().try_for_each(|(name, value)| match object.property(name) {
-                Some(property) => whole_numbers(value, property.schema.get()),
+                Some(property) => whole_numbers(value, property.schema.get(), built_in),
                 None => Ok(()),
             })
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -12,75 +12,17 @@ use authn::User;
 use value::{Str, Value, yaml};
 
 use super::{Binding, Mutating, MutatingPolicy, Snapshot, Source, Validating, ValidatingPolicy};
-use crate::tests::Listed;
+use crate::small::Small;
 use crate::webhook::{NoReply, Outgoing, Reply, Set, Transport, ValidatingWebhooks};
-use crate::{
-    Attributes, Cluster, InForce, Later, Notes, Operation, Pass, Reinvocation, Seen, Served, Stage, Unmetered,
-};
+use crate::{Attributes, InForce, Later, Notes, Operation, Pass, Reinvocation, Seen, Stage, Unmetered};
 
 /// A cluster whose clock says that time is up after having been asked so often.
-struct Clocked {
-    objects: Listed,
-    asked: AtomicUsize,
-    patience: usize,
+fn clocked(patience: usize, objects: Vec<Value>) -> Small {
+    Small { patience, ..objects.into_iter().collect() }
 }
 
-impl Clocked {
-    fn new(patience: usize, objects: Vec<Value>) -> Self {
-        Clocked { objects: Listed(objects), asked: AtomicUsize::new(0), patience }
-    }
-
-    fn times_asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
-    }
-}
-
-impl Cluster for Clocked {
-    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        self.objects.object(group, resource, namespace, name)
-    }
-
-    fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
-        self.objects.list(group, resource, namespace)
-    }
-
-    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
-        let resource = GroupResource::new("", format!("{}s", kind.kind.to_lowercase()));
-        Some(Served { resource, kind: kind.clone(), namespaced: true })
-    }
-
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
-        self.objects.equivalents(resource, version)
-    }
-
-    fn convert<'a>(
-        &'a self,
-        object: &'a Value,
-        kind: &'a GroupVersionKind,
-    ) -> Later<'a, Result<Value, String>> {
-        self.objects.convert(object, kind)
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        object: Value,
-        kind: &'a GroupVersionKind,
-        strict: bool,
-    ) -> Later<'a, Result<Value, String>> {
-        self.objects.adopt(object, kind, strict)
-    }
-
-    fn is_past(&self, _: Instant) -> bool {
-        self.asked.fetch_add(1, Ordering::Relaxed) >= self.patience
-    }
-
-    fn schema(&self, kind: &GroupVersionKind) -> Option<resources::schema::Link> {
-        self.objects.schema(kind)
-    }
-
-    fn authorize<'a>(&'a self, user: &'a User, asked: &'a authz::Attributes) -> Later<'a, authz::Answer> {
-        self.objects.authorize(user, asked)
-    }
+fn times_asked(cluster: &Small) -> usize {
+    cluster.asked.load(Ordering::Relaxed)
 }
 
 fn read(text: &str) -> Value {
@@ -177,14 +119,14 @@ fn to_the_end<T>(future: impl Future<Output = Result<T, Status>>) -> (Result<T, 
     }
 }
 
-fn ask(stage: &dyn Stage, object: &Value, cluster: &Clocked) -> (Result<(), String>, usize) {
+fn ask(stage: &dyn Stage, object: &Value, cluster: &Small) -> (Result<(), String>, usize) {
     with_attributes(|attributes| {
         let mut notes = Notes::default();
         to_the_end(stage.validate(attributes, &Seen::new(Some(object)), cluster, &mut notes))
     })
 }
 
-fn ask_mutating(stage: &dyn Stage, cluster: &Clocked) -> Result<(), String> {
+fn ask_mutating(stage: &dyn Stage, cluster: &Small) -> Result<(), String> {
     with_attributes(|attributes| {
         let (mut notes, mut passes, mut object) = (Notes::default(), Reinvocation::default(), long(300));
         let mut pass = Pass { attributes, cluster, notes: &mut notes, passes: &mut passes };
@@ -216,7 +158,7 @@ fn chain(length: usize, first: &str, each: impl Fn(usize) -> String) -> String {
 #[test]
 fn thousands_of_variables_that_read_each_other_are_computed() {
     let variables = chain(3000, "1", |before| format!("variables.a{before} + 1"));
-    let cluster = Clocked::new(PATIENT, vec![namespace()]);
+    let cluster = clocked(PATIENT, vec![namespace()]);
     let admits =
         validating(&format!("{{{variables}, validations: [{{expression: variables.a2999 == 3000}}]}}"), "{}");
     assert_eq!(ask(&admits, &long(0), &cluster).0, Ok(()));
@@ -234,7 +176,7 @@ fn variables_that_hold_each_other_endlessly_fail_as_the_policy_says() {
         let end = if each.ends_with("dyn(variables.a") { ")]" } else { "]" };
         let variables = chain(2000, "[1]", |before| format!("{each}{before}{end}"));
         let validations = "validations: [{expression: variables.a1999.size() == 1}]";
-        let cluster = Clocked::new(PATIENT, vec![namespace()]);
+        let cluster = clocked(PATIENT, vec![namespace()]);
         let fails = validating(&format!("{{failurePolicy: Fail, {variables}, {validations}}}"), "{}");
         let why = ask(&fails, &long(0), &cluster).0.unwrap_err();
         assert!(why.contains("it holds other variables more than 24 levels deep"), "{why}");
@@ -243,7 +185,7 @@ fn variables_that_hold_each_other_endlessly_fail_as_the_policy_says() {
     }
     let nested = format!("{}1{}", "[".repeat(70), "]".repeat(70));
     let few = chain(24, &nested, |before| format!("{}variables.a{before}{}", "[".repeat(70), "]".repeat(70)));
-    let cluster = Clocked::new(PATIENT, vec![namespace()]);
+    let cluster = clocked(PATIENT, vec![namespace()]);
     let admits =
         validating(&format!("{{{few}, validations: [{{expression: variables.a23.size() == 1}}]}}"), "{}");
     assert_eq!(ask(&admits, &long(0), &cluster).0, Ok(()));
@@ -267,13 +209,13 @@ fn variables_are_computed_only_while_there_is_budget() {
         )
     };
     let object = long(300);
-    let cluster = Clocked::new(PATIENT, vec![namespace()]);
+    let cluster = clocked(PATIENT, vec![namespace()]);
     assert_eq!(ask(&validating(&dear(2), "{}"), &object, &cluster).0, Ok(()));
-    let of_two = cluster.times_asked();
-    let cluster = Clocked::new(PATIENT, vec![namespace()]);
+    let of_two = times_asked(&cluster);
+    let cluster = clocked(PATIENT, vec![namespace()]);
     let why = ask(&validating(&dear(40), "{}"), &object, &cluster).0.unwrap_err();
     assert!(why.contains("validation failed due to running out of cost budget"), "{why}");
-    assert!(of_two > 100 && cluster.times_asked() < 5 * of_two, "{of_two} {}", cluster.times_asked());
+    assert!(of_two > 100 && times_asked(&cluster) < 5 * of_two, "{of_two} {}", times_asked(&cluster));
 }
 
 #[test]
@@ -281,20 +223,20 @@ fn evaluation_ends_with_the_time_of_the_request() {
     for failures in ["Fail", "Ignore"] {
         let spec = format!("{{failurePolicy: {failures}, validations: [{{expression: '{DEAR}'}}]}}");
         let stage = validating(&spec, "{}");
-        assert_eq!(ask(&stage, &long(300), &Clocked::new(PATIENT, vec![namespace()])).0, Ok(()));
-        let cluster = Clocked::new(3, vec![namespace()]);
+        assert_eq!(ask(&stage, &long(300), &clocked(PATIENT, vec![namespace()])).0, Ok(()));
+        let cluster = clocked(3, vec![namespace()]);
         is_late(&ask(&stage, &long(300), &cluster).0);
-        assert!(cluster.times_asked() < 10);
+        assert!(times_asked(&cluster) < 10);
 
         let spec = format!(
             "{{failurePolicy: {failures}, matchConditions: [{{name: c, expression: '{DEAR}'}}], mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: '{PATCH}'}}}}]}}"
         );
-        assert_eq!(ask_mutating(&mutating(&spec), &Clocked::new(PATIENT, vec![namespace()])), Ok(()));
-        is_late(&ask_mutating(&mutating(&spec), &Clocked::new(3, vec![namespace()])));
+        assert_eq!(ask_mutating(&mutating(&spec), &clocked(PATIENT, vec![namespace()])), Ok(()));
+        is_late(&ask_mutating(&mutating(&spec), &clocked(3, vec![namespace()])));
         let spec = format!(
             "{{failurePolicy: {failures}, mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: '{PATCH}.filter(p, {DEAR})'}}}}]}}"
         );
-        is_late(&ask_mutating(&mutating(&spec), &Clocked::new(3, vec![namespace()])));
+        is_late(&ask_mutating(&mutating(&spec), &clocked(3, vec![namespace()])));
     }
 }
 
@@ -308,11 +250,11 @@ fn others_run_between_parameters_and_a_late_request_ends_there() {
         "{paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: 'has(params.metadata.labels)'}]}",
         "{paramRef: {selector: {matchLabels: {a: b}}, parameterNotFoundAction: Deny}}",
     );
-    let cluster = Clocked::new(PATIENT, params.clone());
+    let cluster = clocked(PATIENT, params.clone());
     let (outcome, rests) = ask(&stage, &long(0), &cluster);
     assert_eq!(outcome, Ok(()));
     assert!(rests >= 5, "{rests}");
-    is_late(&ask(&stage, &long(0), &Clocked::new(0, params)).0);
+    is_late(&ask(&stage, &long(0), &clocked(0, params)).0);
 }
 
 /// Nobody is called here.
@@ -336,6 +278,6 @@ fn the_conditions_of_webhooks_end_with_the_time_of_the_request() {
     let set = Arc::new(Set::default());
     set.apply(None, Some(&configuration));
     let stage = ValidatingWebhooks::new(set, Arc::new(Silent), Arc::new(Unmetered));
-    assert_eq!(ask(&stage, &long(300), &Clocked::new(PATIENT, vec![namespace()])).0, Ok(()));
-    is_late(&ask(&stage, &long(300), &Clocked::new(3, vec![namespace()])).0);
+    assert_eq!(ask(&stage, &long(300), &clocked(PATIENT, vec![namespace()])).0, Ok(()));
+    is_late(&ask(&stage, &long(300), &clocked(3, vec![namespace()])).0);
 }

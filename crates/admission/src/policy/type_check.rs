@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::{GroupResource, GroupVersion, GroupVersionKind};
+use api::{GroupVersion, GroupVersionKind};
 use resources::expressions::{KindTypes, TypedCompiler};
 use value::Value;
 
@@ -77,16 +77,13 @@ fn kinds(spec: &Value, cluster: &dyn Cluster) -> BTreeSet<GroupVersionKind> {
         for group in &groups {
             for version in &versions {
                 for resource in texts("resources").into_iter().filter(|text| !text.contains(['*', '/'])) {
-                    let wanted = GroupResource::new(*group, resource);
-                    let served = cluster.equivalents(&wanted, version);
-                    let found = served
-                        .into_iter()
-                        .find(|served| served.resource == wanted && served.kind.version == *version);
-                    let Some(found) = found else { continue };
-                    kinds.insert(found.kind);
-                    count += 1;
-                    if count == MOST_KINDS {
-                        return kinds;
+                    // Without a group it is looked up in all of them, as clients do.
+                    for found in cluster.named(group, version, &resource.to_lowercase()) {
+                        kinds.insert(found.kind);
+                        count += 1;
+                        if count == MOST_KINDS {
+                            return kinds;
+                        }
                     }
                 }
             }

@@ -370,6 +370,15 @@ fn check(value: &Value, expected: &Type, path: &mut Vec<&'static str>, holder: &
             Ok(_) => Ok(()),
             Err(at) => Err(format!("illegal base64 data at input byte {at}")),
         },
+        // Go reads bytes from numbers too.
+        (Type::Bytes, Value::List(items)) => items.iter().try_for_each(|item| match item {
+            Value::Null => Ok(()),
+            Value::Int(byte) if u8::try_from(*byte).is_ok() => Ok(()),
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
+                wrong(&format!("number {}", value::write::to_string(item)), "uint8", path)
+            }
+            other => wrong(other.json_type(), "uint8", path),
+        }),
         (expected, other) => {
             let go_type = match expected {
                 Type::Text(name) => (*name).to_owned(),

@@ -36,11 +36,15 @@ pub(super) fn verify(
     let Some(response @ Value::Map(_)) = review.get("response") else {
         return Err("webhook response was absent".to_owned());
     };
-    let mut patch = match response.str_at(&["patch"]) {
-        Some(text) => {
+    let mut patch = match response.get("patch") {
+        Some(Value::String(text)) => {
             resources::decode::bytes(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?
         }
-        None => Vec::new(),
+        Some(Value::List(numbers)) => numbers
+            .iter()
+            .map(|n| n.as_int().and_then(|n| u8::try_from(n).ok()).unwrap_or_default())
+            .collect(),
+        _ => Vec::new(),
     };
     let patch_type = response.get("patchType").and_then(Value::as_str);
     let patch_type: Str = match version {

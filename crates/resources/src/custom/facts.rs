@@ -106,5 +106,10 @@ fn of(node: &Node, open: bool) -> Schema {
         "boolean" => Kind::Bool,
         _ => Kind::Any,
     };
-    Schema { kind, ..Schema::default() }
+    let format = match &node.checks {
+        _ if node.int_or_string => Str::new_static(schema::INT_OR_STRING),
+        Some(checks) => checks.format.clone(),
+        None => Str::default(),
+    };
+    Schema { kind, format, ..Schema::default() }
 }

@@ -348,3 +348,34 @@ fn configurations_may_say_what_is_kept_and_own_it_field_by_field() {
     let misfits = crate::apply::check(&thing("[]"), free.schema(), false).unwrap_err().to_string();
     assert_eq!(misfits, ".spec: expected map, got &{[]}");
 }
+
+/// What a definition says of its fields is how the expressions of policies see them.
+#[test]
+fn fields_have_the_types_that_their_formats_say() {
+    let schema = compiled(
+        r#"{"type":"object","properties":{"at":{"type":"string","format":"date-time"},"day":{"type":"string","format":"date"},
+        "long":{"type":"string","format":"duration"},"raw":{"type":"string","format":"byte"},"text":{"type":"string"},
+        "either":{"x-kubernetes-int-or-string":true}}}"#,
+    );
+    let schema = crate::schema::Link::Shared(Arc::clone(schema.schema()));
+    let types = Arc::new(crate::expressions::KindTypes::new("Thing", schema));
+    let compiler = crate::expressions::TypedCompiler::new(&types, None);
+    for expression in [
+        "object.spec.at > timestamp('2020-01-01T00:00:00Z')",
+        "object.spec.day > timestamp('2020-01-01T00:00:00Z')",
+        "object.spec.long > duration('1s')",
+        "object.spec.raw == b'x'",
+        "object.spec.text == 'x'",
+        "object.spec.either == 'x' || object.spec.either == 1",
+    ] {
+        assert_eq!(compiler.check(expression), Ok(()), "{expression}");
+    }
+    for expression in [
+        "object.spec.at == 'x'",
+        "object.spec.long == 1",
+        "object.spec.raw == 'x'",
+        "object.spec.text == b'x'",
+    ] {
+        assert!(compiler.check(expression).is_err(), "{expression}");
+    }
+}

@@ -7,7 +7,7 @@ use cel::{Env, Type, TypeProvider};
 use value::Str;
 
 use super::{Age, DEEPEST_TYPE, Offered, Shape, VariableTypes, declared, environment};
-use crate::schema::{Format, Kind, Link, Schema};
+use crate::schema::{Format, INT_OR_STRING, Kind, Link, Object, Schema};
 
 /// Declares the types of one kind: `Pod`, `Pod.spec`, `Pod.spec.containers.@idx` and so on.
 #[derive(Debug)]
@@ -30,14 +30,26 @@ impl KindTypes {
     /// Calls `found` with the schema of a type; `None` if there is none of this name.
     fn find<T>(&self, name: &str, found: impl FnOnce(&Schema) -> Option<T>) -> Option<T> {
         let rest = name.strip_prefix(self.name.as_str())?;
+        if !rest.is_empty() && !rest.starts_with('.') {
+            return None;
+        }
         let mut here = self.schema.get();
+        let mut above = vec![here.name.as_str()];
         for step in rest.split('.').skip(1) {
             here = match step {
                 "@idx" | "@elem" => here.element()?,
                 field => here.field(&unescape(field)?)?,
             };
+            // To Kubernetes a type inside itself is an object of which no field is known.
+            if !here.name.is_empty() && matches!(here.kind, Kind::Object(_)) {
+                if above.contains(&here.name.as_str()) {
+                    let closed = Schema { kind: Kind::Object(Object::default()), ..Schema::default() };
+                    return found(&closed);
+                }
+                above.push(&here.name);
+            }
         }
-        if rest.is_empty() || rest.starts_with('.') { found(here) } else { None }
+        found(here)
     }
 }
 
@@ -55,6 +67,12 @@ impl TypeProvider for KindTypes {
 /// The type of values of a schema; `None` where Kubernetes' schemas give expressions none, as for quantities.
 fn type_of(schema: &Schema, name: &str) -> Option<Type> {
     Some(match &schema.kind {
+        Kind::Any if schema.format == INT_OR_STRING => Type::Dyn,
+        Kind::String(Format::Plain) if matches!(schema.format.as_str(), "date" | "date-time") => {
+            Type::Timestamp
+        }
+        Kind::String(Format::Plain) if schema.format == "duration" => Type::Duration,
+        Kind::String(Format::Plain) if schema.format == "byte" => Type::Bytes,
         Kind::Object(_) => Type::Struct(name.into()),
         Kind::Map(map) => Type::map(Type::String, type_of(map.values.get(), &format!("{name}.@elem"))?),
         Kind::List(list) => Type::list(type_of(list.items.get(), &format!("{name}.@idx"))?),

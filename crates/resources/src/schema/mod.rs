@@ -27,7 +27,13 @@ pub struct Schema {
     /// The values a named string type may have; empty where any is allowed. Kubernetes publishes them in OpenAPI; it is
     /// validation, not decoding, that refuses others.
     pub values: &'static [Str],
+    /// What a custom resource definition says of its strings beside their kind, and [`INT_OR_STRING`] for what may be either:
+    /// expressions see times, durations and bytes by it.
+    pub format: Str,
 }
+
+/// The format of what is an integer or a string.
+pub const INT_OR_STRING: &str = "int-or-string";
 
 /// What values of a schema look like.
 #[derive(Debug, Default)]
@@ -233,7 +239,8 @@ impl Property {
 
 impl Schema {
     /// Any JSON.
-    pub const ANY: Schema = Schema { name: Str::new_static(""), kind: Kind::Any, values: &[] };
+    pub const ANY: Schema =
+        Schema { name: Str::new_static(""), kind: Kind::Any, values: &[], format: Str::new_static("") };
 
     /// The struct, if it is one.
     pub fn object(&self) -> Option<&Object> {

@@ -45,7 +45,7 @@ static INT64: Schema = leaf(Kind::Int64);
 static FLOAT: Schema = leaf(Kind::Float);
 
 const fn leaf(kind: Kind) -> Schema {
-    Schema { name: Str::new_static(""), kind, values: &[] }
+    Schema { name: Str::new_static(""), kind, values: &[], format: Str::new_static("") }
 }
 
 /// The schema of the type `name` from the rest of its line.
@@ -56,7 +56,7 @@ pub(super) fn schema(name: &'static str, rest: &'static str) -> Result<Schema, M
         let mut words = alias.split(' ');
         let kind = alias_kind(words.next().unwrap_or_default(), package)?;
         let values: Vec<Str> = words.map(unescape).collect();
-        return Ok(Schema { name: Str::new_static(name), kind, values: Vec::leak(values) });
+        return Ok(Schema { name: Str::new_static(name), kind, values: Vec::leak(values), ..Schema::ANY });
     }
     let mut object = Object::default();
     let mut properties = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn schema(name: &'static str, rest: &'static str) -> Result<Schema, M
         }
     }
     object.properties = properties.into();
-    Ok(Schema { name: Str::new_static(name), kind: Kind::Object(object), values: &[] })
+    Ok(Schema { name: Str::new_static(name), kind: Kind::Object(object), ..Schema::ANY })
 }
 
 fn unescape(word: &'static str) -> Str {

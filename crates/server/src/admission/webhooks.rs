@@ -14,7 +14,8 @@ use ::admission::Later;
 use ::admission::webhook::{NoReply, Outgoing, Place, Reply, Target as Webhook, Transport};
 use api::field::quote;
 use bytes::Bytes;
-use http::header::{HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::Method;
+use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
 use http::uri::{PathAndQuery, Uri};
 use storage::Store;
 use value::Str;
@@ -32,6 +33,8 @@ const AGENT: &str = "kube-apiserver-admission";
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often an answer that asks to come back later is obeyed.
 const MAX_RETRIES: usize = 10;
+/// How many requests it may take to find the server that answers.
+const MAX_REQUESTS: usize = 10;
 /// The most webhooks whose connections are kept.
 const MAX_TARGETS: usize = 200;
 
@@ -126,7 +129,7 @@ impl WebhookTransport {
             request.path = Some(path.clone());
             request.bearer.clone_from(&bearer);
             request.headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-            let answer = target.send(request).await.map_err(|failure| NoReply::Failed(failure.message))?;
+            let answer = follow(&target, request, &located.origin).await?;
             match retry_after(&answer) {
                 Some(wait) if retries < MAX_RETRIES => {
                     retries += 1;
@@ -209,6 +212,52 @@ impl Transport for WebhookTransport {
 fn time_left(outgoing: &Outgoing<'_>, now: Instant) -> Duration {
     let own = outgoing.timeout.unwrap_or(DEFAULT_TIMEOUT);
     outgoing.deadline.map_or(own, |deadline| deadline.saturating_duration_since(now).min(own))
+}
+
+/// Sends a request, and follows where the answer sends it on. As in Go's client, only 307 and 308 take the review along; whatever
+/// the others lead to is merely looked at.
+async fn follow(target: &Target, mut request: Request, origin: &str) -> Result<Answer, NoReply> {
+    let begun = Instant::now();
+    let limit = request.timeout;
+    for _ in 0..MAX_REQUESTS {
+        request.timeout = limit.saturating_sub(begun.elapsed());
+        let answer = target.send(request.clone()).await;
+        let answer = answer.map_err(|failure| NoReply::Failed(failure.message))?;
+        let Some(next) = sent_on(&answer, origin, request.path.as_ref()) else { return Ok(answer) };
+        request.path = Some(next);
+        if !matches!(answer.status, 307 | 308) {
+            request.method = Method::GET;
+            request.body = Bytes::new();
+            request.headers.remove(CONTENT_TYPE);
+        }
+    }
+    let last = request.path.as_ref().map(PathAndQuery::as_str).unwrap_or_default();
+    let url = quote(&format!("{origin}{last}"));
+    Err(NoReply::Failed(format!("Post {url}: stopped after {MAX_REQUESTS} redirects")))
+}
+
+/// Where an answer sends the client on. Only another path of the same server counts: Kubernetes follows anywhere, and so shows to
+/// one server what was meant for another; here that is an answer like any other that is no review.
+fn sent_on(answer: &Answer, origin: &str, asked: Option<&PathAndQuery>) -> Option<PathAndQuery> {
+    if !matches!(answer.status, 301..=303 | 307 | 308) {
+        return None;
+    }
+    let location = answer.headers.get(LOCATION)?.to_str().ok()?;
+    if location.starts_with('/') && !location.starts_with("//") {
+        return location.parse().ok();
+    }
+    if let Some(rest) = location.strip_prefix(origin) {
+        return match rest.as_bytes().first() {
+            None => Some(PathAndQuery::from_static("/")),
+            Some(b'/') => rest.parse().ok(),
+            Some(_) => None,
+        };
+    }
+    if location.is_empty() || location.contains(':') || location.starts_with("//") {
+        return None;
+    }
+    let (folder, _) = asked?.path().rsplit_once('/')?;
+    format!("{folder}/{location}").parse().ok()
 }
 
 /// Where a webhook is.

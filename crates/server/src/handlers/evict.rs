@@ -5,16 +5,16 @@ use std::sync::Arc;
 use admission::Operation;
 use api::selector::Selector;
 use api::time::Timestamp;
-use api::{Cause, Details, GroupResource, GroupVersionKind, Status, meta};
+use api::{Cause, Details, FieldError, GroupResource, GroupVersionKind, Status, meta};
 use storage::Entry;
-use value::Value;
+use value::{Path, Value};
 
 use super::delete;
 use super::pods::{posted, success};
 use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::encode;
-use crate::options::{DeleteOptions, WriteOptions};
+use crate::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use crate::ownership::Writer;
 use crate::state::State;
 use crate::write::{OPTIMISTIC_LOCK, Posted, StoreError, Subject};
@@ -30,21 +30,28 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<A
     let expected = GroupVersionKind::new("policy", "v1", "Eviction");
     let eviction = posted(call, &expected, &options).await?;
     let name = call.info.name.to_string();
-    if !meta::name(&eviction).is_empty() && meta::name(&eviction) != name {
-        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
-    }
     let options_value = options.to_value("CreateOptions");
     let post = Posted {
         state,
         kind,
         subresource: "eviction",
-        posted: expected,
+        posted: expected.clone(),
         name: &name,
         operation: Operation::Create,
         options: &options_value,
         dry_run: options.dry_run,
     };
-    let eviction = post.admit(call, eviction).await?;
+    let eviction = post.mutate(call, eviction).await?;
+    if meta::name(&eviction) != name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    if eviction.bool_at(&["deleteOptions", UNREADABLE]) == Some(true) {
+        let path = Path::root().field("deleteOptions").field(UNREADABLE);
+        let why = "can not be set for pod eviction, try after removing the option";
+        let errors = [FieldError::invalid(&path, true, why)];
+        return Err(Status::invalid(&expected.group_kind(), &name, &errors));
+    }
+    post.validate(call, &eviction).await?;
     let mut deletion = match eviction.at(&["deleteOptions"]) {
         Some(body) => DeleteOptions::from_body(body)?,
         None => DeleteOptions::default(),
@@ -127,15 +134,23 @@ async fn mark_evicted(
         let mut pod = encode::tree(&entry)?;
         check_preconditions(&pod, &entry, deletion)?;
         let mut conditions = pod.list_at(&["status", "conditions"]).to_vec();
-        conditions.retain(|c| c.str_at(&["type"]) != Some("DisruptionTarget"));
-        conditions.push(Value::map([
+        let known = conditions.iter_mut().find(|c| c.str_at(&["type"]) == Some("DisruptionTarget"));
+        // What was true before has been so since then.
+        let since = known.as_ref().filter(|c| c.str_at(&["status"]) == Some("True"));
+        let since = since.and_then(|c| c.get("lastTransitionTime")).cloned();
+        let since = since.unwrap_or_else(|| Timestamp::from_seconds(call.now).time().into());
+        let condition = Value::map([
             ("lastProbeTime", Value::Null),
-            ("lastTransitionTime", Value::from(Timestamp::from_seconds(call.now).time())),
+            ("lastTransitionTime", since),
             ("message", Value::from("Eviction API: evicting")),
             ("reason", Value::from("EvictionByEvictionAPI")),
             ("status", Value::from("True")),
             ("type", Value::from("DisruptionTarget")),
-        ]));
+        ]);
+        match known {
+            Some(known) => *known = condition,
+            None => conditions.push(condition),
+        }
         pod.set_at(&["status", "conditions"], Value::List(conditions));
         match subject.store_mark(&entry, &pod, name).await {
             Ok(crate::write::Stored::Entry(stored)) => return Ok(stored.revision),

@@ -26,9 +26,6 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
     let binding = posted(call, &expected, &options).await?;
     let pod =
         if call.info.name.is_empty() { meta::name(&binding).to_owned() } else { call.info.name.to_string() };
-    if meta::name(&binding) != pod {
-        return Err(Status::bad_request("name in URL does not match name in Binding object"));
-    }
     let subresource = if kind.gvk.kind == "Pod" { "binding" } else { "" };
     let options_value = options.to_value("CreateOptions");
     let post = Posted {
@@ -42,6 +39,9 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
         dry_run: options.dry_run,
     };
     let binding = post.mutate(call, binding).await?;
+    if meta::name(&binding) != pod {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
     let errors = resources::validation::rules(&GroupKind::new("", "Binding"))
         .map(|rules| (rules.create)(&binding, &state.validation_context(call.now)))
         .unwrap_or_default();

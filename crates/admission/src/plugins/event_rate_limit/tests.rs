@@ -6,7 +6,7 @@ use value::yaml;
 
 use super::*;
 use crate::Seen;
-use crate::tests::Listed;
+use crate::small::Small;
 
 const HEAD: &str = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n";
 
@@ -82,7 +82,7 @@ fn write(
     };
     let event = yaml::read(event.as_bytes()).unwrap().value;
     plugin
-        .validate(&attributes, Some(&event), &Listed(Vec::new()), &mut Notes::default())
+        .validate(&attributes, Some(&event), &Small::default(), &mut Notes::default())
         .map_err(|status| format!("{} {}", status.code(), status.message()))
 }
 

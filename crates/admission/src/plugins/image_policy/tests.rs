@@ -7,7 +7,7 @@ use authz::webhook::{Answered, BoxFuture, SendError};
 use value::{json, yaml};
 
 use super::*;
-use crate::tests::Listed;
+use crate::small::Small;
 
 /// Answers as the test says, and keeps what it was asked.
 struct Scripted {
@@ -83,7 +83,7 @@ fn ask(
         in_force: crate::InForce::default(),
     };
     let pod = yaml::read(POD.as_bytes()).unwrap().value;
-    let (seen, cluster) = (Seen::new(Some(&pod)), Listed(Vec::new()));
+    let (seen, cluster) = (Seen::new(Some(&pod)), Small::default());
     let mut outcome = plugin.validate(&attributes, &seen, &cluster, notes);
     match outcome.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome.map_err(|status| format!("{} {}", status.code(), status.message())),

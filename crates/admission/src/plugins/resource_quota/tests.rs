@@ -5,7 +5,7 @@ use authn::User;
 use value::{Value, yaml};
 
 use super::{Limited, check, recount};
-use crate::tests::Listed;
+use crate::small::Small;
 use crate::{Attributes, Operation, Seen};
 
 /// A list of objects.
@@ -26,7 +26,7 @@ const OBJECTS: &str = "
 
 #[test]
 fn what_is_used_is_counted_in_the_quotas_namespace() {
-    let cluster = Listed(read(OBJECTS));
+    let cluster: Small = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: '5', requests.cpu: '1', count/pods: '9', services: '1', configmaps: '3'}}}",
     );
@@ -42,7 +42,7 @@ fn what_is_used_is_counted_in_the_quotas_namespace() {
 
 #[test]
 fn a_status_that_is_right_is_left_alone() {
-    let cluster = Listed(read(OBJECTS));
+    let cluster: Small = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: '5'}}, status: {hard: {pods: '5'}, used: {pods: '1'}}}",
     );
@@ -51,7 +51,7 @@ fn a_status_that_is_right_is_left_alone() {
 
 #[test]
 fn what_nobody_here_can_count_stays_as_it_was() {
-    let cluster = Listed(read(OBJECTS));
+    let cluster: Small = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {count/widgets.example.com: '5', pods: '1'}}, status: {hard: {pods: '1'}, used: {count/widgets.example.com: '3', pods: '0'}}}",
     );
@@ -61,7 +61,7 @@ fn what_nobody_here_can_count_stays_as_it_was() {
 
 #[test]
 fn scopes_choose_what_is_counted() {
-    let cluster = Listed(read(OBJECTS));
+    let cluster: Small = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: '5'}, scopes: [BestEffort]}}",
     );
@@ -116,7 +116,7 @@ fn charged(limited: &str, quotas: &str) -> Result<usize, String> {
         deadline: None,
         in_force: crate::InForce::default(),
     };
-    check(&attributes, pod, &quotas, &limited, &Listed(Vec::new()))
+    check(&attributes, pod, &quotas, &limited, &Small::default())
         .map(|charges| charges.len())
         .map_err(|status| format!("{} {}", status.code(), status.message()))
 }

@@ -106,3 +106,37 @@ async fn a_target_that_many_ask_for_at_once_is_kept_once() {
     }
     assert_eq!(transport.targets.lock().unwrap().by_place.len(), 1);
 }
+
+#[test]
+fn an_answer_may_send_the_client_on_within_the_same_server_only() {
+    let next = |status, location: Option<&'static str>| {
+        let mut headers = HeaderMap::new();
+        if let Some(location) = location {
+            headers.insert(LOCATION, HeaderValue::from_static(location));
+        }
+        let answer = Answer { status, headers, body: Bytes::new() };
+        let asked = PathAndQuery::from_static("/a/b?timeout=5s");
+        sent_on(&answer, "https://hooks.example:8443", Some(&asked)).map(|path| path.to_string())
+    };
+    for status in [301, 302, 303, 307, 308] {
+        assert_eq!(next(status, Some("/other?x=y")).as_deref(), Some("/other?x=y"), "{status}");
+        assert_eq!(next(status, None), None);
+    }
+    for status in [200, 201, 300, 304, 305, 400, 500] {
+        assert_eq!(next(status, Some("/other")), None, "{status}");
+    }
+    assert_eq!(next(307, Some("c")).as_deref(), Some("/a/c"));
+    assert_eq!(next(307, Some("https://hooks.example:8443/c")).as_deref(), Some("/c"));
+    assert_eq!(next(307, Some("https://hooks.example:8443")).as_deref(), Some("/"));
+    for elsewhere in [
+        "https://hooks.example:84431/c",
+        "https://hooks.example/c",
+        "https://hooks.example:8443.evil.example/c",
+        "http://hooks.example:8443/c",
+        "//evil.example/c",
+        "https://evil.example/c",
+        "",
+    ] {
+        assert_eq!(next(307, Some(elsewhere)), None, "{elsewhere}");
+    }
+}

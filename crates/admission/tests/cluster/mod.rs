@@ -1,0 +1,164 @@
+//! The cluster that the tests of this crate see: the objects it is given, and the table of built-in kinds. Unit tests, pages and
+//! benchmarks share it, so that there is one idea of what a cluster answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use admission::{Cluster, Later, Served};
+use api::{GroupResource, GroupVersionKind, meta};
+use authn::User;
+use resources::table::Resource;
+use value::{Str, Value};
+
+/// Objects in memory, whom authorization allows what, and a clock that runs out after having been asked so often.
+pub(crate) struct Small {
+    /// By group, resource, namespace and name.
+    pub(crate) objects: BTreeMap<(Str, Str, Str, Str), Arc<Value>>,
+    pub(crate) may: fn(&User, &authz::Attributes) -> bool,
+    pub(crate) patience: usize,
+    pub(crate) asked: AtomicUsize,
+}
+
+impl Default for Small {
+    /// Nothing is there, nobody may do anything, and there is time.
+    fn default() -> Self {
+        Small {
+            objects: BTreeMap::new(),
+            may: |_, _| false,
+            patience: usize::MAX,
+            asked: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Extend<Value> for Small {
+    /// Stores objects of built-in kinds; one with a known name replaces the earlier one.
+    fn extend<T: IntoIterator<Item = Value>>(&mut self, objects: T) {
+        for object in objects {
+            let row = row_of(&meta::gvk(&object));
+            let resource = row.map_or_else(|| panic!("no built-in kind: {object:?}"), |row| row.plural);
+            let (namespace, name) = (meta::namespace(&object), meta::name(&object));
+            let group = row.map(|row| row.group).unwrap_or_default();
+            let key = (group.into(), resource.into(), namespace.into(), name.into());
+            self.objects.insert(key, Arc::new(object));
+        }
+    }
+}
+
+impl FromIterator<Value> for Small {
+    fn from_iter<T: IntoIterator<Item = Value>>(objects: T) -> Self {
+        let mut small = Small::default();
+        small.extend(objects);
+        small
+    }
+}
+
+fn row_of(kind: &GroupVersionKind) -> Option<&'static Resource> {
+    resources::table::all().find(|row| row.group == kind.group && row.kind == kind.kind)
+}
+
+impl Cluster for Small {
+    fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.objects.get(&(group.into(), resource.into(), namespace.into(), name.into())).cloned()
+    }
+
+    fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
+        let here = |(g, r, n, _): &(Str, Str, Str, Str)| {
+            g == group && r == resource && (namespace.is_empty() || n == namespace)
+        };
+        self.objects.iter().filter(|(key, _)| here(key)).map(|(_, object)| Arc::clone(object)).collect()
+    }
+
+    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
+        let row = row_of(kind)?;
+        row.version(&kind.version)?;
+        Some(Served {
+            resource: GroupResource::new(row.group, row.plural),
+            kind: kind.clone(),
+            namespaced: row.is_namespaced(),
+        })
+    }
+
+    fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served> {
+        resources::table::all()
+            .filter(|row| group.is_empty() || row.group == group)
+            .filter(|row| row.plural == name || row.singular == name)
+            .filter_map(|row| self.served(&GroupVersionKind::new(row.group, version, row.kind)))
+            .collect()
+    }
+
+    /// Autoscalers are served in two versions.
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
+        let mut rows = resources::table::all();
+        let row = rows.find(|row| row.group == resource.group && row.plural == resource.resource);
+        let Some(row) = row else { return Vec::new() };
+        let mut versions = if resource.group == "autoscaling" { vec!["v1", "v2"] } else { vec![version] };
+        versions.sort_by_key(|served| *served != version);
+        let served = |version: &str| Served {
+            resource: resource.clone(),
+            kind: GroupVersionKind::new(resource.group.clone(), version, row.kind),
+            namespaced: row.is_namespaced(),
+        };
+        versions.into_iter().map(served).collect()
+    }
+
+    fn convert<'a>(
+        &'a self,
+        object: &'a Value,
+        kind: &'a GroupVersionKind,
+    ) -> Later<'a, Result<Value, String>> {
+        let mut shown = object.clone();
+        shown.set_at(&["apiVersion"], kind.api_version());
+        shown.set_at(&["kind"], kind.kind.clone());
+        Box::pin(std::future::ready(Ok(shown)))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        mut object: Value,
+        kind: &'a GroupVersionKind,
+        strict: bool,
+    ) -> Later<'a, Result<Value, String>> {
+        let Some(schema) = resources::schema::of(&kind.group, &kind.version, &kind.kind) else {
+            return Box::pin(std::future::ready(Err(format!("no kind {kind:?}"))));
+        };
+        let outcome = resources::decode::normalise(&mut object, schema);
+        let unknown = resources::decode::strict_errors(&outcome.unknown, &[]);
+        Box::pin(std::future::ready(match outcome.type_error {
+            Some(error) => Err(error),
+            None if strict && !unknown.is_empty() => {
+                Err(format!("strict decoding error: {}", unknown.join(", ")))
+            }
+            None => Ok(object),
+        }))
+    }
+
+    fn schema(&self, kind: &GroupVersionKind) -> Option<resources::schema::Link> {
+        resources::schema::of(&kind.group, &kind.version, &kind.kind).map(resources::schema::Link::Node)
+    }
+
+    fn is_past(&self, _: Instant) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed) >= self.patience
+    }
+
+    fn authorize<'a>(&'a self, user: &'a User, asked: &'a authz::Attributes) -> Later<'a, authz::Answer> {
+        Box::pin(std::future::ready(if (self.may)(user, asked) {
+            authz::Answer::allow(authz::Reason::Text("because".into()))
+        } else {
+            authz::Answer::no_opinion("")
+        }))
+    }
+}
+
+/// Runs what waits for nothing but its turn.
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return value;
+        }
+    }
+}
