@@ -470,6 +470,17 @@ pub(crate) fn now() -> i64 {
 }
 
 /// What the flags say about service-account tokens; nothing where none is given.
+/// A file with keys; where there is none, kube-apiserver's words begin with `before`.
+fn key(flag: &'static str, path: &Path, before: &str) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| {
+        let shown = path.display();
+        let text = error.to_string();
+        let words = text.split(" (os error").next().unwrap_or_default().to_ascii_lowercase();
+        let refused = ConfigError::flag(flag, format!("cannot read `{shown}`: {text}"));
+        refused.in_kubernetes_words(format!("{before}open {shown}: {words}")).into()
+    })
+}
+
 fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
     let Some(signing) = &args.service_account_signing_key_file else {
         if !args.service_account_key_file.is_empty() || !args.service_account_issuer.is_empty() {
@@ -490,9 +501,14 @@ fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
     if let Some(uri) = args.service_account_jwks_uri.as_deref().filter(|uri| !uri.is_empty())
         && !uri.get(..8).is_some_and(|head| head.eq_ignore_ascii_case("https://"))
     {
-        errors.push(format!("service-account-jwks-uri requires https scheme, parsed as: {uri}"));
+        errors.push(if uri.starts_with(':') {
+            let quoted = api::field::quote(uri);
+            format!("service-account-jwks-uri must be a valid URL: parse {quoted}: missing protocol scheme")
+        } else {
+            format!("service-account-jwks-uri requires https scheme, parsed as: {uri}")
+        });
     }
-    let keys = args.service_account_key_file.iter().map(|path| read("service-account-key-file", path));
+    let keys = args.service_account_key_file.iter().map(|path| key("service-account-key-file", path, ""));
     let nanos = api::time::parse_duration(&args.service_account_max_token_expiration)
         .map_err(|e| anyhow!("--service-account-max-token-expiration: {e}"))?;
     if nanos != 0 && !(3600 * 1_000_000_000..=(1 << 32) * 1_000_000_000).contains(&nanos) {
@@ -503,7 +519,11 @@ fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
     }
     Ok(Some(TokenConfig {
         issuers: args.service_account_issuer.iter().map(|i| i.as_str().into()).collect(),
-        signing_key: read("service-account-signing-key-file", signing)?,
+        signing_key: key(
+            "service-account-signing-key-file",
+            signing,
+            "failed to parse service-account-issuer-key-file: ",
+        )?,
         keys: keys.collect::<Result<_>>()?,
         audiences: args.api_audiences.iter().map(|a| a.as_str().into()).collect(),
         max_seconds: nanos / 1_000_000_000,

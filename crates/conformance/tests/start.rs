@@ -288,6 +288,31 @@ async fn flags_that_protect_and_are_not_implemented_are_refused() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_flags_about_tokens_is_said_in_both_words() {
+    let folder = TempDir::new().unwrap();
+    let data = format!("--data-dir={}", folder.path().join("data").display());
+    let certs = format!("--cert-dir={}", folder.path().join("certs").display());
+    let usual = ["serve", &data, &certs, "--secure-port=0", "--service-account-issuer=https://x.example"];
+    let missing = "--service-account-signing-key-file=/does/not/exist";
+    for (flags, own, words) in [
+        (
+            vec![missing],
+            "--service-account-signing-key-file: cannot read `/does/not/exist`",
+            "failed to parse service-account-issuer-key-file: open /does/not/exist: no such file or directory",
+        ),
+        (
+            vec![missing, "--service-account-jwks-uri=://"],
+            "service-account-jwks-uri must be a valid URL",
+            "service-account-jwks-uri must be a valid URL: parse \\\"://\\\": missing protocol scheme",
+        ),
+    ] {
+        let said = fails(&[&usual[..], &flags].concat()).await;
+        assert!(said.contains(own), "{said}");
+        assert!(said.contains(&format!("\"command failed\" err=\"{words}\"")), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn flags_that_cannot_matter_are_accepted_with_a_warning() {
     let server = Server::serve(&[
         "--endpoint-reconciler-type=lease",
