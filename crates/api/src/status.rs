@@ -181,6 +181,15 @@ impl Status {
         self
     }
 
+    /// This status without a word about when to try again.
+    #[must_use]
+    pub fn without_retry(mut self) -> Self {
+        if let Some(details) = &mut self.0.details {
+            details.retry_after_seconds = 0;
+        }
+        self
+    }
+
     /// The HTTP status code.
     pub fn code(&self) -> u16 {
         self.0.code

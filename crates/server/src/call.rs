@@ -9,7 +9,7 @@ use api::Status;
 use authn::{Caller, User};
 use authz::Permit;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -204,8 +204,6 @@ pub enum Answer {
     Plain(u16, Body),
     /// As `Raw`, for anybody to keep for so many seconds.
     Public(u16, &'static str, u32, Body),
-    /// As `Raw`, with an entity tag.
-    Tagged(u16, &'static str, String, Body),
-    /// The same, for any cache that tells forms apart and asks whether it is still good.
-    Shared(u16, &'static str, String, Body),
+    /// As `Raw`, with headers of its own.
+    With(u16, &'static str, Vec<(HeaderName, String)>, Body),
 }

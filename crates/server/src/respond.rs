@@ -6,7 +6,7 @@ use api::{Reason, Status, order};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY, WARNING,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WARNING,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use value::order::Order;
@@ -116,14 +116,6 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
-fn tagged(code: u16, content_type: &'static str, tag: String, body: Body) -> Response<Body> {
-    let mut response = respond(code, content_type, body);
-    if let Ok(tag) = HeaderValue::try_from(tag) {
-        response.headers_mut().insert(ETAG, tag);
-    }
-    response
-}
-
 /// Whether what a write will have to say can be said in a form that the client takes. It must be known before: a write that is
 /// refused has not happened.
 pub fn can_answer(call: &Call, kind: &Kind, verb: Verb) -> Result<(), Status> {
@@ -183,11 +175,16 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
             }
             response
         }
-        Answer::Tagged(code, content_type, tag, body) => tagged(code, content_type, tag, body),
-        Answer::Shared(code, content_type, tag, body) => {
-            let mut response = tagged(code, content_type, tag, body);
-            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
-            response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        Answer::With(code, content_type, headers, body) => {
+            let mut response = respond(code, content_type, body);
+            for (name, value) in headers {
+                let Ok(value) = HeaderValue::try_from(value) else { continue };
+                if name == VARY {
+                    response.headers_mut().append(name, value);
+                } else {
+                    response.headers_mut().insert(name, value);
+                }
+            }
             response
         }
         Answer::Entry(code, entry) => {
@@ -300,7 +297,9 @@ fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
         Ok(packed) => {
             *response.body_mut() = Body::from(packed);
             response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
+            if !response.headers().get_all(VARY).iter().any(|known| known == "Accept-Encoding") {
+                response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
+            }
         }
         Err(_) => *response.body_mut() = Body::from(bytes),
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use api::Status;
 use authn::tokens;
-use http::HeaderMap;
-use http::header::IF_NONE_MATCH;
+use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
+use http::{HeaderMap, HeaderName};
 use resources::custom::Definition;
 use resources::discovery::{self, Registration, SubEntry};
 use resources::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
@@ -19,6 +19,7 @@ use super::zpages;
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::CustomKinds;
+use crate::encode;
 use crate::negotiate;
 use crate::state::State;
 
@@ -112,7 +113,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
     let custom = || custom_entries(&definitions);
     let not_found = Status::no_such_resource;
     match segments.as_slice() {
-        [] => Ok(Answer::Object(200, Value::map([("paths", Value::list(paths(state)))]))),
+        [] => Ok(indented(&Value::map([("paths", Value::list(paths(state)))]))),
         ["api"] => match aggregated(&call.headers) {
             Some(_) => Ok(aggregated_answer(call, &discovery::aggregated_core(served))),
             None => Ok(Answer::Object(200, discovery::core_versions(&state.advertised))),
@@ -143,7 +144,10 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             let keys = state.tokens.as_ref().map(|t| t.key_set.clone()).ok_or_else(not_found)?;
             published(call, "jwk-set+json", "application/jwk-set+json", keys)
         }
-        ["version"] => Ok(Answer::Object(200, crate::version::document(state.emulated_minor))),
+        ["version"] => {
+            negotiate::accept_page(&call.headers, &call.query, &path)?;
+            Ok(indented(&crate::version::document(state.emulated_minor)))
+        }
         ["healthz" | "livez" | "readyz", ..] => {
             let (code, text) = state.health.page(&path, &call.query).ok_or_else(not_found)?;
             // The page of a single check says nothing that a browser could take for something else.
@@ -171,27 +175,26 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         ["flagz"] => zpages::handle(state, call, zpages::Page::Flags),
         ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
         ["openapi", "v3"] => {
-            document(state, call, "text/plain; charset=utf-8", |openapi, current| {
-                Some(openapi.v3_index(current))
-            })
-            .await
+            let index = make(state, |openapi, current| Some(openapi.v3_index(current))).await?;
+            Ok(index.map_or_else(missing, |index| {
+                Answer::Raw(200, "text/plain; charset=utf-8", Body::from(index.body.clone()))
+            }))
         }
         ["openapi", "v3", rest @ ..] => {
             let path = rest.join("/");
-            document(state, call, "application/json", move |openapi, current| openapi.v3(&path, current))
-                .await
+            let wanted = path.clone();
+            let made = make(state, move |openapi, current| openapi.v3(&wanted, current)).await?;
+            Ok(made.map_or_else(missing, |document| version_3(call, &path, &document)))
         }
         ["openapi", "v2"] => {
-            let protobuf = negotiate::clauses(&call.headers)
-                .first()
-                .is_some_and(|clause| clause.subtype.starts_with("com.github.proto-openapi.spec.v2"));
-            if protobuf {
-                document(state, call, V2_PROTOBUF, |openapi, current| Some(openapi.v2_protobuf(current)))
-                    .await
-            } else {
-                document(state, call, "application/json", |openapi, current| Some(openapi.v2_json(current)))
-                    .await
-            }
+            let Some(protobuf) = wants_protobuf(&call.headers) else {
+                return Ok(Answer::With(406, "", vary_2(), Body::empty()));
+            };
+            let made = make(state, move |openapi, current| {
+                Some(if protobuf { openapi.v2_protobuf(current) } else { openapi.v2_json(current) })
+            });
+            let content_type = if protobuf { V2_PROTOBUF } else { "application/json" };
+            Ok(made.await?.map_or_else(missing, |document| tagged(call, content_type, vary_2(), &document)))
         }
         _ => Err(not_found()),
     }
@@ -338,21 +341,21 @@ fn aggregated_answer(call: &Call, document: &Value) -> Answer {
         let _ = write!(tag, "{byte:02X}");
     }
     tag.push('"');
-    if call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
-        return Answer::Shared(304, "", tag, Body::empty());
+    let known = call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    // Any cache may keep it that tells forms apart and asks whether it is still good.
+    let shared = [(ETAG, tag), (CACHE_CONTROL, "public".to_owned()), (VARY, "Accept".to_owned())];
+    if known {
+        return Answer::With(304, "", shared.into(), Body::empty());
     }
     let content_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    Answer::Shared(200, content_type, tag, Body::from(body))
+    Answer::With(200, content_type, shared.into(), Body::from(body))
 }
 
-/// An OpenAPI document. Making one takes a while, so it is done where it holds nobody up; a client that has it already is
-/// told so.
-async fn document(
+/// Makes an OpenAPI document. That takes a while, so it is done where it holds nobody up.
+async fn make(
     state: &Arc<State>,
-    call: &Call,
-    content_type: &'static str,
     make: impl FnOnce(&OpenApi, Current<'_>) -> Option<Arc<Document>> + Send + 'static,
-) -> Result<Answer, Status> {
+) -> Result<Option<Arc<Document>>, Status> {
     let maker = Arc::clone(state);
     let work = move || {
         let generation = maker.openapi.generation();
@@ -368,12 +371,63 @@ async fn document(
         };
         make(&maker.openapi, current)
     };
-    let document = tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| Status::internal("the document could not be made"))?;
-    let Some(document) = document else { return Ok(Answer::Raw(404, "", Body::empty())) };
+    tokio::task::spawn_blocking(work).await.map_err(|_| Status::internal("the document could not be made"))
+}
+
+fn missing() -> Answer {
+    Answer::Raw(404, "", Body::empty())
+}
+
+type Headers = Vec<(HeaderName, String)>;
+
+fn vary_2() -> Headers {
+    vec![(VARY, "Accept-Encoding".to_owned()), (VARY, "Accept".to_owned())]
+}
+
+/// Whether the client prefers the protobuf form of version 2; nothing if it takes neither.
+fn wants_protobuf(headers: &HeaderMap) -> Option<bool> {
+    negotiate::clauses(headers).iter().find_map(|clause| {
+        let protobuf =
+            clause.kind == "application" && clause.subtype.starts_with("com.github.proto-openapi.spec.v2");
+        if clause.covers("application", "json") { Some(false) } else { protobuf.then_some(true) }
+    })
+}
+
+/// A document with its tag. A client that has it already is told so.
+fn tagged(call: &Call, content_type: &'static str, mut headers: Headers, document: &Document) -> Answer {
     let tag = format!("\"{}\"", document.hash);
     let has = call.headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
+    headers.push((ETAG, tag));
     let body = if has { Body::empty() } else { Body::from(document.body.clone()) };
-    Ok(Answer::Tagged(if has { 304 } else { 200 }, content_type, tag, body))
+    Answer::With(if has { 304 } else { 200 }, content_type, headers, body)
+}
+
+/// A document of version 3. What is asked for by its hash never changes and may be kept; another hash leads to the one of now.
+fn version_3(call: &Call, path: &str, document: &Document) -> Answer {
+    const YEAR: i64 = 365 * 24 * 3600;
+    let json = "application/json";
+    let mut headers = vec![(VARY, "Accept".to_owned())];
+    if !negotiate::clauses(&call.headers).iter().any(|clause| clause.covers("application", "json")) {
+        return Answer::With(406, "", headers, Body::empty());
+    }
+    match call.query.get("hash").filter(|hash| !hash.is_empty()) {
+        Some(hash) if hash == document.hash => {
+            headers.push((CACHE_CONTROL, "public, immutable".to_owned()));
+            headers.push((EXPIRES, zpages::date(call.now.saturating_add(YEAR))));
+        }
+        Some(_) => {
+            headers.push((ETAG, format!("\"{}\"", document.hash)));
+            headers.push((LOCATION, format!("/openapi/v3/{path}?hash={}", document.hash)));
+            return Answer::With(301, json, headers, Body::empty());
+        }
+        None => {}
+    }
+    tagged(call, json, headers, document)
+}
+
+/// What is written for people to read, whatever they say.
+fn indented(value: &Value) -> Answer {
+    let mut out = Vec::new();
+    api::order::of(value).write(&mut out, value);
+    Answer::Raw(200, "application/json", Body::from(encode::indent(&out)))
 }

@@ -146,7 +146,9 @@ async fn start(state: &State, kind: &Kind, options: &ListOptions, scope: &str) -
     if wanted > state.store.revision() {
         let reached = tokio::time::timeout(WAIT_FOR_REVISION, state.store.reached(wanted)).await;
         if reached.is_err() {
-            return Err(too_large(wanted, state.store.revision()));
+            let refusal = too_large(wanted, state.store.revision());
+            // What only the store itself can answer, Kubernetes asks it for, and that says nothing about another time.
+            return Err(if exact { refusal.without_retry() } else { refusal });
         }
     }
     Ok(if exact { Start { at: ListAt::Exact(wanted), ..latest } } else { latest })

@@ -137,6 +137,8 @@ fn component_status(state: &State, call: &Call, kind: &Kind) -> Result<Answer, S
         _ => {
             let mut list = Value::map([("kind", "ComponentStatusList"), ("apiVersion", "v1")]);
             list.set_at(&["metadata"], Value::Map(Map::new()));
+            item.remove_at(&["kind"]);
+            item.remove_at(&["apiVersion"]);
             list.set_at(&["items"], Value::List(vec![item]));
             Ok(Answer::Object(200, list))
         }

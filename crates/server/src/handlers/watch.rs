@@ -105,8 +105,8 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
 enum Begin {
     /// With these entries as ADDED events, then what happens after them.
     Entries(Vec<Arc<Entry>>, Watch),
-    /// With what happens.
-    Events(Watch),
+    /// With what happens after a revision.
+    Events(Watch, u64),
     /// With an error, as an event.
     Error(Status),
 }
@@ -118,7 +118,15 @@ fn begin(state: &State, options: &ListOptions, scope: &str) -> Result<Begin, Sta
         None => revision == 0,
     };
     if revision > state.store.revision() {
-        return Ok(Begin::Error(too_large(revision, state.store.revision())));
+        // Without a beginning there is nothing to wait for but the events after that revision.
+        return Ok(if initial {
+            Begin::Error(too_large(revision, state.store.revision()))
+        } else {
+            match state.store.watch(scope, WatchFrom::Now) {
+                Ok(watch) => Begin::Events(watch, revision),
+                Err(e) => Begin::Error(Status::internal(e)),
+            }
+        });
     }
     if initial {
         let (page, watch) = state.store.list_and_watch(scope);
@@ -126,7 +134,7 @@ fn begin(state: &State, options: &ListOptions, scope: &str) -> Result<Begin, Sta
     }
     let from = if revision == 0 { WatchFrom::Now } else { WatchFrom::Revision(revision) };
     Ok(match state.store.watch(scope, from) {
-        Ok(watch) => Begin::Events(watch),
+        Ok(watch) => Begin::Events(watch, revision),
         Err(WatchError::Compacted { oldest }) => {
             Begin::Error(Status::expired(format!("too old resource version: {revision} ({oldest})")))
         }
@@ -135,8 +143,12 @@ fn begin(state: &State, options: &ListOptions, scope: &str) -> Result<Begin, Sta
 }
 
 async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: Instant) {
+    let mut said = 0;
     let mut watch = match begin {
-        Begin::Events(watch) => watch,
+        Begin::Events(watch, after) => {
+            said = after;
+            watch
+        }
         Begin::Error(status) => {
             sender.error(&status);
             let _ = sender.flush().await;
@@ -164,7 +176,8 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
         }
     };
     let mut bookmark_at = Instant::now() + BOOKMARK_EVERY;
-    let mut said = 0;
+    // Nothing up to here is told, be it yet to come.
+    let after = said;
     let mut definitions = sender.state.definitions.changes();
     let is_custom = sender.kind.as_custom().is_some();
     loop {
@@ -193,7 +206,7 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
             }
         };
         let Some(next) = next else {
-            if options.bookmarks {
+            if options.bookmarks && watch.progress() >= after {
                 sender.bookmark(watch.progress(), false);
                 let _ = sender.flush().await;
             }
@@ -205,8 +218,10 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
         };
         // What has piled up goes out together.
         while let Some(current) = event.take() {
-            said = current.revision;
-            sender.event(&current).await;
+            if current.revision > after {
+                said = current.revision;
+                sender.event(&current).await;
+            }
             if sender.is_full() {
                 break;
             }

@@ -90,11 +90,17 @@ impl Version {
     }
 }
 
-/// What a client wants the page to be: text, or an object of a version.
-fn wanted(headers: &HeaderMap, page: Page) -> Option<Option<(Media, Version)>> {
+/// What a client wants a page to be.
+#[derive(Debug, PartialEq)]
+enum Wanted {
+    Text,
+    Object(Media, Version),
+}
+
+fn wanted(headers: &HeaderMap, page: Page) -> Option<Wanted> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     if accept.trim().is_empty() {
-        return Some(None);
+        return Some(Wanted::Text);
     }
     negotiate::clauses(headers).iter().find_map(|clause| {
         let object = (clause.param("g"), clause.param("as")) == (Some("config.k8s.io"), Some(page.kind()));
@@ -104,10 +110,14 @@ fn wanted(headers: &HeaderMap, page: Page) -> Option<Option<(Media, Version)>> {
             _ => None,
         };
         match version.filter(|_| object) {
-            Some(version) if clause.covers("application", "json") => Some(Some((Media::Json, version))),
-            Some(version) if clause.covers("application", "yaml") => Some(Some((Media::Yaml, version))),
+            Some(version) if clause.covers("application", "json") => {
+                Some(Wanted::Object(Media::Json, version))
+            }
+            Some(version) if clause.covers("application", "yaml") => {
+                Some(Wanted::Object(Media::Yaml, version))
+            }
             Some(_) => None,
-            None => (clause.covers("text", "plain") && clause.param("as").is_none()).then_some(None),
+            None => (clause.covers("text", "plain") && clause.param("as").is_none()).then_some(Wanted::Text),
         }
     })
 }
@@ -115,7 +125,7 @@ fn wanted(headers: &HeaderMap, page: Page) -> Option<Option<(Media, Version)>> {
 /// Answers with a page.
 pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Status> {
     let wanted = wanted(&call.headers, page).ok_or_else(|| Status::not_acceptable(FORMS))?;
-    let Some((media, version)) = wanted else {
+    let Wanted::Object(media, version) = wanted else {
         let body = match page {
             Page::Status => status_text(state, call.now),
             Page::Flags => flags_text(&state.flags),
@@ -201,28 +211,49 @@ fn flags_text(flags: &[(String, String)]) -> String {
 
 /// `Mon Jan  2 15:04:05 UTC 2006`.
 fn unix_date(seconds: i64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let text = Timestamp::from_seconds(seconds).time();
-    let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
-    let weekday = usize::try_from(seconds.div_euclid(86_400).rem_euclid(7)).unwrap_or(0);
-    let month = part(5, 7).parse::<usize>().unwrap_or(1).saturating_sub(1);
-    let day = part(8, 10).trim_start_matches('0');
-    format!(
-        "{} {} {day:>2} {} UTC {}",
-        DAYS.get(weekday).unwrap_or(&""),
-        MONTHS.get(month).unwrap_or(&""),
-        part(11, 19),
-        part(0, 4)
-    )
+    let Date { weekday, day, month, year, time } = Date::of(seconds);
+    format!("{weekday} {month} {:>2} {time} UTC {year}", day.trim_start_matches('0'))
+}
+
+/// `Mon, 02 Jan 2006 15:04:05 UTC`, as Go writes what it calls RFC 1123.
+pub fn date(seconds: i64) -> String {
+    let Date { weekday, day, month, year, time } = Date::of(seconds);
+    format!("{weekday}, {day} {month} {year} {time} UTC")
+}
+
+/// The parts of a date, in words.
+struct Date {
+    weekday: &'static str,
+    day: String,
+    month: &'static str,
+    year: String,
+    time: String,
+}
+
+impl Date {
+    fn of(seconds: i64) -> Self {
+        const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+        const MONTHS: [&str; 12] =
+            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let text = Timestamp::from_seconds(seconds).time();
+        let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default().to_owned();
+        let weekday = usize::try_from(seconds.div_euclid(86_400).rem_euclid(7)).unwrap_or(0);
+        let month = part(5, 7).parse::<usize>().unwrap_or(1).saturating_sub(1);
+        Date {
+            weekday: DAYS.get(weekday).copied().unwrap_or_default(),
+            day: part(8, 10),
+            month: MONTHS.get(month).copied().unwrap_or_default(),
+            year: part(0, 4),
+            time: part(11, 19),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, HeaderValue, header::ACCEPT};
 
-    use super::{Media, Page, Version, flags_text, unix_date, wanted};
+    use super::{Media, Page, Version, Wanted, date, flags_text, unix_date, wanted};
 
     #[test]
     fn pages_are_text_unless_an_object_is_asked_for_by_name() {
@@ -231,17 +262,17 @@ mod tests {
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
             wanted(&headers, Page::Status)
         };
-        assert_eq!(wanted(&HeaderMap::new(), Page::Flags), Some(None));
+        assert_eq!(wanted(&HeaderMap::new(), Page::Flags), Some(Wanted::Text));
         for text in ["", "*/*", "text/*", "text/plain", "application/json, text/plain;q=0.1"] {
-            assert_eq!(asked(text), Some(None), "{text}");
+            assert_eq!(asked(text), Some(Wanted::Text), "{text}");
         }
         assert_eq!(
             asked("application/json;v=v1beta1;g=config.k8s.io;as=Statusz"),
-            Some(Some((Media::Json, Version::Beta)))
+            Some(Wanted::Object(Media::Json, Version::Beta))
         );
         assert_eq!(
             asked("application/yaml;v=v1alpha1;g=config.k8s.io;as=Statusz"),
-            Some(Some((Media::Yaml, Version::Alpha)))
+            Some(Wanted::Object(Media::Yaml, Version::Alpha))
         );
         for nothing in [
             "application/json",
@@ -256,6 +287,7 @@ mod tests {
     #[test]
     fn dates_and_flags_are_written_as_go_does() {
         assert_eq!(unix_date(1_794_777_641), "Sun Nov 15 21:20:41 UTC 2026");
+        assert_eq!(date(1_826_317_251), "Mon, 15 Nov 2027 22:20:51 UTC");
         assert_eq!(unix_date(0), "Thu Jan  1 00:00:00 UTC 1970");
         let flags = [("a".to_owned(), "[]".to_owned()), ("b".to_owned(), String::new())];
         assert_eq!(flags_text(&flags), "a: []\nb: \n");

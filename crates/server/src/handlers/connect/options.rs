@@ -1,5 +1,7 @@
 //! From a query to the options of a connection, as admission sees them.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use api::{FieldError, FieldErrors, time::Timestamp};
 use value::{Path, Value};
 
@@ -82,19 +84,18 @@ fn switches(query: &Query, keys: &[&str], options: &mut Value) {
 
 fn number(query: &Query, key: &str, options: &mut Value) -> Result<(), String> {
     if let Some(text) = query.get(key) {
-        let number = text.parse::<i64>().map_err(|why| go_number_error("ParseInt", text, why.kind()))?;
+        let number =
+            text.parse::<i64>().map_err(|why| go_number_error("ParseInt", text, is_overflow(&why)))?;
         options.set_at(&[key], number);
     }
     Ok(())
 }
 
 fn port(text: &str) -> Result<Value, String> {
-    let unsigned = text.parse::<u32>().map_err(|why| go_number_error("ParseUint", text, why.kind()));
+    let unsigned = text.parse::<u32>().map_err(|why| go_number_error("ParseUint", text, is_overflow(&why)));
     let unsigned = match unsigned {
         // Go's reader of unsigned numbers takes no sign at all.
-        _ if text.starts_with('+') => {
-            Err(go_number_error("ParseUint", text, &std::num::IntErrorKind::InvalidDigit))
-        }
+        _ if text.starts_with('+') => Err(go_number_error("ParseUint", text, false)),
         read => read,
     };
     let port = unsigned.map_err(|why| format!("cannot convert to []int32: {why}"))?;
@@ -102,9 +103,12 @@ fn port(text: &str) -> Result<Value, String> {
     Ok(Value::from(i64::from(port.cast_signed())))
 }
 
-fn go_number_error(reader: &str, text: &str, why: &std::num::IntErrorKind) -> String {
-    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-    let why = if matches!(why, PosOverflow | NegOverflow) { "value out of range" } else { "invalid syntax" };
+fn is_overflow(error: &ParseIntError) -> bool {
+    matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow)
+}
+
+fn go_number_error(reader: &str, text: &str, out_of_range: bool) -> String {
+    let why = if out_of_range { "value out of range" } else { "invalid syntax" };
     format!("strconv.{reader}: parsing {}: {why}", api::field::quote(text))
 }
 
