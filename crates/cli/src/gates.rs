@@ -20,6 +20,9 @@ pub(crate) const WEBHOOK_TOKENS: &str = api::attestation::GATE;
 /// Gates of which both sides are implemented.
 const IMPLEMENTED: &[&str] = &[STATIC_MANIFESTS, WEBHOOK_TOKENS];
 
+/// What sets all gates of a stage that are not set by themselves.
+const STAGES: [(&str, &str); 2] = [("AllAlpha", "ALPHA"), ("AllBeta", "BETA")];
+
 /// `--emulated-version`: which version's gates there are. Everything else is as in 1.37.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Emulated(u32);
@@ -76,13 +79,46 @@ impl Gates {
                 Err(error) => errors.push(error),
             }
         }
-        if errors.is_empty() { Ok(Gates { set }) } else { Err(errors) }
+        let gates = Gates { set };
+        for (all, stage) in STAGES {
+            if let Some(on) = gates.said(all) {
+                errors.extend(gates.cannot_follow(all, stage, on));
+            }
+        }
+        if errors.is_empty() { Ok(gates) } else { Err(errors) }
+    }
+
+    fn said(&self, name: &str) -> Option<bool> {
+        self.set.iter().rev().find(|(set, _)| set == name).map(|(_, on)| *on)
+    }
+
+    /// The gates of a stage that would have to be set to something that is not implemented, and are not set by themselves.
+    fn cannot_follow(&self, all: &str, stage: &str, on: bool) -> Option<String> {
+        let differ: Vec<&str> = rows()
+            .filter(|(name, default, of, locked)| {
+                *of == stage
+                    && *default != on
+                    && !locked
+                    && !IMPLEMENTED.contains(name)
+                    && self.said(name).is_none()
+            })
+            .map(|(name, ..)| name)
+            .collect();
+        (!differ.is_empty()).then(|| {
+            format!(
+                "feature gate {all} cannot be set to {on}: this build does not implement that for {}; set the gates you need one by one",
+                differ.join(", ")
+            )
+        })
     }
 
     /// Whether a gate is on.
     pub(crate) fn is_on(&self, name: &str) -> bool {
-        let set = self.set.iter().rev().find(|(set, _)| set == name).map(|(_, on)| *on);
-        set.unwrap_or_else(|| find(name).is_some_and(|(default, ..)| default))
+        self.said(name).unwrap_or_else(|| {
+            let Some((default, stage, locked)) = find(name) else { return false };
+            let all = STAGES.iter().find(|(_, of)| *of == stage && !locked);
+            all.and_then(|(all, _)| self.said(all)).unwrap_or(default)
+        })
     }
 }
 
@@ -101,12 +137,8 @@ fn read_one(pair: &str, emulated: Emulated) -> Result<(String, bool), String> {
             ));
         }
     };
-    if matches!(name, "AllAlpha" | "AllBeta") {
-        return if on == (name == "AllBeta") || !on && name == "AllAlpha" {
-            Ok((name.to_owned(), on))
-        } else {
-            Err(format!("feature gate {name}={on} is not implemented: set the gates you need one by one"))
-        };
+    if STAGES.iter().any(|(all, _)| *all == name) {
+        return Ok((name.to_owned(), on));
     }
     let Some((default, stage, locked)) = find(name) else {
         return Err(format!("unrecognized feature gate: {name}"));
@@ -124,14 +156,16 @@ fn read_one(pair: &str, emulated: Emulated) -> Result<(String, bool), String> {
 }
 
 fn find(name: &str) -> Option<(bool, &'static str, bool)> {
-    TABLE.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+    rows().find(|row| row.0 == name).map(|(_, default, stage, locked)| (default, stage, locked))
+}
+
+/// Name, default, stage and whether it is locked.
+fn rows() -> impl Iterator<Item = (&'static str, bool, &'static str, bool)> {
+    TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let mut words = line.split(' ');
-        if words.next() != Some(name) {
-            return None;
-        }
+        let name = words.next().filter(|name| !name.is_empty())?;
         let default = words.next() == Some("on");
-        let stage = words.next().unwrap_or_default();
-        Some((default, stage, words.next() == Some("locked")))
+        Some((name, default, words.next().unwrap_or_default(), words.next() == Some("locked")))
     })
 }
 
@@ -189,5 +223,18 @@ mod tests {
         assert!(errors("DRAAdminAccess").first().unwrap().contains("missing bool value"));
         assert!(errors("DRAAdminAccess=x").first().unwrap().contains("invalid syntax"));
         assert!(errors("APIServingWithRoutine=true").first().unwrap().contains("implements only"));
+    }
+
+    #[test]
+    fn all_gates_of_a_stage_are_set_or_those_that_cannot_be_are_named() {
+        assert!(errors("AllAlpha=false,AllBeta=true").is_empty());
+        let refused = errors("AllBeta=false");
+        assert!(refused.first().unwrap().contains("DRAConsumableCapacity"), "{refused:?}");
+        let refused = errors("AllAlpha=true");
+        assert!(refused.first().unwrap().contains("APIServingWithRoutine"), "{refused:?}");
+        // Those of which both sides are implemented, and those that are set by themselves, are not in the way.
+        assert!(!errors("AllBeta=false").first().unwrap().contains(STATIC_MANIFESTS));
+        let spared = errors("AllBeta=false,DRAConsumableCapacity=true");
+        assert!(!spared.first().unwrap().contains("DRAConsumableCapacity"), "{spared:?}");
     }
 }

@@ -18,6 +18,8 @@ use crate::events;
 
 pub(crate) const NAME: &str = "resource-claim-controller";
 
+/// Who events are said to come from.
+const EVENT_SOURCE: &str = "resource_claim";
 /// Keeps a claim that is allocated.
 pub(crate) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// Which claim of a pod's list a claim was made for.
@@ -76,11 +78,16 @@ impl Users {
     fn remember(&mut self, namespace: &Str, pod: &Str, object: &Value) {
         self.forget(namespace, pod);
         let wanted = object.list_at(&["spec", "resourceClaims"]);
-        if wanted.is_empty() {
+        let extended = extended_claim(object);
+        if wanted.is_empty() && extended.is_none() {
             return;
         }
-        let claims: Vec<Str> =
-            wanted.iter().filter_map(|one| named(object, one).ok().flatten()).map(|n| n.name).collect();
+        let claims: Vec<Str> = wanted
+            .iter()
+            .filter_map(|one| named(object, one).ok().flatten())
+            .map(|named| named.name)
+            .chain(extended.map(Str::from))
+            .collect();
         let templates: Vec<Str> = wanted
             .iter()
             .filter_map(|one| one.str_at(&["resourceClaimTemplateName"]))
@@ -185,7 +192,7 @@ impl<A: Api> Claims<A> {
                 Err(why) => {
                     let words =
                         format!("PodResourceClaim {}: {}", one.str_at(&["name"]).unwrap_or_default(), why);
-                    events::warn(&*self.api, &pod, "FailedResourceClaimCreation", &words, NAME).await;
+                    events::warn(&*self.api, &pod, "FailedResourceClaimCreation", &words, EVENT_SOURCE).await;
                     return Err(Status::internal(words));
                 }
             }
@@ -374,6 +381,11 @@ pub(crate) fn named(pod: &Value, one: &Value) -> Result<Option<Named>, Unnamed> 
     let noted = statuses.iter().find(|status| status.str_at(&["name"]) == one.str_at(&["name"]));
     let noted = noted.ok_or(Unnamed::NotYet)?;
     Ok(noted.str_at(&["resourceClaimName"]).map(|name| Named { name: name.into(), made: true }))
+}
+
+/// The claim that a scheduler made for extended resources of a pod, whose devices come from drivers.
+fn extended_claim(pod: &Value) -> Option<&str> {
+    pod.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"])
 }
 
 /// Whether a claim belongs to a pod.

@@ -71,14 +71,10 @@ impl Allocation {
         let mut found = Vec::new();
         for result in self.results.iter().filter(|result| !result.admin_access) {
             let Some(at) = inventory.find(&result.driver, &result.pool, &result.device) else { continue };
-            let capacities = inventory.devices.get(at).and_then(|device| device.capacity.as_ref().ok());
-            let share = result.shared.then(|| {
-                let amount = |name: &Str| {
-                    let taken = result.consumed_capacity.iter().find(|(taken, _)| taken == name);
-                    taken.map_or(0, |(_, amount)| amount.nanos())
-                };
-                capacities.into_iter().flatten().map(|(name, _)| amount(name)).collect()
-            });
+            let consumed = || {
+                result.consumed_capacity.iter().map(|(name, amount)| (name.clone(), amount.nanos())).collect()
+            };
+            let share = result.shared.then(consumed);
             found.push(Holding { device: at, share });
         }
         found

@@ -7,7 +7,7 @@ use value::{Str, Value};
 use crate::allocation::Allocation;
 use crate::claim::Claim;
 use crate::error::Error;
-use crate::inventory::{Inventory, PoolState};
+use crate::inventory::{Inventory, Unusable};
 use crate::node::Node;
 use crate::search::Search;
 use crate::selectors::Selectors;
@@ -133,9 +133,9 @@ impl Allocator {
                 .collect::<Result<Vec<_>, _>>()
                 .map(Some);
         }
-        for at in &reachable.unusable {
+        for (at, state) in &reachable.unusable {
             if let Some(pool) = self.inventory.pools.get(*at)
-                && let PoolState::Invalid(why) = &pool.state
+                && let Unusable::Invalid(why) = state
             {
                 return Err(Error::InvalidPools(format!("{}/{}: {why}", pool.driver, pool.name)));
             }

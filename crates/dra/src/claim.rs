@@ -170,9 +170,19 @@ impl Request {
     }
 }
 
+fn own_name(name: &Str) -> Str {
+    name.rsplit_once('/').map_or_else(|| name.clone(), |(_, own)| own.into())
+}
+
 impl Choice {
+    /// Its name without that of the request it is an alternative of, as errors have it.
+    pub(crate) fn own_name(&self) -> Str {
+        own_name(&self.name)
+    }
+
     fn read(choice: &Value, name: Str, claim: &Str) -> Result<Choice, Error> {
-        let wrong = |reason: String| Error::Request { claim: claim.clone(), request: name.clone(), reason };
+        let wrong =
+            |reason: String| Error::Request { claim: claim.clone(), request: own_name(&name), reason };
         if !choice.list_at(&["derivedAttributes"]).is_empty() {
             let reason = "cannot handle request with derived attributes, the feature is disabled";
             return Err(wrong(reason.to_owned()));

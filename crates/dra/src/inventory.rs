@@ -1,7 +1,8 @@
 //! Resource slices → the devices there are, in the order in which they are tried.
 //!
-//! A pool is what one driver publishes under one name, in one or more slices. Only the slices of its newest generation count,
-//! and only if all of them are there: while a driver replaces them, the pool is not used.
+//! A pool is what one driver publishes under one name, in one or more slices. Each node sees the slices that it can reach: of
+//! those only the newest generation counts, and only if all slices of the pool are there: while a driver replaces them, the pool is
+//! not used. A node that sees a whole pool need not know that a newer generation of it is published elsewhere.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,11 +20,12 @@ pub(crate) type DeviceAt = usize;
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) devices: Vec<Device>,
-    /// In the order in which they are tried.
+    /// By driver and name.
     pub(crate) pools: Vec<Pool>,
     pub(crate) slices: Vec<Slice>,
-    /// How much there is of each counter.
-    pub(crate) counters: Vec<i128>,
+    generations: Vec<Generation>,
+    /// What there is of each counter.
+    pub(crate) counters: Vec<Counter>,
     by_name: HashMap<DeviceName, DeviceAt>,
     /// The slices of one node.
     by_node: HashMap<Str, Vec<usize>>,
@@ -39,13 +41,34 @@ pub(crate) type DeviceName = (Str, Str, Str);
 pub(crate) struct Pool {
     pub(crate) driver: Str,
     pub(crate) name: Str,
-    pub(crate) state: PoolState,
+    /// The newest generation that anybody publishes.
+    newest: i64,
 }
 
-/// Whether the devices of a pool can be used.
+/// The slices of a pool that were published together.
+#[derive(Debug)]
+struct Generation {
+    number: i64,
+    /// How many slices it has.
+    slices: usize,
+    /// What of their counters does not fit together.
+    wrong: Option<String>,
+    /// Whether a name is given to more than one device. That matters where a node reaches both.
+    repeats_names: bool,
+}
+
+/// A counter that devices share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counter {
+    /// How much there is.
+    pub(crate) amount: i128,
+    /// The generation of a pool it belongs to.
+    pub(crate) generation: usize,
+}
+
+/// Why the devices of a pool cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PoolState {
-    Usable,
+pub(crate) enum Unusable {
     /// Slices are missing.
     Incomplete,
     /// What the slices say does not fit together.
@@ -57,8 +80,13 @@ pub(crate) enum PoolState {
 pub(crate) struct Slice {
     pub(crate) name: Str,
     pub(crate) pool: usize,
+    generation: usize,
+    /// How many slices it says its pool has.
+    wanted: i64,
     pub(crate) reach: Reach,
     pub(crate) devices: std::ops::Range<DeviceAt>,
+    /// Whether any of its devices must be made ready first.
+    waits: bool,
 }
 
 /// Which nodes can use devices.
@@ -79,6 +107,12 @@ pub(crate) struct Device {
     pub(crate) name: Str,
     pub(crate) pool: usize,
     pub(crate) slice: usize,
+    pub(crate) generation: usize,
+    /// The first device of this name in the pool, which is this one unless others than this node's publish it too: who uses one of
+    /// them uses all of them.
+    pub(crate) namesake: DeviceAt,
+    /// The others, if this is the first.
+    pub(crate) namesakes: Vec<DeviceAt>,
     /// What selectors see of it; an error if it cannot be read.
     pub(crate) seen: Result<cel::device::Device, String>,
     pub(crate) attributes: HashMap<Str, Attribute>,
@@ -157,52 +191,62 @@ impl Inventory {
             pools.entry(id).or_default().push(slice);
         }
         let mut inventory = Inventory::default();
-        // Devices that must be made ready first are tried last.
-        let (waiting, ready): (Vec<_>, Vec<_>) = pools
-            .into_iter()
-            .partition(|(_, slices)| slices.iter().any(|slice| has_binding_conditions(slice)));
-        for ((driver, name), slices) in ready.into_iter().chain(waiting) {
+        for ((driver, name), slices) in pools {
             inventory.add_pool(driver, name, slices, gates);
         }
         inventory
     }
 
     fn add_pool(&mut self, driver: Str, name: Str, slices: Vec<&Value>, gates: Gates) {
-        let generation = |slice: &Value| slice.int_at(&["spec", "pool", "generation"]).unwrap_or(0);
-        let newest = slices.iter().map(|slice| generation(slice)).max().unwrap_or(0);
-        let mut slices: Vec<&Value> =
-            slices.into_iter().filter(|slice| generation(slice) == newest).collect();
-        slices.sort_by_key(|slice| text(slice, &["metadata", "name"]));
-        let wanted = slices.first().and_then(|slice| slice.int_at(&["spec", "pool", "resourceSliceCount"]));
-        // A slice that says something unknown is left out, so that its pool is incomplete.
-        slices.retain(|slice| gates.understands(slice));
-        let complete = wanted == i64::try_from(slices.len()).ok();
-        let at = self.pools.len();
-        let mut state = if complete { PoolState::Usable } else { PoolState::Incomplete };
-        let sets = match counter_sets(&slices, &mut self.counters) {
-            Ok(sets) => sets,
-            Err(why) => {
-                state = invalid(state, why);
-                HashMap::new()
-            }
-        };
+        let pool = self.pools.len();
+        let mut generations: BTreeMap<i64, Vec<&Value>> = BTreeMap::new();
+        for slice in slices {
+            let generation = slice.int_at(&["spec", "pool", "generation"]).unwrap_or(0);
+            generations.entry(generation).or_default().push(slice);
+        }
+        let newest = generations.last_key_value().map_or(0, |(number, _)| *number);
+        for (number, mut slices) in generations {
+            slices.sort_by_key(|slice| text(slice, &["metadata", "name"]));
+            // A slice that says something unknown is left out, so that its pool is incomplete.
+            slices.retain(|slice| gates.understands(slice));
+            self.add_generation((&driver, &name), pool, number, &slices, gates);
+        }
+        self.pools.push(Pool { driver, name, newest });
+    }
+
+    fn add_generation(
+        &mut self,
+        (driver, pool_name): (&Str, &Str),
+        pool: usize,
+        number: i64,
+        slices: &[&Value],
+        gates: Gates,
+    ) {
+        let generation = self.generations.len();
+        let mut wrong = None;
+        let sets = counter_sets(slices, generation, &mut self.counters).unwrap_or_else(|why| {
+            wrong = Some(why);
+            HashMap::new()
+        });
         let mut names = HashSet::new();
+        let mut repeats_names = false;
         for slice in slices {
             let start = self.devices.len();
-            for device in slice.list_at(&["spec", "devices"]) {
-                let device = match self.device(device, &driver, at, &sets, gates) {
-                    Ok(device) => device,
-                    Err(why) => {
-                        state = invalid(state, why);
-                        continue;
-                    }
-                };
-                if !names.insert(device.name.clone()) {
-                    state = invalid(state, format!("duplicate device name {}", device.name));
-                    continue;
+            // What has counters has no devices.
+            let has_counters = !slice.list_at(&["spec", "sharedCounters"]).is_empty();
+            for device in slice.list_at(&["spec", "devices"]).iter().filter(|_| !has_counters) {
+                let consumes = consumed(device, &sets).unwrap_or_else(|why| {
+                    wrong.get_or_insert(why);
+                    Vec::new()
+                });
+                let mut device = Device { consumes, ..self.device(device, driver, pool, generation, gates) };
+                repeats_names |= !names.insert(device.name.clone());
+                let at = self.devices.len();
+                let id = (driver.clone(), pool_name.clone(), device.name.clone());
+                device.namesake = *self.by_name.entry(id).or_insert(at);
+                if let Some(first) = self.devices.get_mut(device.namesake) {
+                    first.namesakes.push(at);
                 }
-                let id = (driver.clone(), name.clone(), device.name.clone());
-                self.by_name.insert(id, self.devices.len());
                 self.devices.push(device);
             }
             let spec = slice.get("spec").unwrap_or(&Value::Null);
@@ -211,31 +255,20 @@ impl Inventory {
                 Reach::Node(node) => self.by_node.entry(node.clone()).or_default().push(self.slices.len()),
                 _ => self.shared.push(self.slices.len()),
             }
-            let name = text(slice, &["metadata", "name"]);
-            self.slices.push(Slice { name, pool: at, reach, devices: start..self.devices.len() });
+            self.slices.push(Slice {
+                name: text(slice, &["metadata", "name"]),
+                pool,
+                generation,
+                wanted: slice.int_at(&["spec", "pool", "resourceSliceCount"]).unwrap_or(0),
+                reach,
+                devices: start..self.devices.len(),
+                waits: has_binding_conditions(slice),
+            });
         }
-        self.pools.push(Pool { driver, name, state });
+        self.generations.push(Generation { number, slices: slices.len(), wrong, repeats_names });
     }
 
-    fn device(
-        &self,
-        device: &Value,
-        driver: &str,
-        pool: usize,
-        sets: &CounterSets,
-        gates: Gates,
-    ) -> Result<Device, String> {
-        let mut consumes = Vec::new();
-        for consumption in device.list_at(&["consumesCounters"]) {
-            let set = text(consumption, &["counterSet"]);
-            let Some(counters) = sets.get(&set) else { return Err(format!("counter set {set} not found")) };
-            for (counter, amount) in entries(consumption, "counters") {
-                let Some(at) = counters.get(counter) else {
-                    return Err(format!("counter {counter} not found in counter set {set}"));
-                };
-                consumes.push((*at, capacity::quantity(amount.get("value"))?.nanos()));
-            }
-        }
+    fn device(&self, device: &Value, driver: &str, pool: usize, generation: usize, gates: Gates) -> Device {
         let capacity = entries(device, "capacity")
             .map(|(name, capacity)| Ok((name.clone(), Capacity::read(capacity)?)))
             .collect::<Result<Vec<_>, String>>();
@@ -244,16 +277,19 @@ impl Inventory {
             gates.consumable_capacity && device.bool_at(&["allowMultipleAllocations"]) == Some(true);
         let list =
             |field: &str| device.get(field).filter(|list| list.as_list().is_some_and(|l| !l.is_empty()));
-        Ok(Device {
+        Device {
             name: text(device, &["name"]),
             pool,
             slice: self.slices.len(),
+            generation,
+            namesake: self.devices.len(),
+            namesakes: Vec::new(),
             seen: cel::device::Device::read(driver, device),
             attributes: entries(device, "attributes")
                 .map(|(name, attribute)| (name.clone(), Attribute::read(attribute)))
                 .collect(),
             capacity,
-            consumes,
+            consumes: Vec::new(),
             taints: taints.collect(),
             ruled: Vec::new(),
             multiple,
@@ -261,7 +297,7 @@ impl Inventory {
             binds_to_node: device.bool_at(&["bindsToNode"]) == Some(true),
             binding_conditions: list("bindingConditions").cloned(),
             binding_failure_conditions: list("bindingFailureConditions").cloned(),
-        })
+        }
     }
 
     /// The device with a name.
@@ -299,7 +335,7 @@ impl Inventory {
     /// What a node can reach: its devices in the order in which they are tried, and the pools that cannot be used.
     pub(crate) fn on(&self, node: &Node<'_>) -> Result<Reachable, crate::Error> {
         let own = self.by_node.get(node.name()).map(Vec::as_slice).unwrap_or_default();
-        // Both lists are in the order of pools, and of names within a pool.
+        // Both lists are in the order of pools, of generations in a pool, and of names.
         let mut slices = Vec::with_capacity(own.len());
         let mut own = own.iter().peekable();
         for shared in &self.shared {
@@ -309,36 +345,108 @@ impl Inventory {
             slices.push(*shared);
         }
         slices.extend(own);
-        let mut reachable = Reachable::default();
+        let mut found: Vec<Found> = Vec::new();
         for at in slices {
             let Some(slice) = self.slices.get(at) else { continue };
             let wrong = |reason: String| crate::Error::Slice { slice: slice.name.clone(), reason };
-            let devices = self.devices.get(slice.devices.clone()).unwrap_or_default();
-            let before = reachable.devices.len();
-            let mut any = false;
-            if matches!(slice.reach, Reach::PerDevice) {
-                for (position, device) in slice.devices.clone().zip(devices) {
+            let devices = if matches!(slice.reach, Reach::PerDevice) {
+                let mut reached = Vec::new();
+                let all = self.devices.get(slice.devices.clone()).unwrap_or_default();
+                for (position, device) in slice.devices.clone().zip(all) {
                     if device.reach.includes(node).map_err(wrong)? {
-                        reachable.devices.push(position);
-                        any = true;
+                        reached.push(position);
                     }
                 }
+                if reached.is_empty() {
+                    continue;
+                }
+                Some(reached)
             } else if slice.reach.includes(node).map_err(wrong)? {
-                reachable.devices.extend(slice.devices.clone());
-                any = true;
-            }
-            match self.pools.get(slice.pool) {
-                Some(Pool { state: PoolState::Usable, .. }) => {}
-                Some(_) if any => {
-                    reachable.devices.truncate(before);
-                    if !reachable.unusable.contains(&slice.pool) {
-                        reachable.unusable.push(slice.pool);
+                None
+            } else {
+                continue;
+            };
+            match found.last_mut() {
+                Some(last) if last.pool == slice.pool => {
+                    // Generations come in their order: a newer one takes the place of an older one.
+                    if last.generation != slice.generation {
+                        *last = Found::new(slice);
                     }
+                    last.slices.push((slice, devices));
                 }
-                _ => reachable.devices.truncate(before),
+                _ => {
+                    let mut one = Found::new(slice);
+                    one.slices.push((slice, devices));
+                    found.push(one);
+                }
             }
         }
-        Ok(reachable)
+        Ok(self.sort_out(found))
+    }
+
+    /// What can be used of the slices that a node reaches. Devices that must be made ready first are tried last.
+    fn sort_out(&self, found: Vec<Found<'_>>) -> Reachable {
+        let mut reachable = Reachable::default();
+        let mut waiting = Vec::new();
+        for found in found {
+            let (Some(pool), Some(generation)) =
+                (self.pools.get(found.pool), self.generations.get(found.generation))
+            else {
+                continue;
+            };
+            let is = |count: usize| i64::try_from(count).is_ok_and(|count| count == found.wanted);
+            if !is(found.slices.len()) {
+                if pool.newest > generation.number {
+                    // What the node sees is being replaced by something that it does not see.
+                    continue;
+                }
+                if !is(generation.slices) {
+                    reachable.unusable.push((found.pool, Unusable::Incomplete));
+                    continue;
+                }
+            }
+            let repeated = if generation.repeats_names { self.repeated(&found) } else { None };
+            let wrong = repeated.map(|name| format!("duplicate device name {name}"));
+            if let Some(why) = wrong.or_else(|| generation.wrong.clone()) {
+                reachable.unusable.push((found.pool, Unusable::Invalid(why)));
+                continue;
+            }
+            let waits = found.slices.iter().any(|(slice, _)| slice.waits);
+            let into = if waits { &mut waiting } else { &mut reachable.devices };
+            for (slice, devices) in found.slices {
+                match devices {
+                    Some(devices) => into.extend(devices),
+                    None => into.extend(slice.devices.clone()),
+                }
+            }
+        }
+        reachable.devices.extend(waiting);
+        reachable
+    }
+
+    /// A name that two devices in the slices of a node have.
+    fn repeated(&self, found: &Found<'_>) -> Option<&Str> {
+        let mut names = HashSet::new();
+        let devices = found.slices.iter().flat_map(|(slice, _)| slice.devices.clone());
+        devices
+            .filter_map(|at| self.devices.get(at))
+            .map(|device| &device.name)
+            .find(|name| !names.insert(name.as_str()))
+    }
+}
+
+/// The slices of a pool that a node reaches, all of one generation.
+struct Found<'a> {
+    pool: usize,
+    generation: usize,
+    wanted: i64,
+    /// With those of their devices that it reaches, where that is not all.
+    slices: Vec<(&'a Slice, Option<Vec<DeviceAt>>)>,
+}
+
+impl Found<'_> {
+    fn new(first: &Slice) -> Self {
+        Found { pool: first.pool, generation: first.generation, wanted: first.wanted, slices: Vec::new() }
     }
 }
 
@@ -346,12 +454,8 @@ impl Inventory {
 #[derive(Debug, Default)]
 pub(crate) struct Reachable {
     pub(crate) devices: Vec<DeviceAt>,
-    pub(crate) unusable: Vec<usize>,
-}
-
-fn invalid(state: PoolState, why: String) -> PoolState {
-    // An incomplete pool is not judged: what is missing may make sense of it.
-    if state == PoolState::Usable { PoolState::Invalid(why) } else { state }
+    /// Pools that cannot be used, and why.
+    pub(crate) unusable: Vec<(usize, Unusable)>,
 }
 
 fn has_binding_conditions(slice: &Value) -> bool {
@@ -368,14 +472,35 @@ fn entries<'v>(holder: &'v Value, field: &str) -> impl Iterator<Item = (&'v Str,
 /// Positions of counters, by set and name.
 type CounterSets = HashMap<Str, HashMap<Str, usize>>;
 
-fn counter_sets(slices: &[&Value], counters: &mut Vec<i128>) -> Result<CounterSets, String> {
+/// The counters that a device takes of.
+fn consumed(device: &Value, sets: &CounterSets) -> Result<Vec<(usize, i128)>, String> {
+    let mut consumes = Vec::new();
+    for consumption in device.list_at(&["consumesCounters"]) {
+        let set = text(consumption, &["counterSet"]);
+        let Some(counters) = sets.get(&set) else { return Err(format!("counter set {set} not found")) };
+        for (counter, amount) in entries(consumption, "counters") {
+            let Some(at) = counters.get(counter) else {
+                return Err(format!("counter {counter} not found in counter set {set}"));
+            };
+            consumes.push((*at, capacity::quantity(amount.get("value"))?.nanos()));
+        }
+    }
+    Ok(consumes)
+}
+
+fn counter_sets(
+    slices: &[&Value],
+    generation: usize,
+    counters: &mut Vec<Counter>,
+) -> Result<CounterSets, String> {
     let mut sets = CounterSets::new();
     for set in slices.iter().flat_map(|slice| slice.list_at(&["spec", "sharedCounters"])) {
         let name = text(set, &["name"]);
         let mut positions = HashMap::new();
         for (counter, amount) in entries(set, "counters") {
             positions.insert(counter.clone(), counters.len());
-            counters.push(capacity::quantity(amount.get("value"))?.nanos());
+            let amount = capacity::quantity(amount.get("value"))?.nanos();
+            counters.push(Counter { amount, generation });
         }
         if sets.insert(name.clone(), positions).is_some() {
             return Err(format!("duplicate counter set name {name}"));

@@ -11,11 +11,11 @@ use value::Str;
 use value::quantity::Quantity;
 
 use crate::allocator::{Class, Gates};
-use crate::capacity::Share;
+use crate::capacity::{Capacity, Share};
 use crate::claim::{Amount, Choice, Claim, MAX_RESULTS, Request};
 use crate::constraint::Constraints;
 use crate::error::Error;
-use crate::inventory::{Device, DeviceAt, Inventory, PoolState, Reachable};
+use crate::inventory::{Device, DeviceAt, Inventory, Reachable, Unusable};
 use crate::selectors::{Failure, Selectors};
 use crate::usage::{Holding, Usage};
 
@@ -159,7 +159,7 @@ impl<'s> Search<'s> {
         gates: Gates,
     ) -> Result<Plan<'s>, Error> {
         let wrong =
-            |reason: String| Error::Request { claim: claim.id.clone(), request: choice.name.clone(), reason };
+            |reason: String| Error::Request { claim: claim.id.clone(), request: choice.own_name(), reason };
         if choice.mentions_admin && !gates.admin_access {
             return Err(wrong("admin access is requested, but the feature is disabled".to_owned()));
         }
@@ -187,11 +187,11 @@ impl<'s> Search<'s> {
         match choice.amount {
             Amount::Exactly(count) => plan.count = count,
             Amount::All => {
-                for at in &reachable.unusable {
+                for (at, state) in &reachable.unusable {
                     let Some(pool) = self.inventory.pools.get(*at) else { continue };
-                    let state = match &pool.state {
-                        PoolState::Invalid(_) => "invalid",
-                        _ => "being updated",
+                    let state = match state {
+                        Unusable::Invalid(_) => "invalid",
+                        Unusable::Incomplete => "being updated",
                     };
                     return Err(wrong(format!(
                         "asks for all devices, but resource pool {}/{} is currently {state}",
@@ -321,19 +321,25 @@ impl<'s> Search<'s> {
         if self.steps > MOST_STEPS { Err(Error::TooComplex(MOST_STEPS)) } else { Ok(()) }
     }
 
-    /// Whether enough candidates are left for a request. An error of one that may never be needed is not one yet.
+    /// Whether enough candidates are left for a request. What is wrong with one that may never be needed is not said yet, unless
+    /// there are too few anyway: then it would be needed.
     fn has_enough(&mut self, spot: Spot, from: usize, missing: usize) -> Result<bool, Error> {
-        let mut found = 0;
+        let (mut found, mut failure) = (0, None);
         for at in from..self.candidates.len() {
             self.count_step()?;
-            if !matches!(self.usable(spot, at), Ok(None)) {
-                found += 1;
-                if found == missing {
-                    return Ok(true);
+            match self.usable(spot, at) {
+                Ok(None) => continue,
+                Ok(Some(_)) => {}
+                Err(error) => {
+                    failure.get_or_insert(error);
                 }
             }
+            found += 1;
+            if found == missing {
+                return Ok(true);
+            }
         }
-        Ok(false)
+        failure.map_or(Ok(false), Err)
     }
 
     /// Whether a candidate can be used for a choice now.
@@ -342,26 +348,25 @@ impl<'s> Search<'s> {
         let Some((position, device)) = self.candidate(at) else { return Ok(None) };
         let in_claim = || {
             let chosen = self.chosen.get(spot.claim).map(Vec::as_slice).unwrap_or_default();
-            chosen.iter().any(|chosen| chosen.device == position)
+            let name = |at: DeviceAt| self.inventory.devices.get(at).map(|device| device.namesake);
+            chosen.iter().any(|chosen| name(chosen.device) == Some(device.namesake))
         };
-        if (!choice.admin && self.usage.is_owned(position)) || (!device.multiple && in_claim()) {
+        if (!choice.admin && self.usage.is_owned(device)) || (!device.multiple && in_claim()) {
             return Ok(None);
         }
         let Some(shares) = self.fit_at(spot, claim, choice, at)? else { return Ok(None) };
         if !choice.admin {
-            let room = |(i, share): (usize, &Quantity)| {
-                let there =
-                    device.capacity.as_ref().ok().and_then(|list| list.get(i)).map(|(_, c)| c.value.nanos());
-                there
-                    .is_some_and(|there| self.usage.taken(position, i).saturating_add(share.nanos()) <= there)
+            let capacities = device.capacity.as_deref().unwrap_or_default();
+            let room = |((name, capacity), share): (&(Str, Capacity), &Quantity)| {
+                self.usage.taken(device, name).saturating_add(share.nanos()) <= capacity.value.nanos()
             };
-            if device.multiple && !shares.iter().enumerate().all(room) {
+            if device.multiple && !capacities.iter().zip(shares.iter()).all(room) {
                 return Ok(None);
             }
-            if !device.multiple && self.usage.is_shared(position) {
+            if !device.multiple && self.usage.is_shared(device) {
                 return Ok(None);
             }
-            if !self.usage.has_counters(position, self.inventory) {
+            if !self.usage.has_counters(device, self.inventory) {
                 return Ok(None);
             }
         }
@@ -378,17 +383,19 @@ impl<'s> Search<'s> {
                     "cannot add device {} because a claim constraint would not be satisfied",
                     self.inventory.full_name(device)
                 );
-                return Err(Error::Request { claim: claim.id.clone(), request: choice.name.clone(), reason });
+                return Err(Error::Request { claim: claim.id.clone(), request: choice.own_name(), reason });
             }
             return Ok(None);
         }
         let share = device.multiple.then_some(shares);
         let holding = (!choice.admin).then(|| Holding {
-            device: position,
-            share: share.as_ref().map(|shares| shares.iter().map(Quantity::nanos).collect()),
+            device: device.namesake,
+            share: share.as_ref().map(|shares| {
+                let names =
+                    device.capacity.as_deref().unwrap_or_default().iter().map(|(name, _)| name.clone());
+                names.zip(shares.iter().map(Quantity::nanos)).collect()
+            }),
         });
-        // Admin access is a share of its own, and takes nothing.
-        let share = if choice.admin { share.map(|_| Shares::from([])) } else { share };
         Ok(Some(Chosen { device: position, request: spot.request, choice: spot.choice, share, holding }))
     }
 
@@ -539,7 +546,7 @@ impl Plan<'_> {
             Ok(None) => Fit::No,
             Err(why) => {
                 let reason = format!("checking capacity for device {}: {why}", name());
-                failed(Error::Request { claim: claim.id.clone(), request: choice.name.clone(), reason })
+                failed(Error::Request { claim: claim.id.clone(), request: choice.own_name(), reason })
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use value::{Str, Value};
 
 use crate::capacity;
-use crate::inventory::{DeviceAt, Inventory};
+use crate::inventory::{Device, DeviceAt, Inventory};
 
 /// What is taken.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub(crate) struct Usage {
     devices: Vec<DeviceUsage>,
     /// How much is taken of each counter.
     counters: Vec<i128>,
+    /// How many counters of each generation of a pool more is taken of than there is: somebody else allocated, or slices changed.
+    overdrawn: HashMap<usize, usize>,
     /// What each claim holds, by its uid.
     claims: HashMap<Str, Vec<Holding>>,
 }
@@ -23,16 +25,17 @@ struct DeviceUsage {
     owners: u32,
     /// How many hold a share of it.
     shares: u32,
-    /// How much is taken of each capacity, in the order of the device.
-    taken: Vec<i128>,
+    /// How much is taken of each capacity.
+    taken: Vec<(Str, i128)>,
 }
 
 /// What one result takes of a device. Admin access takes nothing and has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holding {
+    /// The first of its name.
     pub(crate) device: DeviceAt,
-    /// `None` takes all of it; else how much of each capacity, in the order of the device.
-    pub(crate) share: Option<Vec<i128>>,
+    /// `None` takes all of it; else how much of each capacity.
+    pub(crate) share: Option<Vec<(Str, i128)>>,
 }
 
 impl Usage {
@@ -41,32 +44,42 @@ impl Usage {
         Usage {
             devices: vec![DeviceUsage::default(); inventory.devices.len()],
             counters: vec![0; inventory.counters.len()],
+            overdrawn: HashMap::new(),
             claims: HashMap::new(),
         }
     }
 
+    /// The same for all devices of one name.
+    fn of(&self, device: &Device) -> Option<&DeviceUsage> {
+        self.devices.get(device.namesake)
+    }
+
     /// Whether somebody has the device for himself.
-    pub(crate) fn is_owned(&self, device: DeviceAt) -> bool {
-        self.devices.get(device).is_some_and(|usage| usage.owners > 0)
+    pub(crate) fn is_owned(&self, device: &Device) -> bool {
+        self.of(device).is_some_and(|usage| usage.owners > 0)
     }
 
     /// Whether somebody has a share of the device.
-    pub(crate) fn is_shared(&self, device: DeviceAt) -> bool {
-        self.devices.get(device).is_some_and(|usage| usage.shares > 0)
+    pub(crate) fn is_shared(&self, device: &Device) -> bool {
+        self.of(device).is_some_and(|usage| usage.shares > 0)
     }
 
     /// How much is taken of a capacity.
-    pub(crate) fn taken(&self, device: DeviceAt, capacity: usize) -> i128 {
-        self.devices.get(device).and_then(|usage| usage.taken.get(capacity)).copied().unwrap_or(0)
+    pub(crate) fn taken(&self, device: &Device, capacity: &str) -> i128 {
+        let taken = self.of(device).and_then(|usage| usage.taken.iter().find(|(name, _)| name == capacity));
+        taken.map_or(0, |(_, amount)| *amount)
     }
 
-    /// Whether there is enough of the counters a device takes. One that is in use has taken them.
-    pub(crate) fn has_counters(&self, device: DeviceAt, inventory: &Inventory) -> bool {
-        let in_use = self.devices.get(device).is_some_and(|usage| usage.owners + usage.shares > 0);
-        let consumes = inventory.devices.get(device).map(|d| d.consumes.as_slice()).unwrap_or_default();
-        in_use
-            || consumes.iter().all(|(counter, amount)| {
-                let there = inventory.counters.get(*counter).copied().unwrap_or(0);
+    /// Whether there is enough of the counters a device takes. One that is in use has taken them; where more is taken of any of a
+    /// pool's counters than there is, none of them is given.
+    pub(crate) fn has_counters(&self, device: &Device, inventory: &Inventory) -> bool {
+        let is_in_use = self.of(device).is_some_and(|usage| usage.owners + usage.shares > 0);
+        if is_in_use || device.consumes.is_empty() {
+            return true;
+        }
+        !self.overdrawn.contains_key(&device.generation)
+            && device.consumes.iter().all(|(counter, amount)| {
+                let there = inventory.counters.get(*counter).map_or(0, |counter| counter.amount);
                 let taken = self.counters.get(*counter).copied().unwrap_or(0);
                 taken.saturating_add(*amount) <= there
             })
@@ -83,28 +96,42 @@ impl Usage {
     }
 
     fn change(&mut self, holding: &Holding, inventory: &Inventory, sign: i32) {
+        let Some(first) = inventory.devices.get(holding.device) else { return };
         let Some(usage) = self.devices.get_mut(holding.device) else { return };
         let was_in_use = usage.owners + usage.shares > 0;
         let holders = if holding.share.is_some() { &mut usage.shares } else { &mut usage.owners };
         *holders = holders.saturating_add_signed(sign);
-        for (i, amount) in holding.share.iter().flatten().enumerate() {
-            if usage.taken.len() <= i {
-                usage.taken.resize(i + 1, 0);
-            }
-            if let Some(taken) = usage.taken.get_mut(i) {
-                *taken = taken.saturating_add(amount.saturating_mul(i128::from(sign)));
+        for (capacity, amount) in holding.share.iter().flatten() {
+            let amount = amount.saturating_mul(i128::from(sign));
+            match usage.taken.iter_mut().find(|(name, _)| name == capacity) {
+                Some((_, taken)) => *taken = taken.saturating_add(amount),
+                None => usage.taken.push((capacity.clone(), amount)),
             }
         }
         let is_in_use = usage.owners + usage.shares > 0;
         if was_in_use == is_in_use {
             return;
         }
-        let consumes =
-            inventory.devices.get(holding.device).map(|d| d.consumes.as_slice()).unwrap_or_default();
-        for (counter, amount) in consumes {
-            if let Some(taken) = self.counters.get_mut(*counter) {
-                *taken = taken.saturating_add(amount.saturating_mul(i128::from(sign)));
-            }
+        let others = first.namesakes.iter().filter_map(|other| inventory.devices.get(*other));
+        for (counter, amount) in std::iter::once(first).chain(others).flat_map(|device| &device.consumes) {
+            self.count(*counter, amount.saturating_mul(i128::from(sign)), inventory);
+        }
+    }
+
+    fn count(&mut self, at: usize, more: i128, inventory: &Inventory) {
+        let (Some(taken), Some(counter)) = (self.counters.get_mut(at), inventory.counters.get(at)) else {
+            return;
+        };
+        let was_overdrawn = *taken > counter.amount;
+        *taken = taken.saturating_add(more);
+        let is_overdrawn = *taken > counter.amount;
+        if was_overdrawn == is_overdrawn {
+            return;
+        }
+        let overdrawn = self.overdrawn.entry(counter.generation).or_insert(0);
+        *overdrawn = if is_overdrawn { *overdrawn + 1 } else { overdrawn.saturating_sub(1) };
+        if *overdrawn == 0 {
+            self.overdrawn.remove(&counter.generation);
         }
     }
 
@@ -135,14 +162,12 @@ pub(crate) fn holdings(claim: &Value, inventory: &Inventory) -> Vec<Holding> {
         }
         let Some(at) = inventory.find(text("driver"), text("pool"), text("device")) else { continue };
         let share = result.str_at(&["shareID"]).map(|_| {
-            let consumed = result.get("consumedCapacity");
-            let names = inventory.devices.get(at).and_then(|device| device.capacity.as_ref().ok());
-            names
+            let consumed = result.get("consumedCapacity").and_then(Value::as_map);
+            consumed
                 .into_iter()
-                .flatten()
-                .map(|(name, _)| {
-                    let amount = consumed.and_then(|consumed| consumed.get(name));
-                    capacity::quantity(amount).map_or(0, |amount| amount.nanos())
+                .flat_map(value::Map::iter)
+                .map(|(name, amount)| {
+                    (name.clone(), capacity::quantity(Some(amount)).map_or(0, |amount| amount.nanos()))
                 })
                 .collect()
         });

@@ -38,6 +38,26 @@ pub struct Outcome {
 /// Lists that nobody stores empty: validation refuses them, and tells an empty one from an absent one.
 const NEVER_STORED_EMPTY: [&str; 1] = ["nodeSelectorTerms"];
 
+/// Lists that are refused beside what they stand with, even when they are empty: the struct, the lists, and when.
+type Beside = (&'static str, &'static [&'static str], fn(&Map) -> bool);
+
+const REFUSED_EMPTY: [Beside; 4] = [
+    ("resource.v1.ResourceSliceSpec", SLICE_PARTS, has_both_parts),
+    ("resource.v1beta1.ResourceSliceSpec", SLICE_PARTS, has_both_parts),
+    ("resource.v1beta2.ResourceSliceSpec", SLICE_PARTS, has_both_parts),
+    // They ask for exactly something, which has to name a class and cannot have alternatives.
+    ("resource.v1beta1.DeviceRequest", &["derivedAttributes", "selectors", "tolerations"], |request| {
+        request.get("firstAvailable").and_then(Value::as_list).is_some_and(|list| !list.is_empty())
+            || request.get("deviceClassName").and_then(Value::as_str).is_none_or(str::is_empty)
+    }),
+];
+
+const SLICE_PARTS: &[&str] = &["devices", "sharedCounters"];
+
+fn has_both_parts(spec: &Map) -> bool {
+    SLICE_PARTS.iter().all(|part| spec.get(part).is_some_and(|part| !part.is_null()))
+}
+
 /// Checks the types of `value` against the schema, drops what the schema does not know and what is empty, and brings quantities and
 /// times into their canonical form.
 pub fn normalise(value: &mut Value, schema: &Schema) -> Outcome {
@@ -222,6 +242,8 @@ impl<'a> Walk<'a> {
     fn object(&mut self, map: &mut Map, object: &'a Object, schema: &'a Schema) {
         // Both are sorted, so one pass over the two of them finds every field.
         let mut properties = object.properties.iter().peekable();
+        let kept = REFUSED_EMPTY.iter().find(|(name, _, refused)| *name == schema.name && refused(map));
+        let kept = kept.map_or(&[][..], |(_, lists, _)| *lists);
         map.retain(|key, value| {
             if self.fatal {
                 return true;
@@ -239,7 +261,7 @@ impl<'a> Walk<'a> {
             self.stack.push(Step::Field(property, schema));
             self.value(value, property.schema.get());
             self.stack.pop();
-            !self.vanishes(value, property)
+            kept.contains(&key.as_str()) || !self.vanishes(value, property)
         });
     }
 

@@ -79,3 +79,13 @@ fn reservations_for_pods_that_were_never_seen_are_told_from_those_of_known_ones(
     users.forget(&namespace, &"web".into());
     assert!(!users.know_all(&namespace, &claim(&["web"])));
 }
+
+#[test]
+fn a_claim_that_a_scheduler_made_for_extended_resources_is_let_go_with_its_pod() {
+    let mut users = Users::default();
+    let pod = parse(r#"{"status":{"extendedResourceClaimStatus":{"resourceClaimName":"x"}}}"#);
+    users.remember(&"n".into(), &"web".into(), &pod);
+    assert!(users.by_claim.contains_key(&("n".into(), "x".into())));
+    users.forget(&"n".into(), &"web".into());
+    assert!(users.by_claim.is_empty());
+}

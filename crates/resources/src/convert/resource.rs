@@ -19,7 +19,7 @@ const EXACT: [&str; 8] = [
 
 /// A claim: `v1beta1` → `v1`.
 pub fn claim_to_v1(object: &Value) -> Value {
-    requests(object, &["spec", "devices", "requests"], |request| gather(request, "exactly", &EXACT))
+    requests(object, &["spec", "devices", "requests"], gather_exactly)
 }
 
 /// A claim: `v1` → `v1beta1`.
@@ -29,7 +29,7 @@ pub fn claim_from_v1(object: &Value) -> Value {
 
 /// A template of claims: `v1beta1` → `v1`.
 pub fn template_to_v1(object: &Value) -> Value {
-    requests(object, &["spec", "spec", "devices", "requests"], |request| gather(request, "exactly", &EXACT))
+    requests(object, &["spec", "spec", "devices", "requests"], gather_exactly)
 }
 
 /// A template of claims: `v1` → `v1beta1`.
@@ -62,6 +62,18 @@ fn requests(object: &Value, path: &[&str], change: impl Fn(&mut Map)) -> Value {
         items.iter_mut().filter_map(Value::as_map_mut).for_each(change);
     }
     object
+}
+
+/// Makes an exact request of the fields of one. Without a class there is no default for how many: no such request is valid, and what
+/// is said of it shows that.
+fn gather_exactly(request: &mut Map) {
+    gather(request, "exactly", &EXACT);
+    if let Some(Value::Map(exactly)) = request.get_mut("exactly")
+        && exactly.get("deviceClassName").and_then(Value::as_str).is_none_or(str::is_empty)
+        && exactly.get("allocationMode").is_none()
+    {
+        exactly.insert("allocationMode", "");
+    }
 }
 
 /// Moves fields into a struct of their own, if any of them is there.
@@ -113,9 +125,10 @@ mod tests {
         );
         let template =
             parse(br#"{"spec":{"spec":{"devices":{"requests":[{"name":"a","count":2}]}}}}"#).unwrap();
-        let stable =
-            parse(br#"{"spec":{"spec":{"devices":{"requests":[{"name":"a","exactly":{"count":2}}]}}}}"#)
-                .unwrap();
+        let stable = parse(
+            br#"{"spec":{"spec":{"devices":{"requests":[{"name":"a","exactly":{"count":2,"allocationMode":""}}]}}}}"#,
+        )
+        .unwrap();
         assert_eq!(template_to_v1(&template), stable);
     }
 

@@ -118,7 +118,8 @@ fn claim_spec(spec: &mut Map) {
 }
 
 fn fill_request(request: &mut Map) {
-    request.fill_zero("allocationMode", "ExactCount");
+    // An empty one was put there by a conversion, and stays to be refused.
+    request.fill("allocationMode", "ExactCount");
     if request.get("allocationMode").and_then(Value::as_str) == Some("ExactCount") {
         request.fill_zero("count", 1_i64);
     }

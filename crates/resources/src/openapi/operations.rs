@@ -304,7 +304,7 @@ impl Place<'_> {
             plural: row.plural,
             namespaced: row.is_namespaced(),
             verbs: row.verbs,
-            returns_deleted: row.returns_deleted,
+            returns_deleted: row.returns_deleted_in(self.version),
             object: self.definition(None, row.kind),
             list: self.definition(None, &format!("{}List", row.kind)),
         };

@@ -25,7 +25,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "DeviceTaintRule",
         plural: "devicetaintrules",
         singular: "devicetaintrule",
-        versions: &[Version::new("v1"), Version::new("v1beta2")],
+        versions: &[Version::new("v1"), Version::new("v1beta2").returning_deleted()],
         hashed_version: Some("v1beta2"),
         subresources: &[Subresource::status("DeviceTaintRule")],
         ..CLUSTER

@@ -42,6 +42,8 @@ pub struct Version {
     pub name: &'static str,
     /// The warning that use of it brings.
     pub deprecation: Option<&'static str>,
+    /// Whether the answer to a completed deletion is the object in this version, though it is a `Status` in others.
+    pub returns_deleted: bool,
 }
 
 /// Where a kind's objects live.
@@ -173,12 +175,17 @@ impl Verb {
 impl Version {
     /// A version that brings no warning.
     pub const fn new(name: &'static str) -> Self {
-        Version { name, deprecation: None }
+        Version { name, deprecation: None, returns_deleted: false }
     }
 
     /// A version that brings a warning.
     pub const fn deprecated(name: &'static str, warning: &'static str) -> Self {
-        Version { name, deprecation: Some(warning) }
+        Version { name, deprecation: Some(warning), returns_deleted: false }
+    }
+
+    /// The same, whose deletions are answered with the object.
+    pub const fn returning_deleted(self) -> Self {
+        Version { returns_deleted: true, ..self }
     }
 }
 
@@ -220,6 +227,11 @@ impl Field {
 }
 
 impl Resource {
+    /// Whether the answer to a completed deletion is the object, not a `Status`, in this version.
+    pub fn returns_deleted_in(&self, version: &str) -> bool {
+        self.returns_deleted || self.versions.iter().any(|one| one.name == version && one.returns_deleted)
+    }
+
     /// What most namespaced kinds have in common.
     pub const NAMESPACED: Resource = Resource {
         group: "",

@@ -197,7 +197,7 @@ impl Kind {
 
     /// Whether the answer to a completed deletion is the object, not a `Status`.
     pub fn returns_deleted(&self) -> bool {
-        self.row().is_some_and(|row| row.returns_deleted)
+        self.row().is_some_and(|row| row.returns_deleted_in(&self.gvk.version))
     }
 
     /// Where an object is kept.

@@ -1,0 +1,52 @@
+//! What the allocator of Kubernetes 1.37 answered for random clusters, with every feature that is on there by default.
+//!
+//! A line of `recorded.jsonl` has a cluster, the claims of a pod, and the answer for each node: the allocations, what is wrong, or
+//! neither. Uids of shares are left out. What says that pools are invalid says more here than there.
+
+#![expect(clippy::unwrap_used, reason = "this is a test")]
+
+use dra::{Allocator, Claim, Gates, Node};
+use value::{Value, json};
+
+const INVALID: &str = "invalid resource pools were encountered";
+
+fn answer(allocator: &mut Allocator, claims: &[Claim], node: &Value) -> Value {
+    match allocator.allocate(claims, &Node::of(node)) {
+        Ok(None) => Value::Null,
+        Ok(Some(all)) => {
+            Value::List(all.iter().map(|one| one.to_value(&mut || "share".to_owned())).collect())
+        }
+        Err(error) => {
+            let said = error.to_string();
+            Value::from(if said.starts_with(INVALID) { INVALID } else { said.as_str() })
+        }
+    }
+}
+
+#[test]
+fn what_kubernetes_answered_is_answered() {
+    let recorded =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.jsonl")).unwrap();
+    let mut kinds = [0; 3];
+    for (line, text) in recorded.lines().enumerate() {
+        let case = json::parse(text.as_bytes()).unwrap();
+        let mut allocator =
+            Allocator::new(case.list_at(&["classes"]), case.list_at(&["slices"]), Gates::default());
+        case.list_at(&["allocated"]).iter().for_each(|claim| allocator.observe(claim));
+        let claims: Vec<Claim> =
+            case.list_at(&["claims"]).iter().map(|claim| Claim::read(claim).unwrap()).collect();
+        for (node, expected) in case.list_at(&["nodes"]).iter().zip(case.list_at(&["answers"])) {
+            let found = answer(&mut allocator, &claims, node);
+            assert_eq!(found, *expected, "line {}, {}", line + 1, Node::of(node).name());
+            let kind = match expected {
+                Value::List(_) => 0,
+                Value::Null => 1,
+                _ => 2,
+            };
+            if let Some(count) = kinds.get_mut(kind) {
+                *count += 1;
+            }
+        }
+    }
+    assert!(kinds.iter().all(|count| *count >= 30), "allocated, nothing, wrong: {kinds:?}");
+}
