@@ -1,11 +1,13 @@
 //! A small scheduler, off unless asked for: enough to run pods and their claims for devices end to end.
 //!
 //! One pod at a time, so that nothing is given twice. What a pod asks for and this scheduler does not know keeps the pod pending, and
-//! its condition says what: a wrong placement is worse than none. Preferences are not looked at, and nobody is preempted.
+//! its condition says what: a wrong placement is worse than none. Preferences are not looked at, and nobody is preempted. Devices that
+//! their drivers must make ready first are given and reserved, and the pod gets its node when they are ready.
 //!
 //! Everything that may make room for a pod (nodes, pods that end, claims, slices, classes, rules that taint devices) has all pending pods tried again.
 
 mod fit;
+mod readiness;
 mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,6 +24,7 @@ use crate::api::{Api, Change, Kind, Patch, Place, What};
 use crate::claims::{self, FINALIZER, MAX_RESERVATIONS, Named, Unnamed};
 use crate::drive::{self, Controller, Next};
 use fit::{Cluster, Why};
+use readiness::Readiness;
 
 pub(crate) const NAME: &str = "kube-scheduler";
 
@@ -224,18 +227,31 @@ impl<A: Api> Controller for Scheduler<A> {
     async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
         let place = self.pods.place(&key.namespace, &key.name);
         let Some(pod) = self.api.get(&place)?.filter(is_pending) else { return Ok(Next::Done) };
-        let chosen = match self.wanted(&pod)? {
-            Err(why) => Err(why),
-            Ok(wanted) => {
-                let (known, pod) = (Arc::clone(&self.known), pod.clone());
-                // It may take a while, and others wait for this thread.
-                let chosen = tokio::task::spawn_blocking(move || choose(&known, &pod, wanted)).await;
-                chosen.map_err(|_| Status::internal("the scheduler ended badly"))?
+        let wanted = match self.wanted(&pod)? {
+            Err(why) => {
+                self.say(&place, &pod, &why).await?;
+                return Ok(Next::Done);
             }
+            Ok(wanted) => wanted,
+        };
+        if let Some(next) = self.wait_for_devices(&place, &pod, &wanted.shared).await? {
+            return Ok(next);
+        }
+        let shared = wanted.shared.clone();
+        let chosen = {
+            let (known, pod) = (Arc::clone(&self.known), pod.clone());
+            // It may take a while, and others wait for this thread.
+            let chosen = tokio::task::spawn_blocking(move || choose(&known, &pod, wanted)).await;
+            chosen.map_err(|_| Status::internal("the scheduler ended badly"))?
         };
         match chosen {
             Ok(placement) => self.carry_out(&place, &pod, placement).await?,
-            Err(why) => self.say(&place, &pod, &why).await?,
+            Err(refused) => {
+                self.say(&place, &pod, &refused.why).await?;
+                if refused.is_out_of_reach {
+                    self.let_go(&pod, &shared).await?;
+                }
+            }
         }
         Ok(Next::Done)
     }
@@ -265,10 +281,23 @@ struct Wanted {
     shared: Vec<Value>,
 }
 
+/// Why a pod has no node.
+struct Refused {
+    why: String,
+    /// Whether a claim that has its devices was in the way.
+    is_out_of_reach: bool,
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Self {
+        Refused { why, is_out_of_reach: false }
+    }
+}
+
 /// The best node for a pod, or why there is none.
-fn choose(known: &Mutex<Known>, pod: &Value, wanted: Wanted) -> Result<Placement, String> {
+fn choose(known: &Mutex<Known>, pod: &Value, wanted: Wanted) -> Result<Placement, Refused> {
     if let Some(why) = unknown::asked(pod) {
-        return Err(format!("not scheduled: {why}, which this scheduler does not know"));
+        return Err(format!("not scheduled: {why}, which this scheduler does not know").into());
     }
     let read: Result<Vec<Claim>, dra::Error> = wanted.open.iter().map(Claim::read).collect();
     let read = read.map_err(|error| error.to_string())?;
@@ -300,10 +329,11 @@ fn choose(known: &Mutex<Known>, pod: &Value, wanted: Wanted) -> Result<Placement
             Err(error) if error.concerns_only_the_node() && !matches!(error, dra::Error::TooComplex(_)) => {
                 *reasons.entry(Why::Devices(error.to_string())).or_insert(0) += 1;
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.to_string().into()),
         }
     }
-    Err(fit::told(known.cluster.nodes.len(), &reasons))
+    let why = fit::told(known.cluster.nodes.len(), &reasons);
+    Err(Refused { why, is_out_of_reach: reasons.contains_key(&Why::OutOfReach) })
 }
 
 impl<A: Api> Scheduler<A> {
@@ -359,11 +389,60 @@ impl<A: Api> Scheduler<A> {
         Ok(Ok(wanted))
     }
 
+    /// What has to be waited for before a pod can use the devices of its claims. Those that cannot be made ready are given back.
+    async fn wait_for_devices(
+        &self,
+        place: &Place,
+        pod: &Value,
+        claims: &[Value],
+    ) -> Result<Option<Next<Key>>, Status> {
+        let now = self.api.now();
+        let mut until = None;
+        for claim in claims.iter().filter(|claim| claims::is_reserved_for(claim, pod)) {
+            match readiness::of(claim, now) {
+                Readiness::Ready => {}
+                Readiness::Waiting(end) => {
+                    let wait = end.map_or(1, |end| end.saturating_sub(now).saturating_add(1));
+                    until = Some(until.map_or(wait, |until: i64| until.min(wait)));
+                }
+                Readiness::Failed(why) => {
+                    self.say(place, pod, &why).await?;
+                    let at = self.claims.place(meta::namespace(claim), meta::name(claim));
+                    self.take_back(&at, pod, true).await?;
+                    // They would be given again, so not at once.
+                    return Err(Status::internal(why));
+                }
+            }
+        }
+        let Some(wait) = until else { return Ok(None) };
+        self.say(place, pod, "waiting for devices to be made ready (binding conditions)").await?;
+        Ok(Some(Next::After(Duration::from_secs(u64::try_from(wait).unwrap_or(1)))))
+    }
+
+    /// Takes the devices of claims away that nobody uses and that keep a pod from every node.
+    async fn let_go(&self, pod: &Value, claims: &[Value]) -> Result<(), Status> {
+        for claim in claims {
+            let unused =
+                claims::reservations(claim).iter().all(|one| one.str_at(&["uid"]) == Some(meta::uid(pod)));
+            if unused && meta::finalizers(claim).any(|one| one == FINALIZER) {
+                let at = self.claims.place(meta::namespace(claim), meta::name(claim));
+                self.take_back(&at, pod, true).await?;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the claims and then the pod; what was written is taken back where the pod cannot go there.
     async fn carry_out(&self, place: &Place, pod: &Value, placement: Placement) -> Result<(), Status> {
         let Placement { node, allocated, shared } = placement;
         let mut written: Vec<(Place, bool)> = Vec::new();
         let mut outcome = Ok(());
+        let now = self.api.now();
+        let waits = shared.iter().any(|claim| readiness::of(claim, now) != Readiness::Ready)
+            || allocated.iter().any(|(_, allocation)| {
+                allocation.results.iter().any(|result| result.binding_conditions.is_some())
+            });
         let fresh = allocated.into_iter().map(|(claim, allocation)| (claim, Some(allocation)));
         let known = shared.into_iter().map(|claim| (claim, None));
         for (claim, allocation) in fresh.chain(known) {
@@ -374,6 +453,10 @@ impl<A: Api> Scheduler<A> {
                 break;
             }
             written.push((at, first));
+        }
+        if outcome.is_ok() && waits {
+            // What was written is heard of like any other change, and the pod is looked at again.
+            return Ok(());
         }
         if outcome.is_ok() {
             outcome = self.bind(place, pod, &node).await;

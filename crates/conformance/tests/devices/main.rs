@@ -6,6 +6,7 @@ mod admin_access;
 mod gate;
 mod pods;
 mod quota;
+mod readiness;
 mod setting;
 mod status;
 mod taints;

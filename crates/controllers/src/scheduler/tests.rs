@@ -1,6 +1,7 @@
 use value::{Str, Value};
 
 use super::fit::{Cluster, told};
+use super::readiness::{self, Readiness};
 use super::{is_pending, unknown};
 use crate::fake::parse;
 
@@ -169,4 +170,35 @@ fn pods_of_others_are_left_alone() {
     assert!(!pending(r#"{"nodeName":"n"}"#));
     assert!(!pending(r#"{"schedulingGates":[{"name":"g"}]}"#));
     assert!(!is_pending(&Value::map([("status", Value::map([("phase", "Failed")]))])));
+}
+
+#[test]
+fn devices_that_must_be_made_ready_are_waited_for() {
+    let claim = |conditions: &str| {
+        parse(&format!(
+            r#"{{"metadata":{{"name":"c"}},"status":{{"allocation":{{"allocationTimestamp":"1970-01-01T00:01:40Z","devices":{{"results":[
+            {{"driver":"d","pool":"p","device":"plain"}},
+            {{"driver":"d","pool":"p","device":"x","bindingConditions":["ready","wired"],"bindingFailureConditions":["broken"]}}]}}}},
+            "devices":[{{"driver":"d","pool":"p","device":"x","conditions":[{conditions}]}}]}}}}"#
+        ))
+    };
+    let ready = r#"{"type":"ready","status":"True"}"#;
+    let wired = r#"{"type":"wired","status":"True"}"#;
+    let broken = r#"{"type":"broken","status":"True","reason":"Fire","message":"it burns"}"#;
+    let of = |conditions: &[&str], now: i64| readiness::of(&claim(&conditions.join(",")), now);
+    assert_eq!(of(&[], 200), Readiness::Waiting(Some(700)));
+    assert_eq!(of(&[ready], 700), Readiness::Waiting(Some(700)));
+    assert_eq!(of(&[ready, r#"{"type":"wired","status":"False"}"#], 200), Readiness::Waiting(Some(700)));
+    assert_eq!(of(&[ready, wired], 9000), Readiness::Ready);
+    assert_eq!(of(&[ready], 701), Readiness::Failed("device binding timed out: claim=c".to_owned()));
+    assert_eq!(
+        of(&[ready, wired, broken], 200),
+        Readiness::Failed(r#"device binding failed: claim=c, reason=Fire, message="it burns""#.to_owned())
+    );
+    // Whoever said nothing of a device has not made it ready.
+    let silent = parse(
+        r#"{"status":{"allocation":{"devices":{"results":[{"driver":"d","pool":"p","device":"x","bindingConditions":["ready"]}]}}}}"#,
+    );
+    assert_eq!(readiness::of(&silent, 200), Readiness::Waiting(None));
+    assert_eq!(readiness::of(&parse(r#"{"status":{"allocation":{}}}"#), 200), Readiness::Ready);
 }
