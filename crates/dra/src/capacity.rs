@@ -106,7 +106,7 @@ impl Capacity {
 }
 
 /// A quantity as a whole number, rounded up, if it is not too large. Steps are counted in whole numbers, because
-/// `DRAFractionalCapacityRange` is off.
+/// `DRAFractionalCapacityRange` is off unless all of a control plane is of 1.37.
 fn whole(quantity: &Quantity) -> Option<i64> {
     quantity.cmp_i64(i64::MAX).is_le().then(|| quantity.value())
 }
@@ -124,8 +124,13 @@ impl Range {
             least.checked_add(step.checked_mul(steps)?)
         };
         let Some(rounded) = rounded() else {
+            let why = if whole(wanted).is_none() {
+                format!("request {wanted} exceeds MaxInt64")
+            } else {
+                format!("rounding request {wanted} up to the next step passes MaxInt64")
+            };
             return Err(format!(
-                "capacity request cannot be represented in the device's range arithmetic: {wanted}"
+                "capacity request cannot be represented in the device's range arithmetic: {why}"
             ));
         };
         Ok(Quantity::new(rounded, step.format()))

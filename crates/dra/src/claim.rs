@@ -90,7 +90,6 @@ impl Claim {
     pub fn read(claim: &Value) -> Result<Claim, Error> {
         let meta = |field: &str| claim.str_at(&["metadata", field]).unwrap_or_default();
         let id: Str = format!("{}/{}", meta("namespace"), meta("name")).into();
-        let wrong = |reason: String| Error::Claim { claim: id.clone(), reason };
         let mut requests = Vec::new();
         for request in claim.list_at(&["spec", "devices", "requests"]) {
             requests.push(Request::read(request, &id)?);
@@ -102,9 +101,9 @@ impl Claim {
                     (attribute, _) if !attribute.is_empty() => (attribute, false),
                     (_, attribute) if !attribute.is_empty() => (attribute, true),
                     _ => {
-                        let reason =
-                            format!("constraint #{i}: empty constraint (unsupported constraint type?)");
-                        return Err(wrong(reason));
+                        let claim = format!("{id}, constraint #{i}").into();
+                        let reason = "empty constraint (unsupported constraint type?)".to_owned();
+                        return Err(Error::Claim { claim, reason });
                     }
                 };
             constraints.push(Rule { requests: texts(constraint, "requests"), attribute, distinct });
@@ -190,8 +189,9 @@ impl Choice {
         let mut selectors = Vec::new();
         for (i, selector) in choice.list_at(&["selectors"]).iter().enumerate() {
             let Some(expression) = selector.str_at(&["cel", "expression"]) else {
-                let reason = format!("selector #{i}: CEL expression empty (unsupported selector type?)");
-                return Err(wrong(reason));
+                let request = format!("{}, selector #{i}", own_name(&name)).into();
+                let reason = "CEL expression empty (unsupported selector type?)".to_owned();
+                return Err(Error::Request { claim: claim.clone(), request, reason });
             };
             selectors.push(expression.into());
         }
