@@ -49,6 +49,8 @@ pub enum Reason {
     ServiceUnavailable,
     /// 507.
     StorageError,
+    /// 500, stored objects that cannot be read.
+    StorageReadError,
 }
 
 impl Reason {
@@ -75,6 +77,7 @@ impl Reason {
             Reason::Expired => "Expired",
             Reason::ServiceUnavailable => "ServiceUnavailable",
             Reason::StorageError => "StorageError",
+            Reason::StorageReadError => "StorageReadError",
         }
     }
 }
@@ -379,6 +382,19 @@ impl Status {
         Self::failure(500, Reason::InternalError, format!("Internal error occurred: {why}")).with_details(
             Details { causes: vec![Cause { message: why, ..Cause::default() }], ..Details::default() },
         )
+    }
+
+    /// 500 for a list some of whose objects cannot be read: a cause each, of which there is at least one.
+    pub fn unreadable(resource: &GroupResource, causes: Vec<Cause>) -> Self {
+        let first = causes.first().map(|cause| cause.message.as_str()).unwrap_or_default();
+        let more = match causes.iter().filter(|cause| !cause.field.is_empty()).count() {
+            0 | 1 => String::new(),
+            objects => format!(" (and {} more)", objects - 1),
+        };
+        let message = format!("failed to read one or more {resource} from the storage: {first}{more}");
+        let (group, kind) = (resource.group.clone(), resource.resource.clone());
+        let details = Details { name: "list".to_owned(), group, kind, causes, ..Details::default() };
+        Self::failure(500, Reason::StorageReadError, message).with_details(details)
     }
 
     /// 500 with nothing but a message: what Kubernetes answers for an error that it has no status for.

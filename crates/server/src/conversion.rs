@@ -19,7 +19,9 @@ use crate::outbound::{Endpoint, Request, Target, Trust};
 use crate::state::State;
 
 /// How long a conversion may take, as Kubernetes' client waits by default.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// Who asks, as webhooks know it.
+const USER_AGENT: &str = "kube-apiserver-admission";
 /// The longest answer: as many bytes as a page of objects may have.
 const MAX_ANSWER: usize = 64 << 20;
 
@@ -64,17 +66,24 @@ pub async fn call(
     };
     let uid = crate::random::uid();
     let api_version = format!("apiextensions.k8s.io/{review}");
+    // A revision is of what is stored, in whatever version: the webhook is not told it, and cannot change it.
+    let mut sent = objects.to_vec();
+    for object in &mut sent {
+        object.remove_at(&["metadata", "resourceVersion"]);
+    }
     let request = Value::map([
         ("uid", Value::from(uid.as_str())),
         ("desiredAPIVersion", Value::from(version)),
-        ("objects", Value::List(objects.to_vec())),
+        ("objects", Value::List(sent)),
     ]);
     let body = Value::map([
         ("kind", Value::from("ConversionReview")),
         ("apiVersion", Value::from(api_version.as_str())),
         ("request", request),
     ]);
-    let request = Request { max_answer: MAX_ANSWER, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
+    let mut request = Request { max_answer: MAX_ANSWER, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
+    request.headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT));
+    request.path = format!("{}?timeout={}s", target.url().path(), TIMEOUT.as_secs()).parse().ok();
     let answer = target.send(request).await.map_err(|failure| failed(failure.message))?;
     if !(200..300).contains(&answer.status) {
         let reply = Reply {
@@ -84,7 +93,14 @@ pub async fn call(
         };
         return Err(failed(unexpected(&reply).message().to_owned()));
     }
-    let answer = json::parse_wrapped(&answer.body).map_err(|error| failed(error.to_string()))?;
+    if answer.body.is_empty() {
+        return Err(failed(format!(
+            "0-length response with status code: {} and content type: {}",
+            answer.status,
+            answer.content_type()
+        )));
+    }
+    let answer = read(&answer.body).map_err(failed)?;
     let converted = converted(&answer, review, &api_version, &uid).map_err(failed)?;
     if converted.len() != objects.len() {
         return Err(Status::plain(format!(
@@ -95,11 +111,30 @@ pub async fn call(
     }
     let mut results = Vec::with_capacity(objects.len());
     for (original, converted) in objects.iter().zip(converted) {
-        let result = restore(original, converted, version)
-            .map_err(|why| Status::plain(format!("conversion webhook for {about} returned invalid {why}")))?;
+        let result = restore(original, converted, version).map_err(|wrong| match wrong {
+            Wrong::NoObject(why) => Status::plain(why),
+            Wrong::Object(why) => {
+                Status::plain(format!("conversion webhook for {about} returned invalid {why}"))
+            }
+        })?;
         results.push(result);
     }
     Ok(results)
+}
+
+/// Reads an answer, which may be YAML as everything may be.
+fn read(body: &[u8]) -> Result<Value, String> {
+    let answer = match json::parse_wrapped(body) {
+        Ok(answer) => answer,
+        Err(error) => value::yaml::body(body).map(|read| read.value).map_err(|_| error.to_string())?,
+    };
+    if matches!(answer, Value::Map(_)) {
+        return Ok(answer);
+    }
+    Err(format!(
+        r#"couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }}"#,
+        answer.json_type()
+    ))
 }
 
 /// The objects of an answer, if it is one to this request.
@@ -110,20 +145,40 @@ fn converted<'a>(
     uid: &str,
 ) -> Result<&'a [Value], String> {
     if review == "v1" {
-        let found = (
-            answer.str_at(&["apiVersion"]).unwrap_or_default(),
-            answer.str_at(&["kind"]).unwrap_or_default(),
-        );
-        if found != (api_version, "ConversionReview") {
-            return Err(format!(
-                "expected webhook response of {api_version}, Kind=ConversionReview, got {}, Kind={}",
-                found.0, found.1
-            ));
+        let found = meta::gvk(answer);
+        let is_review = found.kind == "ConversionReview" && found.group == "apiextensions.k8s.io";
+        match found.version.as_str() {
+            "v1" if is_review => {}
+            "v1beta1" if is_review => {
+                return Err(
+                    "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion"
+                        .to_owned(),
+                );
+            }
+            "" if found.kind.is_empty() => {
+                return Err(format!(
+                    "expected webhook response of {api_version}, Kind=ConversionReview, got {}/{}, Kind={}",
+                    found.group, found.version, found.kind
+                ));
+            }
+            _ => {
+                return Err(format!(
+                    "no kind {} is registered for version {} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:74\"",
+                    quote(&found.kind),
+                    quote(&found.group_version().to_string())
+                ));
+            }
         }
     }
     let Some(response) = answer.get("response").filter(|response| !response.is_null()) else {
         return Err("no response provided".to_owned());
     };
+    if !matches!(response, Value::Map(_)) {
+        return Err(format!(
+            "json: cannot unmarshal {} into Go struct field ConversionReview.response of type {review}.ConversionResponse",
+            response.json_type()
+        ));
+    }
     let answered = response.str_at(&["uid"]).unwrap_or_default();
     if review == "v1" && answered != uid {
         return Err(format!("expected response.uid={}, got {}", quote(uid), quote(answered)));
@@ -138,8 +193,35 @@ fn converted<'a>(
     Ok(response.list_at(&["convertedObjects"]))
 }
 
+/// What is wrong with a converted object.
+#[derive(Debug, PartialEq)]
+enum Wrong {
+    /// It cannot be read as one.
+    NoObject(String),
+    /// It is not what was asked for; said with which conversion it is about.
+    Object(String),
+}
+
 /// The converted object with the metadata of the original, but for labels and annotations.
-fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, String> {
+fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, Wrong> {
+    match converted {
+        Value::Map(map) if map.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() => {
+            let text = write::to_string(converted);
+            return Err(Wrong::NoObject(format!("Object 'Kind' is missing in '{text}'")));
+        }
+        Value::Map(_) => {}
+        Value::Null => return Err(Wrong::NoObject("unexpected end of JSON input".to_owned())),
+        other => {
+            return Err(Wrong::NoObject(format!(
+                "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                other.json_type()
+            )));
+        }
+    }
+    restored(original, converted, version).map_err(Wrong::Object)
+}
+
+fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value, String> {
     let (was, is) = (meta::gvk(original), meta::gvk(converted));
     let received = is.group_version().to_string();
     if received != version {

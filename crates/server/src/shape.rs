@@ -5,9 +5,10 @@
 //! way in it is converted to the version that is stored.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use api::selector::Selection;
-use api::{GroupVersion, Status, meta};
+use api::{Cause, GroupVersion, Status, meta};
 use resources::custom::Conversion;
 use storage::Entry;
 use value::Value;
@@ -38,25 +39,63 @@ impl Kind {
             entries.iter().map(|entry| encode::tree(entry)).collect::<Result<_, Status>>()?;
         match self.as_custom() {
             None => Ok(objects.into_iter().map(|object| self.from_stored(object)).collect()),
-            Some(custom) => match entries.iter().find(|entry| self.must_convert(entry)) {
-                Some(first) => {
-                    let shown = self.current(state, custom, objects).await;
-                    shown.map_err(|status| self.undecodable(first, &status))
+            Some(custom) if entries.iter().any(|entry| self.must_convert(entry)) => {
+                match self.current(state, custom, objects).await {
+                    Ok(shown) => Ok(shown),
+                    Err(_) => self.one_by_one(state, custom, entries).await,
                 }
-                None => Ok(objects),
-            },
+            }
+            Some(_) => Ok(objects),
         }
+    }
+
+    /// What could not be converted together, each by itself: those that cannot be are all named.
+    async fn one_by_one(
+        &self,
+        state: &State,
+        custom: &Custom,
+        entries: &[Arc<Entry>],
+    ) -> Result<Vec<Value>, Status> {
+        let begun = Instant::now();
+        let mut shown = Vec::with_capacity(entries.len());
+        let mut causes: Vec<Cause> = Vec::new();
+        for entry in entries {
+            match self.current(state, custom, vec![encode::tree(entry)?]).await {
+                Ok(objects) => shown.extend(objects),
+                Err(_) if causes.len() == MAX_UNREADABLE => {
+                    let message = "too many errors, the list is truncated".to_owned();
+                    causes.push(Cause { reason: "FieldValueTooMany".into(), message, ..Cause::default() });
+                    break;
+                }
+                Err(status) => {
+                    let field = self.etcd_key(&entry.key);
+                    let message = corrupt(&field, entry.revision, &status);
+                    causes.push(Cause { reason: "UnexpectedServerResponse".into(), message, field });
+                    // Who waits for a webhook that does not answer has waited long enough.
+                    if begun.elapsed() > conversion::TIMEOUT {
+                        break;
+                    }
+                }
+            }
+        }
+        if causes.is_empty() { Ok(shown) } else { Err(Status::unreadable(&self.resource, causes)) }
+    }
+
+    /// What a reader of an object would see if it were stored: conversion there and back may change it.
+    pub async fn reread(&self, state: &State, object: Value) -> Result<Value, Status> {
+        let Some(custom) = self.as_custom() else { return Ok(object) };
+        let stored = self.to_storage(state, &object).await?;
+        if self.is_stored_version() {
+            return Ok(stored);
+        }
+        let mut objects = self.current(state, custom, vec![stored]).await?;
+        objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
     }
 
     /// Kubernetes' words for a stored object that no webhook converts.
     fn undecodable(&self, entry: &Entry, status: &Status) -> Status {
         let key = self.etcd_key(&entry.key);
-        Status::internal(format!(
-            "StorageError: corrupt object, Code: 7, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={}: {}",
-            key.strip_prefix("/registry").unwrap_or(&key),
-            entry.revision,
-            status.message()
-        ))
+        Status::internal(corrupt(key.strip_prefix("/registry").unwrap_or(&key), entry.revision, status))
     }
 
     /// Which of some entries are selected; what has to be converted for that is converted together.
@@ -107,7 +146,7 @@ impl Kind {
         objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
     }
 
-    /// An object of a custom kind in another of its versions.
+    /// An object of a custom kind in another of its versions, as it came from there: nothing is dropped that is unknown in it.
     pub async fn convert_to(
         &self,
         state: &State,
@@ -115,7 +154,7 @@ impl Kind {
         version: &GroupVersion,
     ) -> Result<Value, Status> {
         let Some(custom) = self.as_custom() else { return Ok(object) };
-        let mut objects = convert(state, custom, vec![object], version).await?;
+        let mut objects = convert_whole(state, custom, vec![object], version).await?;
         objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
     }
 
@@ -158,8 +197,36 @@ impl Kind {
     }
 }
 
-/// Converts objects of a custom kind, each from the version it says.
+/// How many objects of a list are named that cannot be read.
+const MAX_UNREADABLE: usize = 100;
+
+fn corrupt(key: &str, revision: u64, status: &Status) -> String {
+    format!(
+        "StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={revision}: {}",
+        status.message()
+    )
+}
+
+/// Converts objects of a custom kind, each from the version it says, and drops what is unknown in the version wanted.
 async fn convert(
+    state: &State,
+    custom: &Custom,
+    objects: Vec<Value>,
+    wanted: &GroupVersion,
+) -> Result<Vec<Value>, Status> {
+    let version = wanted.to_string();
+    if objects.iter().all(|object| object.str_at(&["apiVersion"]) == Some(version.as_str())) {
+        return Ok(objects);
+    }
+    let mut objects = convert_whole(state, custom, objects, wanted).await?;
+    let target = custom.definition.version(&wanted.version).unwrap_or(&custom.stored);
+    for object in &mut objects {
+        target.compiled().prune(object);
+    }
+    Ok(objects)
+}
+
+async fn convert_whole(
     state: &State,
     custom: &Custom,
     mut objects: Vec<Value>,
@@ -170,7 +237,6 @@ async fn convert(
     if objects.iter().all(is_there) {
         return Ok(objects);
     }
-    let target = custom.definition.version(&wanted.version).unwrap_or(&custom.stored);
     match &custom.definition.conversion {
         Conversion::None => {
             for object in &mut objects {
@@ -192,9 +258,6 @@ async fn convert(
                 }
             }
         }
-    }
-    for object in &mut objects {
-        target.compiled().prune(object);
     }
     Ok(objects)
 }

@@ -391,13 +391,18 @@ impl Subject<'_> {
         if let Some(old) = old
             && old.record() == record
         {
-            return Ok(if self.dry_run { Stored::Dry(object) } else { Stored::Entry(Arc::clone(old)) });
+            return Ok(if self.dry_run {
+                Stored::Dry(self.kind.reread(self.state, object).await.map_err(StoreError::Refused)?)
+            } else {
+                Stored::Entry(Arc::clone(old))
+            });
         }
         let key = self.kind.key(&call.info.namespace, &name);
         if self.dry_run {
             if expect == Expect::Absent && self.state.store.get(&key).is_some() {
                 return Err(StoreError::Conflict);
             }
+            let object = self.kind.reread(self.state, object).await.map_err(StoreError::Refused)?;
             return Ok(Stored::Dry(object));
         }
         let write = Write { key: key.into(), expect, change: Change::Put(record) };

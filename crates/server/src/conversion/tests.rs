@@ -1,6 +1,6 @@
 use value::{Value, json};
 
-use super::{converted, restore};
+use super::{Wrong, converted, read, restore};
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -16,7 +16,19 @@ fn an_answer_is_taken_only_if_it_is_one_to_the_request() {
     for (text, expected) in [
         (
             good.replace("ConversionReview", "Other"),
-            "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1, Kind=Other",
+            "no kind \"Other\" is registered for version \"apiextensions.k8s.io/v1\" in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:74\"",
+        ),
+        (
+            good.replace("k8s.io/v1\"", "k8s.io/v1beta1\""),
+            "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion",
+        ),
+        (
+            "{}".to_owned(),
+            "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=",
+        ),
+        (
+            r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":"x"}"#.to_owned(),
+            "json: cannot unmarshal string into Go struct field ConversionReview.response of type v1.ConversionResponse",
         ),
         (good.replace("\"response\"", "\"x\""), "no response provided"),
         (good.replace("\"u\"", "\"w\""), "expected response.uid=\"u\", got \"w\""),
@@ -51,13 +63,35 @@ fn a_conversion_changes_what_an_object_is_and_never_which_one() {
     ] {
         let mut wrong = result.clone();
         wrong.set_at(path, value);
-        assert_eq!(restore(&original, &wrong, "example.com/v2").unwrap_err(), expected);
+        assert_eq!(
+            restore(&original, &wrong, "example.com/v2").unwrap_err(),
+            Wrong::Object(expected.to_owned())
+        );
+    }
+    for (wrong, expected) in [
+        ("null", "unexpected end of JSON input"),
+        ("\"x\"", "json: cannot unmarshal string into Go value of type map[string]interface {}"),
+        (r#"{"apiVersion":"v1"}"#, r#"Object 'Kind' is missing in '{"apiVersion":"v1"}'"#),
+    ] {
+        assert_eq!(
+            restore(&original, &parse(wrong), "example.com/v2").unwrap_err(),
+            Wrong::NoObject(expected.to_owned())
+        );
     }
     let mut bad = result;
     bad.set_at(&["metadata", "labels", "bad key"], "x");
+    let wrong = restore(&original, &bad, "example.com/v2").unwrap_err();
     assert!(
-        restore(&original, &bad, "example.com/v2")
-            .unwrap_err()
-            .starts_with("metadata: metadata.labels: Invalid value")
+        matches!(&wrong, Wrong::Object(why) if why.starts_with("metadata: metadata.labels: Invalid value")),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn what_is_no_review_at_all_is_refused_in_the_words_of_the_decoder() {
+    assert!(read(b"{}").is_ok());
+    let why = read(b"hello").unwrap_err();
+    assert!(
+        why.starts_with("couldn't get version/kind; json parse error: json: cannot unmarshal string into")
     );
 }
