@@ -59,7 +59,7 @@ pub(crate) fn watch(store: &Store, tokens: &Arc<WebhookTokens>) -> Result<Watche
         follow(store, &key, move |old, new| {
             let is_account =
                 new.or(old).and_then(|object| object.str_at(&["kind"])) == Some("ServiceAccount");
-            if is_account && old.map(meta::uid) != new.map(meta::uid) {
+            if is_account && is_another(old, new) {
                 tokens.account_changed();
             } else {
                 // What was refused may be granted now.
@@ -71,6 +71,12 @@ pub(crate) fn watch(store: &Store, tokens: &Arc<WebhookTokens>) -> Result<Watche
         })?;
     }
     Ok(Watched { deleted })
+}
+
+/// Whether an account is no longer the one that it was. One that was not there before is nobody else's: tokens that name it are good,
+/// even if they are faster than the news of it.
+fn is_another(old: Option<&Value>, new: Option<&Value>) -> bool {
+    old.is_some_and(|old| Some(meta::uid(old)) != new.map(meta::uid))
 }
 
 impl Watched {
@@ -116,4 +122,23 @@ async fn restore(client: &Client) -> Result<(), (String, Status)> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{account, is_another};
+
+    #[test]
+    fn an_account_that_comes_is_no_other_and_one_that_goes_is() {
+        let made = |uid: &str| {
+            let (_, mut account) = account();
+            api::meta::set(&mut account, "uid", uid);
+            account
+        };
+        let (one, two) = (made("1"), made("2"));
+        assert!(!is_another(None, Some(&one)));
+        assert!(!is_another(Some(&one), Some(&one)));
+        assert!(is_another(Some(&one), Some(&two)));
+        assert!(is_another(Some(&one), None));
+    }
 }
