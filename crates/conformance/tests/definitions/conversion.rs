@@ -414,3 +414,53 @@ async fn only_labels_and_annotations_of_metadata_are_taken_from_a_webhook() {
     }
     assert_eq!(read["spec"], json!({"host": "one.example", "port": "80"}));
 }
+
+#[tokio::test]
+async fn a_list_names_every_object_that_is_not_converted() {
+    let world = World::start().await;
+    let client = &world.client;
+    for name in ["a", "b"] {
+        accepts(client.post(V1, &v1(name, "one.example:80")).await).unwrap();
+    }
+    world.twist(|asked, _| answer(asked, Vec::new()));
+    let status = rejects(client.get(V2).await, 500, "StorageReadError").unwrap();
+    assert_eq!(
+        (&status["details"]["name"], &status["details"]["kind"], &status["details"]["group"]),
+        (&json!("list"), &json!("hosts"), &json!("convert.example.com"))
+    );
+    let causes = status["details"]["causes"].as_array().unwrap();
+    let fields: Vec<&str> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+    let keys = ["a", "b"].map(|name| format!("/registry/convert.example.com/hosts/default/{name}"));
+    assert_eq!(fields, keys);
+    assert!(causes.iter().all(|cause| cause["reason"] == "UnexpectedServerResponse"), "{causes:?}");
+    let message = status["message"].as_str().unwrap();
+    let start = "failed to read one or more hosts.convert.example.com from the storage: StorageError: corrupt object, Code: 7";
+    let end = "conversion webhook for convert.example.com/v1, Kind=Host returned 0 objects, expected 1 (and 1 more)";
+    assert!(message.starts_with(start) && message.ends_with(end), "{message}");
+    // One that is converted alone does not help the other.
+    world.twist(|asked, objects| {
+        let good =
+            objects.first().is_some_and(|object| object["metadata"]["name"] == "a") && objects.len() == 1;
+        answer(asked, if good { objects } else { Vec::new() })
+    });
+    let status = rejects(client.get(V2).await, 500, "StorageReadError").unwrap();
+    assert_eq!(status["details"]["causes"].as_array().map(Vec::len), Some(1));
+    assert!(accepts(client.get(&format!("{V2}/a")).await).is_ok());
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_what_conversion_there_and_back_makes() {
+    let world = World::start().await;
+    let client = &world.client;
+    world.twist(|asked, mut objects| {
+        for object in &mut objects {
+            object["metadata"]["labels"] = json!({"by": "webhook"});
+        }
+        answer(asked, objects)
+    });
+    let body = v2("c", "one.example", "80");
+    let dry = accepts(client.post(&format!("{V2}?dryRun=All"), &body).await).unwrap();
+    assert_eq!(dry["metadata"]["labels"], json!({"by": "webhook"}));
+    let stored = accepts(client.post(V2, &body).await).unwrap();
+    assert_eq!((&dry["spec"], &dry["metadata"]["labels"]), (&stored["spec"], &stored["metadata"]["labels"]));
+}
