@@ -313,3 +313,45 @@ fn servers_that_know_version_2_alone_have_a_document_of_version_3() {
         Some(format!("/openapi/v3/apis/g/v1?hash={}", document.hash).as_str())
     );
 }
+
+#[derive(Debug)]
+struct Stored(Value);
+
+impl crate::custom::Source for Stored {
+    fn load(&self) -> Option<Value> {
+        Some(self.0.clone())
+    }
+}
+
+#[test]
+fn custom_kinds_say_what_every_kind_has_and_that_a_number_or_a_text_is_wanted() {
+    let object = json::parse(
+        br#"{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+        "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
+        "schema":{"openAPIV3Schema":{"type":"object","properties":{"plain":{"x-kubernetes-int-or-string":true},
+        "said":{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]},
+        "more":{"x-kubernetes-int-or-string":true,"anyOf":[{"pattern":"^a"}]}}}}}]},
+        "status":{"acceptedNames":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},
+        "conditions":[{"type":"Established","status":"True"}]}}"#,
+    )
+    .unwrap();
+    let source: std::sync::Arc<dyn crate::custom::Source> = std::sync::Arc::new(Stored(object.clone()));
+    let definitions = [std::sync::Arc::new(crate::custom::Definition::read(&object, &source))];
+    let schemas = super::custom::schemas(&definitions, None, super::components::Dialect::V3);
+    let (_, thing) = schemas.iter().find(|(name, _)| name.ends_with(".Thing")).unwrap();
+    let (_, list) = schemas.iter().find(|(name, _)| name.ends_with(".ThingList")).unwrap();
+    let described = |schema: &Value, field: &str| -> String {
+        schema.str_at(&["properties", field, "description"]).unwrap_or_default().chars().take(24).collect()
+    };
+    assert_eq!(described(thing, "apiVersion"), "APIVersion defines the v");
+    assert_eq!(described(thing, "kind"), "Kind is a string value r");
+    assert_eq!(described(thing, "metadata"), "Standard object's metada");
+    assert_eq!(described(list, "items"), "List of things. More inf");
+    assert_eq!(described(list, "metadata"), "Standard list metadata. ");
+    let either = json::parse(br#"[{"type":"integer"},{"type":"string"}]"#).unwrap();
+    let at = |path: &[&str]| thing.at(&["properties"]).and_then(|properties| properties.at(path));
+    assert_eq!(at(&["plain", "anyOf"]), Some(&either));
+    assert_eq!((at(&["said", "anyOf"]), at(&["said", "allOf"])), (Some(&either), None));
+    assert_eq!(at(&["more", "anyOf"]).and_then(Value::as_list).map(<[Value]>::len), Some(1));
+    assert_eq!(at(&["more", "allOf"]), Some(&Value::list([Value::map([("anyOf", either)])])));
+}
