@@ -229,7 +229,15 @@ impl Kind {
         format!(
             "/registry/{}/{}",
             match &self.nature {
-                Nature::BuiltIn(built_in) => built_in.row.plural.to_owned(),
+                Nature::BuiltIn(built_in) => match (self.stored.group.as_str(), built_in.row.plural) {
+                    // Names of former times.
+                    ("", "replicationcontrollers") => "controllers".to_owned(),
+                    ("", "endpoints") => "services/endpoints".to_owned(),
+                    ("", "nodes") => "minions".to_owned(),
+                    ("", "services") => "services/specs".to_owned(),
+                    ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+                    (_, plural) => plural.to_owned(),
+                },
                 Nature::Custom(_) => format!("{}/{}", self.resource.group, self.resource.resource),
             },
             key.strip_prefix(self.prefix.as_str()).unwrap_or_default()

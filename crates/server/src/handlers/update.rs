@@ -100,6 +100,12 @@ async fn change(
         let Some(old) = state.store.get(&key) else {
             return match source {
                 Source::Object(object) if kind.creates_on_update(facet) => {
+                    let uid = meta::uid(&object);
+                    if !uid.is_empty() {
+                        // Whoever names one means an object that is there.
+                        let why = kind.uid_mismatch(&key, uid, "", options.dry_run);
+                        return Err(Status::conflict(&kind.resource, &name, why));
+                    }
                     state.authorize_create(call, kind).await?;
                     let draft = Draft::again(object);
                     create::create(state, call, kind, facet, draft, options, writer).await

@@ -70,6 +70,10 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
         None => kind.scope(&call.info.namespace),
     };
     let begin = begin(state, &options, &scope)?;
+    // Whoever has less than no time left has none for a single event.
+    if call.query.get("timeoutSeconds").is_some_and(|seconds| seconds.starts_with('-')) {
+        return Ok(Answer::Raw(200, "application/json", Body::empty()));
+    }
     let (channel, receiver) = mpsc::channel(CHUNKS);
     let sender = Sender {
         state: Arc::clone(state),
