@@ -298,3 +298,27 @@ fn fill_writes_what_go_never_leaves_out() {
         r#"{"metadata":{},"spec":{"ports":[{"port":1,"targetPort":0}]},"status":{"loadBalancer":{}}}"#
     );
 }
+
+#[test]
+fn empty_lists_stay_where_they_are_refused_beside_what_they_stand_with() {
+    let slice = "resource.k8s.io/v1/ResourceSlice";
+    becomes(
+        slice,
+        r#"{"spec":{"devices":[],"sharedCounters":[{"name":"c"}]}}"#,
+        r#"{"spec":{"devices":[],"sharedCounters":[{"name":"c"}]}}"#,
+    );
+    becomes(slice, r#"{"spec":{"devices":[],"nodeName":"n"}}"#, r#"{"spec":{"nodeName":"n"}}"#);
+    let claim = "resource.k8s.io/v1beta1/ResourceClaim";
+    let wrapped = |request: &str| format!(r#"{{"spec":{{"devices":{{"requests":[{request}]}}}}}}"#);
+    for (sent, kept) in [
+        (
+            r#"{"firstAvailable":[{"name":"s"}],"selectors":[]}"#,
+            r#"{"firstAvailable":[{"name":"s"}],"selectors":[]}"#,
+        ),
+        (r#"{"name":"r","tolerations":[]}"#, r#"{"name":"r","tolerations":[]}"#),
+        (r#"{"deviceClassName":"c","selectors":[]}"#, r#"{"deviceClassName":"c"}"#),
+        (r#"{"deviceClassName":"c","firstAvailable":[],"selectors":[]}"#, r#"{"deviceClassName":"c"}"#),
+    ] {
+        becomes(claim, &wrapped(sent), &wrapped(kept));
+    }
+}

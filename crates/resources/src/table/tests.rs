@@ -154,3 +154,11 @@ fn beta_versions_are_served_only_when_asked_for() {
     assert_eq!(served.versions(claims).collect::<Vec<_>>(), ["v1", "v1beta2", "v1beta1"]);
     assert!(Served::parse("apps/v1=maybe").is_err() && Served::parse("nothing.example/v1").is_err());
 }
+
+#[test]
+fn a_deleted_taint_rule_is_answered_with_itself_before_v1_only() {
+    let rules = find("resource.k8s.io", "v1", "devicetaintrules").unwrap();
+    assert!(!rules.returns_deleted_in("v1") && rules.returns_deleted_in("v1beta2"));
+    let claims = find("resource.k8s.io", "v1", "resourceclaims").unwrap();
+    assert!(claims.returns_deleted_in("v1") && claims.returns_deleted_in("v1beta1"));
+}
