@@ -227,7 +227,10 @@ mod tests {
 
     #[test]
     fn all_gates_of_a_stage_are_set_or_those_that_cannot_be_are_named() {
-        assert!(errors("AllAlpha=false,AllBeta=true").is_empty());
+        assert!(errors("AllAlpha=false").is_empty());
+        let refused = errors("AllBeta=true");
+        assert!(refused.first().unwrap().contains("GenericWorkload"), "{refused:?}");
+        assert!(!refused.first().unwrap().contains("DRAConsumableCapacity"), "{refused:?}");
         let refused = errors("AllBeta=false");
         assert!(refused.first().unwrap().contains("DRAConsumableCapacity"), "{refused:?}");
         let refused = errors("AllAlpha=true");
