@@ -447,8 +447,17 @@ fn admin_access_takes_no_counters_and_no_capacity() {
         "1",
         &result("nic", r#", "shareID": "1", "consumedCapacity": {"bandwidth": "10"}"#),
     ));
-    let status = statuses(&mut all, &[admin], "n").unwrap().unwrap().remove(0);
-    assert_eq!(status.list_at(&["devices", "results"])[0].get("consumedCapacity"), None);
+    // The result says what the request amounts to, as Kubernetes' does, and nothing is taken of what is left for others.
+    let status = statuses(&mut all, std::slice::from_ref(&admin), "n").unwrap().unwrap().remove(0);
+    let result = &status.list_at(&["devices", "results"])[0];
+    assert_eq!(result.str_at(&["consumedCapacity", "bandwidth"]), Some("2"));
+    all.forget("1");
+    let before = one(&mut all, &claim(""));
+    let found = all.allocate(&[Claim::read(&admin).unwrap()], &Node::of(&node("n"))).unwrap().unwrap();
+    for uid in ["2", "3", "4", "5", "6", "7"] {
+        all.hold(uid, &found[0]);
+    }
+    assert_eq!(one(&mut all, &claim("")), before);
 }
 
 #[test]
