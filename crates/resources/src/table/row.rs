@@ -184,6 +184,7 @@ impl Version {
     }
 
     /// The same, whose deletions are answered with the object.
+    #[must_use]
     pub const fn returning_deleted(self) -> Self {
         Version { returns_deleted: true, ..self }
     }
