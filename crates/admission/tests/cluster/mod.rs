@@ -35,14 +35,14 @@ impl Default for Small {
 }
 
 impl Extend<Value> for Small {
-    /// Stores objects of built-in kinds; one with a known name replaces the earlier one.
+    /// Stores objects; one with a known name replaces the earlier one.
     fn extend<T: IntoIterator<Item = Value>>(&mut self, objects: T) {
         for object in objects {
-            let row = row_of(&meta::gvk(&object));
-            let resource = row.map_or_else(|| panic!("no built-in kind: {object:?}"), |row| row.plural);
+            let kind = meta::gvk(&object);
+            let plural = || Str::from(format!("{}s", kind.kind.to_lowercase()));
+            let resource = row_of(&kind).map_or_else(plural, |row| row.plural.into());
             let (namespace, name) = (meta::namespace(&object), meta::name(&object));
-            let group = row.map(|row| row.group).unwrap_or_default();
-            let key = (group.into(), resource.into(), namespace.into(), name.into());
+            let key = (kind.group.clone(), resource, namespace.into(), name.into());
             self.objects.insert(key, Arc::new(object));
         }
     }
