@@ -177,8 +177,9 @@ impl WebhookTokens {
     }
 
     fn look_up(self: &Arc<Self>, recipient: &Recipient) -> Found {
-        let now = SystemTime::now();
         let mut slots = self.slots();
+        // Read while nobody puts a token there: an earlier time would take one that has just come for one of the future.
+        let now = SystemTime::now();
         if let Some(slot) = slots.get_mut(recipient) {
             if let Some(kept) = slot.token.clone().filter(|kept| kept.is_good(now)) {
                 self.hits.inc();
