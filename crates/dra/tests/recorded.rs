@@ -3,8 +3,6 @@
 //! A line of `recorded.jsonl` has a cluster, the claims of a pod, and the answer for each node: the allocations, what is wrong, or
 //! neither. Uids of shares are left out. What says that pools are invalid says more here than there.
 
-#![expect(clippy::unwrap_used, reason = "this is a test")]
-
 use dra::{Allocator, Claim, Gates, Node};
 use value::{Value, json};
 
