@@ -28,7 +28,7 @@ async fn class_and_claim(client: &Client, driver: &str, claim: Value) {
     accepts(client.post(&format!("{V1}/resourceclaims"), &claim).await).unwrap();
 }
 
-fn claim(metadata: Value) -> Value {
+fn claim(metadata: &Value) -> Value {
     json!({"metadata": metadata, "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "any"}}]}}})
 }
 
@@ -58,7 +58,7 @@ async fn a_pod_waits_for_devices_that_must_be_made_ready_and_those_that_cannot_b
         "devices": [{"name": "nic-0", "bindsToNode": true,
             "bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}]}});
     accepts(client.post("/apis/resource.k8s.io/v1/resourceslices", &slice).await).unwrap();
-    class_and_claim(&client, "fabric.example.com", claim(json!({"name": "c"}))).await;
+    class_and_claim(&client, "fabric.example.com", claim(&json!({"name": "c"}))).await;
     accepts(client.post(PODS, &pod("web", &json!({"resourceClaimName": "c"}))).await).unwrap();
     allocated_anew(&client).await;
     eventually(SOON, async || {
@@ -92,7 +92,7 @@ async fn devices_that_nobody_uses_and_no_node_reaches_are_taken_from_a_claim_tha
     let client = server.client().unwrap();
     node(&client, "one").await;
     let metadata = json!({"name": "c", "finalizers": ["resource.kubernetes.io/delete-protection"]});
-    class_and_claim(&client, "gpu.example.com", claim(metadata)).await;
+    class_and_claim(&client, "gpu.example.com", claim(&metadata)).await;
     let gone = json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}]});
     let results = json!([{"request": "r", "driver": "gpu.example.com", "pool": "gone", "device": "gpu-0"}]);
     patch_status(&client, json!({"allocation": {"devices": {"results": results}, "nodeSelector": gone}}))
