@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+pub use value::go::{float, is_printable, quote};
 use value::{Path, Value, write};
 
 /// What is wrong with a field.
@@ -199,70 +200,4 @@ pub fn aggregate<T: fmt::Display>(errors: impl IntoIterator<Item = T>) -> String
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
     }
-}
-
-/// A float in Go's `%v` form.
-pub fn float(number: f64) -> String {
-    if number == 0.0 || (1e-4..1e6).contains(&number.abs()) {
-        return format!("{number}");
-    }
-    let text = format!("{number:e}");
-    match text.split_once('e') {
-        Some((mantissa, exponent)) => {
-            let (sign, digits) = match exponent.strip_prefix('-') {
-                Some(digits) => ('-', digits),
-                None => ('+', exponent),
-            };
-            format!("{mantissa}e{sign}{digits:0>2}")
-        }
-        None => text,
-    }
-}
-
-/// A string in Go's `%q` form.
-pub fn quote(s: &str) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(s.len() + 2);
-    out.push('"');
-    for c in s.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            ' '..='~' => out.push(c),
-            c if (c as u32) < 0x80 => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            c if unprintable(c) && (c as u32) < 0x1_0000 => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c if unprintable(c) => {
-                let _ = write!(out, "\\U{:08x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// Whether Go's `unicode.IsPrint` says so.
-pub fn is_printable(c: char) -> bool {
-    !unprintable(c)
-}
-
-/// Characters that Go's `strconv.Quote` escapes: controls, separators other than the plain space, format characters,
-/// private use and what is not assigned. Rust's `Debug` for `char` keeps the same list but for the grapheme extenders.
-fn unprintable(c: char) -> bool {
-    c.is_control()
-        || (c.is_whitespace() && c != ' ')
-        || matches!(c, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{e000}'..='\u{f8ff}' | '\u{e0001}'..='\u{e007f}' | '\u{f0000}'..='\u{10ffff}')
 }

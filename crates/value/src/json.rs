@@ -481,7 +481,7 @@ const fn plain_stops(word: u64) -> u64 {
 }
 
 /// The bytes as text; each byte that is not part of UTF-8 becomes U+FFFD, as in Go.
-pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }

@@ -2,8 +2,10 @@
 //!
 //! One decoded object is one [`Value`]: maps are vectors sorted by key, strings are cheap to clone, and integers, unsigned
 //! integers and floats stay apart. The readers ([`json`], [`yaml`]) report duplicate keys with their paths; the one writer
-//! ([`write`]) is canonical: keys sorted, bytes as Go's encoder writes them. What is not stored may have another [`order`].
+//! ([`write`]) is canonical: keys sorted, bytes as Go's encoder writes them. What is not stored may have another [`order`], and
+//! messages show values as [`go`] does.
 
+pub mod go;
 pub mod json;
 mod map;
 pub mod order;

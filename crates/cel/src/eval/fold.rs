@@ -157,16 +157,10 @@ impl<'a> Eval<'a, '_> {
         for at in 0..range.len() {
             self.tick()?;
             self.turn(fold, range, at);
-            match self.passes(predicate) {
-                Ok(true) => {
-                    // Reads the result and adds one.
-                    self.charge(2)?;
-                    count += 1;
-                }
-                Ok(false) => {}
-                Err(error) if error.is_fatal() => return Err(error),
-                // The step asks the condition before it reads what went before, so the last that failed is the one.
-                Err(error) => failed = Some(error),
+            if self.passes(Some(predicate), &mut failed)? {
+                // Reads the result and adds one.
+                self.charge(2)?;
+                count += 1;
             }
         }
         // Reads the result and compares it.
@@ -174,9 +168,17 @@ impl<'a> Eval<'a, '_> {
         failed.map_or(Ok(Val::Bool(count == 1)), Err)
     }
 
-    /// Whether a condition holds; anything but a boolean is a failure.
-    fn passes(&mut self, filter: &'a Node) -> Result<bool, Error> {
-        self.node(filter)?.as_bool().ok_or_else(Error::no_such_overload)
+    /// Whether a turn passes a condition; anything but a boolean is a failure.
+    fn passes(&mut self, filter: Option<&'a Node>, failed: &mut Option<Error>) -> Result<bool, Error> {
+        let Some(filter) = filter else { return Ok(true) };
+        match self.node(filter).and_then(|value| value.as_bool().ok_or_else(Error::no_such_overload)) {
+            Err(error) if !error.is_fatal() => {
+                // The step asks the condition before it reads what went before, so the last that failed is the one.
+                *failed = Some(error);
+                Ok(false)
+            }
+            outcome => outcome,
+        }
     }
 
     /// `map` and `filter`: a list that grows by `items` on every turn that passes.
@@ -192,17 +194,8 @@ impl<'a> Eval<'a, '_> {
         for at in 0..range.len() {
             self.tick()?;
             self.turn(fold, range, at);
-            if let Some(filter) = filter {
-                match self.passes(filter) {
-                    Ok(true) => {}
-                    Ok(false) => continue,
-                    Err(error) if error.is_fatal() => return Err(error),
-                    // As for `exists_one`.
-                    Err(error) => {
-                        failed = Some(error);
-                        continue;
-                    }
-                }
+            if !self.passes(filter, &mut failed)? {
+                continue;
             }
             self.charge(1)?;
             let added = self.appended(items, &mut gathered);
@@ -257,17 +250,8 @@ impl<'a> Eval<'a, '_> {
         for at in 0..range.len() {
             self.tick()?;
             self.turn(fold, range, at);
-            if let Some(filter) = filter {
-                match self.passes(filter) {
-                    Ok(true) => {}
-                    Ok(false) => continue,
-                    Err(error) if error.is_fatal() => return Err(error),
-                    // As for `exists_one`.
-                    Err(error) => {
-                        failed = Some(error);
-                        continue;
-                    }
-                }
+            if !self.passes(filter, &mut failed)? {
+                continue;
             }
             // Reads the result.
             self.charge(1)?;

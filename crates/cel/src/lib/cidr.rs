@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::format_string::quote;
+use value::go::quote;
+
 use super::{Ext, ext, ip, refuse, string};
 use crate::env::Builder;
 use crate::eval::{Error, Outcome};

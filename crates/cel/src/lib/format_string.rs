@@ -1,9 +1,8 @@
 //! `format`: the clauses of a format string, checked against literal arguments and filled in.
 
 use std::fmt::Write as _;
-use std::sync::LazyLock;
 
-use regex::Regex;
+use value::go::quote;
 
 use super::text_fits;
 use crate::check::Checked;
@@ -390,44 +389,4 @@ fn map(entries: &Map<'_>) -> Result<String, String> {
     pairs.sort();
     let pairs: Vec<String> = pairs.into_iter().map(|(key, val)| format!("{key}:{val}")).collect();
     Ok(format!("{{{}}}", pairs.join(", ")))
-}
-
-/// A string as Go's `%q` writes it.
-pub(crate) fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            c if (c as u32) < 0x20 || c == '\u{7f}' => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            c if !is_printed(c) && (c as u32) > 0xffff => {
-                let _ = write!(out, "\\U{:08x}", c as u32);
-            }
-            c if !is_printed(c) => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// Whether Go prints a character as it is: letters, marks, numbers, punctuation, symbols and the plain space.
-fn is_printed(c: char) -> bool {
-    static PRINTED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\pL\pM\pN\pP\pS ]$").ok());
-    if c.is_ascii() {
-        return matches!(c, ' '..='~');
-    }
-    PRINTED.as_ref().is_some_and(|printed| printed.is_match(c.encode_utf8(&mut [0; 4])))
 }

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::format_string::quote;
+use value::go::quote;
+
 use super::{Ext, ext, refuse, string};
 use crate::env::Builder;
 use crate::eval::{Error, Outcome};

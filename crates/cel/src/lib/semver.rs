@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use super::format_string::quote;
+use value::go::quote;
+
 use super::{Ext, bool, ext, string};
 use crate::env::Builder;
 use crate::eval::{Error, Outcome};

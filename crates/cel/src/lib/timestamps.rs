@@ -1,6 +1,7 @@
 //! The parts of timestamps and durations.
 
-use super::format_string::quote;
+use value::go::quote;
+
 use crate::env::Builder;
 use crate::eval::{Error, Outcome};
 use crate::val::time::Civil;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::format_string::quote;
+use value::go::quote;
+
 use super::{Ext, ext, ip, string};
 use crate::env::Builder;
 use crate::eval::{Error, Outcome};

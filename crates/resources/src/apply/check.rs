@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use value::{Str, Value};
+use value::{Value, go};
 
 use super::element::Element;
 use super::shape::{Shape, Typed};
-use crate::patch::go_text;
 use crate::schema::{Format, Kind, Schema};
 
 /// What does not fit.
@@ -112,12 +111,12 @@ impl Walk {
         let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
         match &schema.kind {
             Kind::Int32 | Kind::Int64 | Kind::Float if !is_number => {
-                self.say(format!("expected numeric (int or float), got {}", go_type(value)));
+                self.say(format!("expected numeric (int or float), got {}", go::type_name(&as_read(value))));
             }
             Kind::String(Format::Plain | Format::Bytes) if value.as_str().is_none() => {
                 self.say(format!(
                     "expected string, got &value.valueUnstructured{{Value:{}}}",
-                    go_syntax(value)
+                    go::syntax(&as_read(value), "string", usize::MAX)
                 ));
             }
             Kind::Bool if value.as_bool().is_none() => {
@@ -134,36 +133,19 @@ impl Walk {
 
 /// As Go prints the library's own box around a value.
 fn shown(value: &Value) -> String {
-    format!("&{{{}}}", go_text(value))
+    format!("&{{{}}}", go::text(&as_read(value)))
 }
 
-/// `%T`: configurations are read as JSON is, where every number is a float.
-fn go_type(value: &Value) -> &'static str {
+/// Configurations are read as JSON is, where every number is a float.
+fn as_read(value: &Value) -> Value {
     match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::List(_) => "[]interface {}",
-        Value::Map(_) => "map[string]interface {}",
-    }
-}
-
-/// `%#v`.
-fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => api::field::quote(text),
-        Value::List(items) => {
-            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
-        }
-        Value::Map(map) => {
-            let entry =
-                |(key, value): (&Str, &Value)| format!("{}:{}", api::field::quote(key), go_syntax(value));
-            let entries: Vec<String> = map.iter().map(entry).collect();
-            format!("map[string]interface {{}}{{{}}}", entries.join(", "))
-        }
-        scalar => go_text(scalar),
+        #[expect(clippy::cast_precision_loss, reason = "so does Go when it reads one")]
+        Value::Int(i) => Value::Float(*i as f64),
+        #[expect(clippy::cast_precision_loss, reason = "so does Go when it reads one")]
+        Value::UInt(u) => Value::Float(*u as f64),
+        Value::List(items) => Value::List(items.iter().map(as_read).collect()),
+        Value::Map(map) => Value::Map(map.iter().map(|(key, value)| (key.clone(), as_read(value))).collect()),
+        other => other.clone(),
     }
 }
 

@@ -181,7 +181,7 @@ fn shown(value: &Value) -> String {
         Value::Map(map) => {
             map.iter().flat_map(|(key, value)| [key.to_string(), "=".to_owned(), shown(value)]).collect()
         }
-        scalar => crate::patch::go_text(scalar),
+        scalar => value::go::text(scalar),
     }
 }
 

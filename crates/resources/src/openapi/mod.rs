@@ -8,6 +8,7 @@ mod as_v3;
 mod components;
 mod custom;
 mod operations;
+mod paths;
 mod protobuf;
 mod remote;
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! [`apply`] is what a PATCH request runs. The result has been merged, not decoded: unknown fields and wrong types are
 //! for the decoder to find, and [`undecodable`] says so in the words a patch has for it.
 
-mod go_text;
 pub mod json_patch;
 pub mod merge_patch;
 pub mod strategic;
@@ -11,9 +10,8 @@ pub mod strategic;
 mod tests;
 
 use api::{Details, FieldError, GroupKind, Reason, Status};
-use value::{Path, Value, json};
+use value::{Path, Value, go, json};
 
-pub use go_text::go_text;
 use strategic::MergeSchema;
 
 /// Which kind of patch the bytes are.
@@ -90,7 +88,7 @@ pub fn apply<S: MergeSchema>(
                     )));
                 }
             };
-            let quoted = go_text(&Value::Map(patch.clone()));
+            let quoted = go::text(&Value::Map(patch.clone()));
             let original = current.as_map().cloned().unwrap_or_default();
             let object = strategic::merge(original, patch, schema).map_err(strategic::Error::into_status)?;
             Ok(Patched { object: Value::Map(object), strict: complaints, quoted, converted: true })

@@ -6,10 +6,9 @@
 mod lists;
 
 use api::{Details, Reason, Status};
-use value::{Map, Str, Value};
+use value::{Map, Str, Value, go};
 
 use self::lists::{Merged, merge_lists, merge_ordered};
-use super::go_text::{go_text, go_type};
 use crate::schema::{Kind, Schema};
 
 const DIRECTIVE: &str = "$patch";
@@ -101,6 +100,11 @@ pub enum Error {
     Other(String),
 }
 
+/// What Go prints of a value's type, and of the one that nothing has.
+fn go_type(value: &Value) -> &'static str {
+    if value.is_null() { "%!s(<nil>)" } else { go::type_name(value) }
+}
+
 impl Error {
     const BAD_DELETION_LIST: Error = Error::Malformed("invalid patch format of primitive list");
     const BAD_RETAIN_KEYS: Error = Error::Malformed("invalid patch format of retainKeys");
@@ -108,7 +112,7 @@ impl Error {
     const LIST_OF_LISTS: Error = Error::Inapplicable("lists of lists are not supported");
 
     fn no_merge_key(item: &Map, key: &str) -> Self {
-        let item = go_text(&Value::Map(item.clone()));
+        let item = go::text(&Value::Map(item.clone()));
         Error::Other(format!("map: {item} does not contain declared merge key: {key}"))
     }
 
@@ -119,9 +123,9 @@ impl Error {
     fn bad_directive(directive: &Value, item: &Map) -> Self {
         let directive = match directive {
             Value::String(s) => s.to_string(),
-            other => format!("%!s({}={})", go_type(other), go_text(other)),
+            other => format!("%!s({}={})", go_type(other), go::text(other)),
         };
-        let item = go_text(&Value::Map(item.clone()));
+        let item = go::text(&Value::Map(item.clone()));
         Error::Other(format!("unknown patch type: {directive} in map: {item}"))
     }
 

@@ -174,9 +174,3 @@ fn undecodable_results_are_quoted() {
     assert_eq!(status.code(), 422);
     assert_eq!(status.message(), r#" "" is invalid: patch: Invalid value: "map[spec:1]": why"#);
 }
-
-#[test]
-fn trees_print_as_in_go() {
-    let value = parse(r#"{"b":[1,"x",null,true],"a":{"f":1.5,"g":1e30,"h":0.00001,"i":100000.5}}"#);
-    assert_eq!(go_text(&value), "map[a:map[f:1.5 g:1e+30 h:1e-05 i:100000.5] b:[1 x <nil> true]]");
-}

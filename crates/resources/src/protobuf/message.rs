@@ -99,7 +99,7 @@ fn entry(values: &Shape, bytes: &[u8], name: &str, depth: usize) -> Result<(Str,
     let mut wire = Wire::new(bytes);
     while let Some(field) = wire.next(name)? {
         match field.number {
-            1 => key = wire::text(field.bytes(name)?).into(),
+            1 => key = json::lossy(field.bytes(name)?).into(),
             2 => value = Some(field.datum),
             _ => {}
         }
@@ -138,7 +138,7 @@ pub(super) fn whole(shape: &Shape, parts: &[&[u8]], depth: usize) -> Result<Valu
 
 fn scalar(kind: Scalar, datum: Datum<'_>, name: &str) -> Result<Value, String> {
     Ok(match (kind, datum) {
-        (Scalar::Text, Datum::Bytes(bytes)) => Value::String(wire::text(bytes).into()),
+        (Scalar::Text, Datum::Bytes(bytes)) => Value::String(json::lossy(bytes).into()),
         (Scalar::Bytes, Datum::Bytes(bytes)) => STANDARD.encode(bytes).into(),
         (Scalar::Bool, Datum::Varint(number)) => Value::Bool(number != 0),
         (Scalar::Int32, Datum::Varint(number)) => wire::int32(number).into(),

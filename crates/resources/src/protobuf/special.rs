@@ -59,7 +59,7 @@ fn quantity(parts: &[&[u8]]) -> Result<Value, String> {
         let mut wire = Wire::new(part);
         while let Some(field) = wire.next("Quantity")? {
             if field.number == 1 {
-                let text = wire::text(field.bytes("String_")?);
+                let text = json::lossy(field.bytes("String_")?);
                 Quantity::parse(&text).map_err(|error| error.to_string())?;
                 quantity = Value::String(text.into());
             }
@@ -76,7 +76,7 @@ fn int_or_string(parts: &[&[u8]]) -> Result<Value, String> {
             match field.number {
                 1 => kind = field.varint("Type")?,
                 2 => number = wire::int32(field.varint("IntVal")?),
-                3 => text = wire::text(field.bytes("StrVal")?).into(),
+                3 => text = json::lossy(field.bytes("StrVal")?).into(),
                 _ => {}
             }
         }
@@ -115,7 +115,7 @@ fn items(parts: &[&[u8]], depth: usize) -> Result<Value, String> {
         let mut wire = Wire::new(part);
         while let Some(field) = wire.next("Items")? {
             if field.number == 1 {
-                items.push(Value::String(wire::text(field.bytes("Items")?).into()));
+                items.push(Value::String(json::lossy(field.bytes("Items")?).into()));
             }
         }
     }
@@ -141,7 +141,7 @@ fn schema_or(or: SchemaOr, parts: &[&[u8]], depth: usize) -> Result<Value, Strin
                     others.push(schema_props(&[field.bytes("JSONSchemas")?], depth + 1)?);
                 }
                 (2, SchemaOr::Strings) => {
-                    others.push(Value::String(wire::text(field.bytes("Property")?).into()));
+                    others.push(Value::String(json::lossy(field.bytes("Property")?).into()));
                 }
                 _ => {}
             }

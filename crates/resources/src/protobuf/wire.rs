@@ -1,7 +1,5 @@
 //! Bytes → numbered fields: the wire format, below any schema.
 
-use std::borrow::Cow;
-
 /// What is left of a message.
 pub(super) struct Wire<'a> {
     rest: &'a [u8],
@@ -139,19 +137,6 @@ impl Datum<'_> {
 #[expect(clippy::cast_possible_truncation, reason = "the high bits are dropped on purpose")]
 pub(super) fn int32(number: u64) -> i32 {
     number as i32
-}
-
-/// The bytes as text. Go keeps bytes that are not UTF-8 and writes each of them as U+FFFD in JSON; here they are that at once.
-pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return Cow::Borrowed(text);
-    }
-    let mut text = String::with_capacity(bytes.len() + 16);
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
-    }
-    Cow::Owned(text)
 }
 
 fn end() -> String {

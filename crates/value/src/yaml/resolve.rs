@@ -3,12 +3,11 @@
 //! The same rules decide when the writer has to quote a string, so that what is written is read back as it was.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
-use crate::json;
+use crate::{go, json};
 
 /// A scalar after resolution.
 #[derive(Clone, Debug, PartialEq)]
@@ -309,30 +308,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// A float as Go's `strconv.FormatFloat(f, 'g', -1, …)` prints it, from its shortest digits (`{:e}` of the float).
+/// A float as goyaml prints it, from its shortest digits (`{:e}` of the float).
 pub(super) fn go_float(shortest: &str) -> String {
-    let (sign, unsigned) = shortest.strip_prefix('-').map_or(("", shortest), |unsigned| ("-", unsigned));
-    let Some((mantissa, exponent)) = unsigned.split_once('e') else {
-        return match unsigned {
-            "inf" => format!("{sign}.inf"),
-            _ => ".nan".to_owned(),
-        };
-    };
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    if !(-4..6).contains(&exponent) {
-        let mut out = format!("{sign}{mantissa}e{}", if exponent < 0 { '-' } else { '+' });
-        let _ = write!(out, "{:02}", exponent.unsigned_abs());
-        return out;
-    }
-    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
-    let point = usize::try_from(exponent + 1).unwrap_or_default();
-    if exponent < 0 {
-        let zeros = "0".repeat(usize::try_from(-exponent - 1).unwrap_or_default());
-        return format!("{sign}0.{zeros}{digits}");
-    }
-    match digits.split_at_checked(point) {
-        Some((whole, "")) => format!("{sign}{whole}"),
-        Some((whole, fraction)) => format!("{sign}{whole}.{fraction}"),
-        None => format!("{sign}{digits}{}", "0".repeat(point - digits.len())),
+    match shortest {
+        "inf" => ".inf".to_owned(),
+        "-inf" => "-.inf".to_owned(),
+        "NaN" => ".nan".to_owned(),
+        digits => go::shortest(digits),
     }
 }

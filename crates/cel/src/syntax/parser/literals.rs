@@ -30,12 +30,8 @@ impl Parser<'_> {
             depth = depth.max(value.depth);
             let optional = question.is_some();
             fields.push(StructField { id: field, name, value: value.expr, optional });
-            if self.kind() != Kind::Comma || self.peek(1).kind == Kind::RightBrace {
+            if !self.another(Kind::RightBrace)? {
                 break;
-            }
-            self.next();
-            if self.kind() == Kind::Comma {
-                return Err(Stop::Syntax);
             }
         }
         self.eat(Kind::Comma);
@@ -62,12 +58,8 @@ impl Parser<'_> {
                 }
             }
             elements.push(element.expr);
-            if self.kind() != Kind::Comma || self.peek(1).kind == Kind::RightBracket {
+            if !self.another(Kind::RightBracket)? {
                 break;
-            }
-            self.next();
-            if self.kind() == Kind::Comma {
-                return Err(Stop::Syntax);
             }
         }
         self.eat(Kind::Comma);
@@ -95,17 +87,22 @@ impl Parser<'_> {
             depth = depth.max(key.depth).max(value.depth);
             let optional = question.is_some();
             entries.push(MapEntry { id: entry, key: key.expr, value: value.expr, optional });
-            if self.kind() != Kind::Comma || self.peek(1).kind == Kind::RightBrace {
+            if !self.another(Kind::RightBrace)? {
                 break;
-            }
-            self.next();
-            if self.kind() == Kind::Comma {
-                return Err(Stop::Syntax);
             }
         }
         self.eat(Kind::Comma);
         self.expect(Kind::RightBrace)?;
         Ok(Parsed { expr: Expr { id, kind: ExprKind::Map(entries) }, depth })
+    }
+
+    /// Whether something else follows in what ends with `close`; a comma may stand before that.
+    fn another(&mut self, close: Kind) -> Result<bool> {
+        if self.kind() != Kind::Comma || self.peek(1).kind == close {
+            return Ok(false);
+        }
+        self.next();
+        if self.kind() == Kind::Comma { Err(Stop::Syntax) } else { Ok(true) }
     }
 
     pub(super) fn literal(&mut self) -> Result<Expr> {

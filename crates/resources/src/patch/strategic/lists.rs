@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use value::{Map, Str, Value, write};
+use value::{Map, Str, Value, go, write};
 
 use super::{
     DIRECTIVE, Error, MergeSchema, Rule, SET_ELEMENT_ORDER, directive_field, merge, merge_list_field,
     without_directives,
 };
-use crate::patch::go_text::{go_text, go_type};
 
 /// Merges the lists that `$setElementOrder` directives are about, and takes them out of the patch.
 pub(super) fn merge_ordered<S: MergeSchema>(
@@ -166,8 +165,8 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
         let (patch, order) = (Value::List(patch.to_vec()), Value::List(order.to_vec()));
         return Err(Error::Other(format!(
             "The order in patch list:\n{}\n doesn't match {SET_ELEMENT_ORDER} list:\n{}\n",
-            go_text(&patch),
-            go_text(&order)
+            go::text(&patch),
+            go::text(&order)
         )));
     }
     Ok(())
@@ -235,12 +234,12 @@ fn element_type(lists: &[&[Value]]) -> Result<&'static str, Error> {
     if matches!(first, Value::List(_)) {
         return Err(Error::LIST_OF_LISTS);
     }
-    let expected = go_type(first);
-    if items.all(|item| go_type(item) == expected) {
+    let expected = go::type_name(first);
+    if items.all(|item| go::type_name(item) == expected) {
         return Ok(expected);
     }
     let lists: Vec<Value> = lists.iter().map(|list| Value::List(list.to_vec())).collect();
-    Err(Error::Other(format!("list element types are not identical: {}", go_text(&Value::List(lists)))))
+    Err(Error::Other(format!("list element types are not identical: {}", go::text(&Value::List(lists)))))
 }
 
 fn list(value: Value) -> Result<Vec<Value>, Error> {

@@ -1,0 +1,190 @@
+//! How Go prints what it decoded: messages that clients know quote strings, numbers and trees in its forms.
+
+use std::fmt::Write as _;
+
+use crate::Value;
+
+/// A string as `%q` prints it.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    quote_to(&mut out, text);
+    out
+}
+
+fn quote_to(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            c if is_printable(c) => out.push(c),
+            c => {
+                let code = u32::from(c);
+                let _ = match code {
+                    0..0x80 => write!(out, "\\x{code:02x}"),
+                    0x80..0x1_0000 => write!(out, "\\u{code:04x}"),
+                    _ => write!(out, "\\U{code:08x}"),
+                };
+            }
+        }
+    }
+    out.push('"');
+}
+
+/// Whether `strconv.IsPrint` says so: letters, marks, numbers, punctuation, symbols and the plain space.
+pub fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        return matches!(c, ' '..='~');
+    }
+    // `escape_debug` of text goes by the same categories, once marks have something before them that they extend.
+    let mut bytes = [b'a', 0, 0, 0, 0];
+    let [_, rest @ ..] = &mut bytes;
+    let end = 1 + c.encode_utf8(rest).len();
+    let text = bytes.get(..end).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default();
+    text.escape_debug().nth(1) == Some(c)
+}
+
+/// A float as `%v` prints it.
+pub fn float(number: f64) -> String {
+    if number.is_nan() {
+        return "NaN".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    shortest(&format!("{number:e}"))
+}
+
+/// A float as `strconv.FormatFloat(…, 'g', -1, …)` prints it, from its shortest digits (`{:e}` of the float).
+pub(crate) fn shortest(digits: &str) -> String {
+    let (sign, unsigned) = digits.strip_prefix('-').map_or(("", digits), |unsigned| ("-", unsigned));
+    let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if !(-4..6).contains(&exponent) {
+        let way = if exponent < 0 { '-' } else { '+' };
+        return format!("{sign}{mantissa}e{way}{:02}", exponent.unsigned_abs());
+    }
+    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
+    let point = usize::try_from(exponent + 1).unwrap_or_default();
+    if exponent < 0 {
+        let zeros = "0".repeat(usize::try_from(-exponent - 1).unwrap_or_default());
+        return format!("{sign}0.{zeros}{digits}");
+    }
+    match digits.split_at_checked(point) {
+        Some((whole, "")) => format!("{sign}{whole}"),
+        Some((whole, fraction)) => format!("{sign}{whole}.{fraction}"),
+        None => format!("{sign}{digits}{}", "0".repeat(point - digits.len())),
+    }
+}
+
+/// A tree that was JSON as `%v` prints it: `map[a:1 b:[x y]]`.
+pub fn text(value: &Value) -> String {
+    let mut out = String::new();
+    text_to(&mut out, value);
+    out
+}
+
+fn text_to(out: &mut String, value: &Value) {
+    match value {
+        Value::Null => out.push_str("<nil>"),
+        Value::String(s) => out.push_str(s),
+        Value::List(list) => {
+            out.push('[');
+            for (i, item) in list.iter().enumerate() {
+                out.push_str(if i > 0 { " " } else { "" });
+                text_to(out, item);
+            }
+            out.push(']');
+        }
+        Value::Map(map) => {
+            out.push_str("map[");
+            for (i, (key, item)) in map.iter().enumerate() {
+                out.push_str(if i > 0 { " " } else { "" });
+                out.push_str(key);
+                out.push(':');
+                text_to(out, item);
+            }
+            out.push(']');
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "what does not fit into int64 is a float to Go's JSON"
+        )]
+        Value::UInt(u) => out.push_str(&float(*u as f64)),
+        scalar => scalar_to(out, scalar),
+    }
+}
+
+/// What all forms print alike.
+fn scalar_to(out: &mut String, value: &Value) {
+    match value {
+        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Value::Int(i) => {
+            let _ = write!(out, "{i}");
+        }
+        Value::Float(f) => out.push_str(&float(*f)),
+        _ => {}
+    }
+}
+
+/// A tree as `%#v` prints it, with maps whose keys are of a type: `map[string]interface {}{"a":1}`. It ends soon after `most` bytes.
+pub fn syntax(value: &Value, keys: &str, most: usize) -> String {
+    let mut out = String::new();
+    syntax_to(&mut out, value, keys, most);
+    out
+}
+
+fn syntax_to(out: &mut String, value: &Value, keys: &str, most: usize) {
+    if out.len() > most {
+        return;
+    }
+    match value {
+        Value::Null => out.push_str("interface {}(nil)"),
+        Value::UInt(u) => {
+            let _ = write!(out, "{u:#x}");
+        }
+        Value::String(s) => quote_to(out, s),
+        Value::List(list) => {
+            out.push_str("[]interface {}{");
+            for (i, item) in list.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                syntax_to(out, item, keys, most);
+            }
+            out.push('}');
+        }
+        Value::Map(map) => {
+            let _ = write!(out, "map[{keys}]interface {{}}{{");
+            for (i, (key, item)) in map.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                quote_to(out, key);
+                out.push(':');
+                syntax_to(out, item, keys, most);
+            }
+            out.push('}');
+        }
+        scalar => scalar_to(out, scalar),
+    }
+}
+
+/// What `%T` prints of a value that was JSON.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::UInt(_) | Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Map(_) => "map[string]interface {}",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! What Go 1.26 printed for the same values.
+
+use super::{float, is_printable, quote, syntax, text, type_name};
+use crate::{Value, json};
+
+#[test]
+fn strings_are_quoted() {
+    assert_eq!(quote("a \"b\" \\ \n\t\r\u{7}\u{8}\u{b}\u{c}"), r#""a \"b\" \\ \n\t\r\a\b\v\f""#);
+    assert_eq!(quote("\u{0}\u{1f}\u{7f}"), r#""\x00\x1f\x7f""#);
+    assert_eq!(quote("x\u{a0}\u{200b}\u{378}\u{2028}"), r#""x\u00a0\u200b\u0378\u2028""#);
+    assert_eq!(quote("\u{e0001}\u{10ffff}"), r#""\U000e0001\U0010ffff""#);
+    assert_eq!(quote("é 世界 \u{301}🙂"), "\"é 世界 \u{301}🙂\"");
+}
+
+#[test]
+fn marks_are_printable_and_what_is_not_seen_is_not() {
+    assert!(['a', ' ', '\u{301}', '世'].iter().all(|c| is_printable(*c)));
+    assert!(
+        !['\n', '\u{ad}', '\u{200c}', '\u{3000}', '\u{e000}', '\u{378}'].iter().any(|c| is_printable(*c))
+    );
+}
+
+#[test]
+fn floats_have_the_fewest_digits() {
+    for (number, shown) in [
+        (0.0, "0"),
+        (-0.0, "-0"),
+        (100_000.0, "100000"),
+        (100_000.5, "100000.5"),
+        (1e6, "1e+06"),
+        (123_456_789.0, "1.23456789e+08"),
+        (1e21, "1e+21"),
+        (0.0001, "0.0001"),
+        (0.00001, "1e-05"),
+        (-1.5, "-1.5"),
+        (f64::NAN, "NaN"),
+        (f64::INFINITY, "+Inf"),
+        (f64::NEG_INFINITY, "-Inf"),
+    ] {
+        assert_eq!(float(number), shown);
+    }
+}
+
+fn tree() -> Value {
+    let mut tree = json::parse(br#"{"a": 1.5e7, "b": 3, "d": null, "e": [true, "x"]}"#).unwrap();
+    tree.set_at(&["c"], Value::UInt(u64::MAX));
+    tree
+}
+
+#[test]
+fn trees_are_printed_in_both_forms() {
+    assert_eq!(text(&tree()), "map[a:1.5e+07 b:3 c:1.8446744073709552e+19 d:<nil> e:[true x]]");
+    let shown = concat!(
+        r#"map[string]interface {}{"a":1.5e+07, "b":3, "c":0xffffffffffffffff, "#,
+        r#""d":interface {}(nil), "e":[]interface {}{true, "x"}}"#
+    );
+    assert_eq!(syntax(&tree(), "string", usize::MAX), shown);
+    assert_eq!(
+        syntax(&Value::map([("a", 1)]), "interface {}", 100),
+        r#"map[interface {}]interface {}{"a":1}"#
+    );
+}
+
+#[test]
+fn a_long_tree_is_not_printed_to_its_end() {
+    let list = Value::list(0..100_000);
+    assert!(syntax(&list, "string", 100).len() < 300_000);
+    assert!(!syntax(&list, "string", 100).contains("99"));
+}
+
+#[test]
+fn types_have_gos_names() {
+    let names: Vec<&str> = tree().as_map().unwrap().iter().map(|(_, value)| type_name(value)).collect();
+    assert_eq!(names, ["float64", "int64", "float64", "<nil>", "[]interface {}"]);
+}
