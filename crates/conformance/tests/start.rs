@@ -163,6 +163,34 @@ async fn a_second_start_finds_everything_as_it_was() {
 }
 
 #[tokio::test]
+async fn the_service_of_the_server_is_where_the_server_is() {
+    let folder = TempDir::new().unwrap();
+    let service = "/api/v1/namespaces/default/services/kubernetes";
+    let endpoints = "/api/v1/namespaces/default/endpoints/kubernetes";
+    let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+    let mut uid = None;
+    for (address, family) in [("10.11.12.13", "IPv4"), ("10.11.12.14", "IPv4"), ("fd00::1", "IPv6")] {
+        let flag = format!("--advertise-address={address}");
+        let mut server = Server::serve_at(folder.path(), &[&flag]).await.unwrap();
+        let client = server.client().unwrap();
+        let served = accepts(client.get(service).await).unwrap();
+        let port = served["spec"]["ports"][0]["targetPort"].clone();
+        assert_eq!(Some(port.to_string().as_str()), server.url.rsplit(':').next());
+        let known = uid.get_or_insert(served["metadata"]["uid"].clone());
+        assert_eq!(*known, served["metadata"]["uid"], "it is the same service, brought up to date");
+        let subsets = accepts(client.get(endpoints).await).unwrap()["subsets"].clone();
+        let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+        assert_eq!(subsets, json!([{"addresses": [{"ip": address}], "ports": ports}]));
+        let slice = accepts(client.get(slice).await).unwrap();
+        assert_eq!(slice["addressType"], family);
+        assert_eq!(slice["endpoints"], json!([{"addresses": [address], "conditions": {"ready": true}}]));
+        assert_eq!(slice["ports"], ports);
+        server.terminate().unwrap();
+        assert_eq!(server.wait(SOON).await.unwrap().code(), Some(0), "{}", server.log());
+    }
+}
+
+#[tokio::test]
 async fn a_port_in_use_is_named() {
     let folder = TempDir::new().unwrap();
     let (port, _guard) = free_port().unwrap();

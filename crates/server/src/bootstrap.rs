@@ -1,5 +1,7 @@
 //! What every cluster begins with, written through the pipeline as `system:apiserver` before the server is ready.
 
+mod service;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,9 +15,10 @@ use value::{Map, Value};
 use crate::admission::webhooks::account;
 use crate::client::Client;
 use crate::config::ConfigError;
+use crate::kept::{Kept, Placed};
 use crate::state::State;
 
-/// The namespaces that are always there.
+/// The names of the namespaces that are always there.
 const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Writes what is missing.
@@ -27,10 +30,8 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Res
 
     // Namespaces first, because what lives in them comes next. All of a group goes at once and shares a commit.
     let mut group = Group::default();
-    for name in NAMESPACES {
-        let mut namespace = object("v1", "Namespace", "", name);
-        namespace.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], *name);
-        group.ensure(&client, "/api/v1/namespaces".to_owned(), namespace);
+    for (collection, namespace) in namespaces() {
+        group.ensure(&client, collection, namespace);
     }
     group.wait().await.map_err(|(what, status)| failed(&what, &status))?;
 
@@ -67,52 +68,25 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Res
         class.set_at(&["preemptionPolicy"], "PreemptLowerPriority");
         group.ensure(&client, "/apis/scheduling.k8s.io/v1/priorityclasses".to_owned(), class);
     }
-    if let Some(address) = state.addresses.first() {
-        kubernetes_service(&mut group, &client, address, port, advertise);
+    for (collection, object) in service::objects(state, port, advertise) {
+        group.bring(&client, collection, object, service::RECONCILED);
     }
     group.wait().await.map_err(|(what, status)| failed(&what, &status))
 }
 
-/// The `kubernetes` service, by which pods reach the server.
-fn kubernetes_service(group: &mut Group, client: &Client, address: IpAddr, port: u16, advertise: IpAddr) {
-    let labels = |object: &mut Value| {
-        for (key, value) in [("component", "apiserver"), ("provider", "kubernetes")] {
-            object.set_at(&["metadata", "labels", key], value);
-        }
-    };
-    let mut service = object("v1", "Service", "default", "kubernetes");
-    labels(&mut service);
-    service.set_at(&["spec", "clusterIP"], address.to_string());
-    service.set_at(&["spec", "ipFamilyPolicy"], "SingleStack");
-    service.set_at(&["spec", "sessionAffinity"], "None");
-    service.set_at(&["spec", "type"], "ClusterIP");
-    let port_entry = Value::map([
-        ("name", Value::from("https")),
-        ("port", Value::from(443_i64)),
-        ("protocol", Value::from("TCP")),
-        ("targetPort", Value::from(port)),
-    ]);
-    service.set_at(&["spec", "ports"], Value::List(vec![port_entry]));
-    group.ensure(client, "/api/v1/namespaces/default/services".to_owned(), service);
+/// The namespaces that are always there.
+fn namespaces() -> impl Iterator<Item = Placed> {
+    NAMESPACES.iter().map(|name| {
+        let mut namespace = object("v1", "Namespace", "", name);
+        namespace.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], *name);
+        ("/api/v1/namespaces".to_owned(), namespace)
+    })
+}
 
-    // Nobody outside can connect to a loopback address, and an endpoint may not be one.
-    if advertise.is_loopback() || advertise.is_unspecified() {
-        return;
-    }
-    let mut slice = object("discovery.k8s.io/v1", "EndpointSlice", "default", "kubernetes");
-    slice.set_at(&["metadata", "labels", "kubernetes.io/service-name"], "kubernetes");
-    slice.set_at(&["addressType"], if advertise.is_ipv4() { "IPv4" } else { "IPv6" });
-    let mut endpoint = Value::map([("addresses", Value::list([advertise.to_string()]))]);
-    endpoint.set_at(&["conditions", "ready"], true);
-    slice.set_at(&["endpoints"], Value::List(vec![endpoint]));
-    let port = Value::map([
-        ("name", Value::from("https")),
-        ("port", Value::from(port)),
-        ("protocol", Value::from("TCP")),
-    ]);
-    slice.set_at(&["ports"], Value::List(vec![port]));
-    let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-    group.ensure(client, path.to_owned(), slice);
+/// What comes back when it is deleted: the namespaces, and the service by which pods reach the server.
+pub(crate) fn kept(state: &State, port: u16, advertise: IpAddr) -> Result<Kept, ConfigError> {
+    let objects = namespaces().chain(service::objects(state, port, advertise)).collect();
+    Kept::watch(&state.store, objects, |_, _| {})
 }
 
 fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
@@ -144,6 +118,47 @@ impl Group {
                 Ok(_) => Ok(()),
                 Err(_) => create(&client, &collection, &object).await.map_err(|status| (path, status)),
             }
+        });
+    }
+
+    /// Creates an object, or brings those of its fields that are given up to what they should be.
+    fn bring(
+        &mut self,
+        client: &Client,
+        collection: String,
+        object: Value,
+        fields: &'static [&'static [&'static str]],
+    ) {
+        let client = client.clone();
+        self.tasks.spawn(async move {
+            let path = format!("{collection}/{}", api::meta::name(&object));
+            let outcome = match client.get(&path).await {
+                Err(_) => create(&client, &collection, &object).await,
+                Ok(mut stored) => {
+                    let mut changed = false;
+                    for field in fields {
+                        if let Some(value) = object.at(field)
+                            && stored.at(field) != Some(value)
+                        {
+                            stored.set_at(field, value.clone());
+                            changed = true;
+                        }
+                    }
+                    let updated =
+                        if changed { client.update(&path, &stored).await.map(drop) } else { Ok(()) };
+                    match updated {
+                        // What cannot become so is made anew: an address of the other family, for example.
+                        Err(status) if status.code() == 422 => {
+                            match client.delete(&path, &Value::Map(Map::new())).await {
+                                Ok(_) => create(&client, &collection, &object).await,
+                                Err(status) => Err(status),
+                            }
+                        }
+                        outcome => outcome,
+                    }
+                }
+            };
+            outcome.map_err(|status| (path, status))
         });
     }
 

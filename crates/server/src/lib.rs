@@ -32,6 +32,7 @@ pub mod handlers;
 pub mod health;
 mod hints;
 pub mod identity;
+mod kept;
 pub mod manifests;
 pub mod metrics;
 pub mod negotiate;

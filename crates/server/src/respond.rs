@@ -240,11 +240,19 @@ fn object(
     accepted: Accepted,
 ) -> Result<Response<Body>, Status> {
     let own_form = matches!(value.str_at(&["kind"]), Some("Status" | "Table" | "PartialObjectMetadataList"));
+    let is_list = |kind: &Kind| value.str_at(&["kind"]) == Some(&*kind.list_kind());
     let value = match (accepted.form, kind) {
         (Form::Table(version), Some(kind)) if !own_form => {
             let options = TableOptions::parse(&call.query)?;
             let metadata = Value::map([("resourceVersion", api::meta::resource_version(&value))]);
-            table::table(kind, version, std::slice::from_ref(&value), metadata, options, call.now)
+            let objects =
+                if is_list(kind) { value.list_at(&["items"]) } else { std::slice::from_ref(&value) };
+            table::table(kind, version, objects, metadata, options, call.now)
+        }
+        (Form::Metadata(_, List::One), Some(kind)) if is_list(kind) => return Err(is_a_list(kind)),
+        (Form::Metadata(version, List::Many), Some(kind)) if is_list(kind) => {
+            let metadata = value.at(&["metadata"]).cloned().unwrap_or_default();
+            table::partial_list(value.list_at(&["items"]), version, metadata)
         }
         (Form::Metadata(version, List::One), Some(_)) if !own_form => table::partial(&value, version),
         (Form::Metadata(_, List::Many), Some(kind)) if !own_form => {

@@ -297,6 +297,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         aggregation::register::at_start(&state)
     );
     bootstrapped?;
+    let kept = bootstrap::kept(&state, address.port(), advertise)?;
     let trust_changed = Arc::new(Notify::new());
     published::publish(&state, Arc::clone(&trust_changed), stopped.clone()).await?;
     crate::definitions::start(&state, follower);
@@ -308,6 +309,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let followed = reload::of_config(followed, originals, &state, &trust_changed, (&tls_config, tls_options));
     tokio::spawn(reload::follow(followed, Arc::clone(&state.metrics.authentication), stopped.clone()));
     tokio::spawn(manifests.follow(stopped.clone()));
+    tokio::spawn(kept.keep(Arc::clone(&state), stopped.clone()));
     if let Some(account) = account {
         tokio::spawn(account.keep(Arc::clone(&state), stopped.clone()));
     }

@@ -120,6 +120,17 @@ fn document(headers: Option<Vec<Value>>, version: &str, rows: Vec<Value>, metada
     ])
 }
 
+/// The metadata alone of many objects.
+pub fn partial_list(objects: &[Value], version: &str, metadata: Value) -> Value {
+    let items: Vec<Value> = objects.iter().map(|object| partial(object, version)).collect();
+    Value::map([
+        ("kind", Value::from("PartialObjectMetadataList")),
+        ("apiVersion", Value::from(format!("meta.k8s.io/{version}"))),
+        ("metadata", metadata),
+        ("items", if items.is_empty() { Value::Null } else { Value::List(items) }),
+    ])
+}
+
 /// An object's metadata alone.
 pub fn partial(object: &Value, version: &str) -> Value {
     let mut metadata = object.at(&["metadata"]).cloned().unwrap_or(Value::Map(Map::new()));

@@ -132,6 +132,18 @@ async fn every_namespace_has_a_default_account_and_the_certificate_of_the_server
 }
 
 #[tokio::test]
+async fn what_every_cluster_begins_with_comes_back() {
+    let server = Server::start().await;
+    for path in ["/api/v1/namespaces/kube-public", "/api/v1/namespaces/default/services/kubernetes"] {
+        let before = server.until_there(path).await;
+        server.delete(path, "{}").await;
+        let again = |now: Option<&Value>| now.is_some_and(|now| meta::uid(now) != meta::uid(&before));
+        let after = server.until(path, again).await.unwrap();
+        assert_eq!(after.at(&["spec", "clusterIP"]), before.at(&["spec", "clusterIP"]));
+    }
+}
+
+#[tokio::test]
 async fn a_deleted_account_comes_back_and_a_changed_certificate_is_put_right() {
     let server = Server::start().await;
     let account = "/api/v1/namespaces/default/serviceaccounts/default";

@@ -58,6 +58,14 @@ async fn get_prints_every_form() {
         kubectl.fails(&["get", "cm", "missing"]),
         "Error from server (NotFound): configmaps \"missing\" not found\n"
     );
+    contains(
+        &kubectl.ok(&["get", "componentstatuses"]),
+        &["NAME     STATUS    MESSAGE   ERROR\n", "etcd-0   Healthy   ok"],
+    );
+    assert_eq!(
+        kubectl.fails(&["get", "componentstatus", "other"]).lines().last(),
+        Some("Error from server (NotFound): componentstatus \"other\" not found")
+    );
     contains(&kubectl.fails(&["get", "gadgets"]), &["the server doesn't have a resource type \"gadgets\""]);
     assert_eq!(kubectl.ok(&["get", "cm", "missing", "--ignore-not-found"]), "");
     contains(&kubectl.run(&["get", "pods"]).err, &["No resources found in "]);

@@ -276,16 +276,7 @@ pub async fn answer(state: &State, call: &Call, kind: &Kind, page: Page) -> Resu
                 }
                 None => kind.show_all(state, &page.entries).await?,
             };
-            let items: Vec<Value> = items.iter().map(|item| table::partial(item, version)).collect();
-            let items = if items.is_empty() { Value::Null } else { Value::List(items) };
-            let mut list = list_object(
-                "PartialObjectMetadataList",
-                &format!("meta.k8s.io/{version}"),
-                metadata,
-                Vec::new(),
-            );
-            list.set_at(&["items"], items);
-            list
+            table::partial_list(&items, version, metadata)
         }
         Form::Table(version) => {
             let options = table::TableOptions::parse(&call.query)?;

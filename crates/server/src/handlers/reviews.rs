@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admission::Operation;
-use api::{Status, meta};
+use api::{GroupResource, Status, meta};
 use authz::review;
 use value::{Map, Value};
 
@@ -28,7 +28,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<
         ("SelfSubjectReview", _) => self_review(call, kind).await,
         ("TokenReview", _) => tokens::review(state, call, kind).await,
         ("ServiceAccount", "token") => tokens::request(state, call, kind).await,
-        ("ComponentStatus", _) => component_status(state, call, kind),
+        ("ComponentStatus", _) => component_status(state, call),
         _ => Err(Status::no_such_resource()),
     }
 }
@@ -120,7 +120,7 @@ async fn self_review(call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
 }
 
 /// `componentstatuses`: the store is the only component this server has.
-fn component_status(state: &State, call: &Call, kind: &Kind) -> Result<Answer, Status> {
+fn component_status(state: &State, call: &Call) -> Result<Answer, Status> {
     let healthy = state.store.health();
     let mut item = Value::map([("kind", "ComponentStatus"), ("apiVersion", "v1")]);
     item.set_at(&["metadata", "name"], "etcd-0");
@@ -133,7 +133,8 @@ fn component_status(state: &State, call: &Call, kind: &Kind) -> Result<Answer, S
     item.set_at(&["conditions"], Value::List(vec![condition]));
     match call.info.verb.as_str() {
         "get" if call.info.name == "etcd-0" => Ok(Answer::Object(200, item)),
-        "get" => Err(Status::not_found(&kind.resource, &call.info.name)),
+        // Kubernetes calls it by its singular name here.
+        "get" => Err(Status::not_found(&GroupResource::new("", "componentstatus"), &call.info.name)),
         _ => {
             let mut list = Value::map([("kind", "ComponentStatusList"), ("apiVersion", "v1")]);
             list.set_at(&["metadata"], Value::Map(Map::new()));
