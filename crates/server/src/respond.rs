@@ -132,7 +132,8 @@ pub fn can_answer(call: &Call, kind: &Kind, verb: Verb) -> Result<(), Status> {
 
 /// What can be made of the answers to a request.
 fn forms(call: &Call, kind: &Kind) -> Forms {
-    if kind.is_virtual() || matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token") {
+    let is_shown = !kind.is_virtual() || kind.gvk.kind == "ComponentStatus";
+    if !is_shown || matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token") {
         Forms::Metadata
     } else {
         Forms::All

@@ -134,7 +134,7 @@ async fn every_namespace_has_a_default_account_and_the_certificate_of_the_server
 #[tokio::test]
 async fn what_every_cluster_begins_with_comes_back() {
     let server = Server::start().await;
-    for path in ["/api/v1/namespaces/kube-public", "/api/v1/namespaces/default/services/kubernetes"] {
+    for path in ["/api/v1/namespaces/kube-node-lease", "/api/v1/namespaces/default/services/kubernetes"] {
         let before = server.until_there(path).await;
         server.delete(path, "{}").await;
         let again = |now: Option<&Value>| now.is_some_and(|now| meta::uid(now) != meta::uid(&before));
