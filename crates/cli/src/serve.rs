@@ -161,8 +161,8 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "API")]
     emulated_version: Option<String>,
     /// The ranges that services get their cluster IPs from, at most one of each family.
-    #[arg(long, value_delimiter = ',', default_value = "10.0.0.0/24", help_heading = "API")]
-    service_cluster_ip_range: Vec<String>,
+    #[arg(long, default_value = "10.0.0.0/24", help_heading = "API")]
+    service_cluster_ip_range: String,
     /// Whether containers may be privileged.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     allow_privileged: bool,
@@ -391,9 +391,9 @@ fn authorization(args: &Args) -> Result<Authorization> {
     Ok(Authorization::Flags(flags))
 }
 
-fn ranges(texts: &[String]) -> Result<Vec<IpNet>> {
+fn ranges(texts: &str) -> Result<Vec<IpNet>> {
     let mut out: Vec<IpNet> = Vec::new();
-    for text in texts {
+    for text in texts.split(',') {
         let net: IpNet = text.parse().map_err(|_| {
             anyhow!("--service-cluster-ip-range: `{text}` is not a range such as 10.0.0.0/24")
         })?;
