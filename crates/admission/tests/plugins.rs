@@ -1,33 +1,27 @@
 //! Every page `spec/plugin_*.md` is a test of built-in plugins.
 //!
-//! A page is prose with fenced blocks. `yaml cluster` holds objects that are there from then on (one with the same name replaces the
+//! `yaml cluster` holds objects that are there from then on (one with the same name replaces the
 //! earlier one). `yaml create PLUGIN`, `yaml update PLUGIN` (old object, then new) and `yaml delete PLUGIN` hold a request, with
 //! `user=NAME`, `groups=A,B` and `subresource=NAME` after it where that matters; the `text` block after it says what comes of it: `admitted`
-//! or the refusal, warnings, audit annotations, and what was changed. `UPDATE_PAGES=1` writes what comes now.
+//! or the refusal, warnings, audit annotations, and what was changed.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
 mod cluster;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use admission::plugins::resource_quota;
 use admission::{Attributes, Chain, Cluster, InForce, Notes, Operation, Seen, Stages};
 use api::{GroupResource, Status, meta};
 use authn::User;
+use pages::{Page, pages};
 use value::{Value, yaml};
 
 use cluster::{Small, wait};
 
-macro_rules! pages {
-    ($($page:ident),* $(,)?) => {
-        const PAGES: &[&str] = &[$(stringify!($page)),*];
-        $(#[test] fn $page() { check(stringify!($page)); })*
-    };
-}
-
 pages!(
+    check, "plugin_":
     plugin_certificates,
     plugin_defaults,
     plugin_limit_ranger,
@@ -40,22 +34,6 @@ pages!(
     plugin_service_account,
     plugin_volume_claims,
 );
-
-#[test]
-fn every_page_is_listed() {
-    let mut found: Vec<String> = std::fs::read_dir(folder())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
-        .filter(|name| name.starts_with("plugin_"))
-        .collect();
-    found.sort();
-    assert_eq!(found, PAGES);
-}
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
-}
 
 /// Whoever is called `admin` may do everything; others what their name says: `VERB NAME`.
 fn may(user: &User, asked: &authz::Attributes) -> bool {
@@ -70,11 +48,11 @@ fn resource(object: &Value) -> GroupResource {
 }
 
 /// The objects of a page.
-struct Page {
+struct World {
     cluster: Small,
 }
 
-impl Page {
+impl World {
     /// What comes of a request.
     fn ask(&self, words: &[&str], mut objects: Vec<Value>) -> String {
         let operation = match words.first() {
@@ -214,51 +192,27 @@ fn changes(path: &str, old: Option<&Value>, new: Option<&Value>, out: &mut Strin
     }
 }
 
-fn check(name: &str) {
-    let file = folder().join(format!("{name}.md"));
-    let text = std::fs::read_to_string(&file).unwrap();
-    let mut page = Page { cluster: Small { may, ..Small::default() } };
-    let mut written = String::new();
-    let mut pending: Option<String> = None;
-    let mut lines = text.lines();
-    let mut asked = 0;
-    while let Some(line) = lines.next() {
-        let Some(info) = line.strip_prefix("```").filter(|info| !info.is_empty()) else {
-            written.push_str(line);
-            written.push('\n');
-            continue;
-        };
-        let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-        let body = body.join("\n");
-        let words: Vec<&str> = info.split_whitespace().collect();
-        let kept = match words.as_slice() {
-            ["text"] => pending.take().unwrap_or_else(|| format!("{body}\n")),
+fn check(page: &Page) {
+    let mut world = World { cluster: Small { may, ..Small::default() } };
+    let mut said: Option<String> = None;
+    page.check(|info, body| {
+        match info.split_whitespace().collect::<Vec<_>>().as_slice() {
+            ["text"] => {
+                return Some(said.take().unwrap_or_else(|| panic!("nothing was asked before:\n{body}")));
+            }
             ["yaml", rest @ ..] => {
-                if let Some(said) = pending.take() {
-                    let _ = write!(written, "```text\n{said}```\n\n");
-                }
-                let documents =
-                    yaml::documents(body.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}\n{body}"));
+                let documents = yaml::documents(body.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{body}"));
                 let objects: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
                 if rest == ["cluster"] {
-                    page.cluster.extend(objects);
+                    world.cluster.extend(objects);
                 } else {
-                    pending = Some(page.ask(rest, objects));
-                    asked += 1;
+                    assert!(said.is_none(), "a question without an answer before\n{body}");
+                    said = Some(world.ask(rest, objects));
                 }
-                format!("{body}\n")
             }
-            other => panic!("{name}: a block of {other:?}"),
-        };
-        let _ = write!(written, "```{info}\n{kept}```\n");
-    }
-    if let Some(said) = pending.take() {
-        let _ = write!(written, "\n```text\n{said}```\n");
-    }
-    assert!(asked > 0, "{name} asks nothing");
-    if std::env::var_os("UPDATE_PAGES").is_some() {
-        std::fs::write(&file, &written).unwrap();
-    } else {
-        assert_eq!(written, text, "{name}: what comes is not what the page says");
-    }
+            other => panic!("a block of {other:?}"),
+        }
+        None
+    });
+    assert!(said.is_none(), "the last question has no answer");
 }

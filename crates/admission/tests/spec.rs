@@ -1,6 +1,6 @@
-//! Every page under `spec/` is a test.
+//! Every page `spec/policy_*.md` is a test.
 //!
-//! A page is prose with fenced blocks. `yaml` holds objects that are stored from there on: policies and bindings are validated as
+//! `yaml` holds objects that are stored from there on: policies and bindings are validated as
 //! the API does and put in force, namespaces and parameters can be referred to; an object with the same kind and name replaces the
 //! earlier one. `remove` takes objects out (`KIND NAME` per line). `refused` holds an object that the API refuses, and after `->`
 //! the reasons, one per line. `ask` holds requests and what comes of them:
@@ -19,25 +19,19 @@ mod cluster;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use admission::policy::{Binding, Mutating, MutatingPolicy, Snapshot, Source, Validating, ValidatingPolicy};
 use admission::{Attributes, Chain, InForce, Notes, Operation, Seen, Stages, Unmetered};
 use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
+use pages::{Page, pages};
 use value::{Str, Value};
 
 use cluster::{Small, wait};
 
-macro_rules! pages {
-    ($($page:ident),* $(,)?) => {
-        const PAGES: &[&str] = &[$(stringify!($page)),*];
-        $(#[test] fn $page() { check(stringify!($page)); })*
-    };
-}
-
 pages!(
+    check, "policy_":
     policy_actions,
     policy_api,
     policy_authorizer,
@@ -52,22 +46,6 @@ pages!(
     policy_reinvocation,
     policy_variables,
 );
-
-#[test]
-fn every_policy_page_is_listed() {
-    let mut found: Vec<String> = std::fs::read_dir(folder())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
-        .filter(|name| name.starts_with("policy_"))
-        .collect();
-    found.sort();
-    assert_eq!(found, PAGES);
-}
-
-fn folder() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("spec")
-}
 
 /// What a page has stored so far.
 #[derive(Default)]
@@ -256,64 +234,33 @@ fn defaulted(mut object: Value) -> Value {
     object
 }
 
-fn check(page: &str) {
-    let text = std::fs::read_to_string(folder().join(format!("{page}.md"))).unwrap();
+fn check(page: &Page) {
     let cluster = Small { may, ..Small::default() };
     let mut world = World { cluster, ..World::default() };
-    let mut found = String::with_capacity(text.len());
-    let mut block: Option<(String, String)> = None;
-    for line in text.lines() {
-        match (&mut block, line.strip_prefix("```")) {
-            (None, Some(kind)) => {
-                found.push_str(line);
-                found.push('\n');
-                block = Some((kind.to_owned(), String::new()));
-            }
-            (Some((kind, body)), Some("")) => {
-                let shown = run(&mut world, kind, body);
-                found.push_str(&shown);
-                found.push_str("```\n");
-                block = None;
-            }
-            (Some((_, body)), _) => {
-                body.push_str(line);
-                body.push('\n');
-            }
-            (None, None) => {
-                found.push_str(line);
-                found.push('\n');
-            }
-        }
-    }
-    assert!(block.is_none(), "{page}: a block is not closed");
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(folder().join(format!("{page}.md")), found).unwrap();
-    } else {
-        assert_eq!(found.trim_end(), text.trim_end(), "{page}");
-    }
+    page.check(|info, body| run(&mut world, info, body));
 }
 
-/// A block as it should read.
-fn run(world: &mut World, kind: &str, body: &str) -> String {
+/// What a block should say, if it says what comes of something.
+fn run(world: &mut World, kind: &str, body: &str) -> Option<String> {
     match kind {
         "yaml" => {
             for document in body.split("---\n").filter(|document| !document.trim().is_empty()) {
                 world.store(read(document));
             }
-            body.to_owned()
+            None
         }
         "remove" => {
             for line in body.lines() {
                 let (kind, name) = line.split_once(' ').unwrap();
                 world.remove(kind, name);
             }
-            body.to_owned()
+            None
         }
         "refused" => {
             let (object, _) = body.split_once("->\n").unwrap();
             let refusals = refusals(&read(object));
             assert!(!refusals.is_empty(), "nothing is wrong with {object}");
-            format!("{object}->\n{}\n", refusals.join("\n"))
+            Some(format!("{object}->\n{}\n", refusals.join("\n")))
         }
         "ask" => {
             let mut shown = String::new();
@@ -321,7 +268,7 @@ fn run(world: &mut World, kind: &str, body: &str) -> String {
                 let (request, _) = line.split_once(" ->").unwrap_or_else(|| panic!("{line}"));
                 writeln!(shown, "{request} -> {}", world.ask(request)).unwrap();
             }
-            shown
+            Some(shown)
         }
         other => panic!("a page has no block called {other:?}"),
     }
