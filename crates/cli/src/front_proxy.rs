@@ -7,7 +7,7 @@ use authn::FrontProxy;
 use server::trust::{Authority, Trust};
 use value::Str;
 
-use crate::serve::read;
+use crate::serve::{listed, read};
 
 /// The flags that say which proxies are believed, and what they may say.
 #[derive(Debug, clap::Args)]
@@ -37,15 +37,15 @@ impl RequestHeaderArgs {
     /// What the flags say; nobody is believed without a file of authorities.
     pub(crate) fn front_proxy(&self, client_ca: Option<&[u8]>) -> Result<Option<(Vec<u8>, FrontProxy)>> {
         let lists = [
-            ("requestheader-username-headers", given(&self.requestheader_username_headers), "X-Remote-User"),
-            ("requestheader-group-headers", given(&self.requestheader_group_headers), "X-Remote-Group"),
+            ("requestheader-username-headers", listed(&self.requestheader_username_headers), "X-Remote-User"),
+            ("requestheader-group-headers", listed(&self.requestheader_group_headers), "X-Remote-Group"),
             (
                 "requestheader-extra-headers-prefix",
-                given(&self.requestheader_extra_headers_prefix),
+                listed(&self.requestheader_extra_headers_prefix),
                 "X-Remote-Extra-",
             ),
-            ("requestheader-allowed-names", given(&self.requestheader_allowed_names), ""),
-            ("requestheader-uid-headers", given(&self.requestheader_uid_headers), "X-Remote-Uid"),
+            ("requestheader-allowed-names", listed(&self.requestheader_allowed_names), ""),
+            ("requestheader-uid-headers", listed(&self.requestheader_uid_headers), "X-Remote-Uid"),
         ];
         let mut errors: Vec<String> = Vec::new();
         for (flag, values, usual) in lists {
@@ -73,7 +73,7 @@ impl RequestHeaderArgs {
             clients: client_ca.and_then(|clients| Authority::from_pem(clients).ok()),
             proxies: Authority::from_pem(&pem).ok(),
         };
-        if let Err(overlap) = trust.check(given(&self.requestheader_allowed_names).is_empty()) {
+        if let Err(overlap) = trust.check(listed(&self.requestheader_allowed_names).is_empty()) {
             errors.push(overlap);
         }
         if !errors.is_empty() {
@@ -81,20 +81,12 @@ impl RequestHeaderArgs {
         }
         let list = |values: &[String]| values.iter().map(|value| Str::from(value.trim())).collect();
         let proxy = FrontProxy {
-            allowed_names: given(&self.requestheader_allowed_names).iter().map(Str::from).collect(),
-            username_headers: list(given(&self.requestheader_username_headers)),
-            uid_headers: list(given(&self.requestheader_uid_headers)),
-            group_headers: list(given(&self.requestheader_group_headers)),
-            extra_header_prefixes: list(given(&self.requestheader_extra_headers_prefix)),
+            allowed_names: listed(&self.requestheader_allowed_names).iter().map(Str::from).collect(),
+            username_headers: list(listed(&self.requestheader_username_headers)),
+            uid_headers: list(listed(&self.requestheader_uid_headers)),
+            group_headers: list(listed(&self.requestheader_group_headers)),
+            extra_header_prefixes: list(listed(&self.requestheader_extra_headers_prefix)),
         };
         Ok(Some((pem, proxy)))
-    }
-}
-
-/// What a list says: a flag with nothing behind it says nothing.
-fn given(values: &[String]) -> &[String] {
-    match values {
-        [only] if only.is_empty() => &[],
-        values => values,
     }
 }

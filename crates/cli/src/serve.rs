@@ -285,7 +285,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     };
     config.tls = TlsOptions {
         min_version: args.tls_min_version.clone(),
-        cipher_suites: args.tls_cipher_suites.clone(),
+        cipher_suites: listed(&args.tls_cipher_suites).to_vec(),
     };
     config.client_ca = args.client_ca_file.as_deref().map(|path| read("client-ca-file", path)).transpose()?;
     config.files.client_ca.clone_from(&args.client_ca_file);
@@ -301,8 +301,8 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.anonymous = anonymous;
     config.authorization = authorization;
     config.audit = args.audit.config()?;
-    config.enable_admission.clone_from(&args.enable_admission_plugins);
-    config.disable_admission.clone_from(&args.disable_admission_plugins);
+    config.enable_admission = listed(&args.enable_admission_plugins).to_vec();
+    config.disable_admission = listed(&args.disable_admission_plugins).to_vec();
     config.admission_configuration =
         args.admission_control_config_file.clone().filter(|path| !path.as_os_str().is_empty());
     config.plugins.not_ready_toleration_seconds = args.default_not_ready_toleration_seconds;
@@ -389,6 +389,14 @@ fn authorization(args: &Args) -> Result<Authorization> {
         }
     }
     Ok(Authorization::Flags(flags))
+}
+
+/// What a list says: a flag with nothing behind it says nothing.
+pub(crate) fn listed(values: &[String]) -> &[String] {
+    match values {
+        [only] if only.is_empty() => &[],
+        values => values,
+    }
 }
 
 fn ranges(texts: &str) -> Result<Vec<IpNet>> {
@@ -525,7 +533,7 @@ fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
             "failed to parse service-account-issuer-key-file: ",
         )?,
         keys: keys.collect::<Result<_>>()?,
-        audiences: args.api_audiences.iter().map(|a| a.as_str().into()).collect(),
+        audiences: listed(&args.api_audiences).iter().map(|a| a.as_str().into()).collect(),
         max_seconds: nanos / 1_000_000_000,
         extend: args.service_account_extend_token_expiration,
         jwks_uri: args.service_account_jwks_uri.clone().unwrap_or_default(),

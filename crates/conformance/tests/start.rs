@@ -347,6 +347,13 @@ async fn flags_that_cannot_matter_are_accepted_with_a_warning() {
         "--goaway-chance=0.001",
         "--enable-garbage-collector",
         "--enable-aggregator-routing=true",
+        // Lists with nothing in them.
+        "--enable-admission-plugins=",
+        "--disable-admission-plugins=",
+        "--tls-cipher-suites=",
+        "--api-audiences=",
+        "--feature-gates=",
+        "--runtime-config=",
     ])
     .await;
     let server = server.unwrap();
