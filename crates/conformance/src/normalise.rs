@@ -97,7 +97,10 @@ fn columns_and_ages(table: &mut Value) {
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
-        .map(|column| column.get("name").and_then(Value::as_str).is_some_and(|name| AGES.contains(&name)))
+        .map(|column| {
+            let says = |key: &str| column.get(key).and_then(Value::as_str).unwrap_or_default();
+            AGES.contains(&says("name")) || says("type") == "date"
+        })
         .collect();
     for column in table.get_mut("columnDefinitions").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(column) = column.as_object_mut() {
@@ -258,9 +261,13 @@ mod tests {
 
     #[test]
     fn ages_in_tables_are_replaced() {
-        let mut table = json!({"kind": "Table", "columnDefinitions": [{"name": "Name"}, {"name": "Age"}],
-                               "rows": [{"cells": ["5s", "5s"]}, {"cells": ["a", "<unknown>"]}]});
+        let mut table = json!({"kind": "Table",
+                               "columnDefinitions": [{"name": "Name"}, {"name": "Age"}, {"name": "When", "type": "date"}],
+                               "rows": [{"cells": ["5s", "5s", "6y320d"]}, {"cells": ["a", "<unknown>", null]}]});
         normalise(&mut table, &[]);
-        assert_eq!(table["rows"], json!([{"cells": ["5s", "<age>"]}, {"cells": ["a", "<unknown>"]}]));
+        assert_eq!(
+            table["rows"],
+            json!([{"cells": ["5s", "<age>", "<age>"]}, {"cells": ["a", "<unknown>", null]}])
+        );
     }
 }
