@@ -1,7 +1,7 @@
 //! Every page `spec/plugin_*.md` is a test of built-in plugins.
 //!
 //! `yaml cluster` holds objects that are there from then on (one with the same name replaces the
-//! earlier one). `yaml create PLUGIN`, `yaml update PLUGIN` (old object, then new) and `yaml delete PLUGIN` hold a request, with
+//! earlier one), `yaml soon` those that are about to be made. `yaml create PLUGIN`, `yaml update PLUGIN` (old object, then new) and `yaml delete PLUGIN` hold a request, with
 //! `user=NAME`, `groups=A,B` and `subresource=NAME` after it where that matters; the `text` block after it says what comes of it: `admitted`
 //! or the refusal, warnings, audit annotations, and what was changed.
 
@@ -205,6 +205,8 @@ fn check(page: &Page) {
                 let objects: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
                 if rest == ["cluster"] {
                     world.cluster.extend(objects);
+                } else if rest == ["soon"] {
+                    world.cluster.soon = Some(Box::new(objects.into_iter().collect()));
                 } else {
                     assert!(said.is_none(), "a question without an answer before\n{body}");
                     said = Some(world.ask(rest, objects));

@@ -115,11 +115,18 @@ fn columns_and_ages(table: &mut Value) {
             let named = columns.get(at).copied().unwrap_or_default();
             let Some(text) = cell.as_str() else { continue };
             let seconds = text.strip_suffix('s').is_some_and(|digits| digits.parse::<u32>().is_ok());
-            if named && text.starts_with(|c: char| c.is_ascii_digit()) || unnamed && seconds {
+            if named && is_age(text) || unnamed && seconds {
                 *cell = Value::from("<age>");
             }
         }
     }
+}
+
+/// Whether a cell is a count of seconds, minutes, hours, days or years; a column of dates may hold a whole timestamp instead.
+fn is_age(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
+        && text.ends_with(['s', 'm', 'h', 'd', 'y'])
+        && text.chars().all(|c| c.is_ascii_digit() || "smhdy".contains(c))
 }
 
 /// Replaces in a text: made-up names, uids, times of this run, revisions, hashes.
@@ -263,11 +270,11 @@ mod tests {
     fn ages_in_tables_are_replaced() {
         let mut table = json!({"kind": "Table",
                                "columnDefinitions": [{"name": "Name"}, {"name": "Age"}, {"name": "When", "type": "date"}],
-                               "rows": [{"cells": ["5s", "5s", "6y320d"]}, {"cells": ["a", "<unknown>", null]}]});
+                               "rows": [{"cells": ["5s", "5s", "6y320d"]}, {"cells": ["a", "<unknown>", "2020-01-01T00:00:00Z"]}]});
         normalise(&mut table, &[]);
         assert_eq!(
             table["rows"],
-            json!([{"cells": ["5s", "<age>", "<age>"]}, {"cells": ["a", "<unknown>", null]}])
+            json!([{"cells": ["5s", "<age>", "<age>"]}, {"cells": ["a", "<unknown>", "2020-01-01T00:00:00Z"]}])
         );
     }
 }

@@ -17,6 +17,8 @@ use value::{Str, Value};
 pub(crate) struct Small {
     /// By group, resource, namespace and name.
     pub(crate) objects: BTreeMap<(Str, Str, Str, Str), Arc<Value>>,
+    /// What is there for whoever waits for it.
+    pub(crate) soon: Option<Box<Small>>,
     pub(crate) may: fn(&User, &authz::Attributes) -> bool,
     pub(crate) patience: usize,
     pub(crate) asked: AtomicUsize,
@@ -27,6 +29,7 @@ impl Default for Small {
     fn default() -> Self {
         Small {
             objects: BTreeMap::new(),
+            soon: None,
             may: |_, _| false,
             patience: usize::MAX,
             asked: AtomicUsize::new(0),
@@ -63,6 +66,17 @@ fn row_of(kind: &GroupVersionKind) -> Option<&'static Resource> {
 impl Cluster for Small {
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.objects.get(&(group.into(), resource.into(), namespace.into(), name.into())).cloned()
+    }
+
+    fn appears<'a>(
+        &'a self,
+        group: &'a str,
+        resource: &'a str,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Later<'a, Option<Arc<Value>>> {
+        let soon = || self.soon.as_ref()?.object(group, resource, namespace, name);
+        Box::pin(std::future::ready(self.object(group, resource, namespace, name).or_else(soon)))
     }
 
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
