@@ -69,7 +69,6 @@ pub(crate) const KNOWN: &[Known] = &[
     switch(ignored("watch-cache", "the working set is always in memory")),
     ignored("watch-cache-sizes", "the working set is always in memory"),
     ignored("default-watch-cache-size", "the working set is always in memory"),
-    ignored("event-ttl", "events are kept until they are deleted"),
     // Who is calling.
     refused("authentication-config", "structured authentication is not implemented yet"),
     refused("authentication-token-webhook-cache-ttl", TOKEN_WEBHOOK),

@@ -169,6 +169,9 @@ pub(crate) struct Args {
     /// Gives pods nodes with a small scheduler of its own; without it, that is a kube-scheduler's.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     enable_scheduler: bool,
+    /// How long events are kept after their last write, as 1h0m0s; 0 is for ever.
+    #[arg(long, default_value = "1h0m0s", help_heading = "API")]
+    event_ttl: String,
 
     /// Requests that read, worked on at once; 0 is no limit.
     #[arg(long, default_value_t = 400, help_heading = "Limits")]
@@ -315,6 +318,8 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     let nanos =
         api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
     config.request_timeout = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
+    let nanos = api::time::parse_duration(&args.event_ttl).map_err(|e| anyhow!("--event-ttl: {e}"))?;
+    config.event_ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     config.allow_privileged = args.allow_privileged;
     config.scheduler = args.enable_scheduler;
     config.admin_access = gates.is_on(ADMIN_ACCESS);

@@ -242,3 +242,27 @@ async fn a_revision_too_old_is_410_for_lists_and_an_error_event_for_watches() {
         assert!(!rest["items"].as_array().unwrap().is_empty());
     }
 }
+
+#[tokio::test]
+async fn events_are_kept_for_as_long_as_the_flag_says() {
+    let events = "/api/v1/namespaces/default/events";
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
+    for (flags, stays) in [(vec!["--event-ttl=1s"], false), (vec!["--event-ttl=0"], true), (vec![], true)] {
+        let server = Server::serve(&flags).await.unwrap();
+        let client = server.client().unwrap();
+        accepts(client.post(events, &event).await).unwrap();
+        // What is no event has no end.
+        let map = json!({"metadata": {"name": "m"}});
+        accepts(client.post(MAPS, &map).await).unwrap();
+        if stays {
+            accepts(client.get(&format!("{events}/e")).await).unwrap();
+        } else {
+            eventually(SOON, async || rejects(client.get(&format!("{events}/e")).await, 404, "NotFound"))
+                .await
+                .unwrap();
+        }
+        accepts(client.get(&format!("{MAPS}/m")).await).unwrap();
+    }
+    let refused = Server::serve(&["--event-ttl=soon"]).await.unwrap_err().to_string();
+    assert!(refused.contains("--event-ttl: time: invalid duration \"soon\""), "{refused}");
+}

@@ -13,6 +13,7 @@ mod queue;
 
 mod aggregation;
 mod claims;
+mod event_ttl;
 mod events;
 mod garbage;
 mod namespaces;
@@ -50,6 +51,8 @@ pub struct Options {
     pub scheduler: bool,
     /// How long a node may be missing before its pods are taken for lost.
     pub node_quarantine: Duration,
+    /// How long events are kept after their last write; zero is for ever.
+    pub event_ttl: Duration,
 }
 
 impl Options {
@@ -62,6 +65,7 @@ impl Options {
             admin_access: true,
             scheduler: false,
             node_quarantine: Duration::from_secs(40),
+            event_ttl: Duration::from_hours(1),
         }
     }
 }
@@ -76,7 +80,8 @@ pub fn start<A: Api>(
     options: Options,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    let Options { root_ca, aggregate, recount, admin_access, scheduler, node_quarantine } = options;
+    let Options { root_ca, aggregate, recount, admin_access, scheduler, node_quarantine, event_ttl } =
+        options;
     let api = |name| Arc::new(api(name));
     let mut all = JoinSet::new();
     if let Some(pem) = root_ca {
@@ -87,6 +92,9 @@ pub fn start<A: Api>(
     }
     if scheduler {
         all.spawn(scheduler::run(api(scheduler::NAME), admin_access, stop.clone()));
+    }
+    if !event_ttl.is_zero() {
+        all.spawn(event_ttl::run(api(event_ttl::NAME), event_ttl, stop.clone()));
     }
     all.spawn(claims::run(api(claims::NAME), admin_access, stop.clone()));
     all.spawn(service_accounts::run(api(service_accounts::NAME), stop.clone()));

@@ -149,6 +149,8 @@ pub struct Config {
     pub allow_privileged: bool,
     /// Pods are given nodes.
     pub scheduler: bool,
+    /// `--event-ttl`: how long events are kept after their last write; zero is for ever.
+    pub event_ttl: Duration,
     /// `DRAAdminAccess`: without it, new objects lose the field.
     pub admin_access: bool,
     /// The minor version that `/version` says is emulated.
@@ -196,6 +198,7 @@ impl Config {
             request_timeout: Duration::from_mins(1),
             allow_privileged: false,
             scheduler: false,
+            event_ttl: Duration::from_hours(1),
             admin_access: true,
             emulated_minor: 37,
             limits: Limits::default(),

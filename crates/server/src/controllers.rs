@@ -5,6 +5,7 @@ mod skim;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Status;
 use api::selector::FactsRef;
@@ -29,7 +30,12 @@ use crate::state::State;
 const EVERYTHING: &str = "/registry/";
 
 /// Starts the controllers; the handle ends when the server stops and they have finished what was under way.
-pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>, scheduler: bool) -> JoinHandle<()> {
+pub(crate) fn start(
+    state: &Arc<State>,
+    root_ca: Option<String>,
+    scheduler: bool,
+    event_ttl: Duration,
+) -> JoinHandle<()> {
     let quotas = Arc::clone(&state.quotas);
     let recount = Recount(Arc::new(move |namespace: Str, name: Str| {
         let quotas = Arc::clone(&quotas);
@@ -39,7 +45,13 @@ pub(crate) fn start(state: &Arc<State>, root_ca: Option<String>, scheduler: bool
     let recount = state.admission.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
     start_with(
         state,
-        Options { recount, scheduler, admin_access: state.admin_access, ..Options::new(root_ca, aggregate) },
+        Options {
+            recount,
+            scheduler,
+            event_ttl,
+            admin_access: state.admin_access,
+            ..Options::new(root_ca, aggregate)
+        },
     )
 }
 

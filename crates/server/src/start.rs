@@ -128,6 +128,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         request_timeout,
         allow_privileged,
         scheduler,
+        event_ttl,
         admin_access,
         emulated_minor,
         limits,
@@ -317,7 +318,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     info!(%address, "ready");
     let controllers = controllers.then(|| {
         let status = status::start(&state);
-        let others = crate::controllers::start(&state, root_ca, scheduler);
+        let others = crate::controllers::start(&state, root_ca, scheduler, event_ttl);
         tokio::spawn(async move {
             let _ = tokio::join!(status, others);
         })

@@ -1,0 +1,77 @@
+//! Events that nobody has written to for long are deleted, so that what is said for people does not fill the store.
+//!
+//! Kubernetes leaves this to a lease of etcd that every write renews; here the time of the last write is read from the object.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::time::Timestamp;
+use api::{Status, meta};
+use tokio::sync::watch;
+use value::{Str, Value};
+
+use crate::api::{Api, Change, Kind, What, unless_gone};
+use crate::drive::{self, Controller, Next};
+
+/// Whose rights it uses: Kubernetes has no account for this.
+pub(crate) const NAME: &str = crate::garbage::NAME;
+
+struct Expiry<A> {
+    api: Arc<A>,
+    events: Arc<Kind>,
+    life: Duration,
+}
+
+pub(crate) async fn run<A: Api>(api: Arc<A>, life: Duration, stop: watch::Receiver<bool>) {
+    let Some(events) = api.kind("v1", "Event") else { return };
+    let sources = vec![What::Kind(Arc::clone(&events))];
+    drive::run(Expiry { api: Arc::clone(&api), events, life }, api, sources, stop).await;
+}
+
+impl<A: Api> Controller for Expiry<A> {
+    /// Namespace and name.
+    type Key = (Str, Str);
+    const NAME: &'static str = "event-ttl";
+    const WORKERS: usize = 1;
+
+    fn observe(&self, change: &Change) -> Vec<(Self::Key, Duration)> {
+        if change.deleted {
+            return Vec::new();
+        }
+        let key = (change.place.namespace.clone(), change.place.name.clone());
+        vec![(key, left(&change.object, self.life, self.api.now()))]
+    }
+
+    async fn reconcile(&self, (namespace, name): Self::Key) -> Result<Next<Self::Key>, Status> {
+        let place = self.events.place(&namespace, &name);
+        let Some(event) = self.api.get(&place)? else { return Ok(Next::Done) };
+        let left = left(&event, self.life, self.api.now());
+        if !left.is_zero() {
+            return Ok(Next::After(left));
+        }
+        // One that was written to meanwhile lives on.
+        let mut options = Value::default();
+        options.set_at(&["preconditions", "uid"], meta::uid(&event));
+        options.set_at(&["preconditions", "resourceVersion"], meta::resource_version(&event));
+        unless_gone(self.api.delete(&place, &options).await)?;
+        Ok(Next::Done)
+    }
+}
+
+/// How much longer an event lives. One that does not say when it was written is as old as can be.
+fn left(event: &Value, life: Duration, now: i64) -> Duration {
+    let managers = event.list_at(&["metadata", "managedFields"]);
+    let written = managers
+        .iter()
+        .filter_map(|manager| manager.str_at(&["time"]))
+        .chain(event.str_at(&["metadata", "creationTimestamp"]))
+        .filter_map(|time| Timestamp::parse(time).ok())
+        .map(|time| time.micros() / 1_000_000)
+        .max()
+        .unwrap_or(i64::MIN);
+    let age = u64::try_from(now.saturating_sub(written)).unwrap_or(0);
+    life.saturating_sub(Duration::from_secs(age))
+}
+
+#[cfg(test)]
+mod tests;
