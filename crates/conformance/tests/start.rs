@@ -316,6 +316,23 @@ async fn flags_that_protect_and_are_not_implemented_are_refused() {
 }
 
 #[tokio::test]
+async fn a_group_of_which_no_version_is_served_is_not_there() {
+    let server =
+        Server::serve(&["--runtime-config=resource.k8s.io/v1=false,autoscaling/v1=false"]).await.unwrap();
+    let client = server.client().unwrap();
+    let groups = accepts(client.get("/apis").await).unwrap();
+    let named = |name: &str| groups["groups"].as_array().unwrap().iter().any(|group| group["name"] == name);
+    assert!(named("autoscaling") && !named("resource.k8s.io"));
+    for path in ["", "/v1", "/v1/deviceclasses", "/v1/deviceclasses/x"] {
+        let answer = client.get(&format!("/apis/resource.k8s.io{path}")).await.unwrap();
+        assert_eq!((answer.code, answer.text().as_str()), (404, "404 page not found\n"), "{path}");
+    }
+    // Of another group the rest is served.
+    accepts(client.get("/apis/autoscaling/v2/horizontalpodautoscalers").await).unwrap();
+    rejects(client.get("/apis/autoscaling/v1/horizontalpodautoscalers").await, 404, "NotFound").unwrap();
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_flags_about_tokens_is_said_in_both_words() {
     let folder = TempDir::new().unwrap();
     let data = format!("--data-dir={}", folder.path().join("data").display());

@@ -274,35 +274,35 @@ pub fn from_tree(
         Some(text) => GroupVersion::parse(text).map_err(Status::bad_request)?,
     };
     let sent_kind = if sent.kind.is_empty() { kind.gvk.kind.clone() } else { sent.kind };
-    if sent_kind != kind.gvk.kind || version != kind.gvk.group_version() {
-        let was_served = LEGACY.contains(&(version.group.as_str(), version.version.as_str()));
-        if sent_kind == kind.gvk.kind
-            && (was_served || crate::catalog::is_known(&version.kind(sent_kind.clone())))
-        {
-            return Err(Status::bad_request(format!(
-                "the API version in the data ({version}) does not match the expected API version ({})",
-                kind.gvk.group_version()
-            )));
-        }
-        return Err(Status::bad_request(format!(
-            "{sent_kind} in version {} cannot be handled as a {}: {}",
-            quote(&version.version),
-            kind.gvk.kind,
-            unregistered(&version.kind(sent_kind.clone()), &kind.gvk)
-        )));
-    }
     let refused = |why: String| {
         Status::bad_request(format!(
-            "{} in version {} cannot be handled as a {}: {why}",
-            kind.gvk.kind,
-            quote(&kind.gvk.version),
+            "{sent_kind} in version {} cannot be handled as a {}: {why}",
+            quote(&version.version),
             kind.gvk.kind
         ))
     };
-    let duplicates = resources::decode::met_duplicates(kind.schema(), duplicates);
+    let expected = kind.gvk.group_version();
+    let other_version = || {
+        Status::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({expected})"
+        ))
+    };
+    // An object of another version is read as what it says it is before it is refused.
+    let schema = if sent_kind != kind.gvk.kind {
+        return Err(refused(unregistered(&version.kind(sent_kind.clone()), &kind.gvk)));
+    } else if version == expected {
+        kind.schema()
+    } else if let Some(schema) = resources::schema::of(&version.group, &version.version, &sent_kind) {
+        schema
+    } else if LEGACY.contains(&(version.group.as_str(), version.version.as_str())) {
+        return Err(other_version());
+    } else {
+        return Err(refused(unregistered(&version.kind(sent_kind.clone()), &kind.gvk)));
+    };
+    let duplicates = resources::decode::met_duplicates(schema, duplicates);
     resources::apply::mark_reset(&mut object);
-    let empty = resources::decode::empty_lists(&object, kind.schema());
-    let outcome = resources::decode::normalise(&mut object, kind.schema());
+    let empty = resources::decode::empty_lists(&object, schema);
+    let outcome = resources::decode::normalise(&mut object, schema);
     if let Some(error) = outcome.type_error {
         return Err(refused(error));
     }
@@ -316,6 +316,9 @@ pub fn from_tree(
                 return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
             }
         }
+    }
+    if version != expected {
+        return Err(other_version());
     }
     object.set_at(&["apiVersion"], kind.gvk.api_version());
     object.set_at(&["kind"], kind.gvk.kind.clone());

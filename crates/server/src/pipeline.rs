@@ -388,7 +388,7 @@ async fn finish(
         state.catalog.find_to_write(find)
     };
     let is_custom = found.as_ref().is_some_and(|kind| kind.row().is_none());
-    if found.is_none() && resources::table::group(&call.info.group).is_none() {
+    if found.is_none() && !state.catalog.served().has_group(&call.info.group) {
         return Outcome::unknown(respond::page_not_found());
     }
     let routed = match found {

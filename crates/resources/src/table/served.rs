@@ -62,6 +62,12 @@ impl Served {
         if version.contains("beta") { self.beta.unwrap_or(false) } else { self.stable.unwrap_or(true) }
     }
 
+    /// Whether any version of a built-in group is served.
+    pub fn has_group(&self, name: &str) -> bool {
+        super::group(name)
+            .is_some_and(|group| group.versions.iter().any(|version| self.is_served(name, version)))
+    }
+
     /// The versions of a row that are served, the preferred one first.
     pub fn versions<'a>(&'a self, row: &Resource) -> impl Iterator<Item = &'static str> + use<'a> {
         let group = row.group;

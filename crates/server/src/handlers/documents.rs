@@ -57,12 +57,12 @@ pub fn is_path(state: &State, path: &str) -> bool {
     let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
     match segments.as_slice() {
         ["apis", group] => {
-            resources::table::group(group).is_some_and(|g| !g.name.is_empty())
+            state.catalog.served().has_group(group)
                 || state.catalog.has_custom_group(group)
                 || state.aggregation.has_group(group)
         }
         ["apis", group, version] => {
-            resources::table::group(group).is_some_and(|g| !g.name.is_empty())
+            state.catalog.served().has_group(group)
                 || state.catalog.custom().of_group(group).any(|definition| {
                     definition.established
                         && definition.versions.iter().any(|v| v.served && v.name == *version)
