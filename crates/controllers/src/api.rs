@@ -42,8 +42,17 @@ pub enum Home {
 pub struct Elsewhere {
     /// The kinds whose objects can be deleted, once each.
     pub kinds: Vec<Arc<Kind>>,
-    /// The versions of groups whose servers do not say what they serve: `group/version`.
-    pub unknown: Vec<String>,
+    /// The versions of groups of which it is not known what they keep.
+    pub unknown: Vec<Unknown>,
+}
+
+/// A version of a group whose server does not say what it serves, or nothing that could be understood.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unknown {
+    /// `group/version`.
+    pub version: String,
+    /// What is wrong.
+    pub why: String,
 }
 
 impl PartialEq for Kind {

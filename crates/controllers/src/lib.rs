@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-pub use crate::api::{Api, Change, Elsewhere, Event, Home, Kind, Patch, Place, View, Watch, What};
+pub use crate::api::{Api, Change, Elsewhere, Event, Home, Kind, Patch, Place, Unknown, View, Watch, What};
 pub use aggregation::Aggregate;
 pub use quotas::{Counting, Recount};
 

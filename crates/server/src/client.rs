@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, Limited};
 use value::{Value, json, write};
 
 use crate::call::Unread;
+use crate::heard::{MAX_OBJECTS, heard};
 use crate::pipeline;
 use crate::state::State;
 
@@ -61,17 +62,21 @@ impl Client {
         headers.insert(USER_AGENT, self.agent.clone());
         let body = body.map(|b| Bytes::from(write::to_vec(b))).unwrap_or_default();
         let body = if self.anywhere { Unread::Anywhere(body) } else { Unread::Here(body) };
-        let response =
-            pipeline::internal(&self.state, self.caller.clone(), method, target, headers, body).await;
-        let code = response.status().as_u16();
-        let bytes = if self.anywhere {
-            let whole = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-            whole.map_err(|error| Status::internal(error.to_string()))?.to_bytes()
-        } else {
-            response.into_body().into_bytes().unwrap_or_default()
+        let asked = pipeline::internal(&self.state, self.caller.clone(), method, target, headers, body);
+        if !self.anywhere {
+            let response = asked.await;
+            let code = response.status().as_u16();
+            return read(code, &response.into_body().into_bytes().unwrap_or_default());
+        }
+        let exchange = async {
+            let response = asked.await;
+            let code = response.status().as_u16();
+            let whole = Limited::new(response.into_body(), MAX_OBJECTS).collect().await;
+            read(code, &whole.map_err(|error| Status::internal(error.to_string()))?.to_bytes())
         };
-        let value = json::parse(&bytes).unwrap_or_default();
-        if code < 400 { Ok(value) } else { Err(refusal(code, &value)) }
+        // Whatever its path looks like, another server is not waited for without end.
+        let late = |_| Err(Status::timeout("the server that serves it did not answer in time", 0));
+        tokio::time::timeout(self.state.request_timeout, exchange).await.unwrap_or_else(late)
     }
 
     /// GET.
@@ -100,17 +105,29 @@ impl Client {
     }
 }
 
-/// The longest answer of another server.
-const MAX_ANSWER: usize = 64 << 20;
-
 const JSON: &str = "application/json";
 
+/// What an answer says. One that cannot be read is no success: it could stand for anything.
+fn read(code: u16, body: &[u8]) -> Result<Value, Status> {
+    match (code, json::parse(body)) {
+        (200..300, Ok(value)) => Ok(value),
+        // Some have nothing to say about what is done.
+        (200..300, Err(_)) if body.is_empty() => Ok(Value::Null),
+        (200..300, Err(error)) => Err(Status::internal(format!("the answer cannot be read: {error}"))),
+        (400.., value) => Err(refusal(code, &value.unwrap_or_default())),
+        _ => Err(Status::internal(format!("the answer has the unexpected code {code}"))),
+    }
+}
+
 fn refusal(code: u16, body: &Value) -> Status {
-    let message = body.str_at(&["message"]).unwrap_or("the request was refused").to_owned();
-    let reason = body.str_at(&["reason"]).unwrap_or_default();
+    let message = heard(body.str_at(&["message"]).unwrap_or("the request was refused"));
+    let reason = heard(body.str_at(&["reason"]).unwrap_or_default());
     let details = Details {
-        name: body.str_at(&["details", "name"]).unwrap_or_default().to_owned(),
+        name: heard(body.str_at(&["details", "name"]).unwrap_or_default()).into_owned(),
         ..Details::default()
     };
     Status::failure(code, Reason::Unknown, message).with_reason(reason).with_details(details)
 }
+
+#[cfg(test)]
+mod tests;

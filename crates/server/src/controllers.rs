@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Status;
+use api::field::quote;
 use api::selector::FactsRef;
+use api::{Status, names};
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
 use controllers::{
-    Api, Change, Elsewhere, Event, Home, Kind, Options, Patch, Place, Recount, View, Watch, What,
+    Api, Change, Elsewhere, Event, Home, Kind, Options, Patch, Place, Recount, Unknown, View, Watch, What,
 };
 use http::Method;
 use resources::discovery::RemoteVersion;
@@ -21,9 +22,11 @@ use storage::{Entry, Kind as EventKind, WatchError};
 use tokio::task::JoinHandle;
 use value::{Map, Str, Value};
 
+use crate::aggregation::forward::encode_path;
 use crate::catalog::{self, Catalog};
 use crate::client::Client;
 use crate::encode;
+use crate::heard::heard;
 use crate::state::State;
 
 /// Everything is below this.
@@ -177,36 +180,7 @@ impl View for InProcess {
     }
 
     fn elsewhere(&self) -> Elsewhere {
-        let mut versions = self.state.aggregation.remote_versions();
-        versions.sort_by_key(|version| std::cmp::Reverse(version.registration.version_priority));
-        let mut found = Elsewhere::default();
-        for RemoteVersion { registration, entry } in versions {
-            if entry.str_at(&["freshness"]) != Some("Current") {
-                found.unknown.push(format!("{}/{}", registration.group, registration.version));
-                continue;
-            }
-            for resource in entry.list_at(&["resources"]) {
-                let text = |path: &[&str]| Str::from(resource.str_at(path).unwrap_or_default());
-                let has =
-                    |verb: &str| resource.list_at(&["verbs"]).iter().any(|own| own.as_str() == Some(verb));
-                let kind = Kind {
-                    group: registration.group.clone(),
-                    version: registration.version.clone(),
-                    kind: text(&["responseKind", "kind"]),
-                    plural: text(&["resource"]),
-                    namespaced: text(&["scope"]) == "Namespaced",
-                    deletable: has("delete"),
-                    deletes_collections: has("deletecollection"),
-                    home: Home::Elsewhere,
-                };
-                // The same objects in another version.
-                let known = found.kinds.iter().any(|k| k.group == kind.group && k.plural == kind.plural);
-                if kind.namespaced && kind.deletable && !known {
-                    found.kinds.push(Arc::new(kind));
-                }
-            }
-        }
-        found
+        elsewhere(self.state.aggregation.remote_versions())
     }
 
     fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
@@ -341,17 +315,83 @@ impl Api for InProcess {
     }
 
     async fn list_elsewhere(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
-        let list = self.client.anywhere().get(&collection(kind, namespace)).await?;
-        Ok(list.list_at(&["items"]).to_vec())
+        items(self.client.anywhere().get(&collection(kind, namespace)).await?)
     }
 
     async fn delete(&self, place: &Place, options: &Value) -> Result<(), Status> {
+        is_segment(&place.name).map_err(Status::internal)?;
         self.client_for(&place.kind).delete(&path(place, ""), &delete_options(options)).await.map(drop)
     }
 
     async fn delete_collection(&self, kind: &Kind, namespace: &str, options: &Value) -> Result<(), Status> {
         self.client_for(kind).delete(&collection(kind, namespace), &delete_options(options)).await.map(drop)
     }
+}
+
+/// What other servers keep in namespaces, from what they say they serve.
+fn elsewhere(mut versions: Vec<RemoteVersion>) -> Elsewhere {
+    versions.sort_by_key(|version| std::cmp::Reverse(version.registration.version_priority));
+    let mut found = Elsewhere::default();
+    for RemoteVersion { registration, entry } in versions {
+        let version = format!("{}/{}", registration.group, registration.version);
+        if entry.str_at(&["freshness"]) != Some("Current") {
+            let why = format!("stale GroupVersion discovery: {version}");
+            found.unknown.push(Unknown { version, why });
+            continue;
+        }
+        for resource in entry.list_at(&["resources"]) {
+            let text = |path: &[&str]| Str::from(resource.str_at(path).unwrap_or_default());
+            let has = |verb: &str| resource.list_at(&["verbs"]).iter().any(|own| own.as_str() == Some(verb));
+            let kind = Kind {
+                group: registration.group.clone(),
+                version: registration.version.clone(),
+                kind: text(&["responseKind", "kind"]),
+                plural: text(&["resource"]),
+                namespaced: text(&["scope"]) == "Namespaced",
+                deletable: has("delete"),
+                deletes_collections: has("deletecollection"),
+                home: Home::Elsewhere,
+            };
+            // The same objects in another version.
+            let known = found.kinds.iter().any(|k| k.group == kind.group && k.plural == kind.plural);
+            if !kind.namespaced || !kind.deletable || known {
+                continue;
+            }
+            // A name that a path reads as something else is nothing that could be emptied: so it is not known what is there.
+            if let Err(why) = is_segment(&kind.plural) {
+                found.unknown.push(Unknown { version: version.clone(), why });
+                break;
+            }
+            found.kinds.push(Arc::new(kind));
+        }
+    }
+    found
+}
+
+/// Whether a name is one step of a path, and how it is not. Names of other servers may be anything.
+fn is_segment(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("name is required".to_owned());
+    }
+    match names::is_path_segment_name(name).as_slice() {
+        [] => Ok(()),
+        wrong => Err(format!("invalid resource name {}: [{}]", quote(&heard(name)), wrong.join(" "))),
+    }
+}
+
+/// The objects of a list. What is no list does not say that there are none, and neither does an empty page that another follows.
+fn items(mut list: Value) -> Result<Vec<Value>, Status> {
+    let is_list = list.str_at(&["kind"]).is_some_and(|kind| kind.ends_with("List"));
+    let goes_on = list.str_at(&["metadata", "continue"]).is_some_and(|token| !token.is_empty());
+    let items = match list.remove_at(&["items"]) {
+        Some(Value::List(items)) => items,
+        None | Some(Value::Null) if is_list => Vec::new(),
+        _ => return Err(Status::internal("the answer is not a list")),
+    };
+    if items.is_empty() && goes_on {
+        return Err(Status::internal("the list has an empty page that is not its last"));
+    }
+    Ok(items)
 }
 
 fn delete_options(options: &Value) -> Value {
@@ -365,16 +405,16 @@ fn delete_options(options: &Value) -> Value {
 fn collection(kind: &Kind, namespace: &str) -> String {
     let root = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
     let Kind { version, plural, .. } = kind;
-    if kind.namespaced {
+    encode_path(&if kind.namespaced {
         format!("{root}/{version}/namespaces/{namespace}/{plural}")
     } else {
         format!("{root}/{version}/{plural}")
-    }
+    })
 }
 
 /// The path of an object or of a subresource of it.
 fn path(place: &Place, subresource: &str) -> String {
-    let mut path = format!("{}/{}", collection(&place.kind, &place.namespace), place.name);
+    let mut path = format!("{}/{}", collection(&place.kind, &place.namespace), encode_path(&place.name));
     if !subresource.is_empty() {
         path.push('/');
         path.push_str(subresource);

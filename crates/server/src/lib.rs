@@ -30,6 +30,7 @@ mod follow;
 mod gather;
 pub mod handlers;
 pub mod health;
+mod heard;
 mod hints;
 pub mod identity;
 mod kept;

@@ -1,7 +1,7 @@
 //! What other servers keep in a namespace goes with it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use conformance::extension::{Does, Received};
 use conformance::{Client, Problem, accepts, eventually, rejects};
@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::discovery::{aggregated, group};
-use crate::setting::{GROUP, NAME, PATIENCE, ROOT, SERVICES, behind, says};
+use crate::setting::{AGGREGATED, GROUP, NAME, PATIENCE, ROOT, SERVICES, behind, says};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 const FLUNDERS: &str = "/apis/wardle.example.com/v1alpha1/namespaces/ponds/flunders";
@@ -121,4 +121,50 @@ async fn a_server_that_does_not_say_what_it_keeps_holds_namespaces_up() {
     // Without the registration there is nothing to know.
     accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
     gone(&client, "lakes").await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_list_does_not_let_a_namespace_go() {
+    let broken = Arc::new(AtomicBool::new(true));
+    let (says_nothing, list) = (Arc::clone(&broken), keeping(Arc::default()));
+    let (_server, client, _extension) = behind(move |received: &Received| {
+        if received.path().ends_with("/flunders") && says_nothing.load(Ordering::SeqCst) {
+            return Does::Raw(200, "text/html", Vec::new(), "<html>down for maintenance</html>".to_owned());
+        }
+        list(received)
+    })
+    .await;
+    freshness(&client, "Current").await;
+    accepts(client.post(NAMESPACES, &json!({"metadata": {"name": "ponds"}})).await).unwrap();
+    accepts(client.delete(&format!("{NAMESPACES}/ponds")).await).unwrap();
+    let said = condition(&client, "ponds", "NamespaceDeletionContentFailure").await;
+    let message = said["message"].as_str().unwrap();
+    assert!(message.contains("the answer cannot be read"), "{message}");
+    broken.store(false, Ordering::SeqCst);
+    gone(&client, "ponds").await;
+}
+
+#[tokio::test]
+async fn a_resource_that_no_path_names_holds_namespaces_up_and_nothing_else() {
+    let resource = |name: &str| json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": "Flunder"}, "scope": "Namespaced", "singularResource": "flunder", "verbs": ["list", "delete"]});
+    let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": [
+        {"metadata": {"name": GROUP}, "versions": [{"version": "v1alpha1", "freshness": "Current", "resources": [resource("flunders/f/exec")]}]}]});
+    let (_server, client, extension) = behind(move |received: &Received| match received.path() {
+        "/apis" => Does::Raw(200, AGGREGATED, Vec::new(), list.to_string()),
+        path if path.ends_with("/exec") => Does::Hang,
+        _ => Does::Json(200, json!({})),
+    })
+    .await;
+    freshness(&client, "Current").await;
+    accepts(client.post(NAMESPACES, &json!({"metadata": {"name": "ponds"}})).await).unwrap();
+    accepts(client.delete(&format!("{NAMESPACES}/ponds")).await).unwrap();
+    let said = condition(&client, "ponds", "NamespaceDeletionDiscoveryFailure").await;
+    let message = said["message"].as_str().unwrap();
+    assert!(
+        message.ends_with(
+            r#"wardle.example.com/v1alpha1: invalid resource name "flunders/f/exec": [may not contain '/']"#
+        ),
+        "{message}"
+    );
+    assert!(extension.received_for_others().iter().all(|r| !r.path().ends_with("/exec")));
 }

@@ -6,7 +6,7 @@ use api::time::Timestamp;
 use value::{Str, Value};
 
 use super::Leftover;
-use crate::api::Kind;
+use crate::api::{Kind, Unknown};
 
 /// What one round of emptying found.
 #[derive(Debug, Default, PartialEq)]
@@ -19,19 +19,19 @@ pub(super) struct Findings {
     /// What went wrong.
     pub(super) errors: Vec<String>,
     /// The versions of groups of which it is not known what is in them.
-    unknown: Vec<String>,
+    unknown: Vec<Unknown>,
 }
 
 impl Findings {
     /// Nothing yet, but what is not known.
-    pub(super) fn undiscovered_in(mut unknown: Vec<String>) -> Self {
+    pub(super) fn undiscovered_in(mut unknown: Vec<Unknown>) -> Self {
         unknown.sort();
         Findings { unknown, ..Findings::default() }
     }
 
     /// What is wrong if anything is not known.
     pub(super) fn undiscovered(&self) -> Option<String> {
-        let texts = self.unknown.iter().map(|of| format!("{of}: stale GroupVersion discovery: {of}"));
+        let texts = self.unknown.iter().map(|Unknown { version, why }| format!("{version}: {why}"));
         let texts: Vec<String> = texts.collect();
         let listed = || format!("unable to retrieve the complete list of server APIs: {}", texts.join(", "));
         (!texts.is_empty()).then(listed)

@@ -4,6 +4,7 @@ use value::Value;
 
 use super::conditions::{Findings, updated};
 use super::{Leftover, Step, estimate, finalized, leftover, step, wait_for};
+use crate::api::Unknown;
 use crate::fake::{kind, parse};
 
 const GOING: &str = r#"{"metadata":{"name":"n","deletionTimestamp":"2026-01-01T00:00:00Z"},
@@ -131,7 +132,11 @@ fn errors_are_counted_and_sorted_and_conditions_of_others_stay() {
 
 #[test]
 fn what_is_not_known_is_said_and_holds_the_namespace_up() {
-    let findings = Findings::undiscovered_in(vec!["b.example/v1".to_owned(), "a.example/v1".to_owned()]);
+    let stale = |version: &str| Unknown {
+        version: version.to_owned(),
+        why: format!("stale GroupVersion discovery: {version}"),
+    };
+    let findings = Findings::undiscovered_in(vec![stale("b.example/v1"), stale("a.example/v1")]);
     let error = findings.undiscovered().unwrap();
     assert_eq!(
         error,

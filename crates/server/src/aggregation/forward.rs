@@ -29,7 +29,8 @@ use crate::config::Redirects;
 use crate::outbound::{Forward, Outgoing};
 use crate::state::State;
 
-pub(super) use headers::{encode_path, encode_query, identify, incoming, kept, outgoing, say_for_whom};
+pub(crate) use headers::encode_path;
+pub(super) use headers::{encode_query, identify, incoming, kept, outgoing, say_for_whom};
 
 /// How long a server has to say what it serves: clients ask all servers for that.
 const DISCOVERY: Duration = Duration::from_secs(5);

@@ -2,10 +2,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
-use controllers::Options;
+use controllers::{Home, Kind, Options};
+use resources::discovery::{self, RemoteVersion, of_definition};
 use value::{Value, json};
 
-use super::{aggregate, start_with};
+use super::{aggregate, collection, elsewhere, is_segment, items, path, start_with};
 use crate::Ephemeral;
 use crate::client::Client;
 
@@ -54,4 +55,82 @@ async fn a_pod_of_a_node_that_is_gone_fails_and_goes_and_one_of_a_node_that_is_t
     assert!(!api::meta::is_deleting(&kept));
     server.running.stop().await;
     tokio::time::timeout(PATIENCE, controllers).await.expect("they stop with the server").unwrap();
+}
+
+#[test]
+fn only_a_list_says_what_there_is_and_only_its_last_page_that_there_is_nothing() {
+    for (answer, count) in [
+        (r#"{"kind":"FlunderList","items":[]}"#, 0),
+        (r#"{"kind":"FlunderList","items":null}"#, 0),
+        (r#"{"kind":"FlunderList"}"#, 0),
+        (r#"{"items":[{}]}"#, 1),
+        (r#"{"kind":"FlunderList","metadata":{"continue":"x"},"items":[{}]}"#, 1),
+    ] {
+        assert_eq!(items(parse(answer)).map(|items| items.len()), Ok(count), "{answer}");
+    }
+    for answer in [
+        "null",
+        "[]",
+        r#""FlunderList""#,
+        "{}",
+        r#"{"items":null}"#,
+        r#"{"kind":"Status","status":"Success"}"#,
+        r#"{"kind":"FlunderList","items":{}}"#,
+        r#"{"kind":"FlunderList","items":"none"}"#,
+        r#"{"kind":"FlunderList","metadata":{"continue":"x"},"items":[]}"#,
+        r#"{"kind":"FlunderList","metadata":{"continue":"x"},"items":null}"#,
+        r#"{"kind":"FlunderList","metadata":{"continue":"x"}}"#,
+    ] {
+        assert!(items(parse(answer)).is_err(), "{answer}");
+    }
+}
+
+/// A version of another server with this resource and one more.
+fn serving(resource: &str) -> RemoteVersion {
+    let text = r#"{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[
+        {"resource":"flunders","scope":"Namespaced","verbs":["list","delete"]},
+        {"resource":"R","scope":"Namespaced","verbs":["list","delete"]},
+        {"resource":"cluster/wide","scope":"Cluster","verbs":["list","delete"]},
+        {"resource":"only/shown","scope":"Namespaced","verbs":["list"]}]}]}"#;
+    let list = parse(&format!(r#"{{"items":[{}]}}"#, text.replace("\"R\"", resource)));
+    let entry = discovery::aggregated_versions(&list, "g", "v1");
+    RemoteVersion { registration: of_definition("g", "v1"), entry }
+}
+
+#[test]
+fn a_resource_that_no_path_names_is_not_known() {
+    let found = elsewhere(vec![serving("\"fishers\"")]);
+    let names: Vec<&str> = found.kinds.iter().map(|kind| kind.plural.as_str()).collect();
+    assert_eq!((names.as_slice(), found.unknown.len()), (["flunders", "fishers"].as_slice(), 0));
+    for (resource, why) in [
+        (r#""a/b/exec""#, r#"invalid resource name "a/b/exec": [may not contain '/']"#),
+        (r#""a%2fexec""#, r#"invalid resource name "a%2fexec": [may not contain '%']"#),
+        (r#""..""#, r#"invalid resource name "..": [may not be '..']"#),
+        (r#""""#, "name is required"),
+    ] {
+        let found = elsewhere(vec![serving(resource)]);
+        let unknown = found.unknown.first().unwrap();
+        assert_eq!((unknown.version.as_str(), unknown.why.as_str()), ("g/v1", why));
+    }
+    let long = is_segment(&"/".repeat(1 << 20)).unwrap_err();
+    assert!(long.len() < 1 << 13, "{}", long.len());
+}
+
+#[test]
+fn a_name_stays_one_step_of_a_path_whatever_is_in_it() {
+    let kind = Arc::new(Kind {
+        group: "g".into(),
+        version: "v1".into(),
+        kind: "K".into(),
+        plural: "ks?watch=1".into(),
+        namespaced: true,
+        deletable: true,
+        deletes_collections: true,
+        home: Home::Elsewhere,
+    });
+    assert_eq!(collection(&kind, "n"), "/apis/g/v1/namespaces/n/ks%3Fwatch=1");
+    assert_eq!(
+        path(&kind.place("n", "a?b#c"), "status"),
+        "/apis/g/v1/namespaces/n/ks%3Fwatch=1/a%3Fb%23c/status"
+    );
 }

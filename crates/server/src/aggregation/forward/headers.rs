@@ -217,7 +217,7 @@ pub(in super::super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: 
 }
 
 /// A path as Go encodes it.
-pub(in super::super) fn encode_path(path: &str) -> String {
+pub(crate) fn encode_path(path: &str) -> String {
     percent_encode(path, |byte| b"-_.~$&+,/:;=@".contains(&byte))
 }
 

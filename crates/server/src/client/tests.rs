@@ -1,0 +1,23 @@
+use value::json;
+
+use super::read;
+use crate::heard::MAX_TEXT;
+
+#[test]
+fn an_answer_that_cannot_be_read_is_no_success() {
+    for (code, body) in [(200, r#"{"a":1}"#), (201, "[]"), (204, "")] {
+        assert_eq!(read(code, body.as_bytes()), Ok(json::parse(body.as_bytes()).unwrap_or_default()));
+    }
+    for (code, body) in [(200, "<html>"), (200, "{"), (200, " "), (302, "{}"), (304, ""), (103, "{}")] {
+        assert_eq!(read(code, body.as_bytes()).unwrap_err().code(), 500, "{code} {body}");
+    }
+}
+
+#[test]
+fn a_refusal_is_told_as_it_was_given_and_not_in_full_length() {
+    let status = read(409, br#"{"reason":"Conflict","message":"no","details":{"name":"x"}}"#).unwrap_err();
+    assert_eq!((status.code(), status.reason(), status.message()), (409, "Conflict", "no"));
+    assert_eq!(read(404, b"<html>").unwrap_err().code(), 404);
+    let long = format!(r#"{{"message":"{}"}}"#, "x".repeat(1 << 20));
+    assert_eq!(read(500, long.as_bytes()).unwrap_err().message().len(), MAX_TEXT + "...".len());
+}
