@@ -15,15 +15,12 @@ use base64::engine::general_purpose::STANDARD;
 use resources::custom::Definition;
 use value::{Map, Str, Value, go, json, write};
 
-use crate::outbound::{Endpoint, Request, Target, Trust};
+use crate::heard::{MAX_OBJECTS, heard};
+use crate::outbound::{Endpoint, Request, Target, Trust, WEBHOOK_AGENT};
 use crate::state::State;
 
 /// How long a conversion may take, as Kubernetes' client waits by default.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// Who asks, as webhooks know it.
-const USER_AGENT: &str = "kube-apiserver-admission";
-/// The longest answer: as many bytes as a page of objects may have.
-const MAX_ANSWER: usize = 64 << 20;
 
 /// The webhooks that have been called, by definition, each with the configuration it was made of.
 #[derive(Default)]
@@ -58,11 +55,20 @@ pub async fn call(
 ) -> Result<Vec<Value>, Status> {
     let first = objects.first().map(meta::gvk).unwrap_or_default();
     let about = format!("{}, Kind={}", first.group_version(), first.kind);
-    let failed = |why: String| Status::plain(format!("conversion webhook for {about} failed: {why}"));
-    let target = target(state, definition, webhook).map_err(failed)?;
+    ask(state, definition, webhook, objects, version).await.map_err(|wrong| wrong.status(&about))
+}
+
+async fn ask(
+    state: &State,
+    definition: &Definition,
+    webhook: &Value,
+    objects: &[Value],
+    version: &str,
+) -> Result<Vec<Value>, Wrong> {
+    let target = target(state, definition, webhook).map_err(Wrong::Call)?;
     let reviews = webhook.list_at(&["conversionReviewVersions"]).iter().filter_map(Value::as_str);
     let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
-        return Err(Status::plain("no supported conversion review versions"));
+        return Err(Wrong::NoReview);
     };
     let uid = crate::random::uid();
     let api_version = format!("apiextensions.k8s.io/{review}");
@@ -81,45 +87,32 @@ pub async fn call(
         ("apiVersion", Value::from(api_version.as_str())),
         ("request", request),
     ]);
-    let mut request = Request { max_answer: MAX_ANSWER, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
-    request.headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT));
+    let mut request =
+        Request { max_answer: MAX_OBJECTS, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
+    request.headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static(WEBHOOK_AGENT));
     request.path = format!("{}?timeout={}s", target.url().path(), TIMEOUT.as_secs()).parse().ok();
-    let answer = target.send(request).await.map_err(|failure| failed(failure.message))?;
+    let answer = target.send(request).await.map_err(|failure| Wrong::Call(failure.message))?;
     if !(200..300).contains(&answer.status) {
         let reply = Reply {
             status: answer.status,
             content_type: answer.content_type().to_owned(),
             body: answer.body.to_vec(),
         };
-        return Err(failed(unexpected(&reply).message().to_owned()));
+        return Err(Wrong::Call(unexpected(&reply).message().to_owned()));
     }
     if answer.body.is_empty() {
-        return Err(failed(format!(
+        return Err(Wrong::Call(format!(
             "0-length response with status code: {} and content type: {}",
             answer.status,
             answer.content_type()
         )));
     }
-    let answer = read(&answer.body).map_err(failed)?;
-    let converted = converted(&answer, review, &api_version, &uid).map_err(failed)?;
+    let answer = read(&answer.body).map_err(Wrong::Call)?;
+    let converted = converted(&answer, review, &api_version, &uid).map_err(Wrong::Call)?;
     if converted.len() != objects.len() {
-        return Err(Status::plain(format!(
-            "conversion webhook for {about} returned {} objects, expected {}",
-            converted.len(),
-            objects.len()
-        )));
+        return Err(Wrong::Count { returned: converted.len(), expected: objects.len() });
     }
-    let mut results = Vec::with_capacity(objects.len());
-    for (original, converted) in objects.iter().zip(converted) {
-        let result = restore(original, converted, version).map_err(|wrong| match wrong {
-            Wrong::NoObject(why) => Status::plain(why),
-            Wrong::Object(why) => {
-                Status::plain(format!("conversion webhook for {about} returned invalid {why}"))
-            }
-        })?;
-        results.push(result);
-    }
-    Ok(results)
+    objects.iter().zip(converted).map(|(original, converted)| restore(original, converted, version)).collect()
 }
 
 /// Reads an answer, which may be YAML as everything may be.
@@ -193,13 +186,36 @@ fn converted<'a>(
     Ok(response.list_at(&["convertedObjects"]))
 }
 
-/// What is wrong with a converted object.
+/// What is wrong with a webhook or with what it says.
 #[derive(Debug, PartialEq)]
 enum Wrong {
-    /// It cannot be read as one.
+    /// It knows no review that is known here.
+    NoReview,
+    /// It cannot be called, or answers no review.
+    Call(String),
+    /// It answers with more objects than were sent, or fewer.
+    Count { returned: usize, expected: usize },
+    /// A converted object cannot be read as one.
     NoObject(String),
-    /// It is not what was asked for; said with which conversion it is about.
+    /// A converted object is not what was asked for.
     Object(String),
+}
+
+impl Wrong {
+    /// What is told about a conversion. All that a webhook says comes through here.
+    fn status(&self, about: &str) -> Status {
+        Status::plain(match self {
+            Wrong::NoReview => "no supported conversion review versions".to_owned(),
+            Wrong::Call(why) => format!("conversion webhook for {about} failed: {}", heard(why)),
+            Wrong::Count { returned, expected } => {
+                format!("conversion webhook for {about} returned {returned} objects, expected {expected}")
+            }
+            Wrong::NoObject(why) => heard(why).into_owned(),
+            Wrong::Object(why) => {
+                format!("conversion webhook for {about} returned invalid {}", heard(why))
+            }
+        })
+    }
 }
 
 /// The converted object with the metadata of the original, but for labels and annotations.

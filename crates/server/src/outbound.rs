@@ -35,6 +35,8 @@ pub(crate) use kubeconfig::shown_as;
 
 use connect::{ConnectError, Connector};
 
+/// What this server calls itself to webhooks.
+pub const WEBHOOK_AGENT: &str = "kube-apiserver-admission";
 /// The longest answer that is read unless a request says otherwise.
 pub const MAX_ANSWER: usize = 3 << 20;
 /// How many calls of one target may be under way; more wait, within their own time limit.

@@ -21,14 +21,14 @@ use storage::Store;
 use value::Str;
 
 use super::attached::Attached;
-use crate::outbound::{Answer, Bearer, Credential, Endpoint, Identity, Request, Target, Trust};
+use crate::outbound::{
+    Answer, Bearer, Credential, Endpoint, Identity, Request, Target, Trust, WEBHOOK_AGENT,
+};
 use crate::request_info::clean_path;
 
 pub(crate) use credentials::Credentials;
 pub(crate) use tokens::{TokenMetrics, WebhookTokens};
 
-/// What this server calls itself.
-const AGENT: &str = "kube-apiserver-admission";
 /// How long a webhook without a limit of its own may take.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often an answer that asks to come back later is obeyed.
@@ -128,7 +128,7 @@ impl WebhookTransport {
             let mut request = Request::post_json(body.clone(), left);
             request.path = Some(path.clone());
             request.bearer.clone_from(&bearer);
-            request.headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+            request.headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
             let answer = follow(&target, request, &located.origin).await?;
             match retry_after(&answer) {
                 Some(wait) if retries < MAX_RETRIES => {

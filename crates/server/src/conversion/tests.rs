@@ -1,6 +1,7 @@
 use value::{Value, json};
 
 use super::{Wrong, converted, read, restore};
+use crate::heard::MAX_TEXT;
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -94,4 +95,16 @@ fn what_is_no_review_at_all_is_refused_in_the_words_of_the_decoder() {
     assert!(
         why.starts_with("couldn't get version/kind; json parse error: json: cannot unmarshal string into")
     );
+}
+
+#[test]
+fn what_a_webhook_says_is_not_passed_on_in_full_length() {
+    let long = "x".repeat(1 << 20);
+    for wrong in [Wrong::Call(long.clone()), Wrong::NoObject(long.clone()), Wrong::Object(long)] {
+        let status = wrong.status("example.com/v1, Kind=T");
+        assert!(status.message().len() < MAX_TEXT + 100, "{}", status.message().len());
+        assert!(status.message().ends_with("x..."));
+    }
+    let status = Wrong::Call("no way".to_owned()).status("example.com/v1, Kind=T");
+    assert_eq!(status.message(), "conversion webhook for example.com/v1, Kind=T failed: no way");
 }

@@ -14,10 +14,10 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, Response};
 use http_body_util::{BodyExt as _, Limited};
 
-use super::{AGENT, Attached, Located, go_seconds, time_left};
+use super::{Attached, Located, go_seconds, time_left};
 use crate::body::Body;
 use crate::call::Unread;
-use crate::outbound::MAX_ANSWER;
+use crate::outbound::{MAX_ANSWER, WEBHOOK_AGENT};
 use crate::pipeline;
 
 /// Whether a place is this server's own service.
@@ -47,7 +47,7 @@ pub(super) async fn ask(
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
-    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
     let caller = Caller::internal(InternalIdentity::ApiServer);
     let body = Unread::Anywhere(Bytes::from(outgoing.body));
     // A request of this chain passes the pipeline: what it is made of must not contain itself.
