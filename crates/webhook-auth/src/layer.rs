@@ -33,7 +33,7 @@ type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 ///
 /// It answers 401 to callers without a good token before the body is read, and hands on who the caller is: the webhook compares
 /// that with the request through [`Authentication::check`] (the extractor of feature `axum` does). A handler that forgets to is found
-/// out: in [`Mode::Require`] its answer is replaced by a 500.
+/// out: in [`Mode::Require`] its answer is replaced by a 500, unless it says that it [denies](Denied).
 #[derive(Clone)]
 pub struct WebhookAuthLayer {
     shared: Arc<Shared>,
@@ -154,16 +154,35 @@ where
                 Authentication { caller, shared: Arc::clone(&shared), compared: Arc::clone(&compared) };
             request.extensions_mut().insert(authentication);
             let response = inner.call(request).await?;
-            let fits = compared.load(Ordering::Acquire) == FITS;
-            if shared.mode == Mode::Require && response.status().is_success() && !fits {
-                let detail = "the webhook answered without comparing the token with the request, or although it does not fit";
-                let rejection = Rejection::new(Reason::Unchecked, detail);
+            if shared.mode == Mode::Require && response.status().is_success() && !is_denied(&response) {
+                let rejection = match compared.load(Ordering::Acquire) {
+                    FITS => return Ok(response),
+                    DOES_NOT_FIT => Rejection::new(
+                        Reason::Disregarded,
+                        "the webhook answered although the token does not fit the request",
+                    ),
+                    _ => Rejection::new(
+                        Reason::Unchecked,
+                        "the webhook answered without comparing the token with the request",
+                    ),
+                };
                 shared.note(&rejection);
                 return Ok(refusal(&rejection));
             }
             Ok(response)
         })
     }
+}
+
+/// Says of an answer that it denies: put it among the extensions of a response with `allowed: false`.
+///
+/// The layer reads no bodies, so it cannot tell a denial from an answer that should not be given. Replacing a denial by an error would
+/// let pass, under `failurePolicy: Ignore`, what the webhook wants denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied;
+
+fn is_denied<R>(response: &Response<R>) -> bool {
+    response.extensions().get::<Denied>().is_some()
 }
 
 /// What came of comparing the token with the request: of several comparisons, the worst.

@@ -56,11 +56,13 @@ pub enum Reason {
     ReviewUnavailable,
     /// The webhook answered without comparing the token with the request.
     Unchecked,
+    /// The webhook answered although the token does not fit the request.
+    Disregarded,
 }
 
 impl Reason {
     /// All of them, in the order a token is looked at.
-    pub const ALL: [Reason; 25] = [
+    pub const ALL: [Reason; 26] = [
         Reason::Missing,
         Reason::Oversize,
         Reason::Malformed,
@@ -86,6 +88,7 @@ impl Reason {
         Reason::KeysUnavailable,
         Reason::ReviewUnavailable,
         Reason::Unchecked,
+        Reason::Disregarded,
     ];
 
     /// Its name in metrics and logs.
@@ -116,6 +119,7 @@ impl Reason {
             Reason::KeysUnavailable => "keys_unavailable",
             Reason::ReviewUnavailable => "review_unavailable",
             Reason::Unchecked => "unchecked",
+            Reason::Disregarded => "disregarded",
         }
     }
 
@@ -125,7 +129,7 @@ impl Reason {
         match self {
             Reason::Group => 403,
             Reason::KeysUnavailable | Reason::ReviewUnavailable => 503,
-            Reason::Unchecked => 500,
+            Reason::Unchecked | Reason::Disregarded => 500,
             _ => 401,
         }
     }

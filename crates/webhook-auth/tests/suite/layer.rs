@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use webhook_auth::extract::{MAX_REVIEW, Refused, Review};
 use webhook_auth::keys::KeyCache;
-use webhook_auth::layer::{Authentication, ReviewToken, WebhookAuthLayer};
+use webhook_auth::layer::{Authentication, Denied, ReviewToken, WebhookAuthLayer};
 use webhook_auth::verify::MAX_TOKEN;
 use webhook_auth::{AdmissionRequest, Counts, Identity, Mode, Pending, Reason, Rejection};
 
@@ -33,6 +33,15 @@ async fn answer(review: Review<Value>) -> String {
     format!("{} by {}", review.review["request"]["uid"], subject.unwrap_or_default())
 }
 
+/// One that denies what it is not told by the right caller, in a review of its own.
+async fn denying(review: Result<Review<Value>, Refused>) -> Response<Body> {
+    let mut response = Response::new(Body::from(format!("allowed: {}", review.is_ok())));
+    if review.is_err() {
+        response.extensions_mut().insert(Denied);
+    }
+    response
+}
+
 fn layer(key: &Key) -> WebhookAuthLayer {
     WebhookAuthLayer::new(expected(), KeyCache::fixed(key_set(&[key]))).unwrap().clock(|| at(NOW))
 }
@@ -45,6 +54,7 @@ fn webhook(mode: Mode) -> Webhook {
         .route("/review", post(answer))
         .route("/forgetful", post(async || "allowed"))
         .route("/careless", post(async |_: Result<Review<Value>, Refused>| "allowed"))
+        .route("/denying", post(denying))
         .route_layer(layer);
     Webhook { key, counts, router }
 }
@@ -225,7 +235,21 @@ async fn nor_does_a_webhook_answer_that_compares_and_does_not_mind() {
     assert_eq!(ask("apps").await, 200);
     assert_eq!(ask("ninja.turtles.ai").await, 500);
     let rejected = |reason| webhook.counts.rejected(reason);
-    assert_eq!((rejected(Reason::Group), rejected(Reason::Unchecked)), (1, 1));
+    assert_eq!((rejected(Reason::Group), rejected(Reason::Disregarded)), (1, 1));
+    assert_eq!(rejected(Reason::Unchecked), 0, "it did compare");
+}
+
+#[tokio::test]
+async fn a_denial_after_a_comparison_that_failed_is_given_as_it_is() {
+    let webhook = webhook(Mode::Require);
+    let ask = async |group: &str| {
+        let bearer = format!("Bearer {}", webhook.key.token(&claims(group)));
+        webhook.ask("/denying", Some(&bearer), Body::from(review("apps").to_string())).await
+    };
+    assert_eq!(ask("apps").await, (200, "allowed: true".to_owned(), None));
+    assert_eq!(ask("ninja.turtles.ai").await, (200, "allowed: false".to_owned(), None));
+    let rejected = |reason| webhook.counts.rejected(reason);
+    assert_eq!((rejected(Reason::Group), rejected(Reason::Disregarded)), (1, 0));
 }
 
 #[tokio::test]
