@@ -114,10 +114,11 @@ impl Group {
         let client = client.clone();
         self.tasks.spawn(async move {
             let path = format!("{collection}/{}", api::meta::name(&object));
-            match client.get(&path).await {
-                Ok(_) => Ok(()),
-                Err(_) => create(&client, &collection, &object).await.map_err(|status| (path, status)),
-            }
+            let action = |stored: Option<&Value>| match stored {
+                Some(_) => Action::Keep,
+                None => Action::Create(object.clone()),
+            };
+            act(&client, &collection, &path, action).await.map_err(|status| (path, status))
         });
     }
 
@@ -132,33 +133,8 @@ impl Group {
         let client = client.clone();
         self.tasks.spawn(async move {
             let path = format!("{collection}/{}", api::meta::name(&object));
-            let outcome = match client.get(&path).await {
-                Err(_) => create(&client, &collection, &object).await,
-                Ok(mut stored) => {
-                    let mut changed = false;
-                    for field in fields {
-                        if let Some(value) = object.at(field)
-                            && stored.at(field) != Some(value)
-                        {
-                            stored.set_at(field, value.clone());
-                            changed = true;
-                        }
-                    }
-                    let updated =
-                        if changed { client.update(&path, &stored).await.map(drop) } else { Ok(()) };
-                    match updated {
-                        // What cannot become so is made anew: an address of the other family, for example.
-                        Err(status) if status.code() == 422 => {
-                            match client.delete(&path, &Value::Map(Map::new())).await {
-                                Ok(_) => create(&client, &collection, &object).await,
-                                Err(status) => Err(status),
-                            }
-                        }
-                        outcome => outcome,
-                    }
-                }
-            };
-            outcome.map_err(|status| (path, status))
+            let action = |stored: Option<&Value>| brought(&object, stored, fields);
+            act(&client, &collection, &path, action).await.map_err(|status| (path, status))
         });
     }
 
@@ -168,17 +144,8 @@ impl Group {
         self.tasks.spawn(async move {
             let collection = rbac_collection(&expected);
             let path = format!("{collection}/{}", api::meta::name(&expected));
-            let stored = client.get(&path).await.ok();
-            let outcome = match reconcile::action(&expected, stored.as_ref()) {
-                Action::Keep => Ok(()),
-                Action::Create(object) => create(&client, &collection, &object).await,
-                Action::Update(object) => client.update(&path, &object).await.map(|_| ()),
-                Action::Recreate(object) => match client.delete(&path, &Value::Map(Map::new())).await {
-                    Ok(_) => create(&client, &collection, &object).await,
-                    Err(status) => Err(status),
-                },
-            };
-            outcome.map_err(|status| (path, status))
+            let action = |stored: Option<&Value>| reconcile::action(&expected, stored);
+            act(&client, &collection, &path, action).await.map_err(|status| (path, status))
         });
     }
 
@@ -193,12 +160,70 @@ impl Group {
     }
 }
 
-/// Another server on the same store may have been first: that is as good.
-async fn create(client: &Client, collection: &str, object: &Value) -> Result<(), Status> {
-    match client.create(collection, object).await {
-        Err(status) if status.code() != 409 => Err(status),
-        _ => Ok(()),
+/// How often somebody else may have been faster, or the machine too slow.
+const ATTEMPTS: usize = 10;
+
+/// Fields that an update cannot change.
+const IMMUTABLE: &[&[&str]] = &[&["addressType"]];
+
+/// What brings an object up to another in some of its fields.
+fn brought(object: &Value, stored: Option<&Value>, fields: &[&[&str]]) -> Action {
+    let Some(stored) = stored else { return Action::Create(object.clone()) };
+    let differs = |field: &&&[&str]| object.at(field).is_some_and(|value| stored.at(field) != Some(value));
+    if IMMUTABLE.iter().any(|field| differs(&field)) {
+        return Action::Recreate(object.clone());
     }
+    let mut updated = stored.clone();
+    for field in fields.iter().filter(differs) {
+        updated.set_at(field, object.at(field).cloned().unwrap_or_default());
+    }
+    if updated == *stored { Action::Keep } else { Action::Update(updated) }
+}
+
+/// Does what has to be done about what is stored; should another server on the same store be faster, about what that one wrote.
+async fn act(
+    client: &Client,
+    collection: &str,
+    path: &str,
+    action: impl Fn(Option<&Value>) -> Action,
+) -> Result<(), Status> {
+    let mut outcome = Ok(());
+    for _ in 0..ATTEMPTS {
+        outcome = attempt(client, collection, path, &action).await;
+        if !matches!(&outcome, Err(status) if matches!(status.code(), 409 | 504)) {
+            break;
+        }
+    }
+    outcome
+}
+
+async fn attempt(
+    client: &Client,
+    collection: &str,
+    path: &str,
+    action: impl Fn(Option<&Value>) -> Action,
+) -> Result<(), Status> {
+    let stored = match client.get(path).await {
+        Ok(stored) => Some(stored),
+        Err(status) if status.code() == 404 => None,
+        // What cannot be read may well be there.
+        Err(status) => return Err(status),
+    };
+    match action(stored.as_ref()) {
+        Action::Keep => {}
+        Action::Create(object) => drop(client.create(collection, &object).await?),
+        Action::Update(object) => drop(client.update(path, &object).await?),
+        Action::Recreate(object) => {
+            let mut this_one = Value::Null;
+            let uid = stored.as_ref().map(api::meta::uid).unwrap_or_default();
+            this_one.set_at(&["preconditions", "uid"], uid);
+            match client.delete(path, &this_one).await {
+                Err(status) if status.code() != 404 => return Err(status),
+                _ => drop(client.create(collection, &object).await?),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Where a role or binding is created.
@@ -217,3 +242,6 @@ pub(crate) fn rbac_collection(object: &Value) -> String {
         format!("{GROUP}/namespaces/{namespace}/{plural}")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+use std::sync::Arc;
+
+use authn::InternalIdentity;
+use authz::rbac::reconcile::Action;
+use value::{Value, json};
+
+use super::{Group, brought};
+use crate::Ephemeral;
+use crate::client::Client;
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+const FIELDS: &[&[&str]] = &[&["endpoints"], &["ports"]];
+
+fn slice(family: &str, port: i64) -> Value {
+    let address = if family == "IPv4" { "192.0.2.1" } else { "2001:db8::1" };
+    let text = format!(
+        r#"{{"metadata":{{"name":"s","namespace":"default"}},"addressType":"{family}",
+            "endpoints":[{{"addresses":["{address}"]}}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#
+    );
+    json::parse(text.as_bytes()).unwrap()
+}
+
+async fn bring(client: &Client, object: Value) -> Result<(), u16> {
+    let mut group = Group::default();
+    group.bring(client, SLICES.to_owned(), object, FIELDS);
+    group.wait().await.map_err(|(_, status)| status.code())
+}
+
+#[test]
+fn only_a_field_that_cannot_change_makes_an_object_anew() {
+    let stored = slice("IPv4", 443);
+    assert_eq!(brought(&stored, Some(&stored), FIELDS), Action::Keep);
+    assert_eq!(brought(&stored, None, FIELDS), Action::Create(stored.clone()));
+    assert_eq!(brought(&slice("IPv4", 6443), Some(&stored), FIELDS), Action::Update(slice("IPv4", 6443)));
+    let other = slice("IPv6", 443);
+    assert_eq!(brought(&other, Some(&stored), FIELDS), Action::Recreate(other.clone()));
+}
+
+#[tokio::test]
+async fn what_is_refused_is_not_made_anew_and_servers_that_start_together_do_not_fail() {
+    let server = Ephemeral::start().await.unwrap();
+    let client = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
+    let path = format!("{SLICES}/s");
+    bring(&client, slice("IPv4", 443)).await.unwrap();
+    let first = client.get(&path).await.unwrap();
+    let mut wrong = slice("IPv4", 443);
+    wrong.set_at(&["endpoints"], Value::list([Value::map([("addresses", Value::list(["nowhere"]))])]));
+    assert_eq!(bring(&client, wrong).await, Err(422));
+    assert_eq!(client.get(&path).await.unwrap(), first, "what is refused stays as it was");
+
+    bring(&client, slice("IPv6", 443)).await.unwrap();
+    let second = client.get(&path).await.unwrap();
+    assert_ne!(api::meta::uid(&second), api::meta::uid(&first));
+
+    let mut group = Group::default();
+    for port in 1..=4 {
+        group.bring(&client, SLICES.to_owned(), slice("IPv6", port), FIELDS);
+    }
+    group.wait().await.unwrap();
+    assert_eq!(api::meta::uid(&client.get(&path).await.unwrap()), api::meta::uid(&second));
+    server.running.stop().await;
+}
