@@ -264,7 +264,7 @@ pub struct ListOptions {
     /// Whether a watch begins with what there is.
     pub send_initial_events: Option<bool>,
     /// When a watch ends.
-    pub timeout_seconds: Option<u64>,
+    pub timeout_seconds: Option<i64>,
 }
 
 impl ListOptions {
@@ -279,7 +279,7 @@ impl ListOptions {
             resource_version_match: text("resourceVersionMatch"),
             bookmarks: query.is_true("allowWatchBookmarks"),
             send_initial_events: query.get("sendInitialEvents").map(|_| query.is_true("sendInitialEvents")),
-            timeout_seconds: integer(query, "timeoutSeconds")?.and_then(|i| u64::try_from(i).ok()),
+            timeout_seconds: integer(query, "timeoutSeconds")?,
         };
         let mut errors = Vec::new();
         if watch {
@@ -364,10 +364,14 @@ pub fn revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() || text == "0" {
         return Ok(None);
     }
-    text.parse::<u64>().map(Some).map_err(|_| {
-        let why =
-            if text.bytes().all(|b| b.is_ascii_digit()) { "value out of range" } else { "invalid syntax" };
+    // A sign is none of Go's unsigned numbers.
+    let is_number = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse::<u64>().ok().filter(|_| is_number).map(Some).ok_or_else(|| {
+        let why = if is_number { "value out of range" } else { "invalid syntax" };
         let quoted = api::field::quote(text);
         format!("resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}")
     })
 }
+
+#[cfg(test)]
+mod tests;

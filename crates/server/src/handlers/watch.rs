@@ -9,7 +9,7 @@ use std::time::Duration;
 use api::Status;
 use api::selector::Selection;
 use bytes::{Bytes, BytesMut};
-use storage::{Entry, Event, Kind as EventKind, Watch, WatchError, WatchFrom};
+use storage::{Entry, Event, Kind as EventKind, Store, Watch, WatchError, WatchFrom};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use value::Value;
@@ -69,9 +69,9 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
         Some(name) => kind.key(&call.info.namespace, name),
         None => kind.scope(&call.info.namespace),
     };
-    let begin = begin(state, &options, &scope)?;
+    let begin = begin(&state.store, &options, &scope, || state.store.revision())?;
     // Whoever has less than no time left has none for a single event.
-    if call.query.get("timeoutSeconds").is_some_and(|seconds| seconds.starts_with('-')) {
+    if options.timeout_seconds.is_some_and(i64::is_negative) {
         return Ok(Answer::Raw(200, "application/json", Body::empty()));
     }
     let (channel, receiver) = mpsc::channel(CHUNKS);
@@ -89,7 +89,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
     };
     let seconds = options
         .timeout_seconds
-        .filter(|seconds| *seconds > 0)
+        .and_then(|seconds| u64::try_from(seconds).ok().filter(|seconds| *seconds > 0))
         .unwrap_or_else(|| MIN_SECONDS + call.now.unsigned_abs() % MIN_SECONDS);
     let deadline = Instant::now() + Duration::from_secs(seconds.min(24 * 3600));
     let running = state.metrics.long_running(&call.info);
@@ -115,29 +115,32 @@ enum Begin {
     Error(Status),
 }
 
-fn begin(state: &State, options: &ListOptions, scope: &str) -> Result<Begin, Status> {
+/// `now` tells how far the store has come.
+fn begin(store: &Store, options: &ListOptions, scope: &str, now: impl Fn() -> u64) -> Result<Begin, Status> {
     let revision = crate::options::revision(&options.resource_version).map_err(Status::plain)?.unwrap_or(0);
     let initial = match options.send_initial_events {
         Some(send) => send,
         None => revision == 0,
     };
-    if revision > state.store.revision() {
+    let current = now();
+    if revision > current {
+        if initial {
+            return Ok(Begin::Error(too_large(revision, current)));
+        }
         // Without a beginning there is nothing to wait for but the events after that revision.
-        return Ok(if initial {
-            Begin::Error(too_large(revision, state.store.revision()))
-        } else {
-            match state.store.watch(scope, WatchFrom::Now) {
-                Ok(watch) => Begin::Events(watch, revision),
-                Err(e) => Begin::Error(Status::internal(e)),
-            }
-        });
+        match store.watch(scope, WatchFrom::Now) {
+            Ok(watch) if revision > now() => return Ok(Begin::Events(watch, revision)),
+            // Meanwhile it has come, and perhaps more after it: the watch begins there as any other.
+            Ok(_) => {}
+            Err(e) => return Ok(Begin::Error(Status::internal(e))),
+        }
     }
     if initial {
-        let (page, watch) = state.store.list_and_watch(scope);
+        let (page, watch) = store.list_and_watch(scope);
         return Ok(Begin::Entries(page.entries.iter().cloned().collect(), watch));
     }
     let from = if revision == 0 { WatchFrom::Now } else { WatchFrom::Revision(revision) };
-    Ok(match state.store.watch(scope, from) {
+    Ok(match store.watch(scope, from) {
         Ok(watch) => Begin::Events(watch, revision),
         Err(WatchError::Compacted { oldest }) => {
             Begin::Error(Status::expired(format!("too old resource version: {revision} ({oldest})")))
@@ -406,3 +409,6 @@ fn frame(out: &mut Vec<u8>, word: &str, object: &[u8]) {
     out.extend_from_slice(object);
     out.extend_from_slice(b"}\n");
 }
+
+#[cfg(test)]
+mod tests;

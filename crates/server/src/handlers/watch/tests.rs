@@ -1,0 +1,53 @@
+use std::cell::Cell;
+use std::sync::Arc;
+
+use authn::InternalIdentity;
+use storage::Store;
+use value::json;
+
+use super::{Begin, begin};
+use crate::Ephemeral;
+use crate::client::Client;
+use crate::options::ListOptions;
+use crate::request_info::Query;
+
+const SCOPE: &str = "/registry/core/configmaps/default/";
+
+/// The revisions that a watch from `after` tells of at once, in a store that has `seen` told how far it has come.
+fn told(store: &Store, after: u64, seen: &[u64]) -> Vec<u64> {
+    let query = Query::parse(&format!("watch=1&resourceVersion={after}"));
+    let options = ListOptions::parse(&query, true).unwrap();
+    let seen = Cell::new(seen);
+    let now = || {
+        let (first, rest) = seen.get().split_first().unwrap();
+        seen.set(rest);
+        *first
+    };
+    let Begin::Events(mut watch, said) = begin(store, &options, SCOPE, now).unwrap() else {
+        panic!("the watch does not begin");
+    };
+    assert_eq!(said, after);
+    let events = std::iter::from_fn(|| watch.try_next().unwrap());
+    events.map(|event| event.revision).filter(|revision| *revision > said).collect()
+}
+
+#[tokio::test]
+async fn what_is_written_while_a_watch_of_the_future_begins_is_not_lost() {
+    let server = Ephemeral::start_with(|config| config.controllers = false).await.unwrap();
+    let state = Arc::clone(server.running.state());
+    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let mut revisions = Vec::new();
+    for name in ["a", "b", "c"] {
+        let object = json::parse(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes()).unwrap();
+        let created = client.create("/api/v1/namespaces/default/configmaps", &object).await.unwrap();
+        revisions.push(created.str_at(&["metadata", "resourceVersion"]).unwrap().parse::<u64>().unwrap());
+    }
+    let [first, second, third] = revisions[..] else { panic!("three were made") };
+    // When it looked, only the first was there; the others came before it watched.
+    assert_eq!(told(&state.store, second, &[first, third]), [third]);
+    // Nothing has come yet.
+    assert_eq!(told(&state.store, third + 1000, &[third, third]), [] as [u64; 0]);
+    // Nothing was to come.
+    assert_eq!(told(&state.store, first, &[third]), [second, third]);
+    server.running.stop().await;
+}
