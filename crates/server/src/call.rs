@@ -67,10 +67,21 @@ pub enum Unread {
     Incoming(Box<Arriving>),
     /// Already here: a part of this process is calling.
     Here(Bytes),
-    /// The same, and what it calls for may be another server's.
-    Anywhere(Bytes),
+    /// The same, and what it calls for is another server's.
+    Elsewhere(Bytes),
     /// Read.
     Done,
+}
+
+/// Who may answer a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnsweredBy {
+    /// Whoever serves its path.
+    Anybody,
+    /// Another server, if one serves its path; nobody otherwise.
+    Others,
+    /// This server.
+    Us,
 }
 
 impl Call {
@@ -156,9 +167,13 @@ impl Call {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Whether the request goes to whoever serves its path; others are this server's own business.
-    pub fn goes_anywhere(&self) -> bool {
-        matches!(self.body, Unread::Incoming(_) | Unread::Anywhere(_))
+    /// Who may answer the request.
+    pub fn answered_by(&self) -> AnsweredBy {
+        match self.body {
+            Unread::Incoming(_) => AnsweredBy::Anybody,
+            Unread::Elsewhere(_) => AnsweredBy::Others,
+            Unread::Here(_) | Unread::Done => AnsweredBy::Us,
+        }
     }
 
     /// The body as it comes, for whoever passes it on.
@@ -171,8 +186,8 @@ impl Call {
         let too_large = || Status::too_large(format!("limit is {MAX_BODY}"));
         match std::mem::replace(&mut self.body, Unread::Done) {
             Unread::Done => Ok(Bytes::new()),
-            Unread::Here(bytes) | Unread::Anywhere(bytes) if bytes.len() > MAX_BODY => Err(too_large()),
-            Unread::Here(bytes) | Unread::Anywhere(bytes) => Ok(bytes),
+            Unread::Here(bytes) | Unread::Elsewhere(bytes) if bytes.len() > MAX_BODY => Err(too_large()),
+            Unread::Here(bytes) | Unread::Elsewhere(bytes) => Ok(bytes),
             Unread::Incoming(arriving) => {
                 let reading = Limited::new(arriving.body, MAX_BODY).collect();
                 let read = match self.deadline {

@@ -21,7 +21,7 @@ pub struct Client {
     state: Arc<State>,
     caller: Caller,
     agent: HeaderValue,
-    anywhere: bool,
+    elsewhere: bool,
 }
 
 impl std::fmt::Debug for Client {
@@ -40,13 +40,13 @@ impl Client {
         };
         let agent = HeaderValue::try_from(crate::version::user_agent(component));
         let agent = agent.unwrap_or(HeaderValue::from_static("portcullis"));
-        Client { state, caller: Caller::internal(identity), agent, anywhere: false }
+        Client { state, caller: Caller::internal(identity), agent, elsewhere: false }
     }
 
-    /// The same, for what other servers serve too: a request goes to whoever serves its path.
+    /// The same, for what other servers serve: a request goes to the one that serves its path, and never to this one.
     #[must_use]
-    pub fn anywhere(&self) -> Self {
-        Client { anywhere: true, ..self.clone() }
+    pub fn elsewhere(&self) -> Self {
+        Client { elsewhere: true, ..self.clone() }
     }
 
     /// Makes a request; a refusal comes back as the `Status` that a client outside would see.
@@ -61,9 +61,9 @@ impl Client {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(USER_AGENT, self.agent.clone());
         let body = body.map(|b| Bytes::from(write::to_vec(b))).unwrap_or_default();
-        let body = if self.anywhere { Unread::Anywhere(body) } else { Unread::Here(body) };
+        let body = if self.elsewhere { Unread::Elsewhere(body) } else { Unread::Here(body) };
         let asked = pipeline::internal(&self.state, self.caller.clone(), method, target, headers, body);
-        if !self.anywhere {
+        if !self.elsewhere {
             let response = asked.await;
             let code = response.status().as_u16();
             return read(code, &response.into_body().into_bytes().unwrap_or_default());

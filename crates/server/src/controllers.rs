@@ -144,7 +144,7 @@ impl InProcess {
     fn client_for(&self, kind: &Kind) -> Client {
         match kind.home {
             Home::Here => self.client.clone(),
-            Home::Elsewhere => self.client.anywhere(),
+            Home::Elsewhere => self.client.elsewhere(),
         }
     }
 
@@ -315,7 +315,7 @@ impl Api for InProcess {
     }
 
     async fn list_elsewhere(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
-        items(self.client.anywhere().get(&collection(kind, namespace)).await?)
+        items(self.client.elsewhere().get(&collection(kind, namespace)).await?)
     }
 
     async fn delete(&self, place: &Place, options: &Value) -> Result<(), Status> {

@@ -29,7 +29,7 @@ use crate::accept::{self, Peer};
 use crate::aggregation;
 use crate::audit::{self, Record, Sent};
 use crate::body::Body;
-use crate::call::{Answer, Arriving, Call, Unread};
+use crate::call::{Answer, AnsweredBy, Arriving, Call, Unread};
 use crate::catalog::{Catalog, Facet};
 use crate::handlers;
 use crate::metrics::{Finished, Outcomes};
@@ -362,10 +362,14 @@ async fn finish(
     if call.info.path.starts_with("//") {
         return Outcome::unknown(respond::page_not_found());
     }
-    if call.goes_anywhere()
+    let answered_by = call.answered_by();
+    if answered_by != AnsweredBy::Us
         && let Some(service) = state.aggregation.serving(&call.info.path)
     {
         return Outcome::unknown(aggregation::forward::handle(state, &mut call, &service).await);
+    }
+    if answered_by == AnsweredBy::Others {
+        return Outcome::unknown(respond::page_not_found());
     }
     if !call.info.is_resource {
         if !handlers::documents::is_path(state, &call.info.path) {

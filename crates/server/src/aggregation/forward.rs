@@ -61,7 +61,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
             let Arriving { body, peer, upgrade } = *arriving;
             (body.map_err(Into::into).boxed_unsync(), peer, upgrade)
         }
-        Unread::Here(bytes) | Unread::Anywhere(bytes) => {
+        Unread::Here(bytes) | Unread::Elsewhere(bytes) => {
             let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
             (body, IpAddr::V6(Ipv6Addr::LOCALHOST), None)
         }

@@ -1,6 +1,11 @@
+use std::sync::Arc;
+
+use authn::InternalIdentity;
+use http::Method;
 use value::json;
 
-use super::read;
+use super::{Client, read};
+use crate::Ephemeral;
 use crate::heard::MAX_TEXT;
 
 #[test]
@@ -20,4 +25,23 @@ fn a_refusal_is_told_as_it_was_given_and_not_in_full_length() {
     assert_eq!(read(404, b"<html>").unwrap_err().code(), 404);
     let long = format!(r#"{{"message":"{}"}}"#, "x".repeat(1 << 20));
     assert_eq!(read(500, long.as_bytes()).unwrap_err().message().len(), MAX_TEXT + "...".len());
+}
+
+#[tokio::test]
+async fn what_is_for_other_servers_is_not_answered_here() {
+    let server = Ephemeral::start().await.unwrap();
+    let client = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
+    client.get("/api/v1/namespaces/default").await.unwrap();
+    let elsewhere = client.elsewhere();
+    assert_eq!(elsewhere.get("/api/v1/namespaces/default").await.unwrap_err().code(), 404);
+    let map = json::parse(br#"{"metadata":{"name":"m"}}"#).unwrap();
+    let posted = elsewhere.request(
+        Method::POST,
+        "/api/v1/namespaces/default/configmaps",
+        "application/json",
+        Some(&map),
+    );
+    assert_eq!(posted.await.unwrap_err().code(), 404);
+    assert_eq!(client.get("/api/v1/namespaces/default/configmaps/m").await.unwrap_err().code(), 404);
+    server.running.stop().await;
 }

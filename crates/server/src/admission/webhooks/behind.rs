@@ -36,20 +36,13 @@ pub(super) async fn ask(
     let failed =
         |why: &str| NoReply::Failed(format!("Post {}: {why}", quote(&format!("{}{target}", located.origin))));
     let state = server.server("the server is not ready").map_err(|status| failed(status.message()))?;
-    // Nothing that is served here answers reviews, and what is must not ask itself for ever.
-    if state.aggregation.serving(&located.path).is_none() {
-        return Ok(Reply {
-            status: 404,
-            content_type: "text/plain".to_owned(),
-            body: b"404 page not found\n".to_vec(),
-        });
-    }
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
     headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
     let caller = Caller::internal(InternalIdentity::ApiServer);
-    let body = Unread::Anywhere(Bytes::from(outgoing.body));
+    // Nothing that is served here answers reviews, and what is must not ask itself for ever.
+    let body = Unread::Elsewhere(Bytes::from(outgoing.body));
     // A request of this chain passes the pipeline: what it is made of must not contain itself.
     let asked: Later<'_, Response<Body>> =
         Box::pin(pipeline::internal(&state, caller, Method::POST, &target, headers, body));
