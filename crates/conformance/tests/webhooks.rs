@@ -513,3 +513,27 @@ async fn a_mutation_does_not_move_an_object_to_another_namespace() {
     forget(&client, kind).await;
     accepts(client.post(MAPS, &map("moved")).await).unwrap();
 }
+
+#[tokio::test]
+async fn a_connection_is_made_as_admission_changed_it() {
+    let server = Server::serve(&["--disable-admission-plugins=ServiceAccount"]).await.unwrap();
+    let client = server.client().unwrap();
+    let webhook = WebhookServer::start(Proof::Signed, |_| {
+        Reply::patch(&json!([{"op": "add", "path": "/container", "value": "other"}]))
+    })
+    .await
+    .unwrap();
+    let containers = json!([{"name": "one", "image": "i"}, {"name": "two", "image": "i"}]);
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": containers}});
+    accepts(client.post("/api/v1/namespaces/default/pods", &pod).await).unwrap();
+    let exec = "/api/v1/namespaces/default/pods/p/exec?command=x&container=two";
+    let message = async || {
+        let answer = client.json(Method::POST, exec, &json!({})).await.unwrap();
+        answer.json()["message"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(!message().await.contains("is not valid"));
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"]}]);
+    register(&client, "MutatingWebhookConfiguration", &[hook(NAME, &at(&webhook), &json!({"rules": rules}))])
+        .await;
+    assert_eq!(message().await, "container other is not valid for pod p");
+}

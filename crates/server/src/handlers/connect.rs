@@ -29,7 +29,7 @@ pub async fn handle(
     }
     let name = call.info.name.clone();
     let options_kind = if subresource.name == "log" { "PodLogOptions" } else { subresource.kind };
-    let options = options::read(call, options_kind).map_err(Status::bad_request)?;
+    let mut options = options::read(call, options_kind).map_err(Status::bad_request)?;
     if subresource.connect {
         let posted = Posted {
             state,
@@ -41,7 +41,8 @@ pub async fn handle(
             options: &Value::Null,
             dry_run: false,
         };
-        posted.admit(call, options.clone()).await?;
+        // What was admitted is what is done.
+        options = posted.admit(call, options).await?;
     }
     let namespace = call.info.namespace.clone();
     let located = match (kind.stored.kind.as_str(), subresource.name) {
