@@ -26,21 +26,69 @@ pub fn stale_version(version: &str) -> Value {
     Value::map([("version", version), ("freshness", "Stale")])
 }
 
-/// The entry of `group` and `version` in an `APIGroupDiscoveryList`; one without resources if it is not there.
-pub fn aggregated_versions(list: &Value, group: &str, version: &str) -> Value {
-    let groups = list.list_at(&["items"]).iter();
-    let found = groups
-        .filter(|item| item.str_at(&["metadata", "name"]).unwrap_or_default() == group)
-        .flat_map(|item| item.list_at(&["versions"]))
-        .rfind(|found| found.str_at(&["version"]) == Some(version));
-    let resources = found.map(|found| found.list_at(&["resources"])).unwrap_or_default();
-    current(version, resources.iter().map(resource).collect())
+/// The entry of `group` and `version` in an `APIGroupDiscoveryList`; one without resources if it is not there. The error is what makes it
+/// another document, which says nothing about what there is.
+pub fn aggregated_versions(list: &Value, group: &str, version: &str) -> Result<Value, String> {
+    is_a(list, "apidiscovery.k8s.io/v2", "APIGroupDiscoveryList")?;
+    let mut found = None;
+    for item in items(list, "items")? {
+        for listed in items(item, "versions")? {
+            if item.str_at(&["metadata", "name"]) == Some(group)
+                && listed.str_at(&["version"]) == Some(version)
+            {
+                found = Some(listed);
+            }
+        }
+    }
+    let resources = found.map(|found| items(found, "resources")).transpose()?.unwrap_or_default();
+    for found in resources {
+        is_typed(found, &["resource", "scope"])?;
+    }
+    Ok(current(version, resources.iter().map(resource).collect()))
+}
+
+/// Whether a document is what it should be.
+fn is_a(document: &Value, api_version: &str, kind: &str) -> Result<(), String> {
+    let said = |field| document.str_at(&[field]).unwrap_or_default();
+    if said("apiVersion") == api_version && said("kind") == kind {
+        return Ok(());
+    }
+    Err(format!("the document is not a {kind} of {api_version}"))
+}
+
+/// The items of a list that may be left out.
+fn items<'v>(of: &'v Value, field: &str) -> Result<&'v [Value], String> {
+    match of.get(field) {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(Value::List(items)) => Ok(items),
+        Some(other) => Err(format!("{field} is no list but of type {}", other.json_type())),
+    }
+}
+
+/// Whether these fields of a resource are texts where they are there, and its verbs a list of them.
+fn is_typed(resource: &Value, texts: &[&str]) -> Result<(), String> {
+    for field in texts {
+        if !matches!(resource.get(field), None | Some(Value::Null | Value::String(_))) {
+            return Err(format!("{field} is no text"));
+        }
+    }
+    if items(resource, "verbs")?.iter().any(|verb| verb.as_str().is_none()) {
+        return Err("a verb is no text".to_owned());
+    }
+    Ok(())
 }
 
 /// The entry of a version from its `APIResourceList`.
 pub fn legacy_version(list: &Value, version: &str) -> Result<Value, String> {
+    is_a(list, "v1", "APIResourceList")?;
     let mut resources: Vec<(Str, Value)> = Vec::new();
-    let all = list.list_at(&["resources"]);
+    let all = items(list, "resources")?;
+    for item in all {
+        is_typed(item, &["name"])?;
+        if !matches!(item.get("namespaced"), None | Some(Value::Null | Value::Bool(_))) {
+            return Err("namespaced is neither true nor false".to_owned());
+        }
+    }
     let text = |item: &Value, field: &str| item.str_at(&[field]).unwrap_or_default().to_owned();
     let scope = |item: &Value| match item.bool_at(&["namespaced"]) {
         Some(true) => "Namespaced",

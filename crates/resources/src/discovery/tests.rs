@@ -171,8 +171,8 @@ fn a_remote_version_stands_where_its_priority_says_and_hides_a_local_one() {
 #[test]
 fn of_a_remote_document_only_what_is_known_is_passed_on() {
     let list = json(
-        r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","freshness":"Stale","evil":1,"resources":[
-            {"resource":"fischers","scope":"Namespaced","verbs":["get",7],"shortNames":["f"],"evil":{"a":1},
+        r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","freshness":"Stale","evil":1,"resources":[
+            {"resource":"fischers","scope":"Namespaced","verbs":["get"],"shortNames":["f"],"evil":{"a":1},
              "subresources":[{"subresource":"status","verbs":["get"]}]}]}]}]}"#,
     );
     let wanted = json(
@@ -181,16 +181,62 @@ fn of_a_remote_document_only_what_is_known_is_passed_on() {
              "responseKind":{"group":"","version":"","kind":""},
              "subresources":[{"subresource":"status","verbs":["get"],"responseKind":{"group":"","version":"","kind":""}}]}]}"#,
     );
-    assert_eq!(aggregated_versions(&list, "g", "v1"), wanted);
+    assert_eq!(aggregated_versions(&list, "g", "v1").unwrap(), wanted);
     let nothing = json(r#"{"version":"v2","freshness":"Current"}"#);
-    assert_eq!(aggregated_versions(&list, "g", "v2"), nothing);
-    assert_eq!(aggregated_versions(&json("7"), "g", "v2"), nothing);
+    assert_eq!(aggregated_versions(&list, "g", "v2").unwrap(), nothing);
+}
+
+#[test]
+fn a_document_that_is_another_says_nothing() {
+    let aggregated = |more: &str| {
+        let text =
+            format!(r#"{{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2"{more}}}"#);
+        aggregated_versions(&json(&text), "g", "v1")
+    };
+    let versions = |text: &str| format!(r#","items":[{{"metadata":{{"name":"g"}},"versions":{text}}}]"#);
+    let resources = |text: &str| versions(&format!(r#"[{{"version":"v1","resources":{text}}}]"#));
+    for fine in ["", r#","items":null"#, &versions("[]"), &resources(r#"[{"resource":"a","verbs":["get"]}]"#)]
+    {
+        assert!(aggregated(fine).is_ok(), "{fine}");
+    }
+    for wrong in [
+        r#","items":{}"#,
+        &versions("7"),
+        &resources(r#""none""#),
+        &resources(r#"[{"resource":7}]"#),
+        &resources(r#"[{"resource":"a","scope":true}]"#),
+        &resources(r#"[{"resource":"a","verbs":"get"}]"#),
+        &resources(r#"[{"resource":"a","verbs":["get",7]}]"#),
+    ] {
+        assert!(aggregated(wrong).is_err(), "{wrong}");
+    }
+    for wrong in [
+        "7",
+        "{}",
+        r#"{"kind":"APIGroupDiscoveryList","apiVersion":"v1"}"#,
+        r#"{"kind":"Status","apiVersion":"v1"}"#,
+    ] {
+        assert!(aggregated_versions(&json(wrong), "g", "v1").is_err(), "{wrong}");
+        assert!(legacy_version(&json(wrong), "v1").is_err(), "{wrong}");
+    }
+    let legacy = |resources: &str| {
+        let text = format!(r#"{{"kind":"APIResourceList","apiVersion":"v1","resources":{resources}}}"#);
+        legacy_version(&json(&text), "v1")
+    };
+    for fine in ["null", "[]", r#"[{"name":"a","namespaced":true,"verbs":["get"]}]"#] {
+        assert!(legacy(fine).is_ok(), "{fine}");
+    }
+    for wrong in
+        ["{}", r#"[{"name":7}]"#, r#"[{"name":"a","namespaced":"yes"}]"#, r#"[{"name":"a","verbs":7}]"#]
+    {
+        assert!(legacy(wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]
 fn the_old_list_of_resources_becomes_the_new_one() {
     let list = json(
-        r#"{"kind":"APIResourceList","groupVersion":"g/v1","resources":[
+        r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"g/v1","resources":[
             {"name":"fischers","singularName":"fischer","namespaced":true,"kind":"Fischer","verbs":["get","list"]},
             {"name":"fischers/status","singularName":"","namespaced":true,"kind":"Fischer","verbs":["get"]},
             {"name":"orphans/x","singularName":"","namespaced":false,"kind":"","verbs":["create"]}]}"#,
@@ -205,7 +251,8 @@ fn the_old_list_of_resources_becomes_the_new_one() {
              "subresources":[{"subresource":"x","verbs":["create"],"responseKind":{"group":"","version":"","kind":""}}]}]}"#,
     );
     assert_eq!(legacy_version(&list, "v1").unwrap(), wanted);
-    let contradiction =
-        json(r#"{"resources":[{"name":"a","namespaced":true},{"name":"a/b","namespaced":false}]}"#);
+    let contradiction = json(
+        r#"{"kind":"APIResourceList","apiVersion":"v1","resources":[{"name":"a","namespaced":true},{"name":"a/b","namespaced":false}]}"#,
+    );
     assert!(legacy_version(&contradiction, "v1").unwrap_err().contains("scope do not match"));
 }

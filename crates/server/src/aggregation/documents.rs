@@ -190,7 +190,7 @@ async fn fetch(state: &State, service: &ApiService, known: &mut Known) -> Result
         (304, Some((_, entry))) => return Ok(entry.clone()),
         (200, _) if aggregated => {
             let list = json::parse(&answer.body).map_err(|error| error.to_string())?;
-            let entry = discovery::aggregated_versions(&list, &registration.group, &registration.version);
+            let entry = discovery::aggregated_versions(&list, &registration.group, &registration.version)?;
             *known = answer.headers.get(ETAG).map(|tag| (tag.clone(), entry.clone()));
             return Ok(entry);
         }

@@ -92,8 +92,11 @@ fn serving(resource: &str) -> RemoteVersion {
         {"resource":"R","scope":"Namespaced","verbs":["list","delete"]},
         {"resource":"cluster/wide","scope":"Cluster","verbs":["list","delete"]},
         {"resource":"only/shown","scope":"Namespaced","verbs":["list"]}]}]}"#;
-    let list = parse(&format!(r#"{{"items":[{}]}}"#, text.replace("\"R\"", resource)));
-    let entry = discovery::aggregated_versions(&list, "g", "v1");
+    let list = parse(&format!(
+        r#"{{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{}]}}"#,
+        text.replace("\"R\"", resource)
+    ));
+    let entry = discovery::aggregated_versions(&list, "g", "v1").unwrap();
     RemoteVersion { registration: of_definition("g", "v1"), entry }
 }
 
