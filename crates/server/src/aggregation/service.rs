@@ -113,7 +113,10 @@ impl ApiService {
                 .ok()
                 .filter(|port| *port > 0)
                 .unwrap_or(443),
-            ca_bundle: STANDARD.decode(text(&["spec", "caBundle"]).as_bytes()).unwrap_or_default(),
+            // What cannot be read is no certificate either: with nothing there anybody's would do whom the system trusts.
+            ca_bundle: STANDARD
+                .decode(text(&["spec", "caBundle"]).as_bytes())
+                .unwrap_or_else(|_| b"unreadable".to_vec()),
             insecure: object.bool_at(&["spec", "insecureSkipTLSVerify"]) == Some(true),
             available: said("status") == "True",
             transport: Arc::new(Err("no transport yet".to_owned())),

@@ -9,6 +9,7 @@ use value::json;
 use super::forward::{encode_path, encode_query, identify, incoming, kept, outgoing, say_for_whom};
 use super::register::{Step, step};
 use super::service::{ApiService, Managed};
+use crate::outbound::{Forward, Trust};
 
 fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -198,4 +199,18 @@ fn what_is_managed_is_kept_and_what_is_not_is_left_alone() {
     assert_eq!(step(None, Some(&local), true, true), Step::Delete);
     assert_eq!(step(always, Some(&other), true, true), Step::Update);
     assert_eq!(step(always, Some(&local), true, true), Step::Keep);
+}
+
+#[test]
+fn a_bundle_that_cannot_be_read_trusts_nobody() {
+    let remote = |bundle: &str| {
+        let text = format!(
+            r#"{{"metadata":{{"name":"v1.g"}},"spec":{{"group":"g","version":"v1","caBundle":"{bundle}","service":{{"name":"s","namespace":"n"}}}}}}"#
+        );
+        ApiService::read(&json::parse(text.as_bytes()).unwrap()).remote.unwrap().ca_bundle
+    };
+    assert_eq!(remote(""), b"");
+    assert_eq!(remote("eA=="), b"x");
+    let nobody = remote("!");
+    assert!(Forward::new("s.n.svc", Trust::Authorities(nobody), None).is_err());
 }
