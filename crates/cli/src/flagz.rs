@@ -1,4 +1,5 @@
-//! What the server was started with, as `/flagz` shows it. Flags name files; what is in those is never shown.
+//! What the server was started with, as `/flagz` shows it. Flags name files; what is in those is never shown. No flag of kube-apiserver
+//! is itself a secret, but a URL may hold one.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
@@ -22,7 +23,7 @@ pub(crate) fn read(command: &Command, matches: &ArgMatches) -> Vec<(String, Stri
 
 fn value(arg: &Arg, matches: &ArgMatches) -> String {
     let raw = matches.try_get_raw(arg.get_id().as_str()).ok().flatten().into_iter().flatten();
-    let values: Vec<String> = raw.map(|value| value.to_string_lossy().into_owned()).collect();
+    let values: Vec<String> = raw.map(|value| without_passwords(&value.to_string_lossy())).collect();
     if arg.get_value_delimiter().is_some() {
         return format!("[{}]", values.join(","));
     }
@@ -30,8 +31,69 @@ fn value(arg: &Arg, matches: &ArgMatches) -> String {
     values.last().cloned().unwrap_or_else(|| if takes_value { String::new() } else { "false".to_owned() })
 }
 
+/// A value in which URLs show no password, as Go writes them where nobody may see it.
+fn without_passwords(value: &str) -> String {
+    let mut parts = value.split("://");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(['/', '?', '#', ',']).unwrap_or(part.len());
+        let (authority, rest) = part.split_at_checked(end).unwrap_or((part, ""));
+        shown.push_str("://");
+        match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?.0, host))) {
+            Some((user, host)) => shown.extend([user, ":xxxxx@", host]),
+            None => shown.push_str(authority),
+        }
+        shown.push_str(rest);
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
+    use super::without_passwords;
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        for (value, shown) in [
+            ("https://user:p@ss@host:2379/x", "https://user:xxxxx@host:2379/x"),
+            ("https://a:b@c,http://d:e@f", "https://a:xxxxx@c,http://d:xxxxx@f"),
+            ("https://user@host/a:b@c", "https://user@host/a:b@c"),
+            ("https://host:1/", "https://host:1/"),
+            ("/etc/a:b@c", "/etc/a:b@c"),
+            ("", ""),
+        ] {
+            assert_eq!(without_passwords(value), shown);
+        }
+        let given = [
+            "portcullis",
+            "serve",
+            "--external-hostname=https://u:secret@h",
+            "--service-account-issuer=https://u:secret@h",
+        ];
+        let command = crate::command();
+        let matches = command.clone().get_matches_from(given);
+        let serve = command.find_subcommand("serve").unwrap();
+        let flags = super::read(serve, matches.subcommand_matches("serve").unwrap());
+        assert!(
+            flags.iter().any(|(name, value)| name == "external-hostname" && value == "https://u:xxxxx@h")
+        );
+        assert!(flags.iter().all(|(_, value)| !value.contains("secret")));
+    }
+
+    #[test]
+    fn no_flag_is_a_secret() {
+        let command = crate::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        let secret = |name: &str| {
+            ["password", "secret", "token", "key", "credential"].iter().any(|word| name.contains(word))
+        };
+        // Files, and what is known of tokens without being one.
+        let harmless = ["-file", "keyfile", "-expiration", "-ttl", "-version", "-auth", "-key"];
+        for name in serve.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| secret(name)) {
+            assert!(harmless.iter().any(|end| name.ends_with(end)), "--{name} may be a secret");
+        }
+    }
+
     #[test]
     fn flags_are_shown_with_their_values_and_defaults() {
         let given = [
