@@ -482,7 +482,6 @@ pub(crate) fn now() -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(0)
 }
 
-/// What the flags say about service-account tokens; nothing where none is given.
 /// A file with keys; where there is none, kube-apiserver's words begin with `before`.
 fn key(flag: &'static str, path: &Path, before: &str) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| {
@@ -494,6 +493,7 @@ fn key(flag: &'static str, path: &Path, before: &str) -> Result<Vec<u8>> {
     })
 }
 
+/// What the flags say about service-account tokens; nothing where none is given.
 fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
     let Some(signing) = &args.service_account_signing_key_file else {
         if !args.service_account_key_file.is_empty() || !args.service_account_issuer.is_empty() {

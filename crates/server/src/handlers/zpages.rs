@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use api::time::Timestamp;
 use api::{Status, order};
 use http::HeaderMap;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use value::Value;
 
 use super::documents;
@@ -45,33 +45,9 @@ impl Page {
         }
     }
 
-    fn content_type(self, media: Media, version: Version) -> &'static str {
-        match (self, media, version) {
-            (Page::Status, Media::Json, Version::Beta) => {
-                "application/json;g=config.k8s.io;v=v1beta1;as=Statusz"
-            }
-            (Page::Status, Media::Json, Version::Alpha) => {
-                "application/json;g=config.k8s.io;v=v1alpha1;as=Statusz"
-            }
-            (Page::Status, Media::Yaml, Version::Beta) => {
-                "application/yaml;g=config.k8s.io;v=v1beta1;as=Statusz"
-            }
-            (Page::Status, Media::Yaml, Version::Alpha) => {
-                "application/yaml;g=config.k8s.io;v=v1alpha1;as=Statusz"
-            }
-            (Page::Flags, Media::Json, Version::Beta) => {
-                "application/json;g=config.k8s.io;v=v1beta1;as=Flagz"
-            }
-            (Page::Flags, Media::Json, Version::Alpha) => {
-                "application/json;g=config.k8s.io;v=v1alpha1;as=Flagz"
-            }
-            (Page::Flags, Media::Yaml, Version::Beta) => {
-                "application/yaml;g=config.k8s.io;v=v1beta1;as=Flagz"
-            }
-            (Page::Flags, Media::Yaml, Version::Alpha) => {
-                "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz"
-            }
-        }
+    fn content_type(self, media: Media, version: Version) -> String {
+        let media = if media == Media::Yaml { "yaml" } else { "json" };
+        format!("application/{media};g=config.k8s.io;v={};as={}", version.word(), self.kind())
     }
 }
 
@@ -163,7 +139,8 @@ pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Stat
     }
     let pretty = negotiate::is_pretty(&call.headers, &call.query);
     let body = respond::render(&object, order::of(&object), media, pretty);
-    Ok(Answer::Raw(200, page.content_type(media, version), Body::from(body)))
+    let headers = vec![(CONTENT_TYPE, page.content_type(media, version))];
+    Ok(Answer::With(200, "", headers, Body::from(body)))
 }
 
 fn up(state: &State, now: i64) -> i64 {
@@ -282,6 +259,18 @@ mod tests {
         ] {
             assert_eq!(asked(nothing), None, "{nothing}");
         }
+    }
+
+    #[test]
+    fn an_object_says_what_it_is() {
+        assert_eq!(
+            Page::Status.content_type(Media::Json, Version::Beta),
+            "application/json;g=config.k8s.io;v=v1beta1;as=Statusz"
+        );
+        assert_eq!(
+            Page::Flags.content_type(Media::Yaml, Version::Alpha),
+            "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz"
+        );
     }
 
     #[test]
