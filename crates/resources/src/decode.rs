@@ -96,11 +96,25 @@ fn walk(value: &mut Value, schema: &Schema, words: Words) -> Outcome {
 
 /// The fields of an object that are always written and are empty lists: [`normalise`] drops them as if they had been left out,
 /// which for who owns them makes a difference.
-pub fn empty_lists(object: &Value, schema: &Schema) -> Vec<Str> {
+pub fn empty_lists(object: &Value, schema: &Schema) -> Vec<Vec<Str>> {
     let (Some(map), Kind::Object(of)) = (object.as_map(), &schema.kind) else { return Vec::new() };
-    let is_written = |key: &str| of.property(key).is_some_and(|property| property.omit == Omit::Never);
-    let empty = |value: &Value| matches!(value, Value::List(items) if items.is_empty());
-    map.iter().filter(|(key, value)| empty(value) && is_written(key)).map(|(key, _)| key.clone()).collect()
+    let mut found = Vec::new();
+    for (key, value) in map.iter() {
+        let Some(property) = of.property(key) else { continue };
+        match value {
+            Value::List(items) if items.is_empty() && property.omit == Omit::Never => {
+                found.push(vec![key.clone()]);
+            }
+            Value::Map(_) => {
+                for mut path in empty_lists(value, property.schema.get()) {
+                    path.insert(0, key.clone());
+                    found.push(path);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The strict errors for unknown and repeated fields, as Kubernetes prints each of them.
@@ -293,7 +307,10 @@ impl<'a> Walk<'a> {
                         _ => false,
                     }
             }
-            _ if property.pointer || property.omit != Omit::Empty => false,
+            _ if property.pointer || (property.omit == Omit::Never && self.keeps_empty) => false,
+            Value::String(text) if matches!(property.schema.get().kind, Kind::String(Format::Quantity)) => {
+                property.omit == Omit::Never && text == "0"
+            }
             Value::Bool(set) => !set,
             Value::Int(number) => *number == 0,
             Value::UInt(number) => *number == 0,

@@ -21,7 +21,7 @@ use crate::options::FieldValidation;
 pub struct Draft {
     object: Value,
     /// Fields of the object that are always written and were sent as empty lists, not left out: who sent them owns them.
-    empty: Vec<Str>,
+    empty: Vec<Vec<Str>>,
 }
 
 impl Draft {
@@ -36,7 +36,7 @@ impl Draft {
     }
 
     /// The fields that were sent as empty lists, and are not there any more.
-    pub(crate) fn take_empty(&mut self) -> Vec<Str> {
+    pub(crate) fn take_empty(&mut self) -> Vec<Vec<Str>> {
         std::mem::take(&mut self.empty)
     }
 
@@ -430,9 +430,13 @@ pub fn warn(call: &mut Call, error: &str) {
 /// Reads the body of an apply: a configuration, which is some of an object. What strict reading says about repeated keys comes
 /// with it.
 pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
-    let refused = |e: yaml::Error| {
-        Status::bad_request(format!("error decoding patch: error converting YAML to JSON: {e}"))
+    // Kubernetes makes JSON of it for its audit log first, unless it looks like JSON already.
+    let what = if body.trim_ascii_start().starts_with(b"{") {
+        "error decoding patch: error converting YAML to JSON"
+    } else {
+        "error encoding patch"
     };
+    let refused = |e: yaml::Error| Status::bad_request(format!("{what}: {e}"));
     let read = yaml::body(body).map_err(refused)?;
     match read.value {
         Value::Map(_) | Value::Null => Ok((read.value, read.strict)),

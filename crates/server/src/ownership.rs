@@ -178,7 +178,7 @@ pub struct Written<'a> {
     /// What was there.
     pub old: Option<&'a Value>,
     /// The fields that were sent as empty lists: the object does not say so any more.
-    pub empty: &'a [Str],
+    pub empty: &'a [Vec<Str>],
     /// In whose name.
     pub manager: &'a str,
 }
@@ -196,9 +196,11 @@ pub async fn track(
     let mut new = kind.from_stored_shape(object.clone());
     strategy::show(&kind.stored.group_kind(), &mut new);
     kind.fill_shown(&mut new);
-    for field in empty {
-        if new.get(field).is_none_or(Value::is_null) {
-            new.set_at(&[field.as_str()], Value::List(Vec::new()));
+    for path in empty {
+        let path: Vec<&str> = path.iter().map(Str::as_str).collect();
+        let holder = path.split_last().and_then(|(_, holder)| new.at(holder));
+        if holder.is_some() && new.at(&path).is_none_or(Value::is_null) {
+            new.set_at(&path, Value::List(Vec::new()));
         }
     }
     let converted = match old {

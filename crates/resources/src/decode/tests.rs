@@ -322,3 +322,23 @@ fn empty_lists_stay_where_they_are_refused_beside_what_they_stand_with() {
         becomes(claim, &wrapped(sent), &wrapped(kept));
     }
 }
+
+#[test]
+fn what_is_written_though_it_is_zero_is_absent_until_then() {
+    let pod = |field: &str| {
+        format!(
+            r#"{{"spec":{{"containers":[{{"env":[{{"name":"E","valueFrom":{{"resourceFieldRef":{{"resource":"limits.cpu"{field}}}}}}}],"name":"c"}}]}}}}"#
+        )
+    };
+    for divisor in ["", r#","divisor":"0""#] {
+        becomes("v1/Pod", &pod(divisor), &pod(""));
+    }
+    let header = |value: &str| {
+        format!(
+            r#"{{"spec":{{"containers":[{{"livenessProbe":{{"httpGet":{{"httpHeaders":[{{"name":"E"{value}}}],"port":1}}}},"name":"c"}}]}}}}"#
+        )
+    };
+    for value in ["", r#","value":"""#] {
+        becomes("v1/Pod", &header(value), &header(""));
+    }
+}
