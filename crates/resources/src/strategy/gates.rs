@@ -4,7 +4,8 @@ use value::Value;
 
 use crate::validation::fields::is_absent;
 
-/// A feature that is off: the paths of its fields. A step `*` means every item of a list or every value of a map.
+/// A feature that is off: the paths of its fields. A step `*` means every item of a list or every value of a map; one that ends in
+/// `?` goes too when the feature's field was all it had.
 pub(super) type Gate = &'static [&'static [&'static str]];
 
 /// Drops the fields of each gate unless `old` uses one of them.
@@ -27,7 +28,7 @@ fn used(value: &Value, path: &[&str]) -> bool {
             Value::Map(map) => map.values().any(|item| used(item, rest)),
             _ => false,
         },
-        Some((field, rest)) => value.get(field).is_some_and(|value| used(value, rest)),
+        Some((field, rest)) => value.get(field.trim_end_matches('?')).is_some_and(|value| used(value, rest)),
     }
 }
 
@@ -45,8 +46,13 @@ fn remove(value: &mut Value, path: &[&str]) {
             }
         }
         Some((field, rest)) => {
-            if let Some(inner) = value.get_mut(field) {
-                remove(inner, rest);
+            let name = field.trim_end_matches('?');
+            let Some(inner) = value.get_mut(name) else { return };
+            let had = inner.as_map().is_some_and(|map| !map.is_empty());
+            remove(inner, rest);
+            let emptied = had && inner.as_map().is_some_and(value::Map::is_empty);
+            if emptied && field.ends_with('?') {
+                value.remove_at(&[name]);
             }
         }
     }

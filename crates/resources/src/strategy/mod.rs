@@ -72,6 +72,8 @@ struct Strategy {
     kind: &'static str,
     status: Status,
     generation: Generation,
+    /// Whether a change counts even if it is to a field that is dropped.
+    counts_dropped: bool,
     metadata: MetadataOnStatus,
     gates: &'static [gates::Gate],
     create: fn(&mut Value, &Context),
@@ -163,18 +165,23 @@ pub fn prepare_update(kind: &GroupKind, new: &mut Value, old: &Value, context: &
         Status::AsSent => {}
         Status::Reset | Status::KeptOnUpdate => keep(new, old, &["status"]),
     }
+    let sent_grown = row.counts_dropped && grown(row.generation, new, old);
     gates::drop_disabled(row.gates, new, Some(old));
     (row.update)(new, old, context);
-    let grown = match row.generation {
+    if sent_grown || grown(row.generation, new, old) {
+        let generation = old.int_at(&["metadata", "generation"]).unwrap_or(0);
+        api::meta::set(new, "generation", generation.saturating_add(1));
+    }
+}
+
+/// Whether a change is one that the generation counts.
+fn grown(generation: Generation, new: &Value, old: &Value) -> bool {
+    match generation {
         Generation::Unset | Generation::OnCreate => false,
         Generation::Watches(paths) | Generation::WatchesUpdates(paths) => {
             paths.iter().any(|path| !same(new.at(path), old.at(path)))
         }
         Generation::WatchesAll => differs_outside_metadata(new, old),
-    };
-    if grown {
-        let generation = old.int_at(&["metadata", "generation"]).unwrap_or(0);
-        api::meta::set(new, "generation", generation.saturating_add(1));
     }
 }
 

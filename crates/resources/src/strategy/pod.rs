@@ -21,9 +21,9 @@ macro_rules! spec_gates {
                 &[$($at,)* "ephemeralContainers", "*", "volumeMounts", "*", "bindMountOptions"],
             ],
             &[
-                &[$($at,)* "containers", "*", "lifecycle", "stopSignal"],
-                &[$($at,)* "initContainers", "*", "lifecycle", "stopSignal"],
-                &[$($at,)* "ephemeralContainers", "*", "lifecycle", "stopSignal"],
+                &[$($at,)* "containers", "*", "lifecycle?", "stopSignal"],
+                &[$($at,)* "initContainers", "*", "lifecycle?", "stopSignal"],
+                &[$($at,)* "ephemeralContainers", "*", "lifecycle?", "stopSignal"],
             ],
             &[
                 &[$($at,)* "containers", "*", "livenessProbe", "grpc", "mode"],
@@ -69,7 +69,15 @@ spec_gates!(
     GATES,
     "Features of pods that are off in 1.37.",
     ["spec"],
-    [&[&["status", "nodeAllocatableResourceClaimStatuses"]], &[&["status", "volumeHealth"]]]
+    [
+        &[&["status", "nodeAllocatableResourceClaimStatuses"]],
+        &[&["status", "volumeHealth"]],
+        &[
+            &["status", "containerStatuses", "*", "volumeMounts", "*", "volumeStatus"],
+            &["status", "initContainerStatuses", "*", "volumeMounts", "*", "volumeStatus"],
+            &["status", "ephemeralContainerStatuses", "*", "volumeMounts", "*", "volumeStatus"],
+        ]
+    ]
 );
 spec_gates!(TEMPLATE_GATES, "The same in a `PodTemplate`.", ["template", "spec"], []);
 spec_gates!(WORKLOAD_GATES, "The same in a workload's template.", ["spec", "template", "spec"], []);

@@ -75,7 +75,7 @@ pub(super) const TABLE: &[Strategy] = &[
     row("coordination.k8s.io", "Lease").creates().gates(LEASE_GATES),
     row("coordination.k8s.io", "LeaseCandidate").creates(),
     // discovery.k8s.io
-    row("discovery.k8s.io", "EndpointSlice").unconditional().generation_of_all()
+    row("discovery.k8s.io", "EndpointSlice").unconditional().generation_of_all().counts_dropped()
         .on_create(|slice, _| drop_topology(slice)).on_update(|slice, _, _| drop_topology(slice)),
     // events.k8s.io
     row("events.k8s.io", "Event").unconditional().creates().collects(Propagation::Unsupported),
@@ -107,7 +107,7 @@ pub(super) const TABLE: &[Strategy] = &[
     row("resource.k8s.io", "ResourceClaim").unconditional().status().metadata(MetadataOnStatus::Kept)
         .gates(resource::CLAIM_GATES).on_status(resource::update_claim_status),
     row("resource.k8s.io", "ResourceClaimTemplate").unconditional().gates(resource::TEMPLATE_GATES),
-    row("resource.k8s.io", "ResourceSlice").unconditional().generation(SPEC).gates(resource::SLICE_GATES)
+    row("resource.k8s.io", "ResourceSlice").unconditional().generation(SPEC).counts_dropped().gates(resource::SLICE_GATES)
         .on_create(resource::create_slice).on_update(resource::update_slice),
     // scheduling.k8s.io
     row("scheduling.k8s.io", "PriorityClass").unconditional().generation_on_create(),
@@ -134,6 +134,7 @@ const fn row(group: &'static str, kind: &'static str) -> Strategy {
         kind,
         status: Status::AsSent,
         generation: Generation::Unset,
+        counts_dropped: false,
         metadata: MetadataOnStatus::AsSent,
         gates: &[],
         create: |_, _| {},
@@ -183,6 +184,11 @@ impl Strategy {
 
     const fn generation_on_update(mut self, watched: &'static [&'static [&'static str]]) -> Self {
         self.generation = Generation::WatchesUpdates(watched);
+        self
+    }
+
+    const fn counts_dropped(mut self) -> Self {
+        self.counts_dropped = true;
         self
     }
 

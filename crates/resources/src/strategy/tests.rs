@@ -399,3 +399,37 @@ fn every_stored_kind_has_a_strategy_and_no_kind_has_two() {
         }
     }
 }
+
+#[test]
+fn a_hook_with_only_a_dropped_signal_is_dropped_too() {
+    let pod = |lifecycle: &str| {
+        let text = format!(r#"{{"metadata":{{}},"spec":{{"containers":[{{"lifecycle":{lifecycle}}}]}}}}"#);
+        created("", "Pod", &text).at(&["spec", "containers"]).map(text_of_first).unwrap_or_default()
+    };
+    assert_eq!(pod(r#"{"stopSignal":"SIGINT"}"#), "{}");
+    assert_eq!(pod(r#"{"stopSignal":"SIGINT","preStop":{}}"#), r#"{"lifecycle":{"preStop":{}}}"#);
+    assert_eq!(pod("{}"), r#"{"lifecycle":{}}"#, "it was empty before");
+}
+
+fn text_of_first(list: &Value) -> String {
+    list.as_list().and_then(|list| list.first()).map(text).unwrap_or_default()
+}
+
+#[test]
+fn slices_count_changes_to_fields_that_are_dropped() {
+    let old = r#"{"metadata":{"generation":1},"spec":{"driver":"d"}}"#;
+    let new = r#"{"metadata":{},"spec":{"driver":"d","partitionTypeAttribute":"a"}}"#;
+    let new = updated("resource.k8s.io", "ResourceSlice", new, old);
+    assert_eq!(text(&new), r#"{"metadata":{"generation":2},"spec":{"driver":"d"}}"#);
+    let same = updated("resource.k8s.io", "ResourceSlice", r#"{"metadata":{},"spec":{"driver":"d"}}"#, old);
+    assert_eq!(same.int_at(&["metadata", "generation"]), Some(1));
+}
+
+#[test]
+fn the_digest_of_an_image_volume_is_dropped_from_a_status() {
+    let mounts = r#"{"metadata":{},"status":{"containerStatuses":[{"volumeMounts":[{"name":"v","volumeStatus":{"image":{}}}]}]}}"#;
+    let kept = status_updated("", "Pod", mounts, r#"{"metadata":{}}"#);
+    assert!(!text(&kept).contains("volumeStatus"), "{}", text(&kept));
+    let kept = status_updated("", "Pod", mounts, mounts);
+    assert!(text(&kept).contains("volumeStatus"), "in use already: {}", text(&kept));
+}
