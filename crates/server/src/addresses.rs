@@ -32,6 +32,8 @@ struct Taken {
     turn: u128,
     /// Whether this is the copy a dry run tries things on.
     dry_run: bool,
+    /// The highest port that a dry run has tried.
+    tried: Option<i64>,
 }
 
 /// What a service that is being written was given. Dropped without [`Held::keep`], all of it goes back.
@@ -161,13 +163,22 @@ impl Allocator for Taken {
     }
 
     fn allocate_port(&mut self, port: i64) -> Result<(), PortError> {
-        if !PORTS.contains(&port) {
+        // A dry run of Kubernetes never asks the range.
+        if self.dry_run {
+            self.tried = self.tried.max(Some(port));
+        } else if !PORTS.contains(&port) {
             return Err(PortError::NotInRange(format!("{}-{}", PORTS.start(), PORTS.end())));
         }
         if self.ports.insert(port) { Ok(()) } else { Err(PortError::Allocated) }
     }
 
     fn allocate_next_port(&mut self) -> Result<i64, PortError> {
+        if self.dry_run {
+            // Nobody gets this one: it is beyond the range, or beside what was asked for.
+            let port = self.tried.unwrap_or(PORTS.end() + 1).saturating_add(1);
+            self.tried = Some(port);
+            return Ok(port);
+        }
         let free = PORTS.skip(86).chain(PORTS.take(86)).find(|port| !self.ports.contains(port));
         let port = free.ok_or(PortError::Full)?;
         self.ports.insert(port);
@@ -256,6 +267,26 @@ mod tests {
         assert!(
             addresses.allocate(&mut make(), None, false).unwrap_err().message().contains("range is full")
         );
+    }
+
+    #[test]
+    fn a_dry_run_names_ports_that_nobody_gets_and_never_asks_the_range() {
+        let addresses = addresses();
+        let ports = |spec: &str, dry_run: bool| {
+            let mut object = service(spec);
+            let held =
+                addresses.allocate(&mut object, None, dry_run).map_err(|refused| refused.to_string())?;
+            drop(held);
+            let ports = object.list_at(&["spec", "ports"]).iter().map(|port| port.int_at(&["nodePort"]));
+            Ok::<Vec<Option<i64>>, String>(ports.collect())
+        };
+        let any = r#"{"type":"NodePort","ports":[{"port":80},{"port":81}]}"#;
+        assert_eq!(ports(any, true), Ok(vec![Some(32769), Some(32770)]));
+        let beside = r#"{"type":"NodePort","ports":[{"port":80,"nodePort":30080},{"port":81}]}"#;
+        assert_eq!(ports(beside, true), Ok(vec![Some(30080), Some(30081)]));
+        let foreign = r#"{"type":"NodePort","ports":[{"port":80,"nodePort":7}]}"#;
+        assert_eq!(ports(foreign, true), Ok(vec![Some(7)]));
+        assert!(ports(foreign, false).unwrap_err().contains("not in the valid range"));
     }
 
     #[test]

@@ -378,6 +378,10 @@ impl Subject<'_> {
         old: Option<&Arc<Entry>>,
     ) -> Result<Stored, StoreError> {
         let Admitted { mut object, expect, held } = admitted;
+        if self.is_service() && object.str_at(&["spec", "type"]) == Some("ExternalName") {
+            // It is judged, and nobody sees it afterwards.
+            object.remove_at(&["spec", "internalTrafficPolicy"]);
+        }
         self.kind.fill(&mut object);
         let name = meta::name(&object).to_owned();
         let mut record = self.record(&object).await?;
@@ -430,11 +434,7 @@ impl Subject<'_> {
         if !self.is_service() || !matches!(self.facet, Facet::Whole) {
             return Ok(None);
         }
-        let held = self.state.addresses.allocate(object, old, self.dry_run)?;
-        if object.str_at(&["spec", "type"]) == Some("ExternalName") {
-            object.remove_at(&["spec", "internalTrafficPolicy"]);
-        }
-        Ok(Some(held))
+        Ok(Some(self.state.addresses.allocate(object, old, self.dry_run)?))
     }
 
     fn is_service(&self) -> bool {
