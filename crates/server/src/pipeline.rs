@@ -33,7 +33,7 @@ use crate::call::{Answer, AnsweredBy, Arriving, Call, Unread};
 use crate::catalog::{Catalog, Facet};
 use crate::handlers;
 use crate::metrics::{Finished, Outcomes};
-use crate::negotiate::{self, Forms};
+use crate::negotiate;
 use crate::request_info::{Query, RequestInfo, percent_decode};
 use crate::respond;
 use crate::state::State;
@@ -530,7 +530,7 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
     if call.info.is_read_only() {
         // Before anything is looked up: whoever takes no answer is not told what there is. Watches know more types.
         if verb != Verb::Watch {
-            negotiate::accept(&call.headers, &call.query, Forms::All)?;
+            negotiate::accept(&call.headers, &call.query, respond::forms(call, kind))?;
         }
     } else {
         respond::can_answer(call, kind, verb)?;

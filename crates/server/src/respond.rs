@@ -20,7 +20,7 @@ use crate::decode::internal_package;
 use crate::encode;
 use crate::negotiate::{self, Accepted, Form, Forms, List, Media};
 use crate::request_info::Query;
-use crate::table::{self, TableOptions};
+use crate::table::{self, Of, TableOptions};
 use resources::table::Verb;
 
 /// Bodies smaller than this are not worth compressing.
@@ -130,10 +130,26 @@ pub fn can_answer(call: &Call, kind: &Kind, verb: Verb) -> Result<(), Status> {
     }
 }
 
+/// The subresources of built-in kinds that Kubernetes makes no table of.
+const WITHOUT_TABLE: &[(&str, &str)] = &[
+    ("pods", "binding"),
+    ("pods", "eviction"),
+    ("pods", "ephemeralcontainers"),
+    ("pods", "resize"),
+    ("namespaces", "finalize"),
+    ("serviceaccounts", "token"),
+    ("certificatesigningrequests", "approval"),
+    ("resourceclaims", "status"),
+    ("devicetaintrules", "status"),
+    ("customresourcedefinitions", "status"),
+    ("apiservices", "status"),
+];
+
 /// What can be made of the answers to a request.
-fn forms(call: &Call, kind: &Kind) -> Forms {
+pub fn forms(call: &Call, kind: &Kind) -> Forms {
     let is_shown = !kind.is_virtual() || kind.gvk.kind == "ComponentStatus";
-    if !is_shown || matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token") {
+    let plural = kind.row().map_or("", |row| row.plural);
+    if !is_shown || WITHOUT_TABLE.contains(&(plural, call.info.subresource.as_str())) {
         Forms::Metadata
     } else {
         Forms::All
@@ -189,8 +205,8 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
             response
         }
         Answer::Entry(code, entry) => {
-            let accepted = negotiate::accept(&call.headers, &call.query, Forms::All)?;
             let kind = kind.ok_or_else(|| Status::internal("an entry without a kind"))?;
+            let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
             if accepted.form == Form::Object && accepted.media == Media::Json && !kind.must_convert(&entry) {
                 let bytes = kind.bytes(&entry);
                 let body =
@@ -244,10 +260,15 @@ fn object(
     let is_list = |kind: &Kind| value.str_at(&["kind"]) == Some(&*kind.list_kind());
     let value = match (accepted.form, kind) {
         (Form::Table(version), Some(kind)) if !own_form => {
-            let options = TableOptions::parse(&call.query)?;
-            let metadata = Value::map([("resourceVersion", api::meta::resource_version(&value))]);
-            let objects =
-                if is_list(kind) { value.list_at(&["items"]) } else { std::slice::from_ref(&value) };
+            let mut options = TableOptions::parse(&call.query)?;
+            let revision = Some(api::meta::resource_version(&value)).filter(|revision| !revision.is_empty());
+            let metadata = Value::map(revision.map(|revision| ("resourceVersion", revision)));
+            let objects = if is_list(kind) {
+                options.of = Of::List;
+                value.list_at(&["items"])
+            } else {
+                std::slice::from_ref(&value)
+            };
             table::table(kind, version, objects, metadata, options, call.now)
         }
         (Form::Metadata(_, List::One), Some(kind)) if is_list(kind) => return Err(is_a_list(kind)),
@@ -289,13 +310,15 @@ pub fn render(value: &Value, order: &'static Order, media: Media, pretty: bool) 
     }
 }
 
+/// Whether an `Accept-Encoding` names gzip. As in Kubernetes it must do so without a weight, whatever that says.
+fn takes_gzip(header: &HeaderValue) -> bool {
+    header.to_str().is_ok_and(|encodings| encodings.split(',').any(|encoding| encoding.trim() == "gzip"))
+}
+
 /// Compresses a large answer to a read, if the client takes gzip.
 fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
-    let takes = |v: &HeaderValue| {
-        v.to_str().is_ok_and(|v| v.split(',').any(|e| e.trim().split(';').next() == Some("gzip")))
-    };
     let large = response.body().len().is_some_and(|len| len >= GZIP_FROM);
-    if !large || !call.info.is_read_only() || !call.headers.get(ACCEPT_ENCODING).is_some_and(takes) {
+    if !large || !call.info.is_read_only() || !call.headers.get(ACCEPT_ENCODING).is_some_and(takes_gzip) {
         return response;
     }
     let body = std::mem::replace(response.body_mut(), Body::empty());

@@ -15,6 +15,17 @@ pub struct TableOptions {
     pub headers: bool,
     /// What each row carries of its object.
     pub include: Include,
+    /// What the rows are of.
+    pub of: Of,
+}
+
+/// What the rows of a table are of: some kinds print a list otherwise than its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// One object.
+    One,
+    /// A list.
+    List,
 }
 
 /// What each row carries of its object.
@@ -42,7 +53,7 @@ impl TableOptions {
                 )));
             }
         };
-        Ok(TableOptions { headers: true, include })
+        Ok(TableOptions { headers: true, include, of: Of::One })
     }
 }
 
@@ -76,18 +87,37 @@ pub fn table(
         Some(gvk) => print::table(&gvk.group, &gvk.kind),
         None => kind.table(),
     };
-    let rows = definition
-        .rows(&objects.iter().collect::<Vec<_>>(), now)
+    // Rows are made of what is stored: the first version of an autoscaler has most of its metrics in an annotation.
+    let stored: Option<Vec<Value>> = (kind.gvk.kind == "HorizontalPodAutoscaler" && kind.gvk.version == "v1")
+        .then(|| objects.iter().map(resources::convert::autoscaling::v1_to_v2).collect());
+    let inside = stored.as_deref().unwrap_or(objects);
+    let printed = match options.of {
+        Of::List => definition.rows(&inside.iter().collect::<Vec<_>>(), now),
+        Of::One => {
+            let cells = inside.iter().map(|object| definition.row(object, now));
+            cells.enumerate().map(|(index, cells)| print::Row { index, cells }).collect()
+        }
+    };
+    let rows: Vec<Value> = printed
         .into_iter()
         .filter_map(|printed| {
-            let object = objects.get(printed.index)?;
+            let shown = if options.include == Include::Object { objects } else { inside };
+            let object = shown.get(printed.index)?;
             let conditions = print::row_conditions(&kind.gvk.group, &kind.gvk.kind, object);
             Some(row(object, printed.cells, conditions, version, options))
         })
         .collect();
     let headers = definition.columns().iter().map(|column| column.to_value()).collect();
-    document(options.headers.then_some(headers), version, rows, metadata)
+    let mut document = document(options.headers.then_some(headers), version, rows, metadata);
+    if objects.is_empty() && NULL_ROWS.contains(&kind.gvk.kind.as_str()) {
+        document.set_at(&["rows"], Value::Null);
+    }
+    document
 }
+
+/// The kinds whose tables Kubernetes makes in its simplest way: without objects they have no list of rows.
+const NULL_ROWS: [&str; 5] =
+    ["LimitRange", "Role", "ClusterRole", "CSIStorageCapacity", "CustomResourceDefinition"];
 
 fn row(
     object: &Value,

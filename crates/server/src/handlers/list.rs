@@ -19,7 +19,7 @@ use crate::options::{self, ListOptions};
 use crate::respond;
 use crate::splice::Splice;
 use crate::state::State;
-use crate::table;
+use crate::table::{self, Of, TableOptions};
 
 /// Go's raw URL encoding: no padding, and bits left over do not matter.
 const TOKEN: GeneralPurpose = GeneralPurpose::new(
@@ -279,7 +279,7 @@ pub async fn answer(state: &State, call: &Call, kind: &Kind, page: Page) -> Resu
             table::partial_list(&items, version, metadata)
         }
         Form::Table(version) => {
-            let options = table::TableOptions::parse(&call.query)?;
+            let options = TableOptions { of: Of::List, ..TableOptions::parse(&call.query)? };
             let mut metadata = metadata;
             drop_empty_continue(&mut metadata);
             let rows = kind.show_all(state, &page.entries).await?;

@@ -26,3 +26,17 @@ fn what_a_header_cannot_carry_is_left_out() {
     let told = bounded(vec![String::new(), "two\nlines".to_owned(), "fine".to_owned()]);
     assert_eq!(told, ["fine"]);
 }
+
+#[test]
+fn gzip_is_taken_only_without_a_weight() {
+    for (header, takes) in [
+        ("gzip", true),
+        ("deflate, gzip", true),
+        ("gzip;q=0", false),
+        ("gzip;q=0.5", false),
+        ("*", false),
+        ("GZIP", false),
+    ] {
+        assert_eq!(takes_gzip(&HeaderValue::from_static(header)), takes, "{header}");
+    }
+}
