@@ -349,7 +349,7 @@ impl ListOptions {
 
 /// An integer parameter, with Go's words for one that is none.
 fn integer(query: &Query, key: &str) -> Result<Option<i64>, Status> {
-    let Some(text) = query.get(key).filter(|t| !t.is_empty()) else { return Ok(None) };
+    let Some(text) = query.get(key) else { return Ok(None) };
     text.parse::<i64>().map(Some).map_err(|_| {
         let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
         let range = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());

@@ -300,6 +300,8 @@ impl Resource {
                             "field label not supported for {}/{version}, Kind={}: {label}",
                             self.group, self.kind
                         )
+                    } else if self.kind == "Job" {
+                        format!("field label {} not supported for Job", api::field::quote(label))
                     } else {
                         format!("field label not supported: {label}")
                     }

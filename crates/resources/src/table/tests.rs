@@ -132,6 +132,8 @@ fn unknown_field_selectors_are_refused_in_kubernetes_words() {
         maps.field("v1", "data").unwrap_err(),
         r#""data" is not a known field selector: only "metadata.name", "metadata.namespace""#
     );
+    let jobs = find("batch", "v1", "jobs").unwrap();
+    assert_eq!(jobs.field("v1", "x").unwrap_err(), r#"field label "x" not supported for Job"#);
     let slices = find("resource.k8s.io", "v1", "resourceslices").unwrap();
     assert_eq!(
         slices.field("v1beta2", "x").unwrap_err(),

@@ -236,6 +236,10 @@ impl Kind {
                     ("", "nodes") => "minions".to_owned(),
                     ("", "services") => "services/specs".to_owned(),
                     ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+                    // Those of the servers that kube-apiserver is put together from.
+                    (group @ ("apiregistration.k8s.io" | "apiextensions.k8s.io"), plural) => {
+                        format!("{group}/{plural}")
+                    }
                     (_, plural) => plural.to_owned(),
                 },
                 Nature::Custom(_) => format!("{}/{}", self.resource.group, self.resource.resource),

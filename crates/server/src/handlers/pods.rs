@@ -50,6 +50,9 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
         return Err(Status::plain(api::field::aggregate(&errors)));
     }
     post.validate(call, &binding).await?;
+    if pod.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
 
     let pods = pods(state)?;
     let subject = Subject {

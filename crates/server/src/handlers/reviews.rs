@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use admission::Operation;
+use api::selector::{Facts, FactsRef};
 use api::{GroupResource, Status, meta};
 use authz::review;
 use value::{Map, Value};
 
-use super::{create, evict, pods, tokens};
+use super::{create, evict, list, pods, tokens};
 use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
 use crate::decode;
@@ -28,7 +29,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<
         ("SelfSubjectReview", _) => self_review(call, kind).await,
         ("TokenReview", _) => tokens::review(state, call, kind).await,
         ("ServiceAccount", "token") => tokens::request(state, call, kind).await,
-        ("ComponentStatus", _) => component_status(state, call),
+        ("ComponentStatus", _) => component_status(state, call, kind),
         _ => Err(Status::no_such_resource()),
     }
 }
@@ -120,7 +121,7 @@ async fn self_review(call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
 }
 
 /// `componentstatuses`: the store is the only component this server has.
-fn component_status(state: &State, call: &Call) -> Result<Answer, Status> {
+fn component_status(state: &State, call: &Call, kind: &Kind) -> Result<Answer, Status> {
     let healthy = state.store.health();
     let mut item = Value::map([("kind", "ComponentStatus"), ("apiVersion", "v1")]);
     item.set_at(&["metadata", "name"], "etcd-0");
@@ -136,11 +137,14 @@ fn component_status(state: &State, call: &Call) -> Result<Answer, Status> {
         // Kubernetes calls it by its singular name here.
         "get" => Err(Status::not_found(&GroupResource::new("", "componentstatus"), &call.info.name)),
         _ => {
+            let selection = list::selection(call, kind)?;
+            let facts = Facts::of(&item, [("metadata.name", "etcd-0")]);
+            let selected = selection.matches(FactsRef::new(&facts));
             let mut list = Value::map([("kind", "ComponentStatusList"), ("apiVersion", "v1")]);
             list.set_at(&["metadata"], Value::Map(Map::new()));
             item.remove_at(&["kind"]);
             item.remove_at(&["apiVersion"]);
-            list.set_at(&["items"], Value::List(vec![item]));
+            list.set_at(&["items"], Value::List(selected.then_some(item).into_iter().collect()));
             Ok(Answer::Object(200, list))
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use api::{Status, meta};
-use value::{Str, Value};
+use value::Value;
 
 use crate::call::Call;
 
@@ -46,12 +46,10 @@ pub(super) fn dedup_owners(call: &mut Call, object: &mut Value, after_mutation: 
     }
     let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(owners.len());
     let mut repeated: Vec<String> = Vec::new();
-    let mut named: HashSet<Str> = HashSet::new();
     owners.retain(|owner| {
         let fresh = seen.insert(value::write::to_vec(owner));
-        let uid = Str::from(owner.str_at(&["uid"]).unwrap_or_default());
-        if !fresh && named.insert(uid.clone()) {
-            repeated.push(uid.to_string());
+        if !fresh {
+            repeated.push(owner.str_at(&["uid"]).unwrap_or_default().to_owned());
         }
         fresh
     });
