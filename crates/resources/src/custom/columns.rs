@@ -96,7 +96,7 @@ impl Column {
     #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "Go converts so, too")]
     fn cell(&self, object: &Value, now: i64) -> Value {
         let Some(value) = self.path.first(object) else { return Value::Null };
-        match (self.kind.as_str(), value) {
+        match (self.kind.as_str(), value.as_ref()) {
             ("string", value) => text(value).into(),
             ("integer", Value::Int(number)) => Value::Int(*number),
             ("integer", Value::Float(number)) => Value::Int(*number as i64),

@@ -1,9 +1,13 @@
-//! The paths of printer columns and selectable fields: the part of kubectl's JSONPath that names places in an object.
+//! The paths of printer columns and selectable fields: kubectl's JSONPath, between `{` and `}`.
 //!
-//! Whoever writes a definition writes its paths, and every list of its objects follows them: how deep filters nest in filters
-//! and how many values a path looks at are bounded.
+//! Whoever writes a definition writes its paths, and every list of its objects follows them: how many values a path looks at is
+//! bounded. A path that goes wrong on an object (a list asked of what is none, numbers compared with texts) leads to nothing.
 
+mod parse;
+
+use std::borrow::Cow;
 use std::cell::Cell;
+use std::cmp::Ordering;
 
 use value::{Str, Value};
 
@@ -14,35 +18,42 @@ const MOST: usize = 10_000;
 /// values again and again.
 const MOST_SEEN: usize = 1_000_000;
 
-/// How deep filters nest in filters.
-const DEEPEST: usize = 16;
-
-/// A parsed path.
+/// A parsed path. What stands behind a `}` has to be one, too, and can only spoil the first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
-    steps: Vec<Step>,
+    first: Vec<Step>,
+    others: Vec<Vec<Step>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(Str),
-    /// `..name`: at any depth.
-    Anywhere(Str),
-    Everything,
-    /// `[from:to:by]`; the flags say what was written.
-    Slice {
-        from: Option<i64>,
-        to: Option<i64>,
-        by: i64,
-    },
-    Index(i64),
-    Filter(Box<Filter>),
+    /// Everything in a value.
+    Wildcard,
+    /// The value and everything below it that has parts.
+    Recursive,
+    Slice(Slice),
+    Union(Vec<Vec<Step>>),
+    Filter(Filter),
+    /// What does not depend on the object.
+    Constant(Value),
+    /// A word, as `range`, that is of no use here.
+    Word,
+}
+
+/// `[from:to:by]`; `[from]` has an end that follows from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Slice {
+    from: Option<i64>,
+    to: Option<i64>,
+    derived: bool,
+    by: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
-    left: JsonPath,
-    test: Option<(Operator, Operand)>,
+    left: Vec<Step>,
+    test: Option<(Operator, Vec<Step>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,49 +64,32 @@ enum Operator {
     LessEqual,
     Greater,
     GreaterEqual,
+    Unknown,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum Operand {
-    Constant(Value),
-    Path(JsonPath),
-}
+type Values<'a> = Vec<Cow<'a, Value>>;
+
+/// Values, or those at which a path went wrong: a filter that asks whether there are any counts them.
+type Walked<'a> = Result<Values<'a>, Values<'a>>;
 
 impl JsonPath {
     /// Parses a path as `.spec.list[0].name`; `None` for what is not one.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut parser = Parser { rest: text, depth: 0 };
-        let steps = parser.steps()?;
-        parser.rest.is_empty().then_some(JsonPath { steps })
+        let mut blocks = parse::blocks(text)?.into_iter();
+        Some(JsonPath { first: blocks.next()?, others: blocks.collect() })
     }
 
     /// The values it leads to, in order.
-    pub fn find<'a>(&self, root: &'a Value) -> Vec<&'a Value> {
-        self.find_within(root, &Sight(Cell::new(MOST_SEEN)))
-    }
-
-    fn find_within<'a>(&self, root: &'a Value, sight: &Sight) -> Vec<&'a Value> {
-        let mut found = vec![root];
-        for step in &self.steps {
-            let mut next = Vec::new();
-            for value in found {
-                step.take(value, &mut next, sight);
-                if next.len() > MOST {
-                    break;
-                }
-            }
-            found = next;
-        }
-        found
+    pub fn find<'a>(&'a self, root: &'a Value) -> Vec<Cow<'a, Value>> {
+        let sight = Sight(Cell::new(MOST_SEEN));
+        let found = walk(&self.first, vec![Cow::Borrowed(root)], &sight);
+        let spoiled = self.others.iter().any(|steps| walk(steps, vec![Cow::Borrowed(root)], &sight).is_err());
+        found.ok().filter(|_| !spoiled).unwrap_or_default()
     }
 
     /// The first value it leads to.
-    pub fn first<'a>(&self, root: &'a Value) -> Option<&'a Value> {
+    pub fn first<'a>(&'a self, root: &'a Value) -> Option<Cow<'a, Value>> {
         self.find(root).into_iter().next()
-    }
-
-    fn first_within<'a>(&self, root: &'a Value, sight: &Sight) -> Option<&'a Value> {
-        self.find_within(root, sight).into_iter().next()
     }
 }
 
@@ -111,272 +105,199 @@ impl Sight {
     }
 }
 
+fn walk<'a>(steps: &'a [Step], values: Values<'a>, sight: &Sight) -> Walked<'a> {
+    steps.iter().try_fold(values, |values, step| step.take(values, sight))
+}
+
 impl Step {
-    fn take<'a>(&self, value: &'a Value, out: &mut Vec<&'a Value>, sight: &Sight) {
-        if !sight.one() {
-            return;
-        }
-        match (self, value) {
-            (Step::Field(name), Value::Map(map)) => out.extend(map.get(name)),
-            (Step::Anywhere(name), value) => anywhere(name, value, out, sight),
-            (Step::Everything, Value::Map(map)) => out.extend(map.values().take_while(|_| sight.one())),
-            (Step::Everything, Value::List(items)) => out.extend(items.iter().take_while(|_| sight.one())),
-            (Step::Index(index), Value::List(items)) => {
-                let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
-                let at = if *index < 0 { index.saturating_add(length) } else { *index };
-                out.extend(usize::try_from(at).ok().and_then(|at| items.get(at)));
-            }
-            (Step::Slice { from, to, by }, Value::List(items)) => {
-                let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
-                let place = |at: i64| if at < 0 { at.saturating_add(length) } else { at }.clamp(0, length);
-                let mut at = place(from.unwrap_or(0));
-                let end = place(to.unwrap_or(length));
-                while at < end && sight.one() {
-                    out.extend(usize::try_from(at).ok().and_then(|at| items.get(at)));
-                    at = at.saturating_add(*by);
+    fn take<'a>(&'a self, values: Values<'a>, sight: &Sight) -> Walked<'a> {
+        let mut out = Values::new();
+        match self {
+            Step::Constant(constant @ Value::String(_)) => return Ok(vec![Cow::Borrowed(constant)]),
+            Step::Constant(constant) => return Ok(values.iter().map(|_| Cow::Borrowed(constant)).collect()),
+            Step::Word => return Err(values),
+            Step::Union(alternatives) => {
+                for steps in alternatives {
+                    match walk(steps, values.clone(), sight) {
+                        Ok(found) => out.extend(found),
+                        Err(_) => return Err(values),
+                    }
                 }
             }
-            (Step::Filter(filter), Value::List(items)) => {
-                let seen = items.iter().take_while(|_| sight.one());
-                out.extend(seen.filter(|item| filter.holds(item, sight)));
+            Step::Slice(slice) => {
+                for value in &values {
+                    let items = match value.as_ref() {
+                        Value::Null => continue,
+                        Value::List(items) => items,
+                        _ => return Err(values),
+                    };
+                    match slice.of(items.len()) {
+                        Err(OutOfBounds) => return Err(values),
+                        // Where none is asked for, the others are not looked at.
+                        Ok(None) => break,
+                        Ok(Some((from, to, by))) => {
+                            let chosen = (from..to).step_by(by).take_while(|_| sight.one());
+                            out.extend(chosen.filter_map(|at| item(value, at)));
+                        }
+                    }
+                }
             }
-            (Step::Filter(filter), Value::Map(map)) => {
-                let seen = map.values().take_while(|_| sight.one());
-                out.extend(seen.filter(|item| filter.holds(item, sight)));
+            Step::Filter(filter) => {
+                for value in &values {
+                    let Value::List(items) = value.as_ref() else { return Err(values) };
+                    for at in (0..items.len()).take_while(|_| sight.one()) {
+                        let Some(item) = item(value, at) else { break };
+                        match filter.holds(&item, sight) {
+                            Ok(true) => out.push(item),
+                            Ok(false) => {}
+                            Err(Incomparable) => return Err(values),
+                        }
+                    }
+                }
             }
-            _ => {}
+            Step::Field(name) => {
+                for value in values.into_iter().take_while(|_| sight.one()) {
+                    out.extend(field(value, name));
+                }
+            }
+            Step::Wildcard => {
+                for value in values {
+                    out.extend(parts(&value, sight));
+                }
+            }
+            Step::Recursive => {
+                for value in values {
+                    descend(value, &mut out, sight);
+                }
+            }
         }
+        out.truncate(MOST);
+        Ok(out)
+    }
+}
+
+/// A part of a value lives as long as the value does: longer where that is borrowed than where it is not.
+fn item<'a>(list: &Cow<'a, Value>, at: usize) -> Option<Cow<'a, Value>> {
+    match list {
+        Cow::Borrowed(list) => list.as_list()?.get(at).map(Cow::Borrowed),
+        Cow::Owned(list) => list.as_list()?.get(at).cloned().map(Cow::Owned),
+    }
+}
+
+fn field<'a>(map: Cow<'a, Value>, name: &str) -> Option<Cow<'a, Value>> {
+    match map {
+        Cow::Borrowed(map) => map.as_map()?.get(name).map(Cow::Borrowed),
+        Cow::Owned(map) => map.as_map()?.get(name).cloned().map(Cow::Owned),
+    }
+}
+
+/// What is in a value; of a text, its bytes.
+fn parts<'a>(value: &Cow<'a, Value>, sight: &Sight) -> Values<'a> {
+    let shown = |found: &mut dyn Iterator<Item = Value>| -> Values<'a> {
+        found.take_while(|_| sight.one()).map(Cow::Owned).collect()
+    };
+    match value {
+        Cow::Borrowed(Value::Map(map)) => {
+            map.values().take_while(|_| sight.one()).map(Cow::Borrowed).collect()
+        }
+        Cow::Borrowed(Value::List(items)) => {
+            items.iter().take_while(|_| sight.one()).map(Cow::Borrowed).collect()
+        }
+        Cow::Owned(Value::Map(map)) => shown(&mut map.values().cloned()),
+        Cow::Owned(Value::List(items)) => shown(&mut items.iter().cloned()),
+        Cow::Borrowed(Value::String(text)) => shown(&mut text.bytes().map(|b| Value::Int(i64::from(b)))),
+        Cow::Owned(Value::String(text)) => shown(&mut text.bytes().map(|b| Value::Int(i64::from(b)))),
+        _ => Values::new(),
     }
 }
 
 // The tree is as deep as the reader allows, so is the recursion.
-fn anywhere<'a>(name: &str, value: &'a Value, out: &mut Vec<&'a Value>, sight: &Sight) {
+fn descend<'a>(value: Cow<'a, Value>, out: &mut Values<'a>, sight: &Sight) {
     if out.len() > MOST || !sight.one() {
         return;
     }
-    match value {
-        Value::Map(map) => {
-            out.extend(map.get(name));
-            map.values().for_each(|value| anywhere(name, value, out, sight));
+    if matches!(value.as_ref(), Value::String(text) if !text.is_empty()) {
+        return out.push(value);
+    }
+    let below = parts(&value, sight);
+    if !below.is_empty() {
+        out.push(value);
+        for part in below {
+            descend(part, out, sight);
         }
-        Value::List(items) => items.iter().for_each(|value| anywhere(name, value, out, sight)),
-        _ => {}
     }
 }
+
+struct OutOfBounds;
+
+impl Slice {
+    /// From where to where, in which steps, of a list of some length; `None` where no item is asked for.
+    fn of(self, length: usize) -> Result<Option<(usize, usize, usize)>, OutOfBounds> {
+        let length = i64::try_from(length).map_err(|_| OutOfBounds)?;
+        let mut from = self.from.unwrap_or(0);
+        if from < 0 {
+            from = from.saturating_add(length);
+        }
+        let mut to = self.to.unwrap_or(length);
+        if to < 0 || (to == 0 && self.derived) {
+            to = to.saturating_add(length);
+        }
+        if from == to {
+            return Ok(None);
+        }
+        if from < 0 || from >= length || to < 0 || to > length || from > to {
+            return Err(OutOfBounds);
+        }
+        let place = |number: i64| usize::try_from(number).map_err(|_| OutOfBounds);
+        let by = place(self.by.unwrap_or(1))?;
+        if by == 0 { Err(OutOfBounds) } else { Ok(Some((place(from)?, place(to)?, by))) }
+    }
+}
+
+struct Incomparable;
 
 impl Filter {
-    fn holds(&self, item: &Value, sight: &Sight) -> bool {
-        let left = self.left.find_within(item, sight);
-        let Some((operator, right)) = &self.test else { return !left.is_empty() };
-        let Some(left) = left.first() else { return false };
-        let right = match right {
-            Operand::Constant(value) => value,
-            Operand::Path(path) => match path.first_within(item, sight) {
-                Some(value) => value,
-                None => return false,
-            },
+    fn holds(&self, item: &Value, sight: &Sight) -> Result<bool, Incomparable> {
+        let left = walk(&self.left, vec![Cow::Borrowed(item)], sight);
+        let Some((operator, right)) = &self.test else {
+            return Ok(!left.unwrap_or_else(|found| found).is_empty());
         };
-        let order = order(left, right);
+        let left = left.map_err(|_| Incomparable)?;
+        let Some(left) = one(&left)? else { return Ok(false) };
+        let right = walk(right, vec![Cow::Borrowed(item)], sight).map_err(|_| Incomparable)?;
+        let Some(right) = one(&right)? else { return Ok(false) };
+        let order = order(left, right).ok_or(Incomparable)?;
+        let is_flag = matches!(left, Value::Bool(_));
         match operator {
-            Operator::Equal => order.map_or(*left == right, std::cmp::Ordering::is_eq),
-            Operator::NotEqual => !order.map_or(*left == right, std::cmp::Ordering::is_eq),
-            Operator::Less => order.is_some_and(std::cmp::Ordering::is_lt),
-            Operator::LessEqual => order.is_some_and(std::cmp::Ordering::is_le),
-            Operator::Greater => order.is_some_and(std::cmp::Ordering::is_gt),
-            Operator::GreaterEqual => order.is_some_and(std::cmp::Ordering::is_ge),
+            Operator::Equal => Ok(order.is_eq()),
+            Operator::NotEqual => Ok(order.is_ne()),
+            // Whether one is smaller is asked of numbers and texts only.
+            _ if is_flag => Err(Incomparable),
+            Operator::Less => Ok(order.is_lt()),
+            Operator::LessEqual => Ok(order.is_le()),
+            Operator::Greater => Ok(order.is_gt()),
+            Operator::GreaterEqual => Ok(order.is_ge()),
+            Operator::Unknown => Err(Incomparable),
         }
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "numbers of different kinds compare as floats")]
-fn order(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
-    let number = |value: &Value| match value {
-        Value::Int(number) => Some(*number as f64),
-        Value::UInt(number) => Some(*number as f64),
-        Value::Float(number) => Some(*number),
-        _ => None,
-    };
+/// The only one of some values; two cannot be compared with anything.
+fn one<'v>(values: &'v [Cow<'_, Value>]) -> Result<Option<&'v Value>, Incomparable> {
+    match values {
+        [] => Ok(None),
+        [value] => Ok(Some(value.as_ref())),
+        _ => Err(Incomparable),
+    }
+}
+
+/// How two values of the same kind compare; an integer is of another kind than a number with a fraction.
+fn order(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
+        (Value::Float(a), Value::Float(b)) => Some(a.partial_cmp(b).unwrap_or(Ordering::Greater)),
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
-        _ => number(a)?.partial_cmp(&number(b)?),
-    }
-}
-
-struct Parser<'a> {
-    rest: &'a str,
-    /// How many filters are open.
-    depth: usize,
-}
-
-impl<'a> Parser<'a> {
-    fn take(&mut self, prefix: &str) -> bool {
-        match self.rest.strip_prefix(prefix) {
-            Some(rest) => {
-                self.rest = rest;
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn until(&mut self, stop: impl Fn(char) -> bool) -> &'a str {
-        let end = self.rest.find(stop).unwrap_or(self.rest.len());
-        let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
-        self.rest = rest;
-        taken
-    }
-
-    fn steps(&mut self) -> Option<Vec<Step>> {
-        let mut steps = Vec::new();
-        loop {
-            if self.take("..") {
-                let name = self.name();
-                if name.is_empty() {
-                    return None;
-                }
-                steps.push(Step::Anywhere(name));
-            } else if self.take(".") {
-                if self.take("*") {
-                    steps.push(Step::Everything);
-                } else {
-                    let name = self.name();
-                    if !name.is_empty() {
-                        steps.push(Step::Field(name));
-                    }
-                }
-            } else if self.take("[") {
-                steps.extend(self.bracket()?);
-            } else {
-                return Some(steps);
-            }
-        }
-    }
-
-    /// A name, in which `\` takes the next character as it is.
-    fn name(&mut self) -> Str {
-        let mut name = String::new();
-        let mut chars = self.rest.char_indices();
-        let mut end = self.rest.len();
-        while let Some((at, c)) = chars.next() {
-            match c {
-                '\\' => name.extend(chars.next().map(|(_, c)| c)),
-                '.' | '[' | ']' | ' ' | '}' | '{' | ')' | '=' | '!' | '<' | '>' | ',' | '|' => {
-                    end = at;
-                    break;
-                }
-                c => name.push(c),
-            }
-        }
-        self.rest = self.rest.get(end..).unwrap_or_default();
-        name.into()
-    }
-
-    fn bracket(&mut self) -> Option<Vec<Step>> {
-        if self.take("?(") {
-            if self.depth == DEEPEST {
-                return None;
-            }
-            self.depth += 1;
-            let filter = self.filter();
-            self.depth -= 1;
-            return filter.map(|filter| vec![Step::Filter(Box::new(filter))]);
-        }
-        if self.take("*]") {
-            return Some(vec![Step::Everything]);
-        }
-        if let Some(quote) = self.rest.chars().next().filter(|c| matches!(c, '\'' | '"')) {
-            let name = self.quoted(quote)?;
-            return self.take("]").then(|| vec![Step::Field(name)]);
-        }
-        let inner = self.until(|c| c == ']');
-        if !self.take("]") {
-            return None;
-        }
-        let parts: Vec<&str> = inner.split(':').collect();
-        let number = |part: &str| match part.trim() {
-            "" => Some(None),
-            text => text.parse::<i64>().ok().map(Some),
-        };
-        match parts.as_slice() {
-            [index] => Some(vec![Step::Index(number(index)??)]),
-            [from, to] => Some(vec![Step::Slice { from: number(from)?, to: number(to)?, by: 1 }]),
-            [from, to, by] => {
-                let by = number(by)?.unwrap_or(1);
-                (by > 0).then_some(())?;
-                Some(vec![Step::Slice { from: number(from)?, to: number(to)?, by }])
-            }
-            _ => None,
-        }
-    }
-
-    fn quoted(&mut self, quote: char) -> Option<Str> {
-        let mut text = String::new();
-        let mut chars = self.rest.char_indices().skip(1);
-        while let Some((at, c)) = chars.next() {
-            if c == '\\' {
-                text.extend(chars.next().map(|(_, c)| c));
-            } else if c == quote {
-                self.rest = self.rest.get(at + c.len_utf8()..).unwrap_or_default();
-                return Some(text.into());
-            } else {
-                text.push(c);
-            }
-        }
-        None
-    }
-
-    fn filter(&mut self) -> Option<Filter> {
-        self.blank();
-        let left = self.path()?;
-        self.blank();
-        let test = if self.rest.starts_with(')') {
-            None
-        } else {
-            let operators = [
-                ("==", Operator::Equal),
-                ("!=", Operator::NotEqual),
-                ("<=", Operator::LessEqual),
-                (">=", Operator::GreaterEqual),
-                ("<", Operator::Less),
-                (">", Operator::Greater),
-            ];
-            let (_, operator) = operators.into_iter().find(|(text, _)| self.take(text))?;
-            self.blank();
-            Some((operator, self.operand()?))
-        };
-        self.blank();
-        self.take(")]").then_some(Filter { left, test })
-    }
-
-    fn blank(&mut self) {
-        self.rest = self.rest.trim_start();
-    }
-
-    fn path(&mut self) -> Option<JsonPath> {
-        if !self.take("@") && !self.rest.starts_with('.') {
-            return None;
-        }
-        Some(JsonPath { steps: self.steps()? })
-    }
-
-    fn operand(&mut self) -> Option<Operand> {
-        if let Some(quote) = self.rest.chars().next().filter(|c| matches!(c, '\'' | '"')) {
-            return self.quoted(quote).map(|text| Operand::Constant(Value::String(text)));
-        }
-        if self.rest.starts_with(['@', '.']) {
-            return self.path().map(Operand::Path);
-        }
-        let word = self.until(|c| c == ')' || c.is_whitespace());
-        let value = match word {
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            word => match word.parse::<i64>() {
-                Ok(number) => Value::Int(number),
-                Err(_) => Value::Float(word.parse().ok()?),
-            },
-        };
-        Some(Operand::Constant(value))
+        _ => None,
     }
 }

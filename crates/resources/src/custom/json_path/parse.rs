@@ -1,0 +1,301 @@
+//! A text → the steps of a path, by the rules of kubectl's parser.
+
+use value::{Str, Value};
+
+use super::{Filter, Operator, Slice, Step};
+
+/// How deep texts inside of texts (filters, unions, quoted keys) are parsed.
+const DEEPEST: usize = 16;
+
+/// The steps between each `{` and `}` of a text that begins with neither.
+pub(super) fn blocks(text: &str) -> Option<Vec<Vec<Step>>> {
+    blocks_at(text, 0)
+}
+
+fn blocks_at(text: &str, depth: usize) -> Option<Vec<Vec<Step>>> {
+    if depth > DEEPEST {
+        return None;
+    }
+    let whole = format!("{text}}}");
+    let mut parser = Parser { rest: &whole, depth };
+    let mut blocks = vec![parser.block()?];
+    // Text between blocks is printed, and means nothing here.
+    while let Some((_, rest)) = parser.rest.split_once('{') {
+        parser.rest = rest;
+        blocks.push(parser.block()?);
+    }
+    Some(blocks)
+}
+
+/// The steps of a text inside of another.
+fn inner(text: &str, depth: usize) -> Option<Vec<Step>> {
+    blocks_at(text, depth + 1)?.into_iter().next()
+}
+
+struct Parser<'t> {
+    rest: &'t str,
+    depth: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn take(&mut self, prefix: &str) -> bool {
+        let rest = self.rest.strip_prefix(prefix);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let mut chars = self.rest.chars();
+        let next = chars.next();
+        self.rest = chars.as_str();
+        next
+    }
+
+    /// Everything up to some place, which stays.
+    fn upto(&mut self, end: usize) -> &'t str {
+        let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        taken
+    }
+
+    fn until(&mut self, stop: impl Fn(char) -> bool) -> &'t str {
+        let end = self.rest.find(stop).unwrap_or(self.rest.len());
+        self.upto(end)
+    }
+
+    /// The steps up to a `}`, which goes.
+    fn block(&mut self) -> Option<Vec<Step>> {
+        let mut steps = Vec::new();
+        loop {
+            if self.take("}") {
+                return Some(steps);
+            }
+            if self.take("[?(") {
+                steps.push(self.filter()?);
+            } else if self.take("..") {
+                if steps.last() == Some(&Step::Recursive) {
+                    return None;
+                }
+                steps.push(Step::Recursive);
+                if self.rest.starts_with(is_alphanumeric) {
+                    steps.push(self.field());
+                }
+            } else {
+                let before = self.rest;
+                match self.next()? {
+                    '\r' | '\n' => return None,
+                    ' ' | '@' | '$' => {}
+                    '[' => steps.extend(self.bracket()?),
+                    quote @ ('"' | '\'') => {
+                        let text = self.quoted(quote)?;
+                        steps.push(Step::Constant(Value::String(text)));
+                    }
+                    '.' => steps.push(self.field()),
+                    c if c == '+' || c == '-' || c.is_numeric() => {
+                        self.rest = before;
+                        steps.push(self.number()?);
+                    }
+                    c if is_alphanumeric(c) => {
+                        self.rest = before;
+                        steps.push(match self.until(is_terminator) {
+                            "true" => Step::Constant(Value::Bool(true)),
+                            "false" => Step::Constant(Value::Bool(false)),
+                            _ => Step::Word,
+                        });
+                    }
+                    _ => return None,
+                }
+            }
+        }
+    }
+
+    /// A name, in which the character behind `\` does not end it.
+    fn field(&mut self) -> Step {
+        let mut name = String::new();
+        let mut chars = self.rest.char_indices();
+        let mut end = self.rest.len();
+        while let Some((at, c)) = chars.next() {
+            if c == '\\' {
+                name.extend(chars.next().map(|(_, c)| c).filter(|c| *c != '\\'));
+            } else if is_terminator(c) {
+                end = at;
+                break;
+            } else {
+                name.push(c);
+            }
+        }
+        if self.upto(end) == "*" { Step::Wildcard } else { Step::Field(name.into()) }
+    }
+
+    fn number(&mut self) -> Option<Step> {
+        let sign = usize::from(self.rest.starts_with(['+', '-']));
+        let digits = self.rest.get(sign..).unwrap_or_default();
+        let end = digits.find(|c: char| c != '.' && !c.is_numeric()).unwrap_or(digits.len());
+        let text = self.upto(sign + end);
+        let number = match text.parse::<i64>() {
+            Ok(number) => Value::Int(number),
+            Err(_) => Value::Float(text.parse().ok()?),
+        };
+        Some(Step::Constant(number))
+    }
+
+    /// What is behind a `[`.
+    fn bracket(&mut self) -> Option<Vec<Step>> {
+        let end = self.rest.find([']', '\n'])?;
+        let text = self.upto(end);
+        if !self.take("]") {
+            return None;
+        }
+        let text = if text == "*" { ":" } else { text };
+        if text.contains(',') {
+            let parts =
+                text.split(',').map(|part| inner(&format!("[{}]", part.trim_matches(' ')), self.depth));
+            return Some(vec![Step::Union(parts.collect::<Option<_>>()?)]);
+        }
+        let key = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+        if let Some(key) = key.filter(|key| !key.contains('\'')) {
+            return inner(&format!(".{key}"), self.depth);
+        }
+        slice(text).map(|slice| vec![Step::Slice(slice)])
+    }
+
+    /// What is behind a `[?(`, up to a `)]` that is in no quotes.
+    fn filter(&mut self) -> Option<Step> {
+        let (mut pair, mut closed) = (None, false);
+        let mut before = ' ';
+        let mut chars = self.rest.char_indices();
+        let end = loop {
+            let (at, c) = chars.next()?;
+            match c {
+                '\n' => return None,
+                '"' | '\'' => match pair {
+                    None => pair = Some(c),
+                    Some(pair) => closed |= before != '\\' && c == pair,
+                },
+                ')' if pair.is_some() == closed => break at,
+                _ => {}
+            }
+            before = c;
+        };
+        let text = self.upto(end);
+        if !self.take(")]") {
+            return None;
+        }
+        let is_operator = |c: char| matches!(c, '!' | '<' | '>' | '=');
+        let sides = text.find(is_operator).filter(|at| *at > 0).and_then(|at| {
+            let (left, rest) = text.split_at_checked(at)?;
+            let right = rest.trim_start_matches(is_operator);
+            let operator = rest.get(..rest.len() - right.len())?;
+            // The last of its characters belongs to the right side where that has no other.
+            match right {
+                "" if operator.len() > 1 => {
+                    let (operator, right) = operator.split_at_checked(operator.len() - 1)?;
+                    Some((left, operator, right))
+                }
+                "" => None,
+                right => Some((left, operator, right)),
+            }
+        });
+        let filter = match sides {
+            None => Filter { left: inner(text, self.depth)?, test: None },
+            Some((left, operator, right)) => {
+                let operator = match operator {
+                    "==" => Operator::Equal,
+                    "!=" => Operator::NotEqual,
+                    "<" => Operator::Less,
+                    "<=" => Operator::LessEqual,
+                    ">" => Operator::Greater,
+                    ">=" => Operator::GreaterEqual,
+                    _ => Operator::Unknown,
+                };
+                Filter { left: inner(left, self.depth)?, test: Some((operator, inner(right, self.depth)?)) }
+            }
+        };
+        Some(Step::Filter(filter))
+    }
+
+    /// A text behind its first quote.
+    fn quoted(&mut self, quote: char) -> Option<Str> {
+        let mut before = quote;
+        let mut chars = self.rest.char_indices();
+        let end = loop {
+            let (at, c) = chars.next()?;
+            if c == '\n' {
+                return None;
+            }
+            if c == quote && before != '\\' {
+                break at;
+            }
+            before = c;
+        };
+        let text = self.upto(end);
+        self.next();
+        unescape(text, quote).map(Str::from)
+    }
+}
+
+/// `from:to:by`, each with or without a number, or a place alone.
+fn slice(text: &str) -> Option<Slice> {
+    let number = |part: &str| match part {
+        "" => Some(None),
+        part => {
+            let digits = part.strip_prefix('-').unwrap_or(part);
+            let all = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+            all.then(|| part.parse::<i64>().ok().map(Some)).flatten()
+        }
+    };
+    let parts: Vec<&str> = text.split(':').collect();
+    let (from, to, by) = match parts.as_slice() {
+        [from] => (number(from)?, None, None),
+        [from, to] => (number(from)?, Some(number(to)?), None),
+        [from, to, by] => (number(from)?, Some(number(to)?), number(by)?),
+        _ => return None,
+    };
+    Some(match to {
+        Some(to) => Slice { from, to, derived: false, by },
+        None => Slice { from, to: Some(from.unwrap_or(0).saturating_add(1)), derived: true, by },
+    })
+}
+
+/// The text that Go's quoting stands for.
+fn unescape(text: &str, quote: char) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        let escaped = chars.next()?;
+        let mut code = |digits: usize| {
+            let hex: String = chars.by_ref().take(digits).collect();
+            (hex.len() == digits)
+                .then(|| u32::from_str_radix(&hex, 16).ok().and_then(char::from_u32))
+                .flatten()
+        };
+        out.push(match escaped {
+            'a' => '\u{7}',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'v' => '\u{b}',
+            '\\' => '\\',
+            'x' => code(2)?,
+            'u' => code(4)?,
+            'U' => code(8)?,
+            c if c == quote => c,
+            _ => return None,
+        });
+    }
+    Some(out)
+}
+
+fn is_terminator(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
+}
+
+fn is_alphanumeric(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
+}
