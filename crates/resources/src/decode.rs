@@ -35,6 +35,9 @@ pub struct Outcome {
     pub unknown: Vec<String>,
 }
 
+/// The type of a schema in a definition.
+const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
+
 /// Lists that nobody stores empty: validation refuses them, and tells an empty one from an absent one.
 const NEVER_STORED_EMPTY: [&str; 1] = ["nodeSelectorTerms"];
 
@@ -203,6 +206,11 @@ impl<'a> Walk<'a> {
             | (Kind::Float, Value::Int(_) | Value::UInt(_) | Value::Float(_))
             | (Kind::Any, _) => {}
             (Kind::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => {}
+            (Kind::Int32 | Kind::Int64, number @ (Value::Int(_) | Value::UInt(_) | Value::Float(_)))
+                if self.words == Words::Converter && unconvertible::is_whole(number) =>
+            {
+                unconvertible::wrap(number, schema);
+            }
             _ if self.words == Words::Converter && is_plain(schema) => {
                 self.save(|| unconvertible::why(value, schema));
             }
@@ -258,6 +266,8 @@ impl<'a> Walk<'a> {
         let mut properties = object.properties.iter().peekable();
         let kept = REFUSED_EMPTY.iter().find(|(name, _, refused)| *name == schema.name && refused(map));
         let kept = kept.map_or(&[][..], |(_, lists, _)| *lists);
+        // The rules for definitions tell what is empty from what is absent; `fill` lets it go.
+        let is_schema = schema.name == SCHEMA;
         map.retain(|key, value| {
             if self.fatal {
                 return true;
@@ -275,7 +285,9 @@ impl<'a> Walk<'a> {
             self.stack.push(Step::Field(property, schema));
             self.value(value, property.schema.get());
             self.stack.pop();
-            kept.contains(&key.as_str()) || !self.vanishes(value, property)
+            kept.contains(&key.as_str())
+                || is_schema && is_empty_container(value, property)
+                || !self.vanishes(value, property)
         });
     }
 
@@ -374,7 +386,7 @@ impl<'a> Walk<'a> {
     }
 
     fn schema_or(&mut self, value: &mut Value, or: SchemaOr) {
-        let Some(props) = schema::named("apiextensions.v1.JSONSchemaProps") else { return };
+        let Some(props) = schema::named(SCHEMA) else { return };
         self.lenient += 1;
         match (or, &mut *value) {
             (_, Value::Map(_)) => self.value(value, props),
@@ -428,8 +440,23 @@ impl<'a> Walk<'a> {
     }
 
     fn abort_type(&mut self, found: &str, go_type: &str) {
-        let error = self.stack.type_error(found, go_type);
+        let error = match self.words {
+            Words::Decoder => self.stack.type_error(found, go_type),
+            // A type's own decoder is given the value alone, and does not know where it stands.
+            Words::Converter => format!("json: cannot unmarshal {found} into Go value of type {go_type}"),
+        };
         self.abort(error);
+    }
+}
+
+/// Whether a value is a list or a map with nothing in it.
+fn is_empty_container(value: &Value, property: &Property) -> bool {
+    match (value, &property.schema.get().kind) {
+        (Value::List(items), Kind::List(_)) => items.is_empty(),
+        (Value::Map(map), Kind::Map(_)) => map.is_empty(),
+        // What was neither a schema nor a list of some.
+        (Value::Null, Kind::SchemaOr(_)) => true,
+        _ => false,
     }
 }
 

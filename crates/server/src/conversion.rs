@@ -15,8 +15,10 @@ use base64::engine::general_purpose::STANDARD;
 use resources::custom::Definition;
 use value::{Map, Str, Value, go, json, write};
 
+use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
 use crate::heard::{MAX_OBJECTS, heard};
-use crate::outbound::{Endpoint, Request, Target, Trust, WEBHOOK_AGENT};
+use crate::metrics::Review;
+use crate::outbound::{Answer, Endpoint, Failure, Request, Target, Trust, WEBHOOK_AGENT};
 use crate::state::State;
 
 /// How long a conversion may take, as Kubernetes' client waits by default.
@@ -45,7 +47,7 @@ impl Targets {
     }
 }
 
-/// Asks the webhook of a definition to bring objects into a version. `webhook` is `spec.conversion.webhook`.
+/// Asks the webhook of a definition to bring objects into a version, and counts it. `webhook` is `spec.conversion.webhook`.
 pub async fn call(
     state: &State,
     definition: &Definition,
@@ -55,7 +57,12 @@ pub async fn call(
 ) -> Result<Vec<Value>, Status> {
     let first = objects.first().map(meta::gvk).unwrap_or_default();
     let about = format!("{}, Kind={}", first.group_version(), first.kind);
-    ask(state, definition, webhook, objects, version).await.map_err(|wrong| wrong.status(&about))
+    let start = std::time::Instant::now();
+    let outcome = ask(state, definition, webhook, objects, version).await;
+    let review = outcome.as_ref().map_or_else(Wrong::review, |_| Some(Review::Converted));
+    let to = version.rsplit('/').next().unwrap_or_default();
+    state.metrics.custom.converted(&definition.name, &first.version, to, review, start.elapsed());
+    outcome.map_err(|wrong| wrong.status(&about))
 }
 
 async fn ask(
@@ -91,7 +98,10 @@ async fn ask(
         Request { max_answer: MAX_OBJECTS, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
     request.headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static(WEBHOOK_AGENT));
     request.path = format!("{}?timeout={}s", target.url().path(), TIMEOUT.as_secs()).parse().ok();
-    let answer = target.send(request).await.map_err(|failure| Wrong::Call(failure.message))?;
+    let answer = exchange(&target, request).await.map_err(|failure| {
+        state.metrics.custom.webhook_failed(&failure);
+        Wrong::Call(failure.message)
+    })?;
     if !(200..300).contains(&answer.status) {
         let reply = Reply {
             status: answer.status,
@@ -108,11 +118,31 @@ async fn ask(
         )));
     }
     let answer = read(&answer.body).map_err(Wrong::Call)?;
-    let converted = converted(&answer, review, &api_version, &uid).map_err(Wrong::Call)?;
+    let converted = converted(&answer, review, &api_version, &uid).map_err(Wrong::Answer)?;
     if converted.len() != objects.len() {
         return Err(Wrong::Count { returned: converted.len(), expected: objects.len() });
     }
     objects.iter().zip(converted).map(|(original, converted)| restore(original, converted, version)).collect()
+}
+
+/// Sends a review, goes where the answer sends it on, and comes back later if told so, all within the time it has.
+async fn exchange(target: &Target, request: Request) -> Result<Answer, Failure> {
+    let url = target.url();
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    let origin = format!("{}://{authority}", url.scheme_str().unwrap_or("https"));
+    let (begun, limit) = (std::time::Instant::now(), request.timeout);
+    let mut retries = 0;
+    loop {
+        let left = limit.saturating_sub(begun.elapsed());
+        let answer = follow(target, Request { timeout: left, ..request.clone() }, &origin).await?;
+        match retry_after(&answer) {
+            Some(wait) if retries < MAX_RETRIES && begun.elapsed() + wait < limit => {
+                retries += 1;
+                tokio::time::sleep(wait).await;
+            }
+            _ => return Ok(answer),
+        }
+    }
 }
 
 /// Reads an answer, which may be YAML as everything may be.
@@ -193,6 +223,8 @@ enum Wrong {
     NoReview,
     /// It cannot be called, or answers no review.
     Call(String),
+    /// Its review answers something else, or with a failure.
+    Answer(String),
     /// It answers with more objects than were sent, or fewer.
     Count { returned: usize, expected: usize },
     /// A converted object cannot be read as one.
@@ -202,11 +234,24 @@ enum Wrong {
 }
 
 impl Wrong {
+    /// As what the review is counted; `None` where nobody was asked.
+    fn review(&self) -> Option<Review> {
+        match self {
+            Wrong::NoReview => None,
+            Wrong::Call(_) => Some(Review::NotAsked),
+            Wrong::Answer(_) => Some(Review::Malformed),
+            Wrong::Count { .. } => Some(Review::Partial),
+            Wrong::NoObject(_) | Wrong::Object(_) => Some(Review::InvalidObject),
+        }
+    }
+
     /// What is told about a conversion. All that a webhook says comes through here.
     fn status(&self, about: &str) -> Status {
         Status::plain(match self {
             Wrong::NoReview => "no supported conversion review versions".to_owned(),
-            Wrong::Call(why) => format!("conversion webhook for {about} failed: {}", heard(why)),
+            Wrong::Call(why) | Wrong::Answer(why) => {
+                format!("conversion webhook for {about} failed: {}", heard(why))
+            }
             Wrong::Count { returned, expected } => {
                 format!("conversion webhook for {about} returned {returned} objects, expected {expected}")
             }

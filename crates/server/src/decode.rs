@@ -453,7 +453,7 @@ pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) 
         custom.version.compiled().coerce_applied(&mut object).map_err(Status::plain)?;
         return Ok(Draft::again(kind.to_stored(object)));
     }
-    let outcome = resources::decode::normalise(&mut object, kind.facet_schema(facet));
+    let outcome = resources::decode::convert(&mut object, kind.facet_schema(facet));
     if let Some(error) = outcome.type_error {
         let GroupVersionKind { group, version, kind } = kind.admission_kind(facet);
         let inner = if error.starts_with("illegal base64") { "error decoding from json: " } else { "" };

@@ -11,8 +11,10 @@ use crate::request_info::RequestInfo;
 
 mod authentication;
 mod bounds;
+mod custom;
 
 pub use authentication::{AuthenticationMetrics, Outcomes};
+pub use custom::{CustomMetrics, Review};
 
 /// Everything that is counted.
 pub struct Metrics {
@@ -28,6 +30,8 @@ pub struct Metrics {
     storage_objects: IntGaugeVec,
     /// What is counted of callers and their tokens.
     pub authentication: Arc<AuthenticationMetrics>,
+    /// What is counted of custom resources and of the webhooks that are called.
+    pub custom: Arc<CustomMetrics>,
     process: ProcessMetrics,
 }
 
@@ -206,6 +210,7 @@ impl Metrics {
                 &["allowed", "kind"],
             )?,
             authentication: Arc::new(AuthenticationMetrics::new(&registry)?),
+            custom: Arc::new(CustomMetrics::new(&registry)?),
             process,
             registry,
         })

@@ -204,6 +204,19 @@ pub struct Failure {
     pub message: String,
 }
 
+impl Failure {
+    /// Whether the server's certificate names it in a way that is no longer believed.
+    pub fn lacks_alternative_names(&self) -> bool {
+        self.message.contains("x509: certificate relies on legacy Common Name field")
+    }
+
+    /// Whether the server's certificate is signed in a way that is no longer believed.
+    pub fn is_signed_with_sha1(&self) -> bool {
+        let words = "x509: cannot verify signature: insecure algorithm";
+        self.message.split_once(words).is_some_and(|(_, which)| which.contains("SHA1"))
+    }
+}
+
 /// The sorts of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {

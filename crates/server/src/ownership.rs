@@ -209,6 +209,12 @@ pub async fn track(
         None => Some(kind.nothing()),
     };
     let live = converted.as_ref().or(old).unwrap_or(&Value::Null);
+    // A status that is dropped, or a fault that was there before, may be of another type than the schema says. Nobody owns
+    // anything of what cannot be read.
+    let fits = |object: &Value| apply::check(object, kind.schema(), true).is_ok();
+    if kind.as_custom().is_some() && !(fits(&new) && old.is_none_or(|_| fits(live))) {
+        return set(object, None);
+    }
     let tracked = with_versions(state, kind, |versions| {
         door(kind, facet, &api_version, versions, now).track(live, &new, manager)
     });
@@ -291,7 +297,7 @@ pub fn track_scale(kind: &Kind, shown: &Value, object: &mut Value, manager: &str
 
 /// The scale of a workload with the managed fields of its replicas.
 pub fn scale_of(kind: &Kind, old: &Value) -> Result<Value, Status> {
-    let mut scale = kind.view(Facet::Scale, old)?;
+    let mut scale = kind.to_change(Facet::Scale, old)?;
     let managers = decoded(old)?;
     set(&mut scale, apply::to_scale(&managers, kind).encode());
     Ok(scale)

@@ -147,6 +147,7 @@ impl State {
             allow_privileged: self.allow_privileged,
             now,
             static_names: self.static_names,
+            stopwatch: Some(Arc::clone(&self.metrics.custom) as _),
             ..validation::Context::default()
         }
     }

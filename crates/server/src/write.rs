@@ -560,5 +560,10 @@ fn refuse_invalid(
         // What a custom resource says it is may be what is wrong with it.
         return Err(Status::invalid_with_repeats(&meta::gvk(object).group_kind(), name, shown));
     }
-    Err(Status::invalid(&subject.kind.stored.group_kind(), name, shown))
+    let kind = subject.kind.stored.group_kind();
+    // The rules for definitions find each thing as often as Kubernetes does.
+    if kind.group == "apiextensions.k8s.io" {
+        return Err(Status::invalid_with_repeats(&kind, name, shown));
+    }
+    Err(Status::invalid(&kind, name, shown))
 }

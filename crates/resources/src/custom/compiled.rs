@@ -11,6 +11,7 @@ use super::json_path::JsonPath;
 use super::node::Node;
 use super::prune::Trail;
 use super::rules::Rules;
+use super::stopwatch::Stopwatch;
 use super::{defaults, facts, metadata, prune};
 use crate::schema::Schema;
 use crate::validation::fields::{At, Read};
@@ -96,15 +97,15 @@ impl Compiled {
     }
 
     /// The rules, compiled when they are first needed; `None` where there are none.
-    pub(super) fn rules(&self) -> Option<&Rules> {
-        self.rules.get_or_init(|| Rules::compile(&self.node, &self.schema)).as_ref()
+    pub(super) fn rules(&self, watch: Option<&dyn Stopwatch>) -> Option<&Rules> {
+        self.rules.get_or_init(|| Rules::compile(&self.node, &self.schema, watch)).as_ref()
     }
 
     /// The text of a selectable field; empty where the object has none.
     pub fn selectable(&self, label: &str, object: &Value) -> Option<String> {
         let (_, path) = self.selectable.iter().find(|(name, _)| name == label)?;
         let value = path.as_ref().and_then(|path| path.first(object));
-        Some(match value {
+        Some(match value.as_deref() {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.to_string(),
             Some(other) => value::write::to_string(other),

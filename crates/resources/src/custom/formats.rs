@@ -40,8 +40,17 @@ const STRINGS: &[&str] = &[
 
 /// The format of a schema, if Kubernetes does not know it (and then ignores it).
 pub fn unrecognized(schema: &Value) -> Option<&str> {
-    let format = schema.text("format");
+    unrecognized_of(schema, schema.text("type"))
+}
+
+/// The same where the values of `x-kubernetes-int-or-string` have two types, and so none.
+pub(super) fn ignored(schema: &Value) -> bool {
     let kind = if schema.flag("x-kubernetes-int-or-string") { "" } else { schema.text("type") };
+    unrecognized_of(schema, kind).is_some()
+}
+
+fn unrecognized_of<'s>(schema: &'s Value, kind: &str) -> Option<&'s str> {
+    let format = schema.text("format");
     let known = match kind {
         _ if format.is_empty() => true,
         "" | "string" => STRINGS.contains(&format.replace('-', "").as_str()),

@@ -171,9 +171,12 @@ pub(crate) fn default_errors(default: &Value, node: &Node, at: &At<'_>) -> Field
 pub(crate) fn resource_errors(object: &Value) -> Option<String> {
     let mut typed = object.clone();
     let Value::Map(map) = &mut typed else { return None };
+    let sent = map.get("metadata").cloned();
     let read = type_metadata(map, "");
     if let Some(error) = read.error {
-        return Some(format!("metadata: Invalid value: {error}"));
+        let mut errors = FieldErrors::new();
+        errors.invalid(&At::new("metadata"), sent.unwrap_or_default(), error);
+        return Some(api::field::aggregate(&errors));
     }
     let map = map.clone();
     let mut errors = FieldErrors::new();

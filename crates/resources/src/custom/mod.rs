@@ -21,6 +21,7 @@ mod node;
 mod prune;
 pub mod rules;
 pub mod scale;
+mod stopwatch;
 mod strategy;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use definition::{Conversion, Definition, Names, ScalePaths, Source, Version}
 pub use field_path::{FieldPath, field_path};
 pub use formats::unrecognized as unrecognized_format;
 pub use node::{Additional, Node, Rule};
+pub use stopwatch::Stopwatch;
 pub use validate::defaults_are_valid;
 
 pub(crate) use metadata::{default_errors as metadata_errors, resource_errors as embedded_errors};

@@ -168,21 +168,30 @@ impl Node {
         read(schema, 0)
     }
 
-    /// The same without `x-kubernetes-int-or-string`, here and below: Kubernetes does not look at that in defaults.
-    #[must_use]
-    pub fn without_int_or_string(mut self) -> Node {
-        self.forget_int_or_string();
-        self
+    /// As Kubernetes judges defaults by it: without `x-kubernetes-int-or-string`, here and below, and with every format, whether
+    /// it is known for the type or not.
+    pub fn for_defaults(schema: &Value) -> Node {
+        let mut node = Node::read(schema);
+        node.judge_defaults(schema);
+        node
     }
 
-    fn forget_int_or_string(&mut self) {
+    fn judge_defaults(&mut self, schema: &Value) {
         self.int_or_string = false;
-        let values = self.additional.as_mut().and_then(|additional| additional.node.as_mut());
-        let below = self.properties.iter_mut().map(|(_, node)| node);
-        below
-            .chain(self.items.as_deref_mut())
-            .chain(values.map(|node| &mut **node))
-            .for_each(Node::forget_int_or_string);
+        if let Some(checks) = &mut self.checks {
+            checks.format = schema.text("format").into();
+        }
+        for (name, node) in &mut self.properties {
+            if let Some(schema) = schema.at(&["properties", name]) {
+                node.judge_defaults(schema);
+            }
+        }
+        let values = self.additional.as_mut().and_then(|additional| additional.node.as_deref_mut());
+        for (node, field) in [(self.items.as_deref_mut(), "items"), (values, "additionalProperties")] {
+            if let (Some(node), Some(schema)) = (node, schema.get(field)) {
+                node.judge_defaults(schema);
+            }
+        }
     }
 
     /// The schema of the field `name`.
@@ -297,7 +306,7 @@ fn checks(schema: &Value, depth: usize) -> Option<Box<Checks>> {
     let pattern = schema.text("pattern");
     let format = schema.text("format");
     Some(Box::new(Checks {
-        format: if super::formats::unrecognized(schema).is_some() { Str::default() } else { format.into() },
+        format: if super::formats::ignored(schema) { Str::default() } else { format.into() },
         maximum: number(schema, "maximum"),
         exclusive_maximum: schema.flag("exclusiveMaximum"),
         minimum: number(schema, "minimum"),

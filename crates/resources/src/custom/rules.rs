@@ -11,6 +11,7 @@ use super::compiled::Found;
 use super::correlate::{Counterparts, Pair};
 use super::field_path::field_path;
 use super::node::{Node, Rule};
+use super::stopwatch::{Stopwatch, timed};
 use crate::validation::fields::{At, Report};
 
 /// What all rules of an object may cost together.
@@ -59,6 +60,17 @@ pub struct Compilation {
 /// Compiles the rules of a schema; `schema` is its JSON. `resource` says whether it is of a whole resource. Costs are estimated
 /// only for definitions. `None` where expressions cannot see values of the schema.
 pub fn compile(
+    rules: &[Rule],
+    node: &Node,
+    schema: &Value,
+    resource: bool,
+    estimate: bool,
+    watch: Option<&dyn Stopwatch>,
+) -> Option<Compilation> {
+    timed(watch, |watch, took| watch.compiled(took), || compilation(rules, node, schema, resource, estimate))
+}
+
+fn compilation(
     rules: &[Rule],
     node: &Node,
     schema: &Value,
@@ -146,13 +158,18 @@ struct Scope {
 
 impl Rules {
     /// Of a whole resource; `None` where it has no rules.
-    pub(super) fn compile(node: &Node, schema: &Value) -> Option<Self> {
-        Rules::of(node, schema, true)
+    pub(super) fn compile(node: &Node, schema: &Value, watch: Option<&dyn Stopwatch>) -> Option<Self> {
+        Rules::of(node, schema, true, watch)
     }
 
     /// Of a schema that may be a part of a resource.
-    pub(super) fn of(node: &Node, schema: &Value, resource: bool) -> Option<Self> {
-        node.has_rules().then(|| Rules { root: scope(node, schema, resource) })
+    pub(super) fn of(
+        node: &Node,
+        schema: &Value,
+        resource: bool,
+        watch: Option<&dyn Stopwatch>,
+    ) -> Option<Self> {
+        node.has_rules().then(|| Rules { root: scope(node, schema, resource, watch) })
     }
 
     /// Runs the rules on an object and what it was before.
@@ -162,9 +179,10 @@ impl Rules {
         new: &Value,
         old: Option<&Value>,
         pair: Option<&Pair<'_>>,
+        watch: Option<&dyn Stopwatch>,
         found: &mut Found,
     ) {
-        self.run_at(node, new, old, pair, &At::ROOT, BUDGET, found);
+        self.run_at(node, new, old, pair, &At::ROOT, BUDGET, watch, found);
     }
 
     /// As [`Rules::run`], of a part of an object, within what is left of a budget; answers what is left then. Nothing more may
@@ -178,21 +196,22 @@ impl Rules {
         pair: Option<&Pair<'_>>,
         at: &At<'_>,
         budget: i64,
+        watch: Option<&dyn Stopwatch>,
         found: &mut Found,
     ) -> i64 {
-        let mut run = Run { budget, found };
+        let mut run = Run { budget, found, watch };
         let _ = run.scope(&self.root, node, new, old, Ratchet { current: pair, nearest: None }, at);
         run.budget
     }
 }
 
-fn scope(node: &Node, schema: &Value, resource: bool) -> Scope {
+fn scope(node: &Node, schema: &Value, resource: bool, watch: Option<&dyn Stopwatch>) -> Scope {
     let below = |node: &Node, schema: Option<&Value>| {
-        node.has_rules().then(|| scope(node, schema.unwrap_or(&Value::Null), node.embedded))
+        node.has_rules().then(|| scope(node, schema.unwrap_or(&Value::Null), node.embedded, watch))
     };
     let mut made = Scope::default();
     if !node.rules.is_empty() {
-        made.own = compile(&node.rules, node, schema, resource, false);
+        made.own = compile(&node.rules, node, schema, resource, false, watch);
         if made.own.is_none() {
             made.error = Some("failed to convert to declType for CEL validation rules");
         }
@@ -229,6 +248,7 @@ struct Exhausted;
 struct Run<'f> {
     budget: i64,
     found: &'f mut Found,
+    watch: Option<&'f dyn Stopwatch>,
 }
 
 const OUT_OF_BUDGET: &str =
@@ -241,6 +261,23 @@ impl Run<'_> {
     }
 
     fn scope(
+        &mut self,
+        scope: &Scope,
+        node: &Node,
+        new: &Value,
+        old: Option<&Value>,
+        ratchet: Ratchet<'_, '_>,
+        at: &At<'_>,
+    ) -> Result<(), Exhausted> {
+        let watch = self.watch;
+        timed(
+            watch,
+            |watch, took| watch.evaluated(took),
+            || self.run_scope(scope, node, new, old, ratchet, at),
+        )
+    }
+
+    fn run_scope(
         &mut self,
         scope: &Scope,
         node: &Node,
@@ -342,6 +379,9 @@ impl Run<'_> {
         at: &At<'_>,
     ) -> Result<(), Exhausted> {
         let rule = &compiled.rule;
+        if rule.rule.trim().is_empty() {
+            return Ok(());
+        }
         let kind = || Value::from(node.kind.clone());
         let program = match &compiled.program {
             Ok(program) => program,
@@ -483,14 +523,15 @@ pub fn check_default(
     default: &Value,
     at: &At<'_>,
     budget: i64,
+    watch: Option<&dyn Stopwatch>,
 ) -> (FieldErrors, i64) {
-    let Some(rules) = Rules::of(node, schema, resource) else { return (FieldErrors::new(), budget) };
+    let Some(rules) = Rules::of(node, schema, resource, watch) else { return (FieldErrors::new(), budget) };
     let mut found = Found::default();
     // Once as if it had been so before, once as something new.
-    let left = rules.run_at(node, default, Some(default), None, at, budget, &mut found);
+    let left = rules.run_at(node, default, Some(default), None, at, budget, watch, &mut found);
     if !found.errors.is_empty() {
         return (found.errors, left);
     }
-    let alone = rules.run_at(node, default, None, None, at, budget, &mut found);
+    let alone = rules.run_at(node, default, None, None, at, budget, watch, &mut found);
     (found.errors, left.min(alone))
 }

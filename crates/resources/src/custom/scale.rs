@@ -106,9 +106,8 @@ pub fn from_object(paths: &ScalePaths, object: &Value) -> Result<(Value, bool), 
             metadata.insert(field, value.clone());
         }
     }
-    let narrow = |number: i64| {
-        i64::from(i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX }))
-    };
+    #[expect(clippy::cast_possible_truncation, reason = "Go keeps the lower bits, too")]
+    let narrow = |number: i64| i64::from(number as i32);
     let mut spec = Map::new();
     if let Some(wanted) = wanted.filter(|wanted| *wanted != 0) {
         spec.insert("replicas", narrow(wanted));
@@ -138,17 +137,29 @@ pub fn get(paths: &ScalePaths, object: &Value) -> Result<Value, Status> {
     Err(Status::internal(format!("the spec replicas field {path} does not exist")))
 }
 
-/// The object with the replicas that a scale asks for.
+/// The number of replicas of who does not say how many: a change that leaves it so is refused.
+const UNSAID: i64 = i32::MIN as i64;
+
+/// The scale that a change starts from.
+pub fn to_change(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
+    let (mut scale, found) = from_object(paths, object)?;
+    if !found {
+        scale.set_at(&["spec", "replicas"], UNSAID);
+    }
+    Ok(scale)
+}
+
+/// The object with the replicas that a scale asks for; none where it does not say how many.
 pub fn apply(paths: &ScalePaths, object: &Value, scale: &Value) -> Result<Value, Status> {
     let mut changed = object.clone();
     let steps = steps(&paths.spec_replicas);
-    let had = number_at(object, &paths.spec_replicas).map_err(Status::plain)?.is_some();
-    let sent = scale.part("spec").number_if_set("replicas");
-    if !had && sent.is_none() && scale.part("spec").is_none() {
+    number_at(object, &paths.spec_replicas).map_err(Status::plain)?;
+    let sent = scale.part("spec").number("replicas");
+    if sent == UNSAID {
         let path = quote(&paths.spec_replicas);
         return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
     }
-    changed.set_at(&steps, sent.unwrap_or(0));
+    changed.set_at(&steps, sent);
     let version = api::meta::resource_version(scale);
     if !version.is_empty() {
         api::meta::set(&mut changed, "resourceVersion", version);

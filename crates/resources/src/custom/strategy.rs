@@ -6,6 +6,7 @@ use value::{Map, Value};
 
 use super::compiled::{Compiled, Found};
 use super::correlate::Pair;
+use super::stopwatch::Stopwatch;
 use super::{lists, metadata, scale, validate};
 use crate::validation::fields::{At, Report};
 use crate::validation::meta;
@@ -55,7 +56,7 @@ impl Compiled {
     }
 
     /// What is wrong with a new object.
-    pub fn validate_create(&self, object: &Value) -> Found {
+    pub fn validate_create(&self, object: &Value, watch: Option<&dyn Stopwatch>) -> Found {
         let mut found = Found::default();
         if self.type_errors(object, &mut found.errors) {
             return found;
@@ -66,13 +67,13 @@ impl Compiled {
         self.scale_errors(object, true, &mut found.errors);
         metadata::check(object, &self.node, &At::ROOT, &mut found.errors);
         lists::check(object, &self.node, &At::ROOT, &mut found.errors);
-        self.run_rules(object, None, &mut found);
+        self.run_rules(object, None, watch, &mut found);
         finalizer_warnings(object, None, &mut found.warnings);
         found.named()
     }
 
     /// What is wrong with a changed object.
-    pub fn validate_update(&self, new: &Value, old: &Value) -> Found {
+    pub fn validate_update(&self, new: &Value, old: &Value, watch: Option<&dyn Stopwatch>) -> Found {
         let mut found = Found::default();
         if self.type_errors(new, &mut found.errors) {
             return found;
@@ -83,13 +84,13 @@ impl Compiled {
         self.scale_errors(new, true, &mut found.errors);
         metadata::check(new, &self.node, &At::ROOT, &mut found.errors);
         self.list_errors(new, old, &mut found.errors);
-        self.run_rules(new, Some(old), &mut found);
+        self.run_rules(new, Some(old), watch, &mut found);
         finalizer_warnings(new, Some(old), &mut found.warnings);
         found.named()
     }
 
     /// What is wrong with a change through `status`.
-    pub fn validate_status(&self, new: &Value, old: &Value) -> Found {
+    pub fn validate_status(&self, new: &Value, old: &Value, watch: Option<&dyn Stopwatch>) -> Found {
         let mut found = Found::default();
         if self.type_errors(new, &mut found.errors) {
             return found;
@@ -105,7 +106,7 @@ impl Compiled {
         }
         self.scale_errors(new, false, &mut found.errors);
         self.list_errors(new, old, &mut found.errors);
-        self.run_rules(new, Some(old), &mut found);
+        self.run_rules(new, Some(old), watch, &mut found);
         found.named()
     }
 
@@ -161,8 +162,8 @@ impl Compiled {
         }
     }
 
-    fn run_rules(&self, new: &Value, old: Option<&Value>, found: &mut Found) {
-        let Some(rules) = self.rules() else { return };
+    fn run_rules(&self, new: &Value, old: Option<&Value>, watch: Option<&dyn Stopwatch>, found: &mut Found) {
+        let Some(rules) = self.rules(watch) else { return };
         let blocking = found.errors.iter().any(|error| {
             matches!(
                 error.kind,
@@ -178,7 +179,7 @@ impl Compiled {
             return;
         }
         let pair = old.map(|old| Pair::new(new, old, &self.node));
-        rules.run(&self.node, new, old, pair.as_ref(), found);
+        rules.run(&self.node, new, old, pair.as_ref(), watch, found);
     }
 }
 

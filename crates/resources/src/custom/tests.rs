@@ -47,7 +47,7 @@ fn thing(spec: &str) -> Value {
 }
 
 fn wrong(schema: &str, spec: &str) -> Vec<String> {
-    compiled(schema).validate_create(&thing(spec)).errors.iter().map(ToString::to_string).collect()
+    compiled(schema).validate_create(&thing(spec), None).errors.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -172,12 +172,15 @@ fn rules_run_on_what_is_new_and_compare_with_what_was() {
         api::meta::set(&mut object, "resourceVersion", "1");
         object
     };
-    let changed = compiled.validate_update(&versioned(r#"{"fixed":"y"}"#), &versioned(r#"{"fixed":"x"}"#));
+    let changed =
+        compiled.validate_update(&versioned(r#"{"fixed":"y"}"#), &versioned(r#"{"fixed":"x"}"#), None);
     assert_eq!(
         changed.errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["spec.fixed: Invalid value: \"y\": is fixed"]
     );
-    assert!(compiled.validate_update(&versioned("{}"), &versioned(r#"{"fixed":"x"}"#)).errors.is_empty());
+    assert!(
+        compiled.validate_update(&versioned("{}"), &versioned(r#"{"fixed":"x"}"#), None).errors.is_empty()
+    );
 }
 
 #[test]
@@ -192,10 +195,10 @@ fn what_was_wrong_before_and_did_not_change_is_let_pass() {
         object
     };
     let old = versioned(r#"{"a":"long","b":"x","r":1}"#);
-    let found = compiled.validate_update(&versioned(r#"{"a":"long","b":"y","r":1}"#), &old);
+    let found = compiled.validate_update(&versioned(r#"{"a":"long","b":"y","r":1}"#), &old, None);
     assert!(found.errors.is_empty(), "{:?}", found.errors);
     assert_eq!(found.warnings, ["spec.r: Invalid value: 1: failed rule: self > 5"]);
-    let found = compiled.validate_update(&versioned(r#"{"a":"longer","b":"y","r":1}"#), &old);
+    let found = compiled.validate_update(&versioned(r#"{"a":"longer","b":"y","r":1}"#), &old, None);
     let [too_long, not_checked] = found.errors.as_slice() else { panic!("{:?}", found.errors) };
     assert_eq!(too_long.to_string(), "spec.a: Too long: may not be more than 1 byte");
     assert!(not_checked.detail.starts_with("some validation rules were not checked"));
@@ -247,6 +250,13 @@ fn a_scale_reads_and_writes_the_replicas_where_the_definition_says() {
     let changed = super::scale::apply(paths, &object, &parse(r#"{"spec":{"replicas":5}}"#)).unwrap();
     assert_eq!(changed.int_at(&["spec", "replicas"]), Some(5));
     assert_eq!(super::scale::get(paths, &thing("{}")).unwrap_err().code(), 500);
+    // Who never said how many may be told none, and is not told nothing.
+    let unsaid = super::scale::to_change(paths, &thing("{}")).unwrap();
+    assert_eq!(unsaid.int_at(&["spec", "replicas"]), Some(i64::from(i32::MIN)));
+    let refused = super::scale::apply(paths, &thing("{}"), &unsaid).unwrap_err();
+    assert_eq!(refused.message(), "the spec replicas field \".spec.replicas\" cannot be empty");
+    let none = super::scale::apply(paths, &thing("{}"), &parse(r#"{"spec":{}}"#)).unwrap();
+    assert_eq!(none.int_at(&["spec", "replicas"]), Some(0));
 }
 
 #[test]
@@ -259,15 +269,40 @@ fn paths_find_what_kubectl_finds() {
         (r#".l[?(@.t=="y")].v"#, "[2]"),
         (".l[?(@.v>1)].t", r#"["y"]"#),
         (r".a.b\.c", "[1]"),
-        (".a['b.c']", "[1]"),
+        // A quoted key is read as a path again.
+        (".a['b.c']", "[]"),
+        (".m['k']", r#"["v"]"#),
         ("..v", "[1,2]"),
         (".l[0:1].t", r#"["x"]"#),
         (".none.x", "[]"),
+        (".l[0,1].t", r#"["x","y"]"#),
+        (".m['k','none']", r#"["v"]"#),
+        (".l[].t", r#"["x"]"#),
+        (".l[::2].t", r#"["x"]"#),
+        (".m.k ", r#"["v"]"#),
+        (".m.k}{.l", r#"["v"]"#),
+        // What is out of bounds, of another kind or a word spoils all.
+        (".l[0:3].t", "[]"),
+        (".l[5].t", "[]"),
+        (".l[::-1].t", "[]"),
+        (".m[0]", "[]"),
+        (".l[?(@.v>1.5)].t", "[]"),
+        (".l[?(@.v=2)].t", "[]"),
+        (".m. k", "[]"),
+        (".m.k}{.m[0]", "[]"),
+        (".", "[]"),
     ] {
-        let found = JsonPath::parse(path).unwrap_or_else(|| panic!("{path}")).find(&object);
-        assert_eq!(value::write::to_string(&Value::list(found.into_iter().cloned())), expected, "{path}");
+        let parsed = JsonPath::parse(path).unwrap_or_else(|| panic!("{path}"));
+        let found = parsed.find(&object);
+        assert_eq!(
+            value::write::to_string(&Value::list(found.into_iter().map(std::borrow::Cow::into_owned))),
+            expected,
+            "{path}"
+        );
     }
-    assert!(JsonPath::parse(".a[").is_none() && JsonPath::parse("a").is_none());
+    for wrong in [".a[", ".a[x]", ".a[\"k\"]", ".{.a}", "..a....b", ".l[?(@.t=='x)]", ".l[?(@)"] {
+        assert_eq!(JsonPath::parse(wrong), None, "{wrong}");
+    }
 }
 
 #[test]

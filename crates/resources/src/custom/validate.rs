@@ -217,13 +217,16 @@ fn alternatives<'a>(
 fn string<'a>(text: &str, checks: &'a Checks, place: &Place<'_>, verdict: &mut Verdict<'a>) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
-        let error = FieldError::too_long(&value::Path::root(), usize::try_from(max).unwrap_or(0));
+        let detail = match usize::try_from(max) {
+            Ok(max) => FieldError::too_long(&value::Path::root(), max).detail,
+            Err(_) => "value is too long".to_owned(),
+        };
         let message = format!("{place} in body should be at most {max} chars long");
         verdict.push(|| Problem {
             field: Some(place.to_string()),
             kind: FieldErrorKind::TooLong,
             value: None,
-            words: Words::Both { detail: error.detail, message },
+            words: Words::Both { detail, message },
         });
         return;
     }

@@ -1,10 +1,12 @@
-//! What Go writes though it is absent.
+//! What Go writes though it is absent, and what it does not write though it is there.
 
 use value::{Map, Str, Value};
 
+use super::{SCHEMA, is_empty_container};
 use crate::schema::{Format, Kind, Object, Omit, Property, Schema};
 
-/// Adds the fields that a typed writer never leaves out: `status: {}`, `resources: {}`, `containers: null`.
+/// Adds the fields that a typed writer never leaves out: `status: {}`, `resources: {}`, `containers: null`; and drops the empty
+/// lists and maps in the schemas of definitions, which are kept only for the rules.
 pub fn fill(value: &mut Value, schema: &Schema) {
     match (&schema.kind, value) {
         (Kind::Object(object), Value::Map(map)) => fill_object(map, object),
@@ -24,6 +26,18 @@ pub fn fill(value: &mut Value, schema: &Schema) {
                 }
             }
         }
+        // A schema, or a list of them.
+        (Kind::SchemaOr(_), value @ (Value::Map(_) | Value::List(_))) => {
+            let Some(props) = crate::schema::named(SCHEMA) else { return };
+            match value {
+                Value::List(items) => {
+                    for item in items {
+                        fill(item, props);
+                    }
+                }
+                schema => fill(schema, props),
+            }
+        }
         _ => {}
     }
 }
@@ -32,7 +46,9 @@ fn fill_object(map: &mut Map, object: &Object) {
     for property in &object.properties {
         let schema = property.schema.get();
         if let Some(value) = map.get_mut(&property.name) {
-            if is_container(schema) {
+            if property.omit == Omit::Empty && is_empty_container(value, property) {
+                map.remove(&property.name);
+            } else if is_container(schema) {
                 fill(value, schema);
             }
         } else if property.omit == Omit::Never {
@@ -42,7 +58,7 @@ fn fill_object(map: &mut Map, object: &Object) {
 }
 
 fn is_container(schema: &Schema) -> bool {
-    matches!(schema.kind, Kind::Object(_) | Kind::List(_) | Kind::Map(_))
+    matches!(schema.kind, Kind::Object(_) | Kind::List(_) | Kind::Map(_) | Kind::SchemaOr(_))
 }
 
 /// What an absent field is written as.

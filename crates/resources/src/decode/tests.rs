@@ -274,6 +274,44 @@ fn the_unions_of_custom_resource_schemas_take_either() {
 }
 
 #[test]
+fn what_is_empty_in_a_schema_is_kept_for_the_rules_and_not_written() {
+    let of = "apiextensions.k8s.io/v1/CustomResourceDefinition";
+    let text = |schema: &str| {
+        format!(r#"{{"spec":{{"versions":[{{"name":"v1","schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#)
+    };
+    let sent = text(r#"{"allOf":[],"items":{"properties":{}},"not":{"items":[]},"required":[],"type":"x"}"#);
+    let (mut value, _) = decode(of, &sent);
+    assert!(write::to_string(&value).contains(r#"{"allOf":[],"items":{"properties":{}}"#));
+    fill(&mut value, kind(of));
+    assert!(write::to_string(&value).contains(r#"{"openAPIV3Schema":{"items":{},"not":{},"type":"x"}}"#));
+}
+
+#[test]
+fn a_number_that_is_converted_keeps_its_lower_bits() {
+    let converted = |number: &str| {
+        let mut value = json::parse(format!(r#"{{"spec":{{"replicas":{number}}}}}"#).as_bytes()).unwrap();
+        let outcome = super::convert(&mut value, kind("apps/v1/Deployment"));
+        outcome.type_error.unwrap_or_else(|| write::to_string(value.at(&["spec", "replicas"]).unwrap()))
+    };
+    assert_eq!(converted("3000000000"), "-1294967296");
+    assert_eq!(converted("4294967297"), "1");
+    assert_eq!(converted("3.0"), "3");
+    assert_eq!(converted("1e30"), "0");
+    assert_eq!(converted("18446744073709551615"), "0");
+    assert_eq!(converted("1.5"), "cannot convert float64 to int32");
+    let mut value = json::parse(br#"{"spec":{"ports":[{"port":1,"targetPort":3000000000}]}}"#).unwrap();
+    assert_eq!(
+        super::convert(&mut value, kind("v1/Service")).type_error.as_deref(),
+        Some("json: cannot unmarshal number 3000000000 into Go value of type int32")
+    );
+    refused(
+        "apps/v1/Deployment",
+        r#"{"spec":{"replicas":3000000000}}"#,
+        "json: cannot unmarshal number 3000000000 into Go struct field DeploymentSpec.spec.replicas of type int32",
+    );
+}
+
+#[test]
 fn fill_writes_what_go_never_leaves_out() {
     let filled = |of: &str, text: &str| {
         let (mut value, _) = decode(of, text);

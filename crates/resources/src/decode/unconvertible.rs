@@ -27,6 +27,30 @@ pub(super) fn why(value: &Value, schema: &Schema) -> String {
     }
 }
 
+/// Whether a number has no fraction.
+pub(super) fn is_whole(number: &Value) -> bool {
+    !matches!(number, Value::Float(number) if number.fract() != 0.0 || !number.is_finite())
+}
+
+/// A whole number in a field of fewer bits: the lower ones are left, as Go leaves them.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "Go converts between these types in the same way"
+)]
+pub(super) fn wrap(value: &mut Value, schema: &Schema) {
+    // What no integer can hold becomes the least of them.
+    let of_float =
+        |number: f64| if number.abs() < 9_223_372_036_854_775_808.0 { number as i64 } else { i64::MIN };
+    let number = match value {
+        Value::Int(number) => *number,
+        Value::UInt(number) => of_float(*number as f64),
+        Value::Float(number) => of_float(*number),
+        _ => return,
+    };
+    *value = Value::Int(if matches!(schema.kind, Kind::Int32) { i64::from(number as i32) } else { number });
+}
+
 /// What Go keeps a value of a map in.
 fn go_kind(value: &Value) -> &'static str {
     match value {

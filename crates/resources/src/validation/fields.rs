@@ -258,12 +258,20 @@ pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
 const QUANTITIES: &[&str] =
     &["limits", "requests", "overhead", "allocatedResources", "capacity", "sizeLimit", "divisor"];
 
+/// The maps of a schema: Go's maps, of which an empty one is as good as none.
+const MAPS: &[&str] = &["properties", "patternProperties", "definitions", "dependencies"];
+
 fn equal(a: &Value, b: &Value, quantities: bool) -> bool {
     match (a, b) {
         (Value::Map(x), Value::Map(y)) => {
             let inside = |key: &str| quantities || QUANTITIES.contains(&key);
-            x.iter().all(|(key, value)| equal(value, y.get(key).unwrap_or(&Value::Null), inside(key)))
-                && y.iter().all(|(key, value)| x.contains_key(key) || is_absent(value))
+            let is_none = |key: &str, value: &Value| {
+                is_absent(value) || MAPS.contains(&key) && value.as_map().is_some_and(value::Map::is_empty)
+            };
+            x.iter().all(|(key, value)| {
+                let other = y.get(key).unwrap_or(&Value::Null);
+                equal(value, other, inside(key)) || is_none(key, value) && is_none(key, other)
+            }) && y.iter().all(|(key, value)| x.contains_key(key) || is_none(key, value))
         }
         (Value::List(x), Value::List(y)) => {
             x.len() == y.len() && x.iter().zip(y).all(|(x, y)| equal(x, y, quantities))

@@ -74,6 +74,8 @@ pub struct Context {
     pub static_names: bool,
     /// The version of the request, where rules speak of it.
     pub version: value::Str,
+    /// Who is told how long expressions take.
+    pub stopwatch: Option<std::sync::Arc<dyn crate::custom::Stopwatch>>,
 }
 
 /// The rules of one kind.

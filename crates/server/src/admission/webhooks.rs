@@ -22,7 +22,8 @@ use value::Str;
 
 use super::attached::Attached;
 use crate::outbound::{
-    Answer, Bearer, Credential, Endpoint, Identity, Request, Target, Trust, WEBHOOK_AGENT,
+    Answer, Bearer, Credential, Endpoint, Failure, FailureKind, Identity, Request, Target, Trust,
+    WEBHOOK_AGENT,
 };
 use crate::request_info::clean_path;
 
@@ -32,7 +33,7 @@ pub(crate) use tokens::{TokenMetrics, WebhookTokens};
 /// How long a webhook without a limit of its own may take.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often an answer that asks to come back later is obeyed.
-const MAX_RETRIES: usize = 10;
+pub(crate) const MAX_RETRIES: usize = 10;
 /// How many requests it may take to find the server that answers.
 const MAX_REQUESTS: usize = 10;
 /// The most webhooks whose connections are kept.
@@ -129,7 +130,12 @@ impl WebhookTransport {
             request.path = Some(path.clone());
             request.bearer.clone_from(&bearer);
             request.headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
-            let answer = follow(&target, request, &located.origin).await?;
+            let answer = follow(&target, request, &located.origin).await.map_err(|failure| {
+                if let Ok(state) = self.server.server("") {
+                    state.metrics.custom.webhook_failed(&failure);
+                }
+                NoReply::Failed(failure.message)
+            })?;
             match retry_after(&answer) {
                 Some(wait) if retries < MAX_RETRIES => {
                     retries += 1;
@@ -216,13 +222,12 @@ fn time_left(outgoing: &Outgoing<'_>, now: Instant) -> Duration {
 
 /// Sends a request, and follows where the answer sends it on. As in Go's client, only 307 and 308 take the review along; whatever
 /// the others lead to is merely looked at.
-async fn follow(target: &Target, mut request: Request, origin: &str) -> Result<Answer, NoReply> {
+pub(crate) async fn follow(target: &Target, mut request: Request, origin: &str) -> Result<Answer, Failure> {
     let begun = Instant::now();
     let limit = request.timeout;
     for _ in 0..MAX_REQUESTS {
         request.timeout = limit.saturating_sub(begun.elapsed());
-        let answer = target.send(request.clone()).await;
-        let answer = answer.map_err(|failure| NoReply::Failed(failure.message))?;
+        let answer = target.send(request.clone()).await?;
         let Some(next) = sent_on(&answer, origin, request.path.as_ref()) else { return Ok(answer) };
         request.path = Some(next);
         if !matches!(answer.status, 307 | 308) {
@@ -233,7 +238,8 @@ async fn follow(target: &Target, mut request: Request, origin: &str) -> Result<A
     }
     let last = request.path.as_ref().map(PathAndQuery::as_str).unwrap_or_default();
     let url = quote(&format!("{origin}{last}"));
-    Err(NoReply::Failed(format!("Post {url}: stopped after {MAX_REQUESTS} redirects")))
+    let message = format!("Post {url}: stopped after {MAX_REQUESTS} redirects");
+    Err(Failure { kind: FailureKind::Broken, message })
 }
 
 /// Where an answer sends the client on. Only another path of the same server counts: Kubernetes follows anywhere, and so shows to
@@ -306,7 +312,7 @@ fn go_seconds(limit: Duration) -> String {
 }
 
 /// How long an answer asks to wait before the next try: only overload and errors of the server may.
-fn retry_after(answer: &Answer) -> Option<Duration> {
+pub(crate) fn retry_after(answer: &Answer) -> Option<Duration> {
     if answer.status != 429 && answer.status < 500 {
         return None;
     }

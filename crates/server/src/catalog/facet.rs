@@ -87,6 +87,17 @@ impl Kind {
         }
     }
 
+    /// The same as what a change through the facet starts from.
+    pub fn to_change(&self, facet: Facet, object: &Value) -> Result<Value, Status> {
+        match (facet, &self.nature) {
+            (Facet::Scale, Nature::Custom(custom)) => {
+                let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
+                custom::scale::to_change(paths, object).map_err(Status::plain)
+            }
+            _ => self.view(facet, object),
+        }
+    }
+
     fn scaled(&self) -> Result<scale::Scaled, Status> {
         scale::Scaled::of(&self.stored.group_kind()).ok_or_else(Status::no_such_resource)
     }

@@ -49,7 +49,7 @@ impl Kind {
     /// What is wrong with a new object, and what a client is told about one that is right.
     pub fn validate_create(&self, object: &Value, context: &Context) -> Found {
         if let Nature::Custom(custom) = &self.nature {
-            return custom.version.compiled().validate_create(object);
+            return custom.version.compiled().validate_create(object, context.stopwatch.as_deref());
         }
         let errors = match self.rules() {
             Some(rules) => (rules.create)(object, context),
@@ -62,9 +62,10 @@ impl Kind {
     pub fn validate_update(&self, facet: Facet, new: &Value, old: &Value, context: &Context) -> Found {
         if let Nature::Custom(custom) = &self.nature {
             let compiled = custom.version.compiled();
+            let watch = context.stopwatch.as_deref();
             return match facet {
-                Facet::Status => compiled.validate_status(new, old),
-                _ => compiled.validate_update(new, old),
+                Facet::Status => compiled.validate_status(new, old, watch),
+                _ => compiled.validate_update(new, old, watch),
             };
         }
         let errors = match self.rules() {

@@ -174,7 +174,7 @@ fn patched(
     patch_type: &str,
     body: &Bytes,
 ) -> Result<Draft, Status> {
-    let current = kind.view(facet, old)?;
+    let current = kind.to_change(facet, old)?;
     let schema = kind.facet_schema(facet);
     let patch = match patch_type {
         JSON_PATCH => patch::Kind::Json,

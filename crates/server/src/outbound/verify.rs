@@ -253,6 +253,10 @@ fn unproven(error: &Error, leaf: &X509Certificate<'_>, known: &[CertificateDer<'
             match namesake {
                 Some(name) => {
                     let why = match leaf.signature_algorithm.algorithm.to_id_string().as_str() {
+                        "1.2.840.113549.1.1.5" => {
+                            "x509: cannot verify signature: insecure algorithm SHA1-RSA"
+                        }
+                        "1.2.840.10045.4.1" => "x509: cannot verify signature: insecure algorithm ECDSA-SHA1",
                         id if id.starts_with("1.2.840.113549.1.1.") => "crypto/rsa: verification error",
                         "1.3.101.112" => "x509: Ed25519 verification failure",
                         _ => "x509: ECDSA verification failure",

@@ -6,10 +6,10 @@ use super::super::json_path::JsonPath;
 use super::{compiled, parse, thing, wrong};
 
 #[test]
-fn filters_nest_as_deep_as_anybody_writes_them_and_no_deeper() {
+fn filters_do_not_nest() {
     let nested = |depth: usize| format!(".a{}.b{}", "[?(@".repeat(depth), ")]".repeat(depth));
-    assert!(JsonPath::parse(&nested(16)).is_some());
-    assert!(JsonPath::parse(&nested(17)).is_none());
+    assert!(JsonPath::parse(&nested(1)).is_some());
+    assert!(JsonPath::parse(&nested(2)).is_none());
     assert!(JsonPath::parse(&format!(".a{}", "[?(@".repeat(300_000))).is_none());
 }
 
@@ -40,7 +40,7 @@ fn keyed_lists_of_many_items_are_correlated() {
         object
     };
     let update = |new: &str| -> Vec<String> {
-        let found = compiled.validate_update(&items(new), &items("a"));
+        let found = compiled.validate_update(&items(new), &items("a"), None);
         found.errors.iter().map(ToString::to_string).collect()
     };
     // What was wrong before and did not change passes; rules run out of budget long before the end, which is no matter here.

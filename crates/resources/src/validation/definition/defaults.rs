@@ -6,25 +6,26 @@ use value::{Map, Value};
 
 use super::super::fields::{At, Read};
 use super::schema::bad_default;
+use super::strictness::Strictness;
 use crate::custom::{Node, embedded_errors, rules, without_unknown};
 
 /// What the rules in all defaults of a schema may cost together.
 const BUDGET: i64 = 10_000_000;
 
 /// What is wrong with the defaults of a whole resource's schema.
-pub(super) fn check(schema: &Value, at: &At<'_>, pruned: bool) -> FieldErrors {
-    let mut walk = Walk { errors: FieldErrors::new(), budget: BUDGET, pruned };
+pub(super) fn check(schema: &Value, at: &At<'_>, strict: &Strictness) -> FieldErrors {
+    let mut walk = Walk { errors: FieldErrors::new(), budget: BUDGET, strict };
     walk.schema(schema, at, true, &[], false);
     walk.errors
 }
 
-struct Walk {
+struct Walk<'s> {
     errors: FieldErrors,
     budget: i64,
-    pruned: bool,
+    strict: &'s Strictness,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// `around` is the way from the resource that the schema is in: names, and `None` for items.
     fn schema(
         &mut self,
@@ -77,7 +78,7 @@ impl Walk {
                 return bad_default(&place, default, detail, &mut self.errors);
             }
         } else {
-            if self.pruned && without_unknown(default, &node) != *default {
+            if self.strict.pruned_defaults && without_unknown(default, &node) != *default {
                 bad_default(&place, default, "must not have unknown fields".to_owned(), &mut self.errors);
             }
             let found = crate::custom::metadata_errors(default, &node, &place);
@@ -87,11 +88,12 @@ impl Walk {
             }
         }
         let mut found = FieldErrors::new();
-        let judged = Node::read(schema).without_int_or_string();
+        let judged = Node::for_defaults(schema);
         crate::custom::defaults_are_valid(default, &judged, &place.to_string(), &mut found);
         if found.is_empty() {
+            let watch = self.strict.stopwatch.as_deref();
             let (errors, left) =
-                rules::check_default(&node, schema, is_resource, default, &place, self.budget);
+                rules::check_default(&node, schema, is_resource, default, &place, self.budget, watch);
             found = errors;
             self.budget = left;
         }

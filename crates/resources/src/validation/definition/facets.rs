@@ -5,6 +5,7 @@ use value::Value;
 
 use super::super::fields::{At, Read, Report};
 use super::strictness::Strictness;
+use super::structural::unreadable;
 use crate::custom::{Node, field_path};
 
 /// How many fields of a version can be selected.
@@ -73,7 +74,9 @@ pub(super) fn subresources(subresources: Option<&Value>, at: &At<'_>, errors: &m
     }
 }
 
+/// `place_of_schema` is where a schema that cannot be read is said to be.
 pub(super) fn selectable(
+    place_of_schema: &At<'_>,
     fields: &[Value],
     schema: Option<&Value>,
     strict: &Strictness,
@@ -81,6 +84,9 @@ pub(super) fn selectable(
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
+    if let Some(why) = schema.and_then(unreadable) {
+        errors.invalid(place_of_schema, "", why);
+    }
     let node = schema.map(Node::read).unwrap_or_default();
     let mut seen: Vec<String> = Vec::new();
     for (i, field) in fields.iter().enumerate() {

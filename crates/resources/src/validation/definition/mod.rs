@@ -10,6 +10,8 @@ mod quoted;
 mod schema;
 mod strictness;
 mod structural;
+#[cfg(test)]
+mod tests;
 
 use api::{FieldErrors, names};
 use value::{Map, Value};
@@ -18,12 +20,12 @@ use self::conversion::conversion;
 use self::facets::{columns, selectable, subresources};
 use self::strictness::Strictness;
 use super::fields::{At, IMMUTABLE, Read, Report, same};
-use super::{Rules, meta};
+use super::{Context, Rules, meta};
 use crate::custom::names::{APPROVED, Approval, approved, is_protected};
 
 pub(super) const DEFINITION: Rules = Rules {
-    create: |definition, _| create(definition),
-    update: |new, old, _| update(new, old),
+    create,
+    update,
     update_status: |new, old, _| {
         let mut errors = meta::update(new, old);
         accepted_names(
@@ -37,7 +39,7 @@ pub(super) const DEFINITION: Rules = Rules {
 
 const SPEC: At<'static> = At::new("spec");
 
-fn create(definition: &Value) -> FieldErrors {
+fn create(definition: &Value, context: &Context) -> FieldErrors {
     let spec = definition.part("spec");
     let wanted = format!("{}.{}", spec.part("names").text("plural"), spec.text("group"));
     let mut errors = FieldErrors::new();
@@ -53,17 +55,17 @@ fn create(definition: &Value) -> FieldErrors {
     }
     errors.extend(meta::create(definition, false, |_, _| Vec::new()));
     let internal = internal(spec);
-    spec_rules(&internal, &Strictness::for_create(), &mut errors);
+    spec_rules(&internal, &Strictness::for_create(context), &mut errors);
     status_rules(definition, &mut errors);
     approval(definition, None, &mut errors);
     preserve(&internal, None, &mut errors);
     errors
 }
 
-fn update(new: &Value, old: &Value) -> FieldErrors {
+fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, former) = (internal(new.part("spec")), internal(old.part("spec")));
-    let strict = Strictness::for_update(&spec, &former, is_established(old));
+    let strict = Strictness::for_update(&spec, &former, is_established(old), context);
     spec_rules(&spec, &strict, &mut errors);
     let text = |spec: &Value, path: &[&str]| spec.str_at(path).unwrap_or_default().to_owned();
     let mut fixed = |path: &[&str]| {
@@ -171,11 +173,11 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
         versions.iter().take(i).any(|earlier| earlier.text("name") == version.text("name"))
     });
     if repeated {
-        errors.invalid_json(&list, &quoted::versions(versions), "must contain unique version names");
+        errors.invalid_json(&list, &quoted::versions(spec), "must contain unique version names");
     }
     if versions.iter().filter(|version| version.flag("storage")).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        errors.invalid_json(&list, &quoted::versions(versions), detail);
+        errors.invalid_json(&list, &quoted::versions(spec), detail);
     }
     if let Some(first) = versions.first().filter(|first| !first.text("name").is_empty()) {
         joined(
@@ -207,6 +209,7 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
             None => errors.invalid(&at, "", "may only be set when validations.schema is included"),
             Some(validation) => {
                 selectable(
+                    &SPEC.field("schema.openAPIV3Schema"),
                     spec.items("selectableFields"),
                     validation.part("openAPIV3Schema"),
                     strict,
@@ -237,8 +240,10 @@ fn version_rules(
 ) {
     if let Some(warning) = version.text_if_set("deprecationWarning") {
         let place = at.field("deprecationWarning");
+        // A pointer in Go, whose text is shown as JSON.
+        let shown = value::write::to_string(&Value::from(warning));
         for wrong in deprecation_warning(version.flag("deprecated"), warning) {
-            errors.invalid(&place, warning, wrong);
+            errors.invalid_json(&place, &shown, &wrong);
         }
     }
     let name = version.text("name");
@@ -255,7 +260,10 @@ fn version_rules(
                 let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
                 errors.invalid(&place, "", detail);
             }
-            schema => selectable(fields, schema, strict, name, &place, errors),
+            schema => {
+                let of = at.field("schema.openAPIV3Schema");
+                selectable(&of, fields, schema, strict, name, &place, errors);
+            }
         }
     }
 }
@@ -308,7 +316,7 @@ fn validation(
         if unreadable.is_none() {
             let violations = structural::violations(schema, &place);
             if violations.is_empty() {
-                let wrong = defaults::check(schema, &place, strict.pruned_defaults);
+                let wrong = defaults::check(schema, &place, strict);
                 with_rules = wrong.is_empty();
                 errors.extend(wrong);
             } else {
@@ -358,9 +366,12 @@ fn stored_versions(definition: &Value, errors: &mut FieldErrors) {
         return;
     }
     let versions = definition.list_at(&["spec", "versions"]);
-    for current in versions.iter().filter(|version| version.flag("storage")) {
-        if !stored.contains(&current.text("name")) {
-            let detail = format!("must have the storage version {}", current.text("name"));
+    for (i, current) in versions.iter().enumerate().filter(|(_, version)| version.flag("storage")) {
+        let name = current.text("name");
+        // A stored version stands for one of the spec's: a second of its name has none.
+        let repeated = versions.iter().take(i).any(|earlier| earlier.text("name") == name);
+        if repeated || !stored.contains(&name) {
+            let detail = format!("must have the storage version {name}");
             errors.invalid(&at, Value::list(stored.iter().copied()), detail);
         }
     }

@@ -22,9 +22,26 @@ pub(super) fn rule(rule: &Value) -> String {
 }
 
 /// The versions of a spec.
-pub(super) fn versions(versions: &[Value]) -> String {
-    let all: Vec<String> = versions.iter().map(version).collect();
-    format!("[{}]", all.join(","))
+pub(super) fn versions(spec: &Value) -> String {
+    list(spec, "versions", version)
+}
+
+/// A list, item by item: Go tells an empty one from none.
+fn list(of: &Value, name: &str, item: impl Fn(&Value) -> String) -> String {
+    match of.part(name).and_then(Value::as_list) {
+        None => "null".to_owned(),
+        Some(items) => format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(",")),
+    }
+}
+
+/// A map, entry by entry.
+fn entries(of: &Value, name: &str, entry: impl Fn(&Value) -> String) -> String {
+    let Some(map) = of.map_of(name) else { return "null".to_owned() };
+    let entries: Vec<String> = map
+        .iter()
+        .map(|(key, value)| format!("{}:{}", write::to_string(&Value::from(key.clone())), entry(value)))
+        .collect();
+    format!("{{{}}}", entries.join(","))
 }
 
 fn version(version: &Value) -> String {
@@ -55,39 +72,21 @@ fn version(version: &Value) -> String {
             format!(r#"{{"Status":{status},"Scale":{scale}}}"#)
         }
     };
-    let columns = match version.items("additionalPrinterColumns") {
-        [] => "null".to_owned(),
-        columns => {
-            let all: Vec<String> = columns
-                .iter()
-                .map(|column| {
-                    let text = |field| write::to_string(&Value::from(column.text(field)));
-                    format!(
-                        r#"{{"Name":{},"Type":{},"Format":{},"Description":{},"Priority":{},"JSONPath":{}}}"#,
-                        text("name"),
-                        text("type"),
-                        text("format"),
-                        text("description"),
-                        column.number("priority"),
-                        text("jsonPath")
-                    )
-                })
-                .collect();
-            format!("[{}]", all.join(","))
-        }
-    };
-    let selectable = match version.items("selectableFields") {
-        [] => "null".to_owned(),
-        fields => {
-            let all: Vec<String> = fields
-                .iter()
-                .map(|field| {
-                    format!(r#"{{"JSONPath":{}}}"#, write::to_string(&Value::from(field.text("jsonPath"))))
-                })
-                .collect();
-            format!("[{}]", all.join(","))
-        }
-    };
+    let columns = list(version, "additionalPrinterColumns", |column| {
+        let text = |field| write::to_string(&Value::from(column.text(field)));
+        format!(
+            r#"{{"Name":{},"Type":{},"Format":{},"Description":{},"Priority":{},"JSONPath":{}}}"#,
+            text("name"),
+            text("type"),
+            text("format"),
+            text("description"),
+            column.number("priority"),
+            text("jsonPath")
+        )
+    });
+    let selectable = list(version, "selectableFields", |field| {
+        format!(r#"{{"JSONPath":{}}}"#, write::to_string(&Value::from(field.text("jsonPath"))))
+    });
     format!(
         r#"{{"Name":{},"Served":{},"Storage":{},"Deprecated":{},"DeprecationWarning":{},"Schema":{validation},"Subresources":{subresources},"AdditionalPrinterColumns":{columns},"SelectableFields":{selectable}}}"#,
         write::to_string(&Value::from(version.text("name"))),
@@ -109,6 +108,8 @@ enum Form {
     SchemaMap,
     SchemaOrArray,
     SchemaOrBool,
+    Dependencies,
+    Documentation,
     Rules,
 }
 
@@ -146,10 +147,10 @@ const FIELDS: &[(&str, &str, Form)] = &[
     ("Properties", "properties", Form::SchemaMap),
     ("AdditionalProperties", "additionalProperties", Form::SchemaOrBool),
     ("PatternProperties", "patternProperties", Form::SchemaMap),
-    ("Dependencies", "dependencies", Form::Plain),
+    ("Dependencies", "dependencies", Form::Dependencies),
     ("AdditionalItems", "additionalItems", Form::SchemaOrBool),
     ("Definitions", "definitions", Form::SchemaMap),
-    ("ExternalDocs", "externalDocs", Form::Plain),
+    ("ExternalDocs", "externalDocs", Form::Documentation),
     ("Example", "example", Form::Plain),
     ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", Form::Plain),
     ("XEmbeddedResource", "x-kubernetes-embedded-resource", Form::Flag),
@@ -169,12 +170,9 @@ fn is_set(schema: &Value, name: &str, form: &Form) -> bool {
     match form {
         Form::Text => !schema.text(name).is_empty(),
         Form::Flag => schema.flag(name),
-        Form::Schemas | Form::Rules => !schema.items(name).is_empty(),
-        _ => match schema.part(name) {
-            None => false,
-            Some(Value::List(items)) => !items.is_empty(),
-            Some(_) => true,
-        },
+        // An empty list or map is not none.
+        Form::SchemaOrArray => schema.get(name).is_some(),
+        _ => schema.part(name).is_some(),
     }
 }
 
@@ -198,38 +196,31 @@ fn field(value: &Value, name: &str, form: &Form) -> String {
         Form::Flag => value.flag(name).to_string(),
         Form::Plain => value.part(name).map_or_else(null, write::to_string),
         Form::Schema => value.part(name).map_or_else(null, schema),
-        Form::Schemas => match value.items(name) {
-            [] => null(),
-            items => format!("[{}]", items.iter().map(schema).collect::<Vec<_>>().join(",")),
-        },
-        Form::SchemaMap => match value.map_of(name) {
-            None => null(),
-            Some(map) => {
-                let entries: Vec<String> = map
-                    .iter()
-                    .map(|(key, value)| {
-                        format!("{}:{}", write::to_string(&Value::from(key.clone())), schema(value))
-                    })
-                    .collect();
-                format!("{{{}}}", entries.join(","))
-            }
-        },
-        Form::SchemaOrArray => value.part(name).map_or_else(null, items),
+        Form::Schemas => list(value, name, schema),
+        Form::SchemaMap => entries(value, name, schema),
+        Form::Dependencies => entries(value, name, |dependency| match dependency {
+            Value::List(_) => format!(r#"{{"Schema":null,"Property":{}}}"#, write::to_string(dependency)),
+            Value::Map(_) => format!(r#"{{"Schema":{},"Property":null}}"#, schema(dependency)),
+            _ => r#"{"Schema":null,"Property":null}"#.to_owned(),
+        }),
+        Form::Documentation => value.part(name).map_or_else(null, |docs| {
+            let text = |field| write::to_string(&Value::from(docs.text(field)));
+            format!(r#"{{"Description":{},"URL":{}}}"#, text("description"), text("url"))
+        }),
+        Form::SchemaOrArray => value.get(name).map_or_else(null, items),
         Form::SchemaOrBool => match value.part(name) {
             None => null(),
             Some(Value::Bool(allows)) => format!(r#"{{"Allows":{allows},"Schema":null}}"#),
             Some(inner) => format!(r#"{{"Allows":true,"Schema":{}}}"#, schema(inner)),
         },
-        Form::Rules => match value.items(name) {
-            [] => null(),
-            rules => format!("[{}]", rules.iter().map(rule).collect::<Vec<_>>().join(",")),
-        },
+        Form::Rules => list(value, name, rule),
     }
 }
 
-/// A schema or a list of them.
+/// A schema or a list of them; an empty list was read as null.
 pub(super) fn items(value: &Value) -> String {
     match value {
+        Value::Null => r#"{"Schema":null,"JSONSchemas":[]}"#.to_owned(),
         Value::List(items) => {
             format!(
                 r#"{{"Schema":null,"JSONSchemas":[{}]}}"#,

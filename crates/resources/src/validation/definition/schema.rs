@@ -286,9 +286,9 @@ impl Walk<'_> {
             if keys.is_empty() {
                 errors.required(&keys_at, "must not be empty if x-kubernetes-list-type is map");
             }
-            match schema.part("items") {
+            match schema.get("items") {
                 None => errors.required(&items_at, "must have a schema if x-kubernetes-list-type is map"),
-                Some(found @ Value::List(_)) => {
+                Some(found @ (Value::List(_) | Value::Null)) => {
                     let detail = "must only have a single schema if x-kubernetes-list-type is map";
                     errors.invalid_json(&items_at, &quoted::items(found), detail);
                 }
@@ -342,13 +342,16 @@ impl Walk<'_> {
             return;
         }
         let node = Node::read(schema);
+        // In a schema that cannot be read no path is looked for.
+        let readable = super::structural::unreadable(schema).is_none().then_some(&node);
         let list = at.field("x-kubernetes-validations");
         for (i, (rule, read)) in written.iter().zip(&node.rules).enumerate() {
-            self.written(rule, read, &node, &list.index(i));
+            self.written(rule, read, readable, &list.index(i));
         }
         let Some(scope) = scope.filter(|_| self.schema_errors.len() == errors_before) else { return };
         let resource = root || schema.flag("x-kubernetes-embedded-resource");
-        let Some(compiled) = rules::compile(&node.rules, &node, schema, resource, true) else {
+        let watch = self.strict.stopwatch.as_deref();
+        let Some(compiled) = rules::compile(&node.rules, &node, schema, resource, true, watch) else {
             let detail = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
             self.rule_errors.internal(&list, detail);
             return;
@@ -361,7 +364,7 @@ impl Walk<'_> {
     }
 
     /// How a rule is written.
-    fn written(&mut self, rule: &Value, read: &Rule, node: &Node, at: &At<'_>) {
+    fn written(&mut self, rule: &Value, read: &Rule, node: Option<&Node>, at: &At<'_>) {
         let errors = &mut self.schema_errors;
         let breaks = |text: &str| text.contains(['\n', '\r']);
         let message = read.message.trim();
@@ -389,7 +392,8 @@ impl Walk<'_> {
         if breaks(path) {
             errors.invalid(&place, path, "must not contain line breaks");
         }
-        if !path.is_empty() && field_path(path, node, true).is_err() {
+        let is_bad = |node| !path.is_empty() && field_path(path, node, true).is_err();
+        if node.is_some_and(is_bad) {
             errors.invalid(&place, path, "must be a valid path");
         }
     }

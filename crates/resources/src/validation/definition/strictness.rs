@@ -1,12 +1,15 @@
 //! What is let pass in an update because it was there before.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use api::FieldErrors;
 use value::Value;
 
+use super::super::Context;
 use super::super::fields::{At, Read, same};
 use super::{schema, structural};
+use crate::custom::Stopwatch;
 
 /// Which rules apply to a definition.
 #[derive(Debug)]
@@ -34,11 +37,13 @@ pub(super) struct Strictness {
     pub(super) many_selectable: HashSet<String>,
     /// The versions whose schema did not change: their costs were accepted.
     pub(super) unchanged: HashSet<String>,
+    /// Who is told how long rules take.
+    pub(super) stopwatch: Option<Arc<dyn Stopwatch>>,
 }
 
 impl Strictness {
     /// Everything; a certificate is looked at once the definition is served.
-    pub(super) fn for_create() -> Self {
+    pub(super) fn for_create(context: &Context) -> Self {
         Strictness {
             review_versions: true,
             names: false,
@@ -51,11 +56,12 @@ impl Strictness {
             ca_bundle: false,
             many_selectable: HashSet::new(),
             unchanged: HashSet::new(),
+            stopwatch: context.stopwatch.clone(),
         }
     }
 
     /// What the old definition, both as the internal form has it, did not break already.
-    pub(super) fn for_update(new: &Value, old: &Value, established: bool) -> Self {
+    pub(super) fn for_update(new: &Value, old: &Value, established: bool, context: &Context) -> Self {
         let conversion = old.part("conversion").part("webhook");
         let reviews: Vec<&str> = conversion.texts("conversionReviewVersions").collect();
         let any = |pred: &dyn Fn(&Value) -> bool| schemas(old).any(|schema| has(schema, pred));
@@ -84,6 +90,7 @@ impl Strictness {
                 && (bundle.is_empty() || super::conversion::unreadable_bundle(bundle).is_none()),
             many_selectable: many_selectable(new, old),
             unchanged: unchanged(new, old),
+            stopwatch: context.stopwatch.clone(),
         }
     }
 }
@@ -152,7 +159,7 @@ fn unchanged(new: &Value, old: &Value) -> HashSet<String> {
     names
         .filter(|name| {
             let before = schema_of(old, name);
-            before.is_some() && schema_of(new, name) == before
+            before.is_some_and(|before| same(schema_of(new, name).flatten().as_ref(), before.as_ref()))
         })
         .map(str::to_owned)
         .collect()

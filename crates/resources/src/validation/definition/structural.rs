@@ -20,7 +20,7 @@ pub(super) fn unreadable(schema: &Value) -> Option<String> {
     let set = |field: &str| match schema.part(field) {
         None => false,
         Some(Value::String(text)) => !text.is_empty(),
-        Some(Value::Map(map)) => !map.is_empty(),
+        Some(Value::Map(map)) => !map.is_empty() || field == "additionalItems",
         Some(_) => true,
     };
     let unsupported = [
@@ -157,13 +157,37 @@ fn says_too_much(metadata: &Value) -> bool {
         properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))
     });
     let others =
-        super::quoted::fields_set(metadata).any(|field| !matches!(field, "Type" | "Default" | "Properties"));
+        specified(metadata, Level::Field).any(|field| !matches!(field, "Type" | "Default" | "Properties"));
     !names_only || others
+}
+
+/// The fields of a schema, under their Go names, that are in its structural form. There a list that is empty may be none, and
+/// what only the specification of schemas has is never in it.
+fn specified(schema: &Value, level: Level) -> impl Iterator<Item = &'static str> {
+    let empty = |field: &str| match schema.part(field) {
+        None | Some(Value::Bool(false)) => true,
+        Some(Value::List(items)) => items.is_empty(),
+        Some(Value::Map(map)) => map.is_empty(),
+        Some(_) => false,
+    };
+    super::quoted::fields_set(schema).filter(move |field| match *field {
+        "Ref" | "PatternProperties" | "Dependencies" | "Definitions" => false,
+        "Items" => schema.part("items").is_some(),
+        "Enum" => !empty("enum"),
+        "AllOf" => !empty("allOf"),
+        "AnyOf" => !empty("anyOf"),
+        "OneOf" => !empty("oneOf"),
+        "Properties" => level != Level::Field || !empty("properties"),
+        "AdditionalProperties" => {
+            level == Level::Field || schema.part("additionalProperties") != Some(&Value::Bool(false))
+        }
+        _ => true,
+    })
 }
 
 fn is_int_or_string(any_of: &[Value]) -> bool {
     let only = |schema: &Value, kind: &str| {
-        schema.text("type") == kind && super::quoted::fields_set(schema).eq(["Type"])
+        schema.text("type") == kind && specified(schema, Level::Item).eq(["Type"])
     };
     matches!(any_of, [first, second] if only(first, "integer") && only(second, "string"))
 }

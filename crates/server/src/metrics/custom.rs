@@ -1,0 +1,148 @@
+//! What is counted of custom resources (their rules in CEL and their conversion by webhooks), and of certificates that no webhook
+//! should have any more.
+
+use std::time::{Duration, Instant};
+
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
+use resources::custom::Stopwatch;
+
+use crate::outbound::Failure;
+
+/// What came of asking a conversion webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Review {
+    /// The objects.
+    Converted,
+    /// It could not be asked, or what it said was no review.
+    NotAsked,
+    /// Its answer was none to the request, or no success.
+    Malformed,
+    /// Not every object came back.
+    Partial,
+    /// An object came back as another.
+    InvalidObject,
+}
+
+impl Review {
+    fn labels(self) -> [&'static str; 2] {
+        match self {
+            Review::Converted => ["", "success"],
+            Review::NotAsked => ["conversion_webhook_call_failure", "failure"],
+            Review::Malformed => ["conversion_webhook_malformed_response_failure", "failure"],
+            Review::Partial => ["conversion_webhook_partial_response_failure", "failure"],
+            Review::InvalidObject => ["conversion_webhook_invalid_converted_object_failure", "failure"],
+        }
+    }
+}
+
+/// The families.
+#[derive(Debug)]
+pub struct CustomMetrics {
+    started: Instant,
+    compilations: Histogram,
+    evaluations: Histogram,
+    conversions: HistogramVec,
+    reviews: IntCounterVec,
+    review_durations: HistogramVec,
+    missing_san: IntCounter,
+    insecure_sha1: IntCounter,
+}
+
+impl CustomMetrics {
+    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let histogram = |name: &str, help: &str| -> Result<Histogram, prometheus::Error> {
+            let metric = Histogram::with_opts(HistogramOpts::new(name, help))?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let histograms = |name: &str,
+                          help: &str,
+                          labels: &[&str],
+                          buckets: Vec<f64>|
+         -> Result<HistogramVec, prometheus::Error> {
+            let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let counter = |name: &str, help: &str| -> Result<IntCounter, prometheus::Error> {
+            let metric = IntCounter::new(name, help)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
+        let reviews = IntCounterVec::new(
+            Opts::new(
+                "apiserver_conversion_webhook_request_total",
+                "[ALPHA] Counter for conversion webhook requests with success/failure and failure error type",
+            ),
+            &["failure_type", "result"],
+        )?;
+        registry.register(Box::new(reviews.clone()))?;
+        Ok(CustomMetrics {
+            started: Instant::now(),
+            compilations: histogram(
+                "apiserver_cel_compilation_duration_seconds",
+                "[BETA] CEL compilation time in seconds.",
+            )?,
+            evaluations: histogram(
+                "apiserver_cel_evaluation_duration_seconds",
+                "[BETA] CEL evaluation time in seconds.",
+            )?,
+            conversions: histograms(
+                "apiserver_crd_conversion_webhook_duration_seconds",
+                "[ALPHA] CRD webhook conversion duration in seconds",
+                &["crd_name", "from_version", "succeeded", "to_version"],
+                prometheus::exponential_buckets(0.001, 2.0, 15)?,
+            )?,
+            reviews,
+            review_durations: histograms(
+                "apiserver_conversion_webhook_duration_seconds",
+                "[ALPHA] Conversion webhook request latency",
+                &["failure_type", "result"],
+                vec![0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0],
+            )?,
+            missing_san: counter(
+                "apiserver_webhooks_x509_missing_san_total",
+                "[BETA] Counts the number of requests to servers missing SAN extension in their serving certificate OR the number of connection failures due to the lack of x509 certificate SAN extension missing (either/or, based on the runtime environment)",
+            )?,
+            insecure_sha1: counter(
+                "apiserver_webhooks_x509_insecure_sha1_total",
+                "[BETA] Counts the number of requests to servers with insecure SHA1 signatures in their serving certificate OR the number of connection failures due to the insecure SHA1 signatures (either/or, based on the runtime environment)",
+            )?,
+        })
+    }
+
+    /// Objects of a definition were to be converted; `review` where its webhook was asked.
+    pub fn converted(&self, definition: &str, from: &str, to: &str, review: Option<Review>, took: Duration) {
+        let seconds = took.as_secs_f64();
+        if let Some(review) = review {
+            self.reviews.with_label_values(&review.labels()).inc();
+            self.review_durations.with_label_values(&review.labels()).observe(seconds);
+        }
+        let succeeded = if review == Some(Review::Converted) { "true" } else { "false" };
+        self.conversions.with_label_values(&[definition, from, succeeded, to]).observe(seconds);
+    }
+
+    /// A webhook could not be asked: whether it is for a certificate of a sort that is no longer believed.
+    pub fn webhook_failed(&self, failure: &Failure) {
+        if failure.lacks_alternative_names() {
+            self.missing_san.inc();
+        }
+        if failure.is_signed_with_sha1() {
+            self.insecure_sha1.inc();
+        }
+    }
+}
+
+impl Stopwatch for CustomMetrics {
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn compiled(&self, took: Duration) {
+        self.compilations.observe(took.as_secs_f64());
+    }
+
+    fn evaluated(&self, took: Duration) {
+        self.evaluations.observe(took.as_secs_f64());
+    }
+}
