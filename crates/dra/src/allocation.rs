@@ -118,7 +118,6 @@ impl DeviceResult {
     fn new(choice: &Choice, device: &Device, chosen: &Chosen, inventory: &Inventory) -> DeviceResult {
         let pool = inventory.pools.get(device.pool);
         let shares = chosen.share.as_deref().unwrap_or_default();
-        let names = device.capacity.as_ref().map(Vec::as_slice).unwrap_or_default();
         DeviceResult {
             request: choice.name.clone(),
             driver: pool.map(|pool| pool.driver.clone()).unwrap_or_default(),
@@ -126,10 +125,9 @@ impl DeviceResult {
             device: device.name.clone(),
             admin_access: choice.admin,
             shared: chosen.share.is_some(),
-            consumed_capacity: names
+            consumed_capacity: shares
                 .iter()
-                .zip(shares)
-                .map(|((name, _), share)| (name.clone(), share.clone()))
+                .map(|share| (share.capacity.clone(), share.amount.clone()))
                 .collect(),
             tolerations: choice.raw_tolerations.clone(),
             binding_conditions: device.binding_conditions.clone(),

@@ -4,14 +4,16 @@
 //! those only the newest generation counts, and only if all slices of the pool are there: while a driver replaces them, the pool is
 //! not used. A node that sees a whole pool need not know that a newer generation of it is published elsewhere.
 
+mod reach;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use value::{Str, Value};
 
+pub(crate) use self::reach::{Reach, Reachable, Unusable};
 use crate::allocator::Gates;
 use crate::capacity::{self, Capacity};
 use crate::claim::Toleration;
-use crate::node::{Node, NodeSelector};
 
 /// The position of a device among all devices.
 pub(crate) type DeviceAt = usize;
@@ -66,15 +68,6 @@ pub(crate) struct Counter {
     pub(crate) generation: usize,
 }
 
-/// Why the devices of a pool cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
-    /// Slices are missing.
-    Incomplete,
-    /// What the slices say does not fit together.
-    Invalid(String),
-}
-
 /// One slice.
 #[derive(Debug)]
 pub(crate) struct Slice {
@@ -87,18 +80,6 @@ pub(crate) struct Slice {
     pub(crate) devices: std::ops::Range<DeviceAt>,
     /// Whether any of its devices must be made ready first.
     waits: bool,
-}
-
-/// Which nodes can use devices.
-#[derive(Clone, Debug)]
-pub(crate) enum Reach {
-    Node(Str),
-    /// The selector, as it was read and as it was written.
-    Selector(Result<NodeSelector, String>, Value),
-    Everywhere,
-    PerDevice,
-    /// Said in a way that is not known.
-    Unknown,
 }
 
 /// One device.
@@ -151,35 +132,6 @@ pub(crate) struct Taint {
 
 fn text(value: &Value, path: &[&str]) -> Str {
     value.str_at(path).unwrap_or_default().into()
-}
-
-impl Reach {
-    fn of(holder: &Value) -> Reach {
-        let name = text(holder, &["nodeName"]);
-        let is_set = |field: &str| holder.bool_at(&[field]) == Some(true);
-        if !name.is_empty() {
-            Reach::Node(name)
-        } else if is_set("allNodes") {
-            Reach::Everywhere
-        } else if let Some(selector) = holder.get("nodeSelector").filter(|selector| !selector.is_null()) {
-            Reach::Selector(NodeSelector::read(selector).map_err(|why| why.to_string()), selector.clone())
-        } else if is_set("perDeviceNodeSelection") {
-            Reach::PerDevice
-        } else {
-            Reach::Unknown
-        }
-    }
-
-    fn includes(&self, node: &Node<'_>) -> Result<bool, String> {
-        match self {
-            Reach::Node(name) => Ok(name == node.name()),
-            Reach::Selector(selector, _) => {
-                selector.as_ref().map(|selector| selector.matches(node)).map_err(Clone::clone)
-            }
-            Reach::Everywhere => Ok(true),
-            Reach::PerDevice | Reach::Unknown => Ok(false),
-        }
-    }
 }
 
 impl Inventory {
@@ -331,131 +283,6 @@ impl Inventory {
         let pool = self.pools.get(device.pool).map_or("", |pool| pool.name.as_str());
         format!("{}/{pool}/{}", self.driver(device), device.name)
     }
-
-    /// What a node can reach: its devices in the order in which they are tried, and the pools that cannot be used.
-    pub(crate) fn on(&self, node: &Node<'_>) -> Result<Reachable, crate::Error> {
-        let own = self.by_node.get(node.name()).map(Vec::as_slice).unwrap_or_default();
-        // Both lists are in the order of pools, of generations in a pool, and of names.
-        let mut slices = Vec::with_capacity(own.len());
-        let mut own = own.iter().peekable();
-        for shared in &self.shared {
-            while let Some(next) = own.next_if(|next| *next < shared) {
-                slices.push(*next);
-            }
-            slices.push(*shared);
-        }
-        slices.extend(own);
-        let mut found: Vec<Found> = Vec::new();
-        for at in slices {
-            let Some(slice) = self.slices.get(at) else { continue };
-            let wrong = |reason: String| crate::Error::Slice { slice: slice.name.clone(), reason };
-            let devices = if matches!(slice.reach, Reach::PerDevice) {
-                let mut reached = Vec::new();
-                let all = self.devices.get(slice.devices.clone()).unwrap_or_default();
-                for (position, device) in slice.devices.clone().zip(all) {
-                    if device.reach.includes(node).map_err(wrong)? {
-                        reached.push(position);
-                    }
-                }
-                if reached.is_empty() {
-                    continue;
-                }
-                Some(reached)
-            } else if slice.reach.includes(node).map_err(wrong)? {
-                None
-            } else {
-                continue;
-            };
-            match found.last_mut() {
-                Some(last) if last.pool == slice.pool => {
-                    // Generations come in their order: a newer one takes the place of an older one.
-                    if last.generation != slice.generation {
-                        *last = Found::new(slice);
-                    }
-                    last.slices.push((slice, devices));
-                }
-                _ => {
-                    let mut one = Found::new(slice);
-                    one.slices.push((slice, devices));
-                    found.push(one);
-                }
-            }
-        }
-        Ok(self.sort_out(found))
-    }
-
-    /// What can be used of the slices that a node reaches. Devices that must be made ready first are tried last.
-    fn sort_out(&self, found: Vec<Found<'_>>) -> Reachable {
-        let mut reachable = Reachable::default();
-        let mut waiting = Vec::new();
-        for found in found {
-            let (Some(pool), Some(generation)) =
-                (self.pools.get(found.pool), self.generations.get(found.generation))
-            else {
-                continue;
-            };
-            let is = |count: usize| i64::try_from(count).is_ok_and(|count| count == found.wanted);
-            if !is(found.slices.len()) {
-                if pool.newest > generation.number {
-                    // What the node sees is being replaced by something that it does not see.
-                    continue;
-                }
-                if !is(generation.slices) {
-                    reachable.unusable.push((found.pool, Unusable::Incomplete));
-                    continue;
-                }
-            }
-            let repeated = if generation.repeats_names { self.repeated(&found) } else { None };
-            let wrong = repeated.map(|name| format!("duplicate device name {name}"));
-            if let Some(why) = wrong.or_else(|| generation.wrong.clone()) {
-                reachable.unusable.push((found.pool, Unusable::Invalid(why)));
-                continue;
-            }
-            let waits = found.slices.iter().any(|(slice, _)| slice.waits);
-            let into = if waits { &mut waiting } else { &mut reachable.devices };
-            for (slice, devices) in found.slices {
-                match devices {
-                    Some(devices) => into.extend(devices),
-                    None => into.extend(slice.devices.clone()),
-                }
-            }
-        }
-        reachable.devices.extend(waiting);
-        reachable
-    }
-
-    /// A name that two devices in the slices of a node have.
-    fn repeated(&self, found: &Found<'_>) -> Option<&Str> {
-        let mut names = HashSet::new();
-        let devices = found.slices.iter().flat_map(|(slice, _)| slice.devices.clone());
-        devices
-            .filter_map(|at| self.devices.get(at))
-            .map(|device| &device.name)
-            .find(|name| !names.insert(name.as_str()))
-    }
-}
-
-/// The slices of a pool that a node reaches, all of one generation.
-struct Found<'a> {
-    pool: usize,
-    generation: usize,
-    wanted: i64,
-    /// With those of their devices that it reaches, where that is not all.
-    slices: Vec<(&'a Slice, Option<Vec<DeviceAt>>)>,
-}
-
-impl Found<'_> {
-    fn new(first: &Slice) -> Self {
-        Found { pool: first.pool, generation: first.generation, wanted: first.wanted, slices: Vec::new() }
-    }
-}
-
-/// What a node can reach.
-#[derive(Debug, Default)]
-pub(crate) struct Reachable {
-    pub(crate) devices: Vec<DeviceAt>,
-    /// Pools that cannot be used, and why.
-    pub(crate) unusable: Vec<(usize, Unusable)>,
 }
 
 fn has_binding_conditions(slice: &Value) -> bool {

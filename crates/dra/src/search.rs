@@ -4,19 +4,20 @@
 //! the one that names and priorities ask for. The devices of one request are taken in ascending order only, and so are those of
 //! requests that ask for the same: other orders are the same solution again.
 
+mod fit;
+
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use value::Str;
-use value::quantity::Quantity;
 
+pub(crate) use self::fit::Shares;
+use self::fit::{Plan, World};
 use crate::allocator::{Class, Gates};
-use crate::capacity::{Capacity, Share};
 use crate::claim::{Amount, Choice, Claim, MAX_RESULTS, Request};
 use crate::constraint::Constraints;
 use crate::error::Error;
 use crate::inventory::{Device, DeviceAt, Inventory, Reachable, Unusable};
-use crate::selectors::{Failure, Selectors};
+use crate::selectors::Selectors;
 use crate::usage::{Holding, Usage};
 
 /// As many devices are looked at before a search is given up.
@@ -42,35 +43,9 @@ pub(crate) struct Chosen {
     pub(crate) device: DeviceAt,
     pub(crate) request: usize,
     pub(crate) choice: usize,
-    /// What is taken of each capacity of a device that others may use too.
+    /// What is taken of a device that others may use too.
     pub(crate) share: Option<Shares>,
     holding: Option<Holding>,
-}
-
-/// How a choice is served: what was found out about it on this node.
-struct Plan<'s> {
-    class: &'s Class,
-    class_selectors: Vec<usize>,
-    selectors: Vec<usize>,
-    /// The candidates of a request for all devices, by position.
-    all: Option<Vec<usize>>,
-    count: usize,
-    /// What is known of each candidate, apart from who uses it.
-    fits: Vec<Fit>,
-    /// Where the first device was found.
-    first: usize,
-}
-
-/// What is taken of each capacity of a device.
-type Shares = Arc<[Quantity]>;
-
-#[derive(Clone, Debug)]
-enum Fit {
-    Unknown,
-    No,
-    /// With what is taken of each capacity.
-    Yes(Shares),
-    Failed(Box<Error>),
 }
 
 /// What was decided, and can be undone.
@@ -182,8 +157,8 @@ impl<'s> Search<'s> {
             class_selectors.push(self.selectors.position(expression));
         }
         let selectors = choice.selectors.iter().map(|selector| self.selectors.position(selector)).collect();
-        let fits = vec![Fit::Unknown; self.candidates.len()];
-        let mut plan = Plan { class, class_selectors, selectors, all: None, count: 0, fits, first: 0 };
+        let mut plan =
+            Plan { class, class_selectors, selectors, all: None, count: 0, fits: Vec::new(), first: 0 };
         match choice.amount {
             Amount::Exactly(count) => plan.count = count,
             Amount::All => {
@@ -356,11 +331,10 @@ impl<'s> Search<'s> {
         }
         let Some(shares) = self.fit_at(spot, claim, choice, at)? else { return Ok(None) };
         if !choice.admin {
-            let capacities = device.capacity.as_deref().unwrap_or_default();
-            let room = |((name, capacity), share): (&(Str, Capacity), &Quantity)| {
-                self.usage.taken(device, name).saturating_add(share.nanos()) <= capacity.value.nanos()
-            };
-            if device.multiple && !capacities.iter().zip(shares.iter()).all(room) {
+            let has_room = shares.iter().all(|share| {
+                self.usage.taken(device, &share.capacity).saturating_add(share.amount.nanos()) <= share.of
+            });
+            if device.multiple && !has_room {
                 return Ok(None);
             }
             if !device.multiple && self.usage.is_shared(device) {
@@ -391,9 +365,7 @@ impl<'s> Search<'s> {
         let holding = (!choice.admin).then(|| Holding {
             device: device.namesake,
             share: share.as_ref().map(|shares| {
-                let names =
-                    device.capacity.as_deref().unwrap_or_default().iter().map(|(name, _)| name.clone());
-                names.zip(shares.iter().map(Quantity::nanos)).collect()
+                shares.iter().map(|share| (share.capacity.clone(), share.amount.nanos())).collect()
             }),
         });
         Ok(Some(Chosen { device: position, request: spot.request, choice: spot.choice, share, holding }))
@@ -468,108 +440,4 @@ impl<'s> Search<'s> {
 
 fn plan_mut<'p, 's>(plans: &'p mut [Vec<Vec<Plan<'s>>>], spot: Spot) -> Option<&'p mut Plan<'s>> {
     plans.get_mut(spot.claim)?.get_mut(spot.request)?.get_mut(spot.choice)
-}
-
-/// What does not change while a search runs.
-#[derive(Clone, Copy)]
-struct World<'s> {
-    candidates: &'s [DeviceAt],
-    inventory: &'s Inventory,
-}
-
-impl<'s> World<'s> {
-    fn candidate(&self, at: usize) -> Option<(DeviceAt, &'s Device)> {
-        let position = *self.candidates.get(at)?;
-        Some((position, self.inventory.devices.get(position)?))
-    }
-}
-
-impl Plan<'_> {
-    /// Whether a candidate has what a choice asks for, whoever uses it; with what would be taken of its capacities.
-    fn fit(
-        &mut self,
-        world: &World<'_>,
-        selectors: &mut Selectors,
-        claim: &Claim,
-        choice: &Choice,
-        at: usize,
-    ) -> Result<Option<Shares>, Error> {
-        if matches!(self.fits.get(at), Some(Fit::Unknown)) {
-            let fit = self.judge(world, selectors, claim, choice, at);
-            if let Some(slot) = self.fits.get_mut(at) {
-                *slot = fit;
-            }
-        }
-        match self.fits.get(at) {
-            Some(Fit::Yes(shares)) => Ok(Some(Arc::clone(shares))),
-            Some(Fit::Failed(error)) => Err((**error).clone()),
-            None | Some(Fit::Unknown | Fit::No) => Ok(None),
-        }
-    }
-
-    fn judge(
-        &self,
-        world: &World<'_>,
-        selectors: &mut Selectors,
-        claim: &Claim,
-        choice: &Choice,
-        at: usize,
-    ) -> Fit {
-        let Some((position, device)) = world.candidate(at) else { return Fit::No };
-        let name = || world.inventory.full_name(device);
-        let failed = |error: Error| Fit::Failed(Box::new(error));
-        let said = |i: usize, failure: Failure| match failure {
-            Failure::Compile(why) => format!("selector #{i}: CEL compile error: {why}"),
-            Failure::Run(why) => format!("selector #{i} on device {}: CEL runtime error: {why}", name()),
-        };
-        for (i, selector) in self.class_selectors.iter().enumerate() {
-            match selectors.selects(*selector, device, position) {
-                Ok(true) => {}
-                Ok(false) => return Fit::No,
-                Err(failure) => {
-                    let reason = said(i, failure);
-                    return failed(Error::Class { class: self.class.name.clone(), reason });
-                }
-            }
-        }
-        for (i, selector) in self.selectors.iter().enumerate() {
-            match selectors.selects(*selector, device, position) {
-                Ok(true) => {}
-                Ok(false) => return Fit::No,
-                Err(failure) => {
-                    return failed(Error::Claim { claim: claim.id.clone(), reason: said(i, failure) });
-                }
-            }
-        }
-        match shares(choice, device) {
-            Ok(Some(shares)) => Fit::Yes(shares.into()),
-            Ok(None) => Fit::No,
-            Err(why) => {
-                let reason = format!("checking capacity for device {}: {why}", name());
-                failed(Error::Request { claim: claim.id.clone(), request: choice.own_name(), reason })
-            }
-        }
-    }
-}
-
-/// What a choice takes of each capacity of a device; `None` if the device cannot give it.
-fn shares(choice: &Choice, device: &Device) -> Result<Option<Vec<Quantity>>, String> {
-    let capacities = device.capacity.as_ref().map_err(Clone::clone)?;
-    let wanted = choice.capacity.as_deref().unwrap_or_default();
-    if !wanted.iter().all(|(name, _)| capacities.iter().any(|(known, _)| known == name)) {
-        return Ok(None);
-    }
-    let mut shares = Vec::with_capacity(capacities.len());
-    let mut fits = true;
-    for (name, capacity) in capacities {
-        let amount = wanted.iter().find(|(wanted, _)| wanted == name).map(|(_, amount)| amount);
-        match capacity.share(amount).map_err(|why| format!("capacity \"{name}\": {why}"))? {
-            Share::Takes(share) => {
-                fits &= share <= capacity.value;
-                shares.push(share);
-            }
-            Share::Refused => fits = false,
-        }
-    }
-    Ok(fits.then_some(shares))
 }

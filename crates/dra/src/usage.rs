@@ -1,6 +1,6 @@
 //! What is taken of the devices there are: by claims that are allocated, and for a while by an allocation that is being tried.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use value::{Str, Value};
 
@@ -25,8 +25,8 @@ struct DeviceUsage {
     owners: u32,
     /// How many hold a share of it.
     shares: u32,
-    /// How much is taken of each capacity.
-    taken: Vec<(Str, i128)>,
+    /// How much is taken of each capacity of which anything is.
+    taken: BTreeMap<Str, i128>,
 }
 
 /// What one result takes of a device. Admin access takes nothing and has none.
@@ -66,8 +66,7 @@ impl Usage {
 
     /// How much is taken of a capacity.
     pub(crate) fn taken(&self, device: &Device, capacity: &str) -> i128 {
-        let taken = self.of(device).and_then(|usage| usage.taken.iter().find(|(name, _)| name == capacity));
-        taken.map_or(0, |(_, amount)| *amount)
+        self.of(device).and_then(|usage| usage.taken.get(capacity)).copied().unwrap_or(0)
     }
 
     /// Whether there is enough of the counters a device takes. One that is in use has taken them; where more is taken of any of a
@@ -103,9 +102,10 @@ impl Usage {
         *holders = holders.saturating_add_signed(sign);
         for (capacity, amount) in holding.share.iter().flatten() {
             let amount = amount.saturating_mul(i128::from(sign));
-            match usage.taken.iter_mut().find(|(name, _)| name == capacity) {
-                Some((_, taken)) => *taken = taken.saturating_add(amount),
-                None => usage.taken.push((capacity.clone(), amount)),
+            let taken = usage.taken.entry(capacity.clone()).or_insert(0);
+            *taken = taken.saturating_add(amount);
+            if *taken == 0 {
+                usage.taken.remove(capacity);
             }
         }
         let is_in_use = usage.owners + usage.shares > 0;
@@ -175,3 +175,6 @@ pub(crate) fn holdings(claim: &Value, inventory: &Inventory) -> Vec<Holding> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+use super::*;
+use crate::Gates;
+
+#[test]
+fn what_was_given_back_leaves_nothing_behind() {
+    let parse = |text: &str| value::json::parse(text.as_bytes()).unwrap();
+    let slice = parse(
+        r#"{"metadata": {"name": "s"}, "spec": {"driver": "d", "nodeName": "n",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "x", "allowMultipleAllocations": true, "capacity": {"memory": {"value": "10"}}}]}}"#,
+    );
+    let inventory = Inventory::read([&slice], Gates::default());
+    let mut usage = Usage::new(&inventory);
+    let claim = |capacity: &str, amount: &str| {
+        parse(&format!(
+            r#"{{"status": {{"allocation": {{"devices": {{"results": [{{"driver": "d", "pool": "p", "device": "x",
+                "shareID": "s", "consumedCapacity": {{"{capacity}": "{amount}"}}}}]}}}}}}}}"#
+        ))
+    };
+    let taken = |usage: &Usage| usage.devices.iter().map(|device| device.taken.len()).sum::<usize>();
+    // Each time under another name, as nothing keeps a status from saying, or of nothing.
+    for i in 0..100 {
+        for claim in [claim(&format!("c{i}"), "1"), claim("memory", "0")] {
+            usage.set("u", holdings(&claim, &inventory), &inventory);
+            assert!(taken(&usage) <= 1);
+        }
+    }
+    usage.set("u", holdings(&claim("memory", "4"), &inventory), &inventory);
+    assert_eq!(usage.taken(inventory.devices.first().unwrap(), "memory"), 4_000_000_000);
+    usage.set("u", Vec::new(), &inventory);
+    assert_eq!(taken(&usage), 0);
+}
