@@ -5,84 +5,129 @@ use value::{Map, Str, Value};
 /// The operations of a path.
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
+/// How many times its own size a document may grow, and by how much a small one may in any case.
+const GROWTH: usize = 4;
+const SMALL: usize = 1 << 20;
+
 /// The version 3 form of a version 2 document. What has no place in it is left out; references to parameters are resolved.
-pub(super) fn as_v3(document: &Value) -> Value {
+///
+/// A short name may stand for a long parameter, and a schema is said again for every media type: there is no document where that
+/// makes far more of it than there was.
+pub(super) fn as_v3(document: &Value) -> Option<Value> {
+    let left = GROWTH.saturating_mul(size(document)).saturating_add(SMALL);
+    let mut copies = Copies { shared: document.at(&["parameters"]), left };
     let mut made = Value::map([("openapi", "3.0.0")]);
     copy(document, &mut made, &["info", "externalDocs"]);
-    let shared = document.at(&["parameters"]);
-    let paths = entries(document.get("paths")).map(|(path, item)| {
-        let mut made = extensions(item);
-        copy(item, &mut made, &["$ref"]);
-        for method in METHODS {
-            if let Some(operation) = item.get(method) {
-                made.set_at(&[method], converted(operation, shared));
-            }
-        }
-        let list = parameters(item.list_at(&["parameters"]), shared);
-        if !list.is_empty() {
-            made.set_at(&["parameters"], list);
-        }
-        (path.clone(), made)
-    });
-    made.set_at(&["paths"], Value::map(paths));
+    let paths = entries(document.get("paths")).map(|(path, item)| Some((path.clone(), copies.path(item)?)));
+    made.set_at(&["paths"], Value::map(paths.collect::<Option<Vec<_>>>()?));
     let schemas: Vec<_> =
         entries(document.get("definitions")).map(|(name, own)| (name.clone(), schema(own))).collect();
     if !schemas.is_empty() {
         made.set_at(&["components", "schemas"], Value::map(schemas));
     }
-    made
+    Some(made)
 }
 
-fn converted(operation: &Value, shared: Option<&Value>) -> Value {
-    let mut made = extensions(operation);
-    copy(
-        operation,
-        &mut made,
-        &["description", "externalDocs", "tags", "summary", "deprecated", "operationId"],
-    );
-    let resolved = operation.list_at(&["parameters"]).iter().filter_map(|own| resolve(own, shared));
-    let (bodies, others): (Vec<&Value>, Vec<&Value>) =
-        resolved.partition(|own| own.str_at(&["in"]) == Some("body") && own.get("schema").is_some());
-    if let Some(body) = bodies.last().and_then(|body| body.get("schema")) {
-        let content = content(operation.list_at(&["consumes"]), body);
-        made.set_at(&["requestBody"], Value::map([("content", content)]));
+/// About as much as a value is when it is written.
+fn size(value: &Value) -> usize {
+    1 + match value {
+        Value::String(text) => text.len(),
+        Value::List(list) => list.iter().map(size).sum(),
+        Value::Map(map) => map.iter().map(|(key, value)| key.len() + size(value)).sum(),
+        _ => 0,
     }
-    if !others.is_empty() {
-        made.set_at(&["parameters"], others.into_iter().map(parameter).collect::<Vec<_>>());
+}
+
+/// What is said in one place of the old document and in several of the new one.
+struct Copies<'a> {
+    /// The parameters that others may stand for.
+    shared: Option<&'a Value>,
+    /// How much of it there may still be.
+    left: usize,
+}
+
+impl<'a> Copies<'a> {
+    fn path(&mut self, item: &'a Value) -> Option<Value> {
+        let mut made = extensions(item);
+        copy(item, &mut made, &["$ref"]);
+        for method in METHODS {
+            if let Some(operation) = item.get(method) {
+                made.set_at(&[method], self.operation(operation)?);
+            }
+        }
+        let list = self.parameters(item)?;
+        if !list.is_empty() {
+            made.set_at(&["parameters"], list.into_iter().map(parameter).collect::<Vec<_>>());
+        }
+        Some(made)
     }
-    let produces = operation.list_at(&["produces"]);
-    let responses = entries(operation.get("responses")).map(|(code, own)| {
-        if code.starts_with("x-") {
-            return (code.clone(), own.clone());
+
+    fn operation(&mut self, operation: &'a Value) -> Option<Value> {
+        let mut made = extensions(operation);
+        copy(
+            operation,
+            &mut made,
+            &["description", "externalDocs", "tags", "summary", "deprecated", "operationId"],
+        );
+        let (bodies, others): (Vec<&Value>, Vec<&Value>) = self
+            .parameters(operation)?
+            .into_iter()
+            .partition(|own| own.str_at(&["in"]) == Some("body") && own.get("schema").is_some());
+        if let Some(body) = bodies.last().and_then(|body| body.get("schema")) {
+            let content = self.content(operation.list_at(&["consumes"]), body)?;
+            made.set_at(&["requestBody"], Value::map([("content", content)]));
         }
-        let mut made = extensions(own);
-        copy(own, &mut made, &["description"]);
-        if let Some(answer) = own.get("schema")
-            && !produces.is_empty()
-        {
-            made.set_at(&["content"], content(produces, answer));
+        if !others.is_empty() {
+            made.set_at(&["parameters"], others.into_iter().map(parameter).collect::<Vec<_>>());
         }
-        (code.clone(), made)
-    });
-    made.set_at(&["responses"], Value::map(responses));
-    made
-}
+        let produces = operation.list_at(&["produces"]);
+        let responses = entries(operation.get("responses")).map(|(code, own)| {
+            if code.starts_with("x-") {
+                return Some((code.clone(), own.clone()));
+            }
+            let mut made = extensions(own);
+            copy(own, &mut made, &["description"]);
+            if let Some(answer) = own.get("schema")
+                && !produces.is_empty()
+            {
+                made.set_at(&["content"], self.content(produces, answer)?);
+            }
+            Some((code.clone(), made))
+        });
+        made.set_at(&["responses"], Value::map(responses.collect::<Option<Vec<_>>>()?));
+        Some(made)
+    }
 
-/// One schema in every media type.
-fn content(types: &[Value], of: &Value) -> Value {
-    let types = types.iter().filter_map(Value::as_str);
-    Value::map(types.map(|media| (Str::from(media), Value::map([("schema", schema(of))]))))
-}
+    /// One schema in every media type.
+    fn content(&mut self, types: &[Value], of: &Value) -> Option<Value> {
+        let schema = schema(of);
+        let types: Vec<&str> = types.iter().filter_map(Value::as_str).collect();
+        let named: usize = types.iter().map(|media| media.len()).sum();
+        self.spend(size(&schema).saturating_mul(types.len()).saturating_add(named))?;
+        let types = types.into_iter().map(|media| (media, Value::map([("schema", schema.clone())])));
+        Some(Value::map(types))
+    }
 
-fn parameters(list: &[Value], shared: Option<&Value>) -> Vec<Value> {
-    list.iter().filter_map(|own| resolve(own, shared)).map(parameter).collect()
-}
+    /// The parameters of a path or an operation, with those that others stand for. What stands for nothing is left out.
+    fn parameters(&mut self, holder: &'a Value) -> Option<Vec<&'a Value>> {
+        let mut found = Vec::new();
+        for own in holder.list_at(&["parameters"]) {
+            let Some(reference) = own.str_at(&["$ref"]) else {
+                found.push(own);
+                continue;
+            };
+            let name = reference.strip_prefix("#/parameters/");
+            if let Some(target) = name.and_then(|name| self.shared?.get(name)) {
+                self.spend(size(target))?;
+                found.push(target);
+            }
+        }
+        Some(found)
+    }
 
-/// What a parameter that stands for another one stands for.
-fn resolve<'a>(own: &'a Value, shared: Option<&'a Value>) -> Option<&'a Value> {
-    match own.str_at(&["$ref"]) {
-        Some(reference) => shared?.get(reference.strip_prefix("#/parameters/")?),
-        None => Some(own),
+    fn spend(&mut self, size: usize) -> Option<()> {
+        self.left = self.left.checked_sub(size)?;
+        Some(())
     }
 }
 

@@ -182,8 +182,8 @@ impl OpenApi {
     /// `/openapi/v3/PATH`, where the path is one of the index's: `api/v1`, `apis/apps/v1`.
     pub fn v3(&self, path: &str, current: Current<'_>) -> Option<Arc<Document>> {
         if let Some((_, theirs)) = current.only_v2.iter().find(|(own, _)| own == path) {
-            let make = || Document::new(write::to_vec(&as_v3::as_v3(theirs)));
-            return self.keep(path, Some(current.generation), || Some(make()));
+            let make = || as_v3::as_v3(theirs).map(|made| Document::new(write::to_vec(&made)));
+            return self.keep(path, Some(current.generation), make);
         }
         let is_custom = Self::custom_version(path, current.custom).is_some();
         self.keep(path, is_custom.then_some(current.generation), || self.make_v3(path, current.custom))

@@ -314,6 +314,42 @@ fn servers_that_know_version_2_alone_have_a_document_of_version_3() {
     );
 }
 
+#[test]
+fn what_grows_too_much_on_the_way_to_version_3_has_no_document() {
+    let schema = Value::map([("description", "d".repeat(10_000))]);
+    let document = |types: usize, references: usize| {
+        let types = Value::list((0..types).map(|i| format!("a/{i}")));
+        let body = Value::map([("in", Value::from("body")), ("schema", schema.clone())]);
+        let reference = Value::map([("$ref", "#/parameters/long")]);
+        let parameters = std::iter::repeat_n(reference, references).chain([body]);
+        let answer = Value::map([("schema", schema.clone())]);
+        let operation = Value::map([
+            ("consumes", types.clone()),
+            ("produces", types),
+            ("parameters", Value::list(parameters)),
+            ("responses", Value::map([("200", answer)])),
+        ]);
+        let long = Value::map([("name", Value::from("long")), ("description", "d".repeat(10_000).into())]);
+        Value::map([
+            ("parameters", Value::map([("long", long)])),
+            ("paths", Value::map([("/apis/g/v1/things", Value::map([("post", operation)]))])),
+        ])
+    };
+    let made = |types, references| {
+        let only_v2 = [("apis/g/v1".to_owned(), std::sync::Arc::new(document(types, references)))];
+        let current = Current { only_v2: &only_v2, ..Current::default() };
+        let documents = documents();
+        let index = json::parse(&documents.v3_index(current).body).unwrap();
+        let made = documents.v3("apis/g/v1", current).map(|document| document.body.len());
+        assert_eq!(index.at(&["paths", "apis/g/v1"]).is_some(), made.is_some());
+        made
+    };
+    assert!(made(20, 20).is_some_and(|size| size > 600_000));
+    // Each is a short name, and would be another ten thousand bytes.
+    assert_eq!(made(400, 1), None);
+    assert_eq!(made(1, 400), None);
+}
+
 #[derive(Debug)]
 struct Stored(Value);
 
