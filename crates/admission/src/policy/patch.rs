@@ -10,22 +10,47 @@ use value::{Map, Str, Value};
 use super::natives;
 use crate::patched::{complete_kind, unreadable_as};
 
-/// How many parts what a mutation gives may have: several times as many as the largest object. `[x, x]` of `[x, x]` of … is cheap to
-/// make and has twice as many with every level, and everything below walks through all of them.
+/// How many parts what a mutation gives may have, and how many bytes of text may be in them: several times as many as the largest
+/// object. `[x, x]` of `[x, x]` of … is cheap to make and has twice as many with every level, and everything below walks through
+/// all of them, and writes them.
 const MOST_PARTS: usize = 1 << 21;
+const MOST_BYTES: usize = 1 << 24;
 
 fn is_bounded(val: &Val<'_>) -> Result<(), String> {
-    fn count(val: &Val<'_>, left: &mut usize) -> Option<()> {
-        *left = left.checked_sub(1)?;
+    let mut room = Room { parts: MOST_PARTS, bytes: MOST_BYTES };
+    room.take(val).ok_or_else(|| "what the mutation gives is too large".to_owned())
+}
+
+/// What is left of what there may be.
+struct Room {
+    parts: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn take(&mut self, val: &Val<'_>) -> Option<()> {
+        self.parts = self.parts.checked_sub(1)?;
         match val {
-            Val::Optional(Some(inner)) => count(inner, left),
-            Val::List(list) => list.iter().try_for_each(|item| count(&item, left)),
-            Val::Map(map) => map.iter().try_for_each(|(_, item)| count(&item, left)),
-            Val::Object(object) => object.fields.iter().try_for_each(|(_, item)| count(item, left)),
+            Val::String(text) => self.text(text.len()),
+            Val::Bytes(bytes) => self.text(bytes.len()),
+            Val::Optional(Some(inner)) => self.take(inner),
+            Val::List(list) => list.iter().try_for_each(|item| self.take(&item)),
+            Val::Map(map) => map.iter().try_for_each(|(key, item)| {
+                self.take(&key)?;
+                self.take(&item)
+            }),
+            Val::Object(object) => object.fields.iter().try_for_each(|(name, item)| {
+                self.text(name.len())?;
+                self.take(item)
+            }),
             _ => Some(()),
         }
     }
-    count(val, &mut { MOST_PARTS }).ok_or_else(|| "what the mutation gives is too large".to_owned())
+
+    fn text(&mut self, bytes: usize) -> Option<()> {
+        self.bytes = self.bytes.checked_sub(bytes)?;
+        Some(())
+    }
 }
 
 /// Merges an apply configuration. The schema is `None` for kinds that cannot be applied.

@@ -1,3 +1,7 @@
+use std::sync::Arc;
+
+use cel::Object;
+
 use super::*;
 
 /// Lists in lists, each twice the one below: `levels` of them.
@@ -11,4 +15,19 @@ fn what_shares_its_parts_is_counted_as_if_it_did_not() {
     let too_large = Err("what the mutation gives is too large".to_owned());
     assert_eq!(is_bounded(&doubled(60)), too_large);
     assert_eq!(patch(&doubled(60), &Value::Null).map(drop), too_large);
+}
+
+#[test]
+fn text_is_counted_as_often_as_it_is_there() {
+    let text = "x".repeat(1 << 20);
+    let map = Value::map([(text.clone(), 1)]);
+    let field =
+        Arc::new(Object { type_name: "Object".into(), fields: vec![(text.clone().into(), Val::Null)] });
+    let bytes = Val::Bytes(text.clone().into_bytes().into());
+    for item in [Val::str(&text), bytes, Val::data(&map), Val::Object(field)] {
+        let many = |count: usize| Val::list(std::iter::repeat_n(item.clone(), count).collect());
+        assert_eq!(is_bounded(&many(16)), Ok(()));
+        let too_large = Err("what the mutation gives is too large".to_owned());
+        assert_eq!(is_bounded(&many(17)), too_large);
+    }
 }
