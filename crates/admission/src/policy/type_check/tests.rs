@@ -1,0 +1,37 @@
+use super::*;
+
+fn spec(groups: &[String], versions: &[String], resources: &[String]) -> Value {
+    let list = |texts: &[String]| Value::list(texts.iter().cloned());
+    let rule = Value::map([
+        ("apiGroups", list(groups)),
+        ("apiVersions", list(versions)),
+        ("resources", list(resources)),
+    ]);
+    Value::map([("matchConstraints", Value::map([("resourceRules", Value::list([rule]))]))])
+}
+
+/// The kinds that are found of a specification where every name that `is_one` likes is one, and how many names were looked up.
+fn found(spec: &Value, is_one: impl Fn(&str) -> bool) -> (Vec<String>, usize) {
+    let mut looked_up = 0;
+    let kinds = kinds(spec, |group, version, resource| {
+        looked_up += 1;
+        is_one(resource).then(|| GroupVersionKind::new(group, version, resource)).into_iter().collect()
+    });
+    (kinds.into_iter().map(|kind| kind.kind.to_string()).collect(), looked_up)
+}
+
+#[test]
+fn kinds_are_looked_up_by_every_combination_until_there_are_enough() {
+    let names =
+        |prefix: &str, count: usize| (0..count).map(|i| format!("{prefix}{i:03}")).collect::<Vec<_>>();
+    let one = |text: &str| vec![text.to_owned()];
+    let (kinds, looked_up) =
+        found(&spec(&one("g"), &names("v", 2), &["Pods".into(), "a/b".into(), "*".into()]), |_| true);
+    assert_eq!((kinds, looked_up), (vec!["pods".to_owned(), "pods".to_owned()], 2));
+    let (kinds, looked_up) = found(&spec(&one("g"), &one("v"), &names("r", 100)), |_| true);
+    assert_eq!((kinds.len(), looked_up), (MOST_KINDS, MOST_KINDS));
+    let all = spec(&names("g", 100), &names("v", 100), &names("r", 100));
+    assert_eq!(found(&all, |_| false), (Vec::new(), MOST_LOOKED_UP));
+    let long = spec(&one("g"), &one("v"), &["r".repeat(LONGEST + 1), "r".repeat(LONGEST)]);
+    assert_eq!(found(&long, |_| true), (vec!["r".repeat(LONGEST)], 1));
+}
