@@ -33,13 +33,15 @@ impl fmt::Display for Misfits {
 
 impl std::error::Error for Misfits {}
 
-/// The most that is told.
+/// The most that is told: so many misfits, and soon after so many bytes. The way to each is told whole, and may have a long name in
+/// it that is the same for all.
 const MANY: usize = 100;
+const LONG: usize = 4 << 20;
 
 /// Checks `value` against the schema: types, undeclared fields, items of keyed lists and sets without a key or with the same
 /// one. Lists of stored objects may repeat an item, those of configurations may not.
 pub fn check(value: &Value, schema: &Schema, may_repeat: bool) -> Result<(), Misfits> {
-    let mut walk = Walk { way: Vec::new(), may_repeat, found: Misfits::default() };
+    let mut walk = Walk { way: Vec::new(), may_repeat, found: Misfits::default(), room: LONG };
     walk.value(value, Typed::root(schema));
     if walk.found.0.is_empty() { Ok(()) } else { Err(walk.found) }
 }
@@ -48,12 +50,15 @@ struct Walk {
     way: Vec<Element>,
     may_repeat: bool,
     found: Misfits,
+    room: usize,
 }
 
 impl Walk {
     fn say(&mut self, what: String) {
-        if self.found.0.len() < MANY {
-            self.found.0.push((self.way.iter().map(ToString::to_string).collect(), what));
+        if self.found.0.len() < MANY && self.room > 0 {
+            let way = told(&self.way);
+            self.room = self.room.saturating_sub(way.len() + what.len());
+            self.found.0.push((way, what));
         }
     }
 
@@ -111,12 +116,12 @@ impl Walk {
         let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
         match &schema.kind {
             Kind::Int32 | Kind::Int64 | Kind::Float if !is_number => {
-                self.say(format!("expected numeric (int or float), got {}", go::type_name(&as_read(value))));
+                self.say(format!("expected numeric (int or float), got {}", go::type_name(value)));
             }
             Kind::String(Format::Plain | Format::Bytes) if value.as_str().is_none() => {
                 self.say(format!(
                     "expected string, got &value.valueUnstructured{{Value:{}}}",
-                    go::syntax(&as_read(value), "string", usize::MAX)
+                    go::syntax(&as_read(value), "string", LONG)
                 ));
             }
             Kind::Bool if value.as_bool().is_none() => {
@@ -149,6 +154,10 @@ fn as_read(value: &Value) -> Value {
     }
 }
 
+fn told(way: &[Element]) -> String {
+    way.iter().map(ToString::to_string).collect()
+}
+
 /// The paths of atomic lists, maps and structs in a configuration, as mutation policies refuse them: `.spec.selector`.
 pub fn atomics(value: &Value, schema: &Schema) -> Vec<String> {
     let mut found = Vec::new();
@@ -157,11 +166,10 @@ pub fn atomics(value: &Value, schema: &Schema) -> Vec<String> {
 }
 
 fn find_atomics(value: &Value, typed: Typed<'_>, way: &mut Vec<Element>, found: &mut Vec<String>) {
-    let here = |way: &[Element]| way.iter().map(ToString::to_string).collect::<String>();
     match value {
         Value::Map(map) if !matches!(typed.shape(Some(value)), Shape::Scalar | Shape::Items(_)) => {
             if typed.is_atomic_map() {
-                found.push(here(way));
+                found.push(told(way));
             }
             for (key, value) in map.iter() {
                 if let Some((child, true)) = typed.field(key) {
@@ -173,7 +181,7 @@ fn find_atomics(value: &Value, typed: Typed<'_>, way: &mut Vec<Element>, found: 
         }
         Value::List(items) => {
             if matches!(typed.shape(Some(value)), Shape::Atomic) {
-                found.push(here(way));
+                found.push(told(way));
             }
             let Some(child) = typed.items() else { return };
             for (at, item) in (0_i64..).zip(items) {

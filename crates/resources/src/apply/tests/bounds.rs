@@ -4,6 +4,7 @@ use value::{Map, Str, Value};
 
 use super::super::managed::Managed;
 use super::{Door, FieldSet, Managers, Operation, World, check, door, fields, fields_v1, kind, merge};
+use crate::schema::{Format, Kind, Link, ListOf, MapOf, Schema};
 
 const MANY: usize = 60_000;
 
@@ -123,4 +124,20 @@ fn sets_of_sets_are_the_union() {
     let of = |keys: std::ops::Range<usize>| fields(&with_data(keys), schema);
     let all = FieldSet::of_sets([of(5..9), of(0..6), FieldSet::EMPTY, of(8..12)]);
     assert_eq!(all, of(0..12));
+}
+
+#[test]
+fn a_long_name_above_many_misfits_is_not_told_for_each() {
+    let of = |kind: Kind| Link::Shared(Schema { kind, ..Schema::default() }.into());
+    let text = of(Kind::String(Format::Plain));
+    let list = of(Kind::List(ListOf { items: text, list_type: None }));
+    let map = |values| Kind::Map(MapOf { values, key: None, atomic: false });
+    let schema = Schema { kind: map(of(map(list))), ..Schema::default() };
+    let name = "n".repeat(1 << 20);
+    let lists = Value::map((0..50).map(|i| (format!("k{i}"), Value::list([1]))));
+    let value = Value::map([(name.clone(), lists)]);
+    // Each is told whole, but not all are.
+    let told = check(&value, &schema, true).unwrap_err().to_string();
+    assert_eq!(told.matches("expected string, got &value.valueUnstructured{Value:1}").count(), 4);
+    assert_eq!(told.matches(&format!(".{name}.k")).count(), 4);
 }
