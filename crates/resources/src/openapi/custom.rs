@@ -156,12 +156,19 @@ fn type_fields() -> Map {
     fields
 }
 
-/// As [`type_fields`], with the metadata of an object.
-fn resource_fields(dialect: Dialect) -> Map {
+/// Says in a schema what every resource has: as [`type_fields`], with the metadata of an object.
+fn add_resource_fields(schema: &mut Map, dialect: Dialect) {
     let mut fields = type_fields();
     let described = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
     fields.insert("metadata", metadata("meta.v1.ObjectMeta", &described, dialect));
-    fields
+    let mut properties = match schema.remove("properties") {
+        Some(Value::Map(properties)) => properties,
+        _ => Map::new(),
+    };
+    for (name, field) in fields {
+        properties.insert(name, field);
+    }
+    schema.insert("properties", Value::Map(properties));
 }
 
 fn metadata(name: &str, description: &str, dialect: Dialect) -> Value {
@@ -186,11 +193,7 @@ fn whole(schema: &Value, preserve: bool, dialect: Dialect) -> Map {
         return map;
     }
     let mut map = part(schema, dialect);
-    let mut properties = map.get("properties").and_then(Value::as_map).cloned().unwrap_or_default();
-    for (name, field) in resource_fields(dialect).iter() {
-        properties.insert(name.clone(), field.clone());
-    }
-    map.insert("properties", Value::Map(properties));
+    add_resource_fields(&mut map, dialect);
     map
 }
 
@@ -237,11 +240,7 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
         out.insert("properties", Value::map(properties));
     }
     if schema.flag("x-kubernetes-embedded-resource") && !(dialect == Dialect::V2 && preserve) {
-        let mut properties = out.get("properties").and_then(Value::as_map).cloned().unwrap_or_default();
-        for (name, field) in resource_fields(dialect).iter() {
-            properties.insert(name.clone(), field.clone());
-        }
-        out.insert("properties", Value::Map(properties));
+        add_resource_fields(&mut out, dialect);
         let mut required: Vec<&str> = schema.texts("required").collect();
         for name in ["kind", "apiVersion"] {
             if !required.contains(&name) {

@@ -46,6 +46,11 @@ fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
     }
 }
 
+/// The door of the object itself in a version.
+fn door<'a>(api_version: &'a str, schema: &'a Schema, versions: &'a dyn Versions) -> Door<'a> {
+    Door { api_version, schema, subresource: "", reset: &NOTHING, versions, now: 1 }
+}
+
 impl Versions for Renamed {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
         (api_version == "v1").then(|| &*Box::leak(Box::new(renamed("a"))))
@@ -69,14 +74,7 @@ impl Versions for Renamed {
 #[test]
 fn managers_of_other_versions_are_compared_in_theirs_and_forgotten_with_it() {
     let schema = renamed("b");
-    let door = Door {
-        api_version: "v2",
-        schema: &schema,
-        subresource: "",
-        reset: &NOTHING,
-        versions: &Renamed,
-        now: 1,
-    };
+    let door = door("v2", &schema, &Renamed);
     let entry = |manager: &str, version: &str| {
         format!(
             "{{manager: {manager}, operation: Apply, apiVersion: {version}, fieldsType: FieldsV1, fieldsV1: {{'f:a': {{}}}}}}"
@@ -117,14 +115,7 @@ impl Versions for NothingConverts {
 #[test]
 fn what_a_managers_version_cannot_show_refuses_applies_and_keeps_the_owners_in_other_writes() {
     let schema = renamed("b");
-    let door = Door {
-        api_version: "v2",
-        schema: &schema,
-        subresource: "",
-        reset: &NOTHING,
-        versions: &NothingConverts,
-        now: 1,
-    };
+    let door = door("v2", &schema, &NothingConverts);
     let live = |version: &str, fields: &str| {
         parse(&format!(
             "{{apiVersion: v2, kind: X{fields}, metadata: {{uid: u, managedFields: [{{manager: one, operation: Apply, apiVersion: {version}, fieldsType: FieldsV1, fieldsV1: {{'f:a': {{}}}}}}]}}}}"
@@ -183,14 +174,7 @@ fn fields_of_what_has_become_atomic_are_joined() {
     );
     let Kind::Object(object) = &mut schema.kind else { panic!() };
     object.properties[2].map_type = Some(MapType::Atomic);
-    let door = Door {
-        api_version: "v1",
-        schema: &schema,
-        subresource: "",
-        reset: &NOTHING,
-        versions: &Alone,
-        now: 1,
-    };
+    let door = door("v1", &schema, &Alone);
     let live = parse(
         "{apiVersion: v1, kind: X, m: {a: x, b: x}, metadata: {uid: u, managedFields: [{manager: one, operation: Apply, \
          apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:m': {'f:a': {}}}}]}}",

@@ -227,3 +227,23 @@ fn setters(pod: bool, bad: &[&str]) -> Vec<String> {
     }
     all
 }
+
+/// Who sets a field of the security context as is not allowed (see [`setters`]), and the containers for which nobody sets it: the
+/// pod's is for those that have none. `judge` says whether it is set, and whether as is allowed.
+fn judged<'a>(
+    pod: Pod<'a>,
+    field: &str,
+    mut judge: impl FnMut(Option<&Value>) -> Option<bool>,
+) -> (Vec<String>, Vec<&'a str>) {
+    let for_all = judge(pod.context(field));
+    let (mut explicit, mut implicit) = (Vec::new(), Vec::new());
+    for container in pod.containers() {
+        match judge(in_context(container, field)) {
+            Some(true) => {}
+            Some(false) => explicit.push(name(container)),
+            None if for_all == Some(true) => {}
+            None => implicit.push(name(container)),
+        }
+    }
+    (setters(for_all == Some(false), &explicit), implicit)
+}

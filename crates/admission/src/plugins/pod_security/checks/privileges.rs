@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use value::Value;
 
-use super::{Pod, Violation, containers, in_context, name, quoted, setters, violation};
+use super::{Pod, Violation, containers, in_context, judged, name, quoted, setters, violation};
 
 pub(super) fn privilege_escalation(pod: Pod<'_>) -> Option<Violation> {
     let allowed = |c: &&Value| in_context(c, "allowPrivilegeEscalation") == Some(&Value::Bool(false));
@@ -88,17 +88,7 @@ pub(super) fn capabilities_restricted(pod: Pod<'_>) -> Option<Violation> {
 }
 
 pub(super) fn run_as_non_root(pod: Pod<'_>) -> Option<Violation> {
-    let for_all = pod.context("runAsNonRoot").and_then(Value::as_bool);
-    let (mut explicit, mut implicit) = (Vec::new(), Vec::new());
-    for container in pod.containers() {
-        match in_context(container, "runAsNonRoot").and_then(Value::as_bool) {
-            Some(true) => {}
-            Some(false) => explicit.push(name(container)),
-            None if for_all == Some(true) => {}
-            None => implicit.push(name(container)),
-        }
-    }
-    let bad = setters(for_all == Some(false), &explicit);
+    let (bad, implicit) = judged(pod, "runAsNonRoot", |set| set.and_then(Value::as_bool));
     let detail = if !bad.is_empty() {
         format!("{} must not set securityContext.runAsNonRoot=false", bad.join(" and "))
     } else if !implicit.is_empty() {

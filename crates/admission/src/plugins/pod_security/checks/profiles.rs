@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use api::field::quote;
 use value::Value;
 
-use super::{Pod, Violation, containers, in_context, name, plural, quoted, setters, violation};
+use super::{Pod, Violation, containers, in_context, judged, name, plural, quoted, setters, violation};
 
 pub(super) fn app_armor(pod: Pod<'_>) -> Option<Violation> {
     let mut values = BTreeSet::new();
@@ -110,25 +110,14 @@ pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
 pub(super) fn seccomp(pod: Pod<'_>, required: bool) -> Option<Violation> {
     let mut values = BTreeSet::new();
     // Whether a profile is set, and whether it is one of those that are allowed.
-    let mut judge = |profile: Option<&Value>| {
+    let (bad, implicit) = judged(pod, "seccompProfile", |profile| {
         let kind = profile?.str_at(&["type"]).unwrap_or_default();
         let allowed = matches!(kind, "RuntimeDefault" | "Localhost");
         if !allowed {
             values.insert(kind.to_owned());
         }
         Some(allowed)
-    };
-    let for_all = judge(pod.context("seccompProfile"));
-    let (mut explicit, mut implicit) = (Vec::new(), Vec::new());
-    for container in pod.containers() {
-        match judge(in_context(container, "seccompProfile")) {
-            Some(true) => {}
-            Some(false) => explicit.push(name(container)),
-            None if for_all == Some(true) => {}
-            None => implicit.push(name(container)),
-        }
-    }
-    let bad = setters(for_all == Some(false), &explicit);
+    });
     let detail = if !bad.is_empty() {
         let bad = bad.join(" and ");
         format!("{bad} must not set securityContext.seccompProfile.type to {}", quoted(values))
