@@ -107,6 +107,11 @@ fn generate(definitions: &Value, facts: &str) -> Result<String> {
         }
         lines.insert(name, line);
     }
+    for (name, line) in &facts.types {
+        if lines.insert(name.clone(), format!("{name} {line}")).is_some() {
+            bail!("type `{name}`, which the definitions have");
+        }
+    }
     if let Some(unused) = facts.fields.keys().find(|field| !used.contains(*field)) {
         bail!("fact about `{unused}`, which no definition has");
     }

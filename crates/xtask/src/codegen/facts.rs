@@ -13,6 +13,8 @@ pub(super) struct Facts {
     pub kinds: BTreeMap<String, String>,
     /// The values of named string types, as the table writes them: quoted when empty, spaces as `_`.
     pub enums: BTreeMap<String, Vec<String>>,
+    /// Types that no definition has, as the table writes them.
+    pub types: BTreeMap<String, String>,
     /// What differs from the rules, by `package.Type.field`.
     pub fields: BTreeMap<String, FieldFacts>,
 }
@@ -62,6 +64,10 @@ impl Facts {
             "enum" => {
                 let (name, values) = rest.split_once(' ').context("no values")?;
                 self.enums.insert(name.to_owned(), words(values)?).is_none()
+            }
+            "type" => {
+                let (name, line) = rest.split_once(' ').context("no line")?;
+                self.types.insert(name.to_owned(), line.to_owned()).is_none()
             }
             "field" => {
                 let (name, about) = rest.split_once(' ').context("no facts")?;

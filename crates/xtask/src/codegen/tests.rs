@@ -51,6 +51,15 @@ fn added_fields_stand_among_those_of_kubernetes() {
 }
 
 #[test]
+fn types_that_no_definition_has_stand_among_the_others() {
+    let definition = json!({ "properties": { "a": { "type": "string" } } });
+    let facts = "type core.v1.Other @v1 path:str";
+    assert_eq!(lines(&definition, facts).unwrap(), ["core.v1.Other @v1 path:str", "core.v1.Thing a:str"]);
+    let error = lines(&definition, "type core.v1.Thing a:str").unwrap_err();
+    assert!(error.contains("which the definitions have"), "{error}");
+}
+
+#[test]
 fn a_fact_about_nothing_is_an_error() {
     let error = lines(&json!({ "properties": {} }), "field core.v1.Thing.gone pointer").unwrap_err();
     assert!(error.contains("core.v1.Thing.gone"), "{error}");
