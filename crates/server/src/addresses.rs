@@ -62,6 +62,11 @@ impl Addresses {
         taken.ports.extend(claims.ports);
     }
 
+    /// The ranges, as they are written.
+    pub fn ranges(&self) -> Vec<String> {
+        self.lock().ranges.iter().map(|(_, net)| net.to_string()).collect()
+    }
+
     /// The address of the `kubernetes` service: the first of the default range.
     pub fn first(&self) -> Option<IpAddr> {
         let taken = self.lock();

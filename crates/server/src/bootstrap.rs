@@ -1,5 +1,6 @@
 //! What every cluster begins with, written through the pipeline as `system:apiserver` before the server is ready.
 
+mod cidr;
 mod service;
 
 use std::net::IpAddr;
@@ -33,6 +34,8 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Res
     for (collection, namespace) in namespaces() {
         group.ensure(&client, collection, namespace);
     }
+    let ranges = cidr::placed(state);
+    group.tasks.spawn(cidr::ensure(client.clone(), ranges.clone()));
     group.wait().await.map_err(|(what, status)| failed(&what, &status))?;
 
     if state.webhook_tokens.is_some() {
@@ -68,6 +71,7 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Res
         class.set_at(&["preemptionPolicy"], "PreemptLowerPriority");
         group.ensure(&client, "/apis/scheduling.k8s.io/v1/priorityclasses".to_owned(), class);
     }
+    group.tasks.spawn(cidr::mark_ready(client.clone(), ranges));
     for (collection, object) in service::objects(state, port, advertise) {
         group.bring(&client, collection, object, service::RECONCILED);
     }
@@ -83,9 +87,10 @@ fn namespaces() -> impl Iterator<Item = Placed> {
     })
 }
 
-/// What comes back when it is deleted: the namespaces, and the service by which pods reach the server.
+/// What comes back when it is deleted: the namespaces, the ranges of services, and the service by which pods reach the server.
 pub(crate) fn kept(state: &State, port: u16, advertise: IpAddr) -> Result<Kept, ConfigError> {
-    let objects = namespaces().chain(service::objects(state, port, advertise)).collect();
+    let objects = namespaces().chain([cidr::placed(state)]).chain(service::objects(state, port, advertise));
+    let objects = objects.collect();
     Kept::watch(&state.store, objects, |_, _| {})
 }
 

@@ -99,6 +99,14 @@ impl Client {
         self.request(Method::PATCH, path, "application/merge-patch+json", Some(patch)).await
     }
 
+    /// Applies the status of `object`, as the part of the server that looks after the ranges of services does.
+    pub async fn apply_status(&self, path: &str, object: &Value) -> Result<Value, Status> {
+        let mut configuration = object.clone();
+        configuration.remove_at(&["spec"]);
+        let target = format!("{path}/status?fieldManager=kubernetes-service-cidr-controller&force=true");
+        self.request(Method::PATCH, &target, "application/apply-patch+yaml", Some(&configuration)).await
+    }
+
     /// DELETE.
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, Status> {
         self.request(Method::DELETE, path, JSON, Some(options)).await

@@ -78,7 +78,7 @@ impl Kept {
         for (collection, object) in &self.objects {
             let path = format!("{collection}/{}", meta::name(object));
             let created = match client.get(&path).await {
-                Err(status) if status.code() == 404 => client.create(collection, object).await.map(drop),
+                Err(status) if status.code() == 404 => create(client, collection, &path, object).await,
                 Err(status) => Err(status),
                 Ok(_) => Ok(()),
             };
@@ -90,6 +90,15 @@ impl Kept {
         }
         Ok(())
     }
+}
+
+/// Creates an object; a status that it carries comes through its own door.
+async fn create(client: &Client, collection: &str, path: &str, object: &Value) -> Result<(), Status> {
+    client.create(collection, object).await?;
+    if object.get("status").is_some() {
+        client.apply_status(path, object).await?;
+    }
+    Ok(())
 }
 
 /// Where an object of a collection is stored.

@@ -144,6 +144,25 @@ async fn what_every_cluster_begins_with_comes_back() {
 }
 
 #[tokio::test]
+async fn the_ranges_of_services_are_an_object_that_is_ready_and_comes_back() {
+    let server = Server::start().await;
+    let path = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
+    let is_ready = |cidr: &Value| {
+        let said = cidr.list_at(&["status", "conditions"]).first();
+        said.is_some_and(|said| {
+            said.str_at(&["type"]) == Some("Ready") && said.str_at(&["status"]) == Some("True")
+        })
+    };
+    let before = server.until(path, |now| now.is_some_and(is_ready)).await.unwrap();
+    assert_eq!(before.list_at(&["spec", "cidrs"]).len(), 1);
+    server.delete(path, "{}").await;
+    let again =
+        |now: Option<&Value>| now.is_some_and(|now| meta::uid(now) != meta::uid(&before) && is_ready(now));
+    let after = server.until(path, again).await.unwrap();
+    assert_eq!(after.at(&["spec"]), before.at(&["spec"]));
+}
+
+#[tokio::test]
 async fn a_deleted_account_comes_back_and_a_changed_certificate_is_put_right() {
     let server = Server::start().await;
     let account = "/api/v1/namespaces/default/serviceaccounts/default";

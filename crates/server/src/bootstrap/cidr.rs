@@ -1,0 +1,61 @@
+//! The `kubernetes` `ServiceCIDR`: the ranges that services get their addresses from, as an object that clients can read.
+
+use api::time::Timestamp;
+use api::{Status, meta};
+use value::Value;
+
+use super::{Action, act, object};
+use crate::client::Client;
+use crate::kept::Placed;
+use crate::state::State;
+
+const COLLECTION: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+
+/// The object with the status that it gets through its own door.
+pub(super) fn placed(state: &State) -> Placed {
+    let mut cidr = object("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes");
+    cidr.set_at(&["spec", "cidrs"], Value::list(state.addresses.ranges()));
+    let ready = Value::map([
+        ("type", "Ready"),
+        ("status", "True"),
+        ("message", "Kubernetes default Service CIDR is ready"),
+        ("lastTransitionTime", &Timestamp::from_seconds(state.now()).time()),
+    ]);
+    cidr.set_at(&["status", "conditions"], Value::List(vec![ready]));
+    (COLLECTION.to_owned(), cidr)
+}
+
+/// Creates the object unless it is there, or the server was told not to serve it.
+pub(super) async fn ensure(client: Client, (collection, cidr): Placed) -> Result<(), (String, Status)> {
+    let path = format!("{collection}/{}", meta::name(&cidr));
+    let action = |stored: Option<&Value>| match stored {
+        Some(_) => Action::Keep,
+        None => Action::Create(cidr.clone()),
+    };
+    match act(&client, &collection, &path, action).await {
+        Err(status) if status.code() != 404 => Err((path, status)),
+        _ => Ok(()),
+    }
+}
+
+/// Says that the ranges are in use, unless somebody has said anything about that or they are others.
+pub(super) async fn mark_ready(client: Client, (collection, cidr): Placed) -> Result<(), (String, Status)> {
+    let path = format!("{collection}/{}", meta::name(&cidr));
+    let marked = match client.get(&path).await {
+        Ok(stored) if needs_mark(&stored, &cidr) => client.apply_status(&path, &cidr).await.map(drop),
+        Ok(_) => Ok(()),
+        Err(status) => Err(status),
+    };
+    match marked {
+        Err(status) if status.code() != 404 => Err((path, status)),
+        _ => Ok(()),
+    }
+}
+
+fn needs_mark(stored: &Value, cidr: &Value) -> bool {
+    let is_ready = |condition: &Value| condition.str_at(&["type"]) == Some("Ready");
+    let ranges = ["spec", "cidrs"];
+    !meta::is_deleting(stored)
+        && stored.at(&ranges) == cidr.at(&ranges)
+        && !stored.list_at(&["status", "conditions"]).iter().any(is_ready)
+}
