@@ -385,6 +385,10 @@ pub fn patched(
         )));
     }
     resources::apply::mark_reset(&mut object);
+    let empty = match custom {
+        None if facet != Facet::Scale => resources::decode::empty_lists(&object, kind.schema()),
+        _ => Vec::new(),
+    };
     let unknown = match custom {
         // What became another kind is judged by validation.
         Some(_) if sent.kind != expected.kind || sent.group != expected.group => Vec::new(),
@@ -416,7 +420,7 @@ pub fn patched(
             }
         }
     }
-    Ok(Draft::again(if facet == Facet::Scale { object } else { kind.to_stored(object) }))
+    Ok(Draft { object: if facet == Facet::Scale { object } else { kind.to_stored(object) }, empty })
 }
 
 /// A warning for each strict error: YAML's reader says several in one.

@@ -261,8 +261,8 @@ impl Subject<'_> {
         }
         strategy::canonicalize(&kind, &mut object);
         self.run_validating(call, Operation::Create, &name, Some(&object), None).await?;
-        // Only what is stored has a revision to give.
-        if !self.dry_run && !meta::resource_version(&object).is_empty() {
+        // Only what is stored has a revision to give. An update that creates is not asked.
+        if call.info.verb == "create" && !self.dry_run && !meta::resource_version(&object).is_empty() {
             return Err(Status::plain("resourceVersion should not be set on objects to be created"));
         }
         Ok(Admitted { object, expect: Expect::Absent, held })
