@@ -1,6 +1,7 @@
 //! What is served there is found here: discovery and OpenAPI.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use conformance::extension::{Does, Received};
@@ -153,6 +154,36 @@ async fn documents_of_other_servers_are_found_and_claim_nothing_of_ours() {
     assert_eq!(definitions["io.k8s.api.core.v1.ConfigMap"]["type"], "object");
     assert!(definitions.get("unused").is_none());
     assert!(document["paths"]["/api/v1/namespaces/{namespace}/configmaps"]["post"].is_object());
+}
+
+#[tokio::test]
+async fn a_document_that_could_not_be_read_is_not_known_by_its_tag() {
+    let asked = AtomicUsize::new(0);
+    let (_server, client, _extension) = behind(move |received: &Received| {
+        if received.path() != "/openapi/v2" {
+            return modern(received);
+        }
+        let tagged = |body: String| Does::Raw(200, "application/json", vec![("etag", "\"one\"")], body);
+        match asked.fetch_add(1, Ordering::SeqCst) {
+            _ if !received.all("if-none-match").is_empty() => {
+                Does::Raw(304, "application/json", vec![("etag", "\"one\"")], String::new())
+            }
+            0 => tagged("{".to_owned()),
+            _ => {
+                let paths = json!({FISCHERS: {"get": {"responses": {"200": {"description": "OK"}}}}});
+                tagged(json!({"swagger": "2.0", "info": {}, "paths": paths, "definitions": {}}).to_string())
+            }
+        }
+    })
+    .await;
+    eventually(PATIENCE, async || {
+        let accept = [("accept", "application/json")];
+        let document = accepts(client.send(Method::GET, "/openapi/v2", &accept, Bytes::new()).await)?;
+        let merged = document["paths"].get(FISCHERS).is_some();
+        if merged { Ok(()) } else { Err(Problem::new("not merged")) }
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

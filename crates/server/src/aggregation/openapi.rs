@@ -132,7 +132,10 @@ async fn v2(
         Ok(openapi::below(document, &format!("/apis/{group}/{version}/")))
     };
     // A document may be long: nobody else waits for it.
-    let document = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+    let document: Result<Value, String> =
+        tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+    let document = document?;
+    // Only what was read is known by its tag.
     *tag = answer.headers.get(ETAG).cloned();
-    document.map(|document| Some(Fetched::Document(document)))
+    Ok(Some(Fetched::Document(document)))
 }

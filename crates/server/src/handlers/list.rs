@@ -72,7 +72,7 @@ pub async fn select(state: &State, call: &Call, kind: &Kind) -> Result<Page, Sta
     }
     let selection = selection(call, kind)?;
     let scope = kind.scope(&call.info.namespace);
-    let from = start(state, kind, &options, &scope).await?;
+    let from = start(state, &options, &scope).await?;
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
     let everything = selection.is_everything();
     // With selectors the limit counts matches, so the store is asked for all and the counting is done here.
@@ -121,7 +121,7 @@ struct Start {
     latest_after_expiry: bool,
 }
 
-async fn start(state: &State, kind: &Kind, options: &ListOptions, scope: &str) -> Result<Start, Status> {
+async fn start(state: &State, options: &ListOptions, scope: &str) -> Result<Start, Status> {
     let latest = Start { at: ListAt::Latest, after: None, continued: false, latest_after_expiry: false };
     if !options.continue_token.is_empty() {
         let (after, revision) = read_token(&options.continue_token, scope)
@@ -137,7 +137,6 @@ async fn start(state: &State, kind: &Kind, options: &ListOptions, scope: &str) -
     let wanted = options::revision(&options.resource_version)
         .map_err(|e| Status::bad_request(format!("invalid resource version: {e}")))?;
     let Some(wanted) = wanted else { return Ok(latest) };
-    let _ = kind;
     let exact = match options.resource_version_match.as_str() {
         "Exact" => true,
         "NotOlderThan" => false,
