@@ -7,13 +7,17 @@ use crate::Value;
 /// A string as `%q` prints it.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    quote_to(&mut out, text);
+    quote_to(&mut out, text, usize::MAX);
     out
 }
 
-fn quote_to(out: &mut String, text: &str) {
+/// Ends soon after there are `most` bytes in `out`.
+fn quote_to(out: &mut String, text: &str, most: usize) {
     out.push('"');
     for c in text.chars() {
+        if out.len() > most {
+            return;
+        }
         match c {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
@@ -141,19 +145,20 @@ pub fn syntax(value: &Value, keys: &str, most: usize) -> String {
     out
 }
 
+/// Writes as long as there are no more than `most` bytes in `out`, but for a few.
 fn syntax_to(out: &mut String, value: &Value, keys: &str, most: usize) {
-    if out.len() > most {
-        return;
-    }
     match value {
         Value::Null => out.push_str("interface {}(nil)"),
         Value::UInt(u) => {
             let _ = write!(out, "{u:#x}");
         }
-        Value::String(s) => quote_to(out, s),
+        Value::String(s) => quote_to(out, s, most),
         Value::List(list) => {
             out.push_str("[]interface {}{");
             for (i, item) in list.iter().enumerate() {
+                if out.len() > most {
+                    return;
+                }
                 out.push_str(if i > 0 { ", " } else { "" });
                 syntax_to(out, item, keys, most);
             }
@@ -162,8 +167,11 @@ fn syntax_to(out: &mut String, value: &Value, keys: &str, most: usize) {
         Value::Map(map) => {
             let _ = write!(out, "map[{keys}]interface {{}}{{");
             for (i, (key, item)) in map.iter().enumerate() {
+                if out.len() > most {
+                    return;
+                }
                 out.push_str(if i > 0 { ", " } else { "" });
-                quote_to(out, key);
+                quote_to(out, key, most);
                 out.push(':');
                 syntax_to(out, item, keys, most);
             }

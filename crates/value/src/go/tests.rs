@@ -63,9 +63,20 @@ fn trees_are_printed_in_both_forms() {
 
 #[test]
 fn a_long_tree_is_not_printed_to_its_end() {
-    let list = Value::list(0..100_000);
-    assert!(syntax(&list, "string", 100).len() < 300_000);
-    assert!(!syntax(&list, "string", 100).contains("99"));
+    let long = "x".repeat(100_000);
+    let lists = (0..100).fold(Value::from(1), |inner, _| Value::list([inner]));
+    for tree in [
+        Value::list(0..100_000),
+        Value::from(long.as_str()),
+        Value::list([long.as_str(), long.as_str()]),
+        Value::map([(long.as_str(), 1)]),
+        Value::map((0..100_000).map(|i| (i.to_string(), i))),
+        Value::list(["\u{1}".repeat(100_000)]),
+        lists,
+    ] {
+        let shown = syntax(&tree, "string", 100);
+        assert!((100..200).contains(&shown.len()), "{}", shown.len());
+    }
 }
 
 #[test]
