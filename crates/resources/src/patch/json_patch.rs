@@ -10,8 +10,8 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// The most bytes that copies of one patch may add.
 pub const MAX_COPIED: usize = 3 * 1024 * 1024;
 
-/// The most items of lists that one patch may shift or look at: thousands of operations on one long list are refused
-/// before they take long.
+/// The most items of lists and entries of maps that one patch may shift or look at: thousands of operations on one long list are
+/// refused before they take long.
 const MAX_WORK: usize = 200_000_000;
 
 /// One operation, its fields as they were sent.
@@ -193,6 +193,7 @@ impl Operation {
             if !matches!(value, Value::Map(_) | Value::List(_)) {
                 return Err("replace operation value must be object or array: %!w(<nil>)".to_owned());
             }
+            spent.deep_enough(path, &value)?;
             *document = value;
             return Ok(());
         }
@@ -348,10 +349,12 @@ fn take(spent: &mut Spent, container: &mut Value, key: &str) -> Result<Value, St
             spent.work(list.len() - at)?;
             Ok(list.remove(at))
         }
-        container => container
-            .as_map_mut()
-            .and_then(|map| map.remove(key))
-            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value")),
+        container => {
+            let map = container.as_map_mut();
+            spent.work(map.as_ref().map_or(0, |map| shifted(map, key)))?;
+            map.and_then(|map| map.remove(key))
+                .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value"))
+        }
     }
 }
 
@@ -372,10 +375,20 @@ fn insert(
             list.insert(at, value);
         }
         container => {
-            container.make_map().insert(key, value);
+            let map = container.make_map();
+            if !map.contains_key(key) {
+                spent.work(shifted(map, key))?;
+            }
+            map.insert(key, value);
         }
     }
     Ok(())
+}
+
+/// About how many entries of a map move when the one at a key comes or goes.
+fn shifted(map: &Map, key: &str) -> usize {
+    let is_last = map.keys().next_back().is_none_or(|last| last.as_str() <= key);
+    if is_last { 0 } else { map.len() / 2 }
 }
 
 fn number(key: &str) -> Result<i64, String> {

@@ -3,6 +3,8 @@
 
 use value::Value;
 
+use super::edited::Edited;
+
 /// Merges `patch` into `current`. `null` is no patch, nor is a scalar; a list replaces the whole (and then fails to
 /// decode).
 pub fn apply(current: Value, patch: Value) -> Result<Value, String> {
@@ -22,19 +24,21 @@ pub fn apply(current: Value, patch: Value) -> Result<Value, String> {
 fn merge(current: &mut Value, mut patch: Value) {
     match (current, patch) {
         (Value::Map(current), Value::Map(patch)) => {
+            let mut edited = Edited::of(std::mem::take(current));
             for (key, mut value) in patch {
                 if value.is_null() {
-                    current.remove(&key);
+                    edited.remove(key);
                     continue;
                 }
-                match current.get_mut(&key) {
+                match edited.get_mut(&key) {
                     Some(old) if !old.is_null() => merge(old, value),
                     _ => {
                         prune(&mut value);
-                        current.insert(key, value);
+                        edited.insert(key, value);
                     }
                 }
             }
+            *current = edited.finish();
         }
         // The library leaves nulls in what replaces an object.
         (current @ Value::Map(_), other) => *current = other,

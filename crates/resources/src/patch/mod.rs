@@ -3,6 +3,7 @@
 //! [`apply`] is what a PATCH request runs. The result has been merged, not decoded: unknown fields and wrong types are
 //! for the decoder to find, and [`undecodable`] says so in the words a patch has for it.
 
+mod edited;
 pub mod json_patch;
 pub mod merge_patch;
 pub mod strategic;

@@ -5,16 +5,23 @@
 
 mod lists;
 
+use std::collections::HashSet;
+
 use api::{Details, Reason, Status};
 use value::{Map, Str, Value, go};
 
 use self::lists::{Merged, merge_lists, merge_ordered};
+use super::edited::Edited;
 use crate::schema::{Kind, Schema};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder";
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
+
+/// The most items of lists that one patch may look at. An item may be merged into a hundred thousand times, and each time all of a
+/// list in it with what is added to that.
+const MAX_WORK: usize = 1_000_000;
 
 /// What a strategic merge needs to know of a type. Errors are Kubernetes' words.
 pub trait MergeSchema: Copy {
@@ -110,6 +117,7 @@ impl Error {
     const BAD_RETAIN_KEYS: Error = Error::Malformed("invalid patch format of retainKeys");
     const BAD_ORDER: Error = Error::Malformed("invalid patch format of setElementOrder list");
     const LIST_OF_LISTS: Error = Error::Inapplicable("lists of lists are not supported");
+    const TOO_MUCH_WORK: Error = Error::Inapplicable("the patch takes too much work");
 
     fn no_merge_key(item: &Map, key: &str) -> Self {
         let item = go::text(&Value::Map(item.clone()));
@@ -154,7 +162,26 @@ impl std::fmt::Display for Error {
 }
 
 /// Merges `patch` into `original`.
-pub fn merge<S: MergeSchema>(mut original: Map, mut patch: Map, schema: S) -> Result<Map, Error> {
+pub fn merge<S: MergeSchema>(original: Map, patch: Map, schema: S) -> Result<Map, Error> {
+    merge_maps(original, patch, schema, &mut Work(MAX_WORK))
+}
+
+/// How many items may still be looked at.
+struct Work(usize);
+
+impl Work {
+    fn on(&mut self, items: usize) -> Result<(), Error> {
+        self.0 = self.0.checked_sub(items).ok_or(Error::TOO_MUCH_WORK)?;
+        Ok(())
+    }
+}
+
+fn merge_maps<S: MergeSchema>(
+    mut original: Map,
+    mut patch: Map,
+    schema: S,
+    work: &mut Work,
+) -> Result<Map, Error> {
     if let Some(directive) = patch.remove(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => Ok(patch),
@@ -166,12 +193,13 @@ pub fn merge<S: MergeSchema>(mut original: Map, mut patch: Map, schema: S) -> Re
         };
     }
     retain_keys(&mut original, &mut patch)?;
-    merge_ordered(&mut original, &mut patch, schema)?;
+    merge_ordered(&mut original, &mut patch, schema, work)?;
+    let mut original = Edited::of(original);
     for (key, value) in patch {
         let deletes = key.starts_with(DELETE_FROM_LIST);
         let key = if deletes { directive_field(&key, DELETE_FROM_LIST)? } else { key };
         if value.is_null() {
-            original.remove(&key);
+            original.remove(key);
             continue;
         }
         let Some(old) = original.get_mut(&key) else {
@@ -183,20 +211,21 @@ pub fn merge<S: MergeSchema>(mut original: Map, mut patch: Map, schema: S) -> Re
         match (std::mem::take(old), value) {
             (Value::Map(map), Value::Map(patch)) => {
                 let rule = schema.object_field(&key).map_err(Error::Other)?;
-                *old = Value::Map(if rule.replace { patch } else { merge(map, patch, rule.schema)? });
+                *old =
+                    Value::Map(if rule.replace { patch } else { merge_maps(map, patch, rule.schema, work)? });
             }
             (Value::List(list), Value::List(patch)) => {
                 let rule = schema.list_field(&key).map_err(Error::Other)?;
-                *old = Value::List(merge_list_field(list, patch, &rule, deletes)?.list);
+                *old = Value::List(merge_list_field(list, patch, &rule, deletes, work)?.list);
             }
             (kept, _) if deletes => *old = kept,
             (_, value) => match fresh(value) {
                 Some(new) => *old = new,
-                None => drop(original.remove(&key)),
+                None => original.remove(key),
             },
         }
     }
-    Ok(original)
+    Ok(original.finish())
 }
 
 /// A list field that is in both: deletion lists always merge, others where the field says so.
@@ -205,15 +234,17 @@ fn merge_list_field<S: MergeSchema>(
     patch: Vec<Value>,
     rule: &Rule<S>,
     deletes: bool,
+    work: &mut Work,
 ) -> Result<Merged, Error> {
-    if rule.merge || deletes { merge_lists(original, patch, rule, deletes) } else { Ok(patch.into()) }
+    if rule.merge || deletes { merge_lists(original, patch, rule, deletes, work) } else { Ok(patch.into()) }
 }
 
 /// `$retainKeys`: drops the fields it does not name; the patch may set only those it does.
 fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Error> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::List(keys) = keys else { return Err(Error::BAD_RETAIN_KEYS) };
-    let kept = |key: &str| keys.iter().any(|k| k.as_str() == Some(key));
+    let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let kept = |key: &str| keys.contains(key);
     for (key, value) in patch.iter() {
         let directive = key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER);
         if !value.is_null() && !directive && !kept(key) {

@@ -73,6 +73,92 @@ fn many_operations_on_one_long_list_are_refused_early() {
     assert_eq!(error, "error in add for path: '/a/0': the patch takes too much work");
 }
 
+#[test]
+fn many_operations_on_one_long_map_are_refused_early() {
+    let entries = |count: usize| Value::map((0..count).map(|i| (format!("k{i:06}"), i.to_string())));
+    let patched = |operation: &dyn Fn(usize) -> String| {
+        let operations: Vec<String> = (0..10_000).map(operation).collect();
+        let operations = json_patch::decode(parse(&format!("[{}]", operations.join(",")))).unwrap();
+        json_patch::apply(Value::map([("a", entries(50_000))]), &operations).map(drop)
+    };
+    let too_much = |of: &str| {
+        let error = patched(&|i| of.replace('#', &format!("{i:06}"))).unwrap_err();
+        assert!(error.ends_with("the patch takes too much work"), "{error}");
+    };
+    too_much(r#"{"op":"add","path":"/a/a#","value":"1"}"#);
+    too_much(r#"{"op":"remove","path":"/a/k#"}"#);
+    too_much(r#"{"op":"move","from":"/a/k#","path":"/a/z#"}"#);
+    // Nothing else moves when there is something already, or when it goes to the end.
+    assert_eq!(patched(&|i| format!(r#"{{"op":"add","path":"/a/k{i:06}","value":"1"}}"#)), Ok(()));
+    assert_eq!(patched(&|i| format!(r#"{{"op":"add","path":"/a/z{i:06}","value":"1"}}"#)), Ok(()));
+}
+
+#[test]
+fn a_new_document_is_no_deeper_than_one_that_is_read() {
+    let nested = |depth: usize| (0..depth).fold(Value::Null, |inner, _| Value::list([inner]));
+    let replaced = |depth: usize| {
+        let operation = Value::map([("op", "replace".into()), ("path", "".into()), ("value", nested(depth))]);
+        let operations = json_patch::decode(Value::list([operation])).unwrap();
+        json_patch::apply(Value::Null, &operations).map(|made| made.depth())
+    };
+    assert!(replaced(json::MAX_DEPTH).is_ok());
+    assert_eq!(replaced(json::MAX_DEPTH + 1), Err("exceeded max depth".to_owned()));
+}
+
+/// Takes minutes if what comes and goes is moved one by one.
+#[test]
+fn as_many_keys_as_an_object_has_come_and_go_at_once() {
+    const MANY: usize = 400_000;
+    type Patch = fn(Value, Value, &'static Schema) -> Value;
+    let data = |keys: std::iter::StepBy<std::ops::Range<usize>>, value: &Value| {
+        let data = Value::map(keys.map(|i| (format!("k{i:06}"), value.clone())));
+        Value::map([("data", data)])
+    };
+    let schema = crate::schema::of("", "v1", "ConfigMap").unwrap();
+    let (even, odd) = ((0..MANY).step_by(2), (1..MANY).step_by(2));
+    let text = Value::from("v");
+    let merge: Patch = |current, patch, _| merge_patch::apply(current, patch).unwrap();
+    let strategic: Patch = |current, patch, schema| {
+        let (Value::Map(current), Value::Map(patch)) = (current, patch) else { panic!() };
+        Value::Map(strategic::merge(current, patch, schema).unwrap())
+    };
+    for patch in [merge, strategic] {
+        let both = patch(data(even.clone(), &text), data(odd.clone(), &text), schema);
+        assert_eq!(both, data((0..MANY).step_by(1), &text));
+        assert_eq!(patch(both, data(even.clone(), &Value::Null), schema), data(odd.clone(), &text));
+    }
+}
+
+#[test]
+fn keys_that_are_retained_are_looked_up() {
+    let all = Value::list((0..200_000).map(|i| format!("r{i:06}")));
+    let data = Value::map((0..200_000).map(|i| (format!("k{i:06}"), "v")));
+    let patch = Value::map([("data", Value::map([("$retainKeys", all)]))]);
+    let schema = crate::schema::of("", "v1", "ConfigMap").unwrap();
+    let map = |value: Value| value.as_map().unwrap().clone();
+    let kept = strategic::merge(map(Value::map([("data", data)])), map(patch), schema).unwrap();
+    assert_eq!(kept.get("data"), Some(&Value::Map(value::Map::new())));
+}
+
+#[test]
+fn an_item_that_is_merged_into_again_and_again_is_refused_early() {
+    let schema = crate::schema::of("", "v1", "Pod").unwrap();
+    let pod = |containers: Value| {
+        let pod = Value::map([("spec", Value::map([("containers", containers)]))]);
+        pod.as_map().unwrap().clone()
+    };
+    let container = |ports: std::ops::Range<i64>| {
+        let ports = Value::list(ports.map(|port| Value::map([("containerPort", port)])));
+        Value::map([("name", Value::from("a")), ("ports", ports)])
+    };
+    let merged = |times: usize| {
+        let patch = Value::list(std::iter::repeat_n(container(0..1), times));
+        strategic::merge(pod(Value::list([container(0..20_000)])), pod(patch), schema).map(drop)
+    };
+    assert_eq!(merged(10), Ok(()));
+    assert_eq!(merged(2_000).unwrap_err().into_status().code(), 422);
+}
+
 #[track_caller]
 fn refused(kind: Kind<&Schema>, patch: &str, strict: bool, code: u16, message: &str) {
     let current = parse(r#"{"metadata":{"name":"x"}}"#);

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use value::{Map, Str, Value, go, write};
 
 use super::{
-    DIRECTIVE, Error, MergeSchema, Rule, SET_ELEMENT_ORDER, directive_field, merge, merge_list_field,
-    without_directives,
+    DIRECTIVE, Error, MergeSchema, Rule, SET_ELEMENT_ORDER, Work, directive_field, merge_list_field,
+    merge_maps, without_directives,
 };
 
 /// Merges the lists that `$setElementOrder` directives are about, and takes them out of the patch.
@@ -14,6 +14,7 @@ pub(super) fn merge_ordered<S: MergeSchema>(
     original: &mut Map,
     patch: &mut Map,
     schema: S,
+    work: &mut Work,
 ) -> Result<(), Error> {
     let directives: Vec<Str> = patch.keys().filter(|k| k.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
     for directive in directives {
@@ -22,6 +23,7 @@ pub(super) fn merge_ordered<S: MergeSchema>(
         let live = original.get(&field).cloned().map(list).transpose()?;
         let change = patch.get(&field).cloned().map(list).transpose()?;
         let rule = schema.list_field(&field).map_err(Error::Other)?;
+        work.on(order.len() + live.as_ref().map_or(0, Vec::len) + change.as_ref().map_or(0, Vec::len))?;
         check_order(change.as_deref().unwrap_or_default(), &order, rule.merge_key.as_deref())?;
         let mut server = live.clone().unwrap_or_default();
         let changes = change.clone().unwrap_or_default();
@@ -29,7 +31,7 @@ pub(super) fn merge_ordered<S: MergeSchema>(
             (Some(live), None) => live,
             (None, Some(change)) => change.into_iter().filter_map(without_directives).collect(),
             (Some(live), Some(change)) => {
-                let merged = merge_list_field(live, change, &rule, false)?;
+                let merged = merge_list_field(live, change, &rule, false, work)?;
                 server = merged.live.unwrap_or(server);
                 merged.list
             }
@@ -65,7 +67,9 @@ pub(super) fn merge_lists<S: MergeSchema>(
     patch: Vec<Value>,
     rule: &Rule<S>,
     deletes: bool,
+    work: &mut Work,
 ) -> Result<Merged, Error> {
+    work.on(original.len() + patch.len())?;
     if original.is_empty() && patch.is_empty() {
         return Ok(original.into());
     }
@@ -95,7 +99,7 @@ pub(super) fn merge_lists<S: MergeSchema>(
         let id = item.get(key).ok_or_else(|| Error::no_merge_key(item, key))?;
         if let Some(slot) = places.get_id(id).and_then(|at| merged.get_mut(at)) {
             if let Value::Map(old) = std::mem::take(slot) {
-                *slot = Value::Map(merge(old, item.clone(), rule.schema)?);
+                *slot = Value::Map(merge_maps(old, item.clone(), rule.schema, work)?);
             }
         } else {
             places.note(id, merged.len());
