@@ -159,6 +159,33 @@ fn rules_are_covered_piece_by_piece() {
 }
 
 #[test]
+fn rules_of_too_many_combinations_are_held_by_who_holds_them_in_one() {
+    let (index, chain) = team();
+    let list = |prefix: &str, count: usize| Value::list((0..count).map(|i| format!("{prefix}{i}")));
+    let check = |user: &str, count: usize, long: usize| {
+        let rule = Value::map([
+            ("apiGroups", list("g", count)),
+            ("resources", list(&"r".repeat(long), count)),
+            ("resourceNames", list("n", count)),
+            ("verbs", list("v", count)),
+        ]);
+        let role = Value::map([("metadata", Value::map([("name", "r")])), ("rules", Value::list([rule]))]);
+        run(check_role(&chain, &index, &User::named(user), "", "r", None, &role))
+            .map_err(|status| status.message().to_owned())
+    };
+    let refused = |count, long| check("alice", count, long).unwrap_err();
+    assert!(refused(15, 1).contains("is attempting to grant RBAC permissions not currently held"));
+    assert_eq!(refused(15, 1).lines().count(), 1 + 15 * 15 * 15);
+    // A hundred million, of which none is made.
+    expect![[r#"clusterroles.rbac.authorization.k8s.io "r" is forbidden: the rules have too many combinations to compare them with those of user "alice""#]]
+        .assert_eq(&refused(100, 1));
+    assert_eq!(check("root", 100, 1), Ok(()));
+    assert_eq!(check("root", 1_000, 1), Ok(()));
+    // A long name is in many of them, and not told in all.
+    assert!(refused(15, 100_000).len() < 2 << 20);
+}
+
+#[test]
 fn a_role_is_written_by_who_holds_its_rules_or_may_escalate() {
     let (index, chain) = team();
     let pods = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}");

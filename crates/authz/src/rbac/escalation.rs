@@ -108,12 +108,17 @@ fn confirm(
     resource: &GroupResource,
 ) -> Result<(), String> {
     let (own, gone) = index.rules_and_missing(user, namespace);
-    let missing = uncovered(&own, rules);
+    let missing = uncovered(&own, rules).ok_or_else(|| {
+        // Denied: what cannot be compared is not held.
+        format!(
+            "the rules have too many combinations to compare them with those of user {}",
+            quote(&user.name)
+        )
+    })?;
     if missing.is_empty() {
         return Ok(());
     }
-    let described: BTreeSet<String> = compact(missing).iter().map(ToString::to_string).collect();
-    let described: Vec<String> = described.into_iter().collect();
+    let described = described(compact(missing));
     let mut message = format!(
         "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         quote(&user.name),
@@ -129,9 +134,60 @@ fn confirm(
     Err(message)
 }
 
-/// The pieces of `wanted` that no rule of `own` covers.
-pub fn uncovered(own: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
-    wanted.iter().flat_map(pieces).filter(|piece| !own.iter().any(|rule| covers(rule, piece))).collect()
+/// The rules as they are told, sorted. Not all, if they are long: each combination has all the names in it.
+fn described(rules: Vec<Rule>) -> Vec<String> {
+    let mut room = MOST_TOLD;
+    let mut described = BTreeSet::new();
+    for rule in rules {
+        let text = rule.to_string();
+        let Some(left) = room.checked_sub(text.len()) else { break };
+        room = left;
+        described.insert(text);
+    }
+    described.into_iter().collect()
+}
+
+/// The most bytes of rules in one message.
+const MOST_TOLD: usize = 1 << 20;
+
+/// The most pieces that rules are taken apart into: four short lists have billions.
+const MOST_PIECES: usize = 100_000;
+
+/// The most times that a piece is compared with an entry of a rule.
+const MOST_COMPARED: usize = 500_000_000;
+
+/// The pieces of `wanted` that no rule of `own` covers; `None` if there are too many to look at.
+pub fn uncovered(own: &[Rule], wanted: &[Rule]) -> Option<Vec<Rule>> {
+    let all = |rules: &[Rule]| rules.iter().map(entries).sum::<usize>().max(1);
+    if all(own).saturating_mul(all(wanted)) > MOST_COMPARED {
+        return None;
+    }
+    let mut left = MOST_PIECES.min(MOST_COMPARED / all(own));
+    let mut missing = Vec::new();
+    for rule in wanted.iter().filter(|rule| !own.iter().any(|own| covers_all(own, rule))) {
+        left = left.checked_sub(count(rule))?;
+        missing.extend(pieces(rule).into_iter().filter(|piece| !own.iter().any(|own| covers(own, piece))));
+    }
+    Some(missing)
+}
+
+fn entries(rule: &Rule) -> usize {
+    let Rule { verbs, groups, resources, resource_names, urls } = rule;
+    1 + [verbs, groups, resources, resource_names, urls].into_iter().map(Vec::len).sum::<usize>()
+}
+
+/// How many pieces a rule has.
+fn count(rule: &Rule) -> usize {
+    let resources = [&rule.groups, &rule.resources, &rule.verbs]
+        .into_iter()
+        .fold(rule.resource_names.len().max(1), |product, list| product.saturating_mul(list.len()));
+    resources.saturating_add(rule.urls.len().saturating_mul(rule.verbs.len()))
+}
+
+/// Whether one rule covers every piece of another, without taking that apart.
+fn covers_all(rule: &Rule, wanted: &Rule) -> bool {
+    // Paths have no names: a rule with names covers none of them.
+    (rule.resource_names.is_empty() || wanted.urls.is_empty()) && covers(rule, wanted)
 }
 
 /// A rule as rules of one verb and either one group, one resource and at most one name, or one path.
