@@ -8,7 +8,7 @@ use value::Str;
 
 use super::{Binding, MutatingPolicy, Policy, ValidatingPolicy};
 use crate::Operation;
-use crate::matching::{Asked, Exempt, Operations, exempt};
+use crate::matching::{Asked, Exempt, Operations, Rule, exempt};
 
 /// Where a policy came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,6 +115,9 @@ impl<P: Policies> Snapshot<P> {
     }
 }
 
+/// The most combinations of a group and a resource that one policy is found under: two long lists have as many as a disk has bytes.
+const MOST_PLACES: usize = 10_000;
+
 /// Which policy may be about a resource: under its group and resource, with stars apart.
 #[derive(Debug, Default)]
 struct Index {
@@ -143,8 +146,12 @@ impl Index {
         let mut index = Index::default();
         for (position, hook) in hooks.iter().enumerate() {
             let rules = hook.policy.policy().criteria.as_ref().ok().and_then(|criteria| criteria.rules());
-            let Some(rules) = rules else {
-                // What cannot be read, or says nothing of resources, must be looked at every time.
+            let few = |rules: &&[Rule]| {
+                let places = rules.iter().map(|rule| rule.groups().len() * rule.resources().len());
+                places.sum::<usize>() <= MOST_PLACES
+            };
+            let Some(rules) = rules.filter(few) else {
+                // What cannot be read, says nothing of resources, or has too many, must be looked at every time.
                 index.all.push(Posting { position, subresource: None, operations: Operations::ALL });
                 continue;
             };
@@ -218,3 +225,6 @@ impl<P> Current<P> {
         self.0.load_full()
     }
 }
+
+#[cfg(test)]
+mod tests;
