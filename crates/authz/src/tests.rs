@@ -7,7 +7,7 @@ use authn::{Caller, InternalIdentity, User};
 use expect_test::expect;
 use value::Value;
 
-use crate::rbac::escalation::{check_binding, check_role};
+use crate::rbac::escalation::{check_binding, check_role, uncovered};
 use crate::rbac::reconcile::{Action, action};
 use crate::rbac::{Index, Kind, Rule, aggregation, everything};
 use crate::*;
@@ -183,6 +183,21 @@ fn rules_of_too_many_combinations_are_held_by_who_holds_them_in_one() {
     assert_eq!(check("root", 1_000, 1), Ok(()));
     // A long name is in many of them, and not told in all.
     assert!(refused(15, 100_000).len() < 2 << 20);
+}
+
+#[test]
+fn rules_that_many_bindings_give_are_compared_once() {
+    let list = |prefix: &str, count: usize| (0..count).map(|i| format!("{prefix}{i}").into()).collect();
+    let rule = |groups: usize| Rule {
+        groups: list("g", groups),
+        resources: list("r", 100),
+        verbs: list("v", 10),
+        ..Rule::default()
+    };
+    let held = vec![rule(1); 10_000];
+    assert_eq!(uncovered(&held, &[rule(1)]).map(|missing| missing.len()), Some(0));
+    assert_eq!(uncovered(&held, &[rule(2)]).map(|missing| missing.len()), Some(1_000));
+    assert_eq!(uncovered(&held, &[rule(1_000)]), None);
 }
 
 #[test]

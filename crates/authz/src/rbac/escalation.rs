@@ -158,11 +158,13 @@ const MOST_COMPARED: usize = 500_000_000;
 
 /// The pieces of `wanted` that no rule of `own` covers; `None` if there are too many to look at.
 pub fn uncovered(own: &[Rule], wanted: &[Rule]) -> Option<Vec<Rule>> {
-    let all = |rules: &[Rule]| rules.iter().map(entries).sum::<usize>().max(1);
-    if all(own).saturating_mul(all(wanted)) > MOST_COMPARED {
+    // Thousands of bindings may give the same role.
+    let own: BTreeSet<&Rule> = own.iter().collect();
+    let held = own.iter().copied().map(entries).sum::<usize>().max(1);
+    if wanted.iter().map(entries).sum::<usize>().saturating_mul(held) > MOST_COMPARED {
         return None;
     }
-    let mut left = MOST_PIECES.min(MOST_COMPARED / all(own));
+    let mut left = MOST_PIECES.min(MOST_COMPARED / held);
     let mut missing = Vec::new();
     for rule in wanted.iter().filter(|rule| !own.iter().any(|own| covers_all(own, rule))) {
         left = left.checked_sub(count(rule))?;
