@@ -1,9 +1,9 @@
 //! Version 2 documents of other servers → parts of the one document.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use value::{Map, Value};
+use value::{Map, Str, Value};
 
 /// The parts of a document that others refer to.
 const SECTIONS: [&str; 2] = ["definitions", "parameters"];
@@ -21,16 +21,23 @@ pub fn below(mut document: Value, prefix: &str) -> Value {
     }
     let paths = Value::Map(paths);
     let mut kept = Value::map([("paths", Value::Null)]);
-    let mut seen: BTreeSet<(&str, String)> = BTreeSet::new();
+    let mut sections: HashMap<&str, HashMap<Str, Value>> = HashMap::new();
+    for section in SECTIONS {
+        if let Some(Value::Map(all)) = document.remove_at(&[section]) {
+            sections.insert(section, all.into_iter().collect());
+        }
+    }
+    let mut parts: BTreeMap<&str, Vec<(Str, Value)>> = BTreeMap::new();
     let mut open = references(&paths);
+    // What was found once is no longer there.
     while let Some((section, name)) = open.pop() {
-        if !seen.insert((section, name.clone())) {
-            continue;
+        if let Some(found) = sections.get_mut(section).and_then(|all| all.remove_entry(name.as_str())) {
+            open.extend(references(&found.1));
+            parts.entry(section).or_default().push(found);
         }
-        if let Some(found) = document.remove_at(&[section, &name]) {
-            open.extend(references(&found));
-            kept.set_at(&[section, &name], found);
-        }
+    }
+    for (section, parts) in parts {
+        kept.set_at(&[section], Value::map(parts));
     }
     kept.set_at(&["paths"], paths);
     if let Some(info) = document.remove_at(&["info"]) {
@@ -74,7 +81,7 @@ pub(super) fn merge(mut document: Value, others: &[Arc<Value>]) -> Value {
 
 fn add(document: &mut Value, other: &Value) {
     let mut renamed: BTreeMap<(&str, String), String> = BTreeMap::new();
-    let mut parts: Vec<(&str, String, Value)> = Vec::new();
+    let mut parts: BTreeMap<&str, Vec<(Str, Value)>> = BTreeMap::new();
     for section in SECTIONS {
         let Some(map) = other.get(section).and_then(Value::as_map) else { continue };
         for (name, part) in map.iter() {
@@ -91,21 +98,21 @@ fn add(document: &mut Value, other: &Value) {
                 renamed.insert((section, name.to_string()), new_name.clone());
             }
             if is_new {
-                parts.push((section, new_name, part.clone()));
+                parts.entry(section).or_default().push((new_name.into(), part.clone()));
             }
         }
     }
-    for (section, name, mut part) in parts {
-        rename(&mut part, &renamed);
-        document.set_at(&[section, name.as_str()], part);
-    }
-    let Some(paths) = other.get("paths").and_then(Value::as_map) else { return };
-    for (path, item) in paths.iter() {
-        if document.at(&["paths", path.as_str()]).is_none() {
-            let mut item = item.clone();
-            rename(&mut item, &renamed);
-            document.set_at(&["paths", path.as_str()], item);
-        }
+    let paths = other.get("paths").and_then(Value::as_map).into_iter().flat_map(Map::iter);
+    let new_paths = paths.filter(|(path, _)| document.at(&["paths", path.as_str()]).is_none());
+    parts.insert("paths", new_paths.map(|(path, item)| (path.clone(), item.clone())).collect());
+    for (section, mut parts) in parts {
+        parts.iter_mut().for_each(|(_, part)| rename(part, &renamed));
+        // All at once: a map moves what is behind everything that is put into it.
+        let there = match document.remove_at(&[section]) {
+            Some(Value::Map(there)) => there,
+            _ => Map::new(),
+        };
+        document.set_at(&[section], there.into_iter().chain(parts).collect::<Map>());
     }
 }
 

@@ -268,6 +268,28 @@ fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
     assert!(merged.at(&["paths", "/apis/g/v1/things"]).is_some());
 }
 
+/// Takes minutes if parts are moved one by one.
+#[test]
+fn a_document_of_very_many_parts_is_cut_and_merged() {
+    const MANY: usize = 300_000;
+    let theirs = |prefix: &str| {
+        let name = |i: usize| format!("{prefix}{i:06}");
+        let references =
+            Value::list((0..MANY).map(|i| Value::map([("$ref", format!("#/definitions/{}", name(i)))])));
+        let definitions =
+            Value::map((0..MANY).chain([MANY]).map(|i| (name(i), Value::map([("type", prefix)]))));
+        let path = Value::map([(format!("/apis/{prefix}/v1/things"), references)]);
+        below(Value::map([("paths", path), ("definitions", definitions)]), &format!("/apis/{prefix}/"))
+    };
+    let count =
+        |document: &Value| document.get("definitions").and_then(Value::as_map).map_or(0, value::Map::len);
+    let (second, first) = (theirs("b"), theirs("a"));
+    assert_eq!((count(&second), count(&first)), (MANY, MANY));
+    let merged = super::remote::merge(Value::Null, &[second.into(), first.into()]);
+    assert_eq!(count(&merged), 2 * MANY);
+    assert!(merged.at(&["paths", "/apis/a/v1/things"]).is_some());
+}
+
 #[test]
 fn servers_that_know_version_2_alone_have_a_document_of_version_3() {
     let theirs = json::parse(
