@@ -8,6 +8,7 @@
 
 mod base64_go;
 mod fill;
+mod misfit;
 mod path;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use value::{Map, Str, Value, write};
 use crate::schema::{self, Format, Kind, Object, Omit, Property, Schema, SchemaOr};
 
 pub use fill::fill;
+pub use misfit::Misfit;
 use path::{Stack, Step};
 
 /// How many strict errors are reported.
@@ -29,10 +31,17 @@ const MAX_STRICT_ERRORS: usize = 100;
 /// What [`normalise`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The first value of the wrong type, in the words of Go's decoder. The tree is not to be used then.
-    pub type_error: Option<String>,
+    /// Values of the wrong type. The tree is not to be used if there are any.
+    pub misfits: Vec<Misfit>,
     /// The paths of fields that the schema does not have; they are dropped.
     pub unknown: Vec<String>,
+}
+
+impl Outcome {
+    /// What Go's decoder says of the values of the wrong type. `text` is the JSON they were read from, if they were.
+    pub fn type_error(&self, text: &[u8]) -> Option<String> {
+        misfit::told(&self.misfits, text)
+    }
 }
 
 /// The type of a schema in a definition.
@@ -85,8 +94,7 @@ fn walk(value: &mut Value, schema: &Schema, words: Words) -> Outcome {
     let mut walk = Walk {
         words,
         stack: Stack::default(),
-        error: None,
-        fatal: false,
+        misfits: Vec::new(),
         unknown: Vec::new(),
         lenient: 0,
         keeps_empty: ["apiextensions.", "apiregistration."]
@@ -94,7 +102,7 @@ fn walk(value: &mut Value, schema: &Schema, words: Words) -> Outcome {
             .any(|group| schema.name.starts_with(group)),
     };
     walk.value(value, schema);
-    Outcome { type_error: walk.error, unknown: walk.unknown }
+    Outcome { misfits: walk.misfits, unknown: walk.unknown }
 }
 
 /// The fields of an object that are always written and are empty lists: [`normalise`] drops them as if they had been left out,
@@ -160,9 +168,7 @@ pub fn bytes(text: &str) -> Result<Vec<u8>, usize> {
 struct Walk<'a> {
     words: Words,
     stack: Stack<'a>,
-    error: Option<String>,
-    /// An error of a type's own decoder was met: Go stops there, and it is the one reported.
-    fatal: bool,
+    misfits: Vec<Misfit>,
     unknown: Vec<String>,
     /// Inside a type's own decoder nothing is reported as unknown.
     lenient: u32,
@@ -173,7 +179,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// A value that is not null.
     fn value(&mut self, value: &mut Value, schema: &'a Schema) {
-        if self.fatal {
+        if self.misfits.len() == misfit::MOST {
             return;
         }
         match (&schema.kind, &mut *value) {
@@ -269,9 +275,6 @@ impl<'a> Walk<'a> {
         // The rules for definitions tell what is empty from what is absent; `fill` lets it go.
         let is_schema = schema.name == SCHEMA;
         map.retain(|key, value| {
-            if self.fatal {
-                return true;
-            }
             while properties.next_if(|property| property.name < *key).is_some() {}
             let Some(property) = properties.next_if(|property| property.name == *key) else {
                 if self.lenient == 0 && self.unknown.len() < MAX_STRICT_ERRORS {
@@ -387,6 +390,7 @@ impl<'a> Walk<'a> {
 
     fn schema_or(&mut self, value: &mut Value, or: SchemaOr) {
         let Some(props) = schema::named(SCHEMA) else { return };
+        let before = self.misfits.len();
         self.lenient += 1;
         match (or, &mut *value) {
             (_, Value::Map(_)) => self.value(value, props),
@@ -414,28 +418,28 @@ impl<'a> Walk<'a> {
         }
         self.lenient -= 1;
         // Whatever goes wrong inside a type's own decoder ends the decoding.
-        self.fatal |=
-            self.lenient == 0 && self.error.is_some() && matches!(value, Value::Map(_) | Value::List(_));
+        if self.lenient == 0 {
+            self.misfits.iter_mut().skip(before).for_each(|misfit| misfit.ends = true);
+        }
     }
 
     /// A value of the wrong type; Go remembers the first and goes on.
     fn type_error(&mut self, found: &str, go_type: &str) {
-        if self.error.is_none() {
-            self.error = Some(self.stack.type_error(found, go_type));
-        }
+        self.remember(self.stack.type_error(found, go_type), false);
     }
 
     fn save(&mut self, error: impl FnOnce() -> String) {
-        if self.error.is_none() {
-            self.error = Some(error());
-        }
+        self.remember(error(), false);
     }
 
     /// An error of a type's own decoder; Go stops, and forgets what it remembered.
     fn abort(&mut self, error: String) {
-        if !self.fatal {
-            self.fatal = true;
-            self.error = Some(error);
+        self.remember(error, true);
+    }
+
+    fn remember(&mut self, words: String, ends: bool) {
+        if self.misfits.len() < misfit::MOST {
+            self.misfits.push(Misfit { place: self.stack.place(), words, ends });
         }
     }
 

@@ -129,7 +129,7 @@ mod page {
             object.set_at(&["apiVersion"], api::GroupVersion::new(row.group, version).to_string());
             object.set_at(&["kind"], row.kind);
             let outcome = decode::normalise(&mut object, schema);
-            assert_eq!(outcome.type_error, None, "line {}", case.line);
+            assert_eq!(outcome.type_error(&[]), None, "line {}", case.line);
             defaults::apply(&kind, &mut object);
             object
         };

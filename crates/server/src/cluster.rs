@@ -185,7 +185,7 @@ impl Cluster for State {
             Some(schema) => {
                 let outcome = resources::decode::normalise(&mut object, schema);
                 let unknown = resources::decode::strict_errors(&outcome.unknown, &[]);
-                match outcome.type_error {
+                match outcome.type_error(&[]) {
                     Some(error) => Err(error),
                     None if strict && !unknown.is_empty() => {
                         Err(format!("strict decoding error: {}", unknown.join(", ")))

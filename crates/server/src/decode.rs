@@ -303,7 +303,7 @@ pub fn from_tree(
     resources::apply::mark_reset(&mut object);
     let empty = resources::decode::empty_lists(&object, schema);
     let outcome = resources::decode::normalise(&mut object, schema);
-    if let Some(error) = outcome.type_error {
+    if let Some(error) = outcome.type_error(&json) {
         return Err(refused(error));
     }
     let mut strict: Vec<String> = strict_yaml.into_iter().collect();
@@ -402,7 +402,7 @@ pub fn patched(
             } else {
                 resources::decode::normalise(&mut object, schema)
             };
-            if let Some(error) = outcome.type_error {
+            if let Some(error) = outcome.type_error(&[]) {
                 return Err(undecodable(&quoted, &error));
             }
             outcome.unknown
@@ -458,7 +458,7 @@ pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) 
         return Ok(Draft::again(kind.to_stored(object)));
     }
     let outcome = resources::decode::convert(&mut object, kind.facet_schema(facet));
-    if let Some(error) = outcome.type_error {
+    if let Some(error) = outcome.type_error(&[]) {
         let GroupVersionKind { group, version, kind } = kind.admission_kind(facet);
         let inner = if error.starts_with("illegal base64") { "error decoding from json: " } else { "" };
         return Err(Status::plain(format!(
@@ -513,7 +513,7 @@ fn other_kind(
     };
     let duplicates = resources::decode::met_duplicates(schema, duplicates);
     let outcome = resources::decode::normalise(&mut object, schema);
-    if let Some(error) = outcome.type_error {
+    if let Some(error) = outcome.type_error(&json) {
         return Err(refused(error));
     }
     let mut strict: Vec<String> = strict_yaml.into_iter().collect();

@@ -161,7 +161,7 @@ impl Reader<'_, '_> {
         let schema = resources::schema::of(&gvk.group, &gvk.version, &gvk.kind);
         if let Some(schema) = schema {
             let outcome = resources::decode::normalise(&mut object, schema);
-            if let Some(error) = outcome.type_error {
+            if let Some(error) = outcome.type_error(&[]) {
                 let field = wrong_field(&error);
                 let said = format!("{within}{error}");
                 return self.problems.at(file, place.of(&field), &field, error, None, || said);
@@ -225,7 +225,7 @@ impl Reader<'_, '_> {
             resources::schema::named("meta.v1.ListMeta").zip(fields.get("metadata"))
         {
             let outcome = resources::decode::normalise(&mut metadata.clone(), schema);
-            if let Some(error) = outcome.type_error {
+            if let Some(error) = outcome.type_error(&[]) {
                 let said = format!("{within}{error}");
                 return self.problems.at(file, place.of("metadata"), "metadata", error, None, || said);
             }

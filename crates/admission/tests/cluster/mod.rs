@@ -141,7 +141,7 @@ impl Cluster for Small {
         };
         let outcome = resources::decode::normalise(&mut object, schema);
         let unknown = resources::decode::strict_errors(&outcome.unknown, &[]);
-        Box::pin(std::future::ready(match outcome.type_error {
+        Box::pin(std::future::ready(match outcome.type_error(&[]) {
             Some(error) => Err(error),
             None if strict && !unknown.is_empty() => {
                 Err(format!("strict decoding error: {}", unknown.join(", ")))

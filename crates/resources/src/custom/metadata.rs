@@ -36,7 +36,7 @@ pub(super) fn type_metadata(map: &mut Map, place: &str) -> Read {
     let prefix = if place.is_empty() { "metadata".to_owned() } else { format!("{place}.metadata") };
     Read {
         unknown: outcome.unknown.iter().map(|path| format!("{prefix}.{path}")).collect(),
-        error: outcome.type_error,
+        error: outcome.type_error(&[]),
     }
 }
 

@@ -35,6 +35,13 @@ impl<'a> Stack<'a> {
 
     /// The path of `field` below here as strict errors print it: `spec.containers[0].foo`.
     pub(super) fn strict_path(&self, field: &str) -> String {
+        let mut path = self.place();
+        join(&mut path, field);
+        path
+    }
+
+    /// The path of here in the same form.
+    pub(super) fn place(&self) -> String {
         let mut path = String::new();
         for step in &self.steps {
             match step {
@@ -47,7 +54,6 @@ impl<'a> Stack<'a> {
                 Step::Key(key) => join(&mut path, key),
             }
         }
-        join(&mut path, field);
         path
     }
 

@@ -23,7 +23,7 @@ fn becomes(of: &str, text: &str, expected: &str) {
 }
 
 fn refused(of: &str, text: &str, expected: &str) {
-    assert_eq!(decode(of, text).1.type_error.as_deref(), Some(expected), "{text}");
+    assert_eq!(decode(of, text).1.type_error(text.as_bytes()).as_deref(), Some(expected), "{text}");
 }
 
 #[test]
@@ -124,12 +124,45 @@ fn an_error_of_a_types_own_decoder_beats_an_earlier_one() {
 }
 
 #[test]
+fn of_two_values_of_the_wrong_type_the_first_in_the_text_is_told() {
+    let kind = "json: cannot unmarshal number into Go struct field Pod.TypeMeta.kind of type string";
+    let host = "json: cannot unmarshal number into Go struct field PodSpec.spec.hostname of type string";
+    refused("v1/Pod", r#"{"kind":1,"spec":{"hostname":2}}"#, kind);
+    refused("v1/Pod", r#"{"spec":{"hostname":2},"kind":1}"#, host);
+    // Without a text, as in YAML, it is the first by name.
+    let (_, outcome) = decode("v1/Pod", r#"{"spec":{"hostname":2},"kind":1}"#);
+    assert_eq!(outcome.type_error(&[]).as_deref(), Some(kind));
+    refused(
+        "v1/Pod",
+        r#"{"spec":{"overhead":{"cpu":"q"}},"metadata":{"creationTimestamp":"q"}}"#,
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    );
+}
+
+#[test]
+fn a_number_of_the_wrong_type_is_told_as_it_is_written() {
+    for number in ["6e2", "9223372036854775808", "1.50", "-0.0", "1E+2", "4294967296"] {
+        for text in [
+            format!(r#"{{"spec":{{"priority":{number}}}}}"#),
+            format!(r#"{{"spec": {{"priority" : {number} }}}}"#),
+        ] {
+            let into = "Go struct field PodSpec.spec.priority of type int32";
+            refused("v1/Pod", &text, &format!("json: cannot unmarshal number {number} into {into}"));
+        }
+    }
+    // Many of them are not all remembered.
+    let many = vec![r#"{"name":1}"#; 5_000].join(",");
+    let (_, outcome) = decode("v1/Pod", &format!(r#"{{"spec":{{"containers":[{many}]}}}}"#));
+    assert_eq!(outcome.misfits.len(), 100);
+}
+
+#[test]
 fn unknown_fields_are_named_by_path_and_dropped() {
     let (value, outcome) = decode(
         "v1/Pod",
         r#"{"metadata":{"lables":{}},"spec":{"bar":2,"containers":[{"foo":1,"name":"c"}],"volumes":[{"emptyDir":{"x":1},"name":"v"}]}}"#,
     );
-    assert_eq!(outcome.type_error, None);
+    assert_eq!(outcome.type_error(&[]), None);
     assert_eq!(
         outcome.unknown,
         ["metadata.lables", "spec.bar", "spec.containers[0].foo", "spec.volumes[0].emptyDir.x"]
@@ -291,7 +324,7 @@ fn a_number_that_is_converted_keeps_its_lower_bits() {
     let converted = |number: &str| {
         let mut value = json::parse(format!(r#"{{"spec":{{"replicas":{number}}}}}"#).as_bytes()).unwrap();
         let outcome = super::convert(&mut value, kind("apps/v1/Deployment"));
-        outcome.type_error.unwrap_or_else(|| write::to_string(value.at(&["spec", "replicas"]).unwrap()))
+        outcome.type_error(&[]).unwrap_or_else(|| write::to_string(value.at(&["spec", "replicas"]).unwrap()))
     };
     assert_eq!(converted("3000000000"), "-1294967296");
     assert_eq!(converted("4294967297"), "1");
@@ -301,7 +334,7 @@ fn a_number_that_is_converted_keeps_its_lower_bits() {
     assert_eq!(converted("1.5"), "cannot convert float64 to int32");
     let mut value = json::parse(br#"{"spec":{"ports":[{"port":1,"targetPort":3000000000}]}}"#).unwrap();
     assert_eq!(
-        super::convert(&mut value, kind("v1/Service")).type_error.as_deref(),
+        super::convert(&mut value, kind("v1/Service")).type_error(&[]).as_deref(),
         Some("json: cannot unmarshal number 3000000000 into Go value of type int32")
     );
     refused(

@@ -156,7 +156,7 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
     let mut value = tree.value;
     if let Some(schema) = resources::schema::of("", "v1", "DeleteOptions") {
         let outcome = resources::decode::normalise(&mut value, schema);
-        if let Some(error) = outcome.type_error {
+        if let Some(error) = outcome.type_error(&tree.json) {
             return Err(Status::bad_request(error));
         }
     }

@@ -18,7 +18,7 @@ fn definition(root: &str, version: &str) -> Value {
 fn decoded(text: &str) -> Value {
     let mut object = json::parse(text.as_bytes()).unwrap();
     let schema = crate::schema::of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
-    assert_eq!(crate::decode::normalise(&mut object, schema).type_error, None);
+    assert_eq!(crate::decode::normalise(&mut object, schema).type_error(&[]), None);
     object
 }
 
