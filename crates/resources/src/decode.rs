@@ -330,7 +330,11 @@ impl<'a> Walk<'a> {
             Value::Int(number) => *number == 0,
             Value::UInt(number) => *number == 0,
             Value::Float(number) => *number == 0.0,
-            Value::String(text) => text.is_empty(),
+            // Bytes that are there are told from none, however few.
+            Value::String(text) => {
+                let is_bytes = matches!(property.schema.get().kind, Kind::String(Format::Bytes));
+                text.is_empty() && !(is_bytes && property.omit == Omit::Never)
+            }
         }
     }
 
