@@ -106,7 +106,9 @@ fn add(document: &mut Value, other: &Value) {
     let new_paths = paths.filter(|(path, _)| document.at(&["paths", path.as_str()]).is_none());
     parts.insert("paths", new_paths.map(|(path, item)| (path.clone(), item.clone())).collect());
     for (section, mut parts) in parts {
-        parts.iter_mut().for_each(|(_, part)| rename(part, &renamed));
+        for (_, part) in &mut parts {
+            rename(part, &renamed);
+        }
         // All at once: a map moves what is behind everything that is put into it.
         let there = match document.remove_at(&[section]) {
             Some(Value::Map(there)) => there,
