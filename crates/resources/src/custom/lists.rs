@@ -6,6 +6,7 @@ use api::FieldErrors;
 use value::{Map, Value, write};
 
 use super::node::Node;
+use super::verdict::is_full;
 use crate::validation::fields::{At, Report};
 
 /// What is wrong with the sets and keyed lists in a value.
@@ -46,6 +47,9 @@ fn set(values: &[Value], shown: &[Value], at: &At<'_>, errors: &mut FieldErrors)
         let times = seen.entry(identity(value)).or_default();
         *times += 1;
         if *times == 2 {
+            if is_full(errors) {
+                return;
+            }
             errors.duplicate(&at.index(index), shown.clone());
         }
     }

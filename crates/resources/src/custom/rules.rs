@@ -12,6 +12,7 @@ use super::correlate::{Counterparts, Pair};
 use super::field_path::field_path;
 use super::node::{Node, Rule};
 use super::stopwatch::{Stopwatch, timed};
+use super::verdict::{MAX_PROBLEMS, is_full};
 use crate::validation::fields::{At, Report};
 
 /// What all rules of an object may cost together.
@@ -345,7 +346,7 @@ impl Run<'_> {
         if let Some(error) = scope.error {
             let detail = format!("rule compiler initialization error: {error}");
             self.found.errors.invalid(at, node.kind.clone(), detail);
-            return Ok(());
+            return self.go_on();
         }
         let Some(own) = &scope.own else { return Ok(()) };
         if self.budget <= 0 {
@@ -387,7 +388,7 @@ impl Run<'_> {
             Ok(program) => program,
             Err(error) => {
                 self.found.errors.invalid(at, kind(), format!("rule compile error: {error}"));
-                return Ok(());
+                return self.go_on();
             }
         };
         let is_optional = rule.optional_old_self == Some(true);
@@ -421,7 +422,7 @@ impl Run<'_> {
                     format!("{text} evaluating rule: {said}")
                 };
                 self.found.errors.invalid(at, kind(), detail);
-                return if limit { Err(self.exhausted()) } else { Ok(()) };
+                return if limit { Err(self.exhausted()) } else { self.go_on() };
             }
         }
         let field = match compiled.field_path.as_str() {
@@ -460,12 +461,19 @@ impl Run<'_> {
             _ => (FieldErrorKind::Invalid, bad_value, detail),
         };
         self.add(FieldError { kind, field, bad_value, detail }, passes);
-        Ok(())
+        self.go_on()
+    }
+
+    /// Not if so much is wrong that no more is told: each of a million items may break a rule.
+    fn go_on(&mut self) -> Result<(), Exhausted> {
+        if is_full(&self.found.errors) { Err(self.exhausted()) } else { Ok(()) }
     }
 
     fn add(&mut self, error: FieldError, as_warning: bool) {
         if as_warning {
-            self.found.warnings.push(error.to_string());
+            if self.found.warnings.len() < MAX_PROBLEMS {
+                self.found.warnings.push(error.to_string());
+            }
         } else {
             self.found.errors.push(error);
         }

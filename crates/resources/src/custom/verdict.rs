@@ -8,7 +8,7 @@ use api::field::{FieldError, FieldErrorKind, quote};
 use value::{Value, write};
 
 /// Nobody reads more, and an answer must not grow with what is wrong.
-const MAX_PROBLEMS: usize = 1000;
+pub(super) const MAX_PROBLEMS: usize = 1000;
 
 /// How many bytes of problems are told; the first is told whatever its length.
 const MAX_TOLD: usize = 1 << 20;
@@ -35,6 +35,12 @@ impl fmt::Display for Place<'_> {
             Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
+}
+
+/// Whether so much is wrong already that no more is told.
+pub(super) fn is_full(errors: &FieldErrors) -> bool {
+    errors.len() >= MAX_PROBLEMS
+        || errors.iter().map(|error| error.field.len() + error.detail.len()).sum::<usize>() > MAX_TOLD
 }
 
 /// As much of a key as is shown.

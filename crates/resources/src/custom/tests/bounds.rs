@@ -89,3 +89,20 @@ fn a_schema_deeper_than_what_is_read_lets_nothing_pass() {
     super::super::validate::defaults_are_valid(&object, &node, "", &mut errors);
     assert!(!errors.is_empty());
 }
+
+#[test]
+fn duplicates_and_broken_rules_are_told_until_it_is_enough() {
+    let schema = r#"{"type":"object","properties":{
+        "sets":{"type":"object","additionalProperties":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"integer"}}},
+        "ruled":{"type":"array","items":{"type":"integer","x-kubernetes-validations":[{"rule":"self > 0","message":"small"}]}}}}"#;
+    let twice = |count: usize| (0..count).map(|i| format!("{i},{i}")).collect::<Vec<_>>().join(",");
+    let sets =
+        |key: &str, count: usize| wrong(schema, &format!(r#"{{"sets":{{"{key}":[{}]}}}}"#, twice(count)));
+    assert_eq!(sets("k", 100).len(), 100);
+    assert_eq!(sets("k", 5_000).len(), 1_000);
+    // Where the name is long, fewer.
+    assert_eq!(sets(&"k".repeat(300_000), 100).len(), 4);
+    let ruled = |count: usize| wrong(schema, &format!(r#"{{"ruled":[{}]}}"#, vec!["0"; count].join(",")));
+    assert_eq!(ruled(100).len(), 100);
+    assert_eq!(ruled(5_000).len(), 1_000);
+}
