@@ -44,6 +44,8 @@ pub enum Reply {
     Json(u16, Value),
     /// Answers with this code, type and body.
     Raw(u16, &'static str, Vec<u8>),
+    /// Sends the client on, with what it asked, to a path of the same server.
+    SendOn(&'static str),
     /// Never answers.
     Hang,
 }
@@ -151,6 +153,12 @@ async fn respond(
     let (code, kind, body) = match answer(asked).await {
         Reply::Json(code, value) => (code, "application/json", value.to_string().into_bytes()),
         Reply::Raw(code, kind, body) => (code, kind, body),
+        Reply::SendOn(path) => {
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = http::StatusCode::TEMPORARY_REDIRECT;
+            response.headers_mut().insert("location", http::HeaderValue::from_static(path));
+            return Ok(response);
+        }
         Reply::Hang => std::future::pending().await,
     };
     let mut response = Response::new(Full::new(body.into()));

@@ -209,11 +209,11 @@ pub async fn track(
         None => Some(kind.nothing()),
     };
     let live = converted.as_ref().or(old).unwrap_or(&Value::Null);
-    // A status that is dropped, or a fault that was there before, may be of another type than the schema says. Nobody owns
-    // anything of what cannot be read.
+    // A status that is dropped, or what another version wrote, may be of another type than the schema says. Of what cannot be
+    // read everybody owns what they did.
     let fits = |object: &Value| apply::check(object, kind.schema(), true).is_ok();
     if kind.as_custom().is_some() && !(fits(&new) && old.is_none_or(|_| fits(live))) {
-        return set(object, None);
+        return set(object, live.at(MANAGED_FIELDS).cloned());
     }
     let tracked = with_versions(state, kind, |versions| {
         door(kind, facet, &api_version, versions, now).track(live, &new, manager)
@@ -349,6 +349,16 @@ pub async fn configure(
         let empty = kind.nothing();
         let converted = old.map(|old| kind.from_stored(old.clone()));
         let live = converted.as_ref().unwrap_or(&empty);
+        // What another version or a former schema let in may not fit this one; a configuration that does not is told of first.
+        if kind.as_custom().is_some() && apply::check(config, kind.schema(), false).is_ok() {
+            apply::check(live, kind.schema(), true).map_err(|misfits| {
+                let (namespace, name) = (meta::namespace(live), meta::name(live));
+                let kind = &kind.gvk.kind;
+                Status::plain(format!(
+                    "failed to create typed live object ({namespace}/{name}; {api_version}, Kind={kind}): {misfits}"
+                ))
+            })?;
+        }
         with_versions(state, kind, |versions| {
             door(kind, facet, &api_version, versions, now).apply(live, &empty, config, manager, force)
         })

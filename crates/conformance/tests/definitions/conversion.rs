@@ -464,3 +464,37 @@ async fn a_dry_run_shows_what_conversion_there_and_back_makes() {
     let stored = accepts(client.post(V2, &body).await).unwrap();
     assert_eq!((&dry["spec"], &dry["metadata"]["labels"]), (&stored["spec"], &stored["metadata"]["labels"]));
 }
+
+#[tokio::test]
+async fn a_webhook_may_send_the_review_on_within_itself_and_reviews_are_counted() {
+    let world = World::start().await;
+    let client = &world.client;
+    accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
+    world.twist(
+        |asked, objects| {
+            if asked.path == "/moved" { answer(asked, objects) } else { Reply::SendOn("/moved") }
+        },
+    );
+    let shown = accepts(client.get(&format!("{V2}/a")).await).unwrap();
+    assert_eq!(shown["spec"]["host"], "one.example");
+    world.twist(|_, _| Reply::SendOn("/"));
+    let refused = client.get(&format!("{V2}/a")).await.unwrap().text();
+    assert!(refused.contains("stopped after 10 redirects"), "{refused}");
+    world.twist(|asked, _| answer(asked, Vec::new()));
+    let refused = client.get(&format!("{V2}/a")).await.unwrap().text();
+    assert!(refused.contains("returned 0 objects, expected 1"), "{refused}");
+    let page = client.get("/metrics").await.unwrap().text();
+    for (labels, count) in [
+        (r#"failure_type="",result="success""#, None),
+        (r#"failure_type="conversion_webhook_call_failure",result="failure""#, Some(1)),
+        (r#"failure_type="conversion_webhook_partial_response_failure",result="failure""#, Some(1)),
+    ] {
+        let line = format!("apiserver_conversion_webhook_request_total{{{labels}}} ");
+        let found = page.lines().find_map(|l| l.strip_prefix(&line)).unwrap_or_else(|| panic!("{page}"));
+        assert!(count.is_none_or(|count: u32| found == count.to_string()), "{line}{found}");
+    }
+    let conversion = "apiserver_crd_conversion_webhook_duration_seconds_count{crd_name=";
+    let line =
+        page.lines().find(|l| l.starts_with(conversion) && l.contains(r#"succeeded="false""#)).unwrap();
+    assert!(line.contains(r#"from_version="v1",succeeded="false",to_version="v2"} 2"#), "{line}");
+}

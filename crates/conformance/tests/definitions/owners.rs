@@ -91,3 +91,45 @@ async fn what_a_schema_keeps_without_knowing_it_is_applied_and_owned_field_by_fi
     let message = answer.json()["message"].as_str().unwrap().to_owned();
     assert!(message.contains(".closed.b: field not declared in schema"), "{message}");
 }
+
+/// A status that is dropped because it has a door of its own is never validated.
+#[tokio::test]
+async fn what_cannot_be_read_as_its_schema_says_has_no_owners_and_rules_are_timed() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let versions = json!([{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"a": {"type": "string"}},
+            "x-kubernetes-validations": [{"rule": "self.a != 'bad'"}]},
+        "status": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    }}}}]);
+    define(&client, &definition("misfit.example.com", "bags", "Bag", &versions)).await;
+    let bag = |name: &str, n: Value| {
+        json!({"apiVersion": "misfit.example.com/v1", "kind": "Bag", "metadata": {"name": name},
+            "spec": {"a": "x"}, "status": {"n": n}})
+    };
+    let bags = "/apis/misfit.example.com/v1/namespaces/default/bags?fieldManager=me";
+    let fitting = accepts(client.post(bags, &bag("fits", json!(1))).await).unwrap();
+    assert_eq!(owned(&fitting), [("me", &json!({"f:spec": {".": {}, "f:a": {}}}))]);
+    let made = accepts(client.post(bags, &bag("misfit", json!("x"))).await).unwrap();
+    assert_eq!(made["metadata"].get("managedFields"), None);
+    // A change of one that has owners leaves them what they have.
+    let path = "/apis/misfit.example.com/v1/namespaces/default/bags/fits?fieldManager=other";
+    let mut changed = bag("fits", json!("x"));
+    changed["spec"]["a"] = json!("y");
+    changed["metadata"]["resourceVersion"] = fitting["metadata"]["resourceVersion"].clone();
+    let changed = accepts(
+        client
+            .send(Method::PUT, path, &[("content-type", "application/json")], changed.to_string().into())
+            .await,
+    )
+    .unwrap();
+    assert_eq!(owned(&changed), [("me", &json!({"f:spec": {".": {}, "f:a": {}}}))]);
+    let page = client.get("/metrics").await.unwrap().text();
+    let count = |family: &str| {
+        let line = format!("apiserver_cel_{family}_duration_seconds_count ");
+        page.lines().find_map(|l| l.strip_prefix(&line)).and_then(|n| n.parse::<u32>().ok()).unwrap()
+    };
+    assert!(count("compilation") >= 1, "{page}");
+    assert_eq!(count("evaluation"), 6, "the whole object and its spec, three times");
+}

@@ -146,3 +146,6 @@ impl Stopwatch for CustomMetrics {
         self.evaluations.observe(took.as_secs_f64());
     }
 }
+
+#[cfg(test)]
+mod tests;
