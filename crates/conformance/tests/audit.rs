@@ -152,6 +152,43 @@ async fn a_watch_has_a_beginning_and_an_end() {
 }
 
 #[tokio::test]
+async fn use_of_what_is_deprecated_is_recorded_and_counted() {
+    let betas = "--runtime-config=resource.k8s.io/v1beta1=true";
+    let audited = Audited::start("rules: [{level: Metadata}]\n", &[betas]).await;
+    let client = &audited.client;
+    for (number, (path, deprecated, removed)) in [
+        ("/api/v1/namespaces/default/endpoints", json!("true"), Value::Null),
+        ("/apis/resource.k8s.io/v1beta1/deviceclasses", json!("true"), json!("1.38")),
+        ("/apis/resource.k8s.io/v1/deviceclasses", Value::Null, Value::Null),
+        (MAPS, Value::Null, Value::Null),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let events = audited.recorded(client, &format!("id-{number}"), Method::GET, path, &Value::Null).await;
+        let annotations = &events.last().unwrap()["annotations"];
+        assert_eq!(annotations["k8s.io/deprecated"], deprecated, "{path}: {events:?}");
+        assert_eq!(annotations["k8s.io/removed-release"], removed, "{path}: {events:?}");
+    }
+    let page = client.get("/metrics").await.unwrap().text();
+    let counted: Vec<&str> =
+        page.lines().filter(|line| line.starts_with("apiserver_requested_deprecated_apis{")).collect();
+    let said = |group: &str, removed: &str, resource: &str, version: &str| {
+        let name = "apiserver_requested_deprecated_apis";
+        let labels = format!(
+            r#"group="{group}",removed_release="{removed}",resource="{resource}",subresource="",version="{version}""#
+        );
+        format!("{name}{{{labels}}} 1")
+    };
+    assert!(counted.contains(&said("", "", "endpoints", "v1").as_str()), "{counted:?}");
+    assert!(
+        counted.contains(&said("resource.k8s.io", "1.38", "deviceclasses", "v1beta1").as_str()),
+        "{counted:?}"
+    );
+    assert!(!counted.iter().any(|line| line.contains("configmaps")), "{counted:?}");
+}
+
+#[tokio::test]
 async fn secrets_and_tokens_stay_below_the_level_of_the_policy() {
     let rules = "rules:\n- {level: Metadata, resources: [{resources: [secrets, serviceaccounts/token]}]}\n- {level: RequestResponse, omitManagedFields: true}";
     let audited = Audited::start(rules, &[]).await;

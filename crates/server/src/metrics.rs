@@ -12,6 +12,8 @@ use crate::request_info::RequestInfo;
 mod authentication;
 mod bounds;
 mod custom;
+#[cfg(test)]
+mod tests;
 
 pub use authentication::{AuthenticationMetrics, Outcomes};
 pub use custom::{CustomMetrics, Review};
@@ -26,8 +28,11 @@ pub struct Metrics {
     long_running: IntGaugeVec,
     dropped: IntCounterVec,
     watch_events: IntCounterVec,
+    deprecated: IntGaugeVec,
     admin_access: IntCounterVec,
+    /// Under its former name, and under the present one.
     storage_objects: IntGaugeVec,
+    resource_objects: IntGaugeVec,
     /// What is counted of callers and their tokens.
     pub authentication: Arc<AuthenticationMetrics>,
     /// What is counted of custom resources and of the webhooks that are called.
@@ -98,31 +103,25 @@ impl Metrics {
         };
         let cpu = prometheus::Counter::new(
             "process_cpu_seconds_total",
-            "[STABLE] Total user and system CPU time spent in seconds.",
+            "Total user and system CPU time spent in seconds.",
         )?;
         registry.register(Box::new(cpu.clone()))?;
         let process = ProcessMetrics {
             cpu,
-            resident: plain_gauge(
-                "process_resident_memory_bytes",
-                "[STABLE] Resident memory size in bytes.",
-            )?,
-            virtual_bytes: plain_gauge(
-                "process_virtual_memory_bytes",
-                "[STABLE] Virtual memory size in bytes.",
-            )?,
-            open_fds: plain_gauge("process_open_fds", "[STABLE] Number of open file descriptors.")?,
-            max_fds: plain_gauge("process_max_fds", "[STABLE] Maximum number of open file descriptors.")?,
+            resident: plain_gauge("process_resident_memory_bytes", "Resident memory size in bytes.")?,
+            virtual_bytes: plain_gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.")?,
+            open_fds: plain_gauge("process_open_fds", "Number of open file descriptors.")?,
+            max_fds: plain_gauge("process_max_fds", "Maximum number of open file descriptors.")?,
             start_time: plain_gauge(
                 "process_start_time_seconds",
-                "[STABLE] Start time of the process since unix epoch in seconds.",
+                "Start time of the process since unix epoch in seconds.",
             )?,
         };
         process.start_time.set(started);
         let build = GaugeVec::new(
             Opts::new(
                 "kubernetes_build_info",
-                "A metric with a constant '1' value labeled by what was built.",
+                "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
             ),
             &[
                 "build_date",
@@ -196,13 +195,23 @@ impl Metrics {
             )?,
             watch_events: counter(
                 "apiserver_watch_events_total",
-                "Number of events sent in watch clients.",
+                "[BETA] Number of events sent in watch clients",
                 &["group", "resource", "version"],
             )?,
             storage_objects: gauge(
                 "apiserver_storage_objects",
                 "[STABLE] Number of stored objects at the time of last check split by kind.",
                 &["resource"],
+            )?,
+            resource_objects: gauge(
+                "apiserver_resource_objects",
+                "[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
+                &["group", "resource"],
+            )?,
+            deprecated: gauge(
+                "apiserver_requested_deprecated_apis",
+                "[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, resource, subresource, and removed_release.",
+                &["group", "removed_release", "resource", "subresource", "version"],
             )?,
             admin_access: counter(
                 "apiserver_device_admin_access_total",
@@ -219,6 +228,13 @@ impl Metrics {
     /// Where further families are registered.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// Remembers that a version was asked for that will not always be served.
+    pub fn requested_deprecated(&self, info: &RequestInfo, removed: &str) {
+        let labels =
+            [info.group.as_str(), removed, info.resource.as_str(), info.subresource.as_str(), &info.version];
+        self.deprecated.with_label_values(&labels).set(1);
     }
 
     /// Counts an object that asks for admin access to devices.
@@ -291,8 +307,11 @@ impl Metrics {
         self.in_flight.with_label_values(&["readOnly"]).set(int(in_flight.0));
         self.in_flight.with_label_values(&["mutating"]).set(int(in_flight.1));
         self.storage_objects.reset();
+        self.resource_objects.reset();
         for (resource, count) in objects {
             self.storage_objects.with_label_values(&[resource.as_str()]).set(int(*count));
+            let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+            self.resource_objects.with_label_values(&[group, plural]).set(int(*count));
         }
         self.process.read();
         let mut out = Vec::with_capacity(64 * 1024);

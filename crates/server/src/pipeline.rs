@@ -407,6 +407,12 @@ async fn finish(
     };
     if let Some(deprecation) = target.kind.deprecation() {
         call.warn(deprecation);
+        let removed = target.kind.removed_release();
+        record.annotate("k8s.io/deprecated", "true");
+        if !removed.is_empty() {
+            record.annotate("k8s.io/removed-release", removed);
+        }
+        state.metrics.requested_deprecated(&call.info, removed);
     }
     let kind = Arc::clone(&target.kind);
     let result = dispatch(state, &mut call, target).await;

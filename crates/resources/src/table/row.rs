@@ -183,6 +183,12 @@ impl Version {
         Version { name, deprecation: Some(warning), returns_deleted: false }
     }
 
+    /// The first release that no longer serves it, which its warning names: `1.39`. Empty where that is not known.
+    pub fn removed_release(&self) -> &'static str {
+        let rest = self.deprecation.and_then(|warning| warning.split_once("unavailable in v"));
+        rest.and_then(|(_, rest)| rest.split_once('+')).map_or("", |(release, _)| release)
+    }
+
     /// The same, whose deletions are answered with the object.
     #[must_use]
     pub const fn returning_deleted(self) -> Self {

@@ -190,6 +190,12 @@ impl Kind {
         }
     }
 
+    /// The first release that no longer serves the version; empty where that is not known.
+    pub fn removed_release(&self) -> &'static str {
+        let version = self.row().and_then(|row| row.version(&self.gvk.version));
+        version.map_or("", |version| version.removed_release())
+    }
+
     /// Whether requests are answered and forgotten.
     pub fn is_virtual(&self) -> bool {
         self.row().is_some_and(|row| row.storage == Storage::Nowhere)
