@@ -28,6 +28,9 @@ pub use kind::{Custom, Kind};
 #[derive(Debug)]
 pub struct Catalog {
     kinds: HashMap<(Str, Str, Str), Arc<Kind>>,
+    /// The built-in ones by where their objects are kept, in the order of the table: every request that policies or webhooks may
+    /// concern asks for them.
+    by_prefix: HashMap<String, Vec<Arc<Kind>>>,
     served: Served,
     custom: ArcSwap<CustomKinds>,
     /// Held while the custom part is changed: it is copied, changed and swapped, and none of two changes may be lost.
@@ -38,13 +41,15 @@ impl Catalog {
     /// Of the versions that are served.
     pub fn new(served: Served) -> Self {
         let mut kinds = HashMap::new();
+        let mut by_prefix: HashMap<String, Vec<Arc<Kind>>> = HashMap::new();
         for row in table::all() {
             for version in served.versions(row) {
-                let Some(kind) = Kind::new(row, version) else { continue };
-                kinds.insert((row.group.into(), version.into(), row.plural.into()), Arc::new(kind));
+                let Some(kind) = Kind::new(row, version).map(Arc::new) else { continue };
+                by_prefix.entry(kind.prefix.clone()).or_default().push(Arc::clone(&kind));
+                kinds.insert((row.group.into(), version.into(), row.plural.into()), kind);
             }
         }
-        Catalog { kinds, served, custom: ArcSwap::default(), changing: Mutex::default() }
+        Catalog { kinds, by_prefix, served, custom: ArcSwap::default(), changing: Mutex::default() }
     }
 
     /// The kind under a path.
@@ -98,11 +103,7 @@ impl Catalog {
                 .filter_map(|v| self.find(&definition.group, &v.name, &definition.names.plural))
                 .collect();
         }
-        table::all()
-            .flat_map(|row| self.served.versions(row).map(move |version| (row, version)))
-            .filter_map(|(row, version)| self.find(&row.group.into(), &version.into(), &row.plural.into()))
-            .filter(|other| other.prefix == kind.prefix)
-            .collect()
+        self.by_prefix.get(&kind.prefix).cloned().unwrap_or_default()
     }
 
     /// Each stored kind once, in the version the group prefers: those of the table in its order, then the custom ones.
