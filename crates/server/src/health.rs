@@ -166,10 +166,10 @@ impl Health {
 
     /// The page at `/healthz`, `/livez`, `/readyz` or one check below; `None` if there is no such check.
     pub fn page(&self, path: &str, query: &Query) -> Option<Page> {
-        let path = path.trim_matches('/');
-        let (page, one) = path.split_once('/').unwrap_or((path, ""));
+        let path = path.strip_prefix('/')?;
+        let (page, one) = path.split_once('/').map_or((path, None), |(page, one)| (page, Some(one)));
         let checks = self.checks(page);
-        if !one.is_empty() {
+        if let Some(one) = one {
             let name = checks.iter().find(|name| *name == one)?;
             return Some(match self.check(name) {
                 Ok(()) => (200, "ok".to_owned()),

@@ -34,7 +34,7 @@ use crate::catalog::{Catalog, Facet};
 use crate::handlers;
 use crate::metrics::{Finished, Outcomes};
 use crate::negotiate;
-use crate::request_info::{Query, RequestInfo, percent_decode};
+use crate::request_info::{Query, RequestInfo, has_other_readings, percent_decode};
 use crate::respond;
 use crate::state::State;
 use attributes::attributes;
@@ -358,14 +358,19 @@ async fn finish(
     for warning in warnings {
         call.warn(warning);
     }
-    // Its first step has no name, and nothing is served below that, however its rights were read.
-    if call.info.path.starts_with("//") {
+    // Nothing is served below an empty first segment or an empty group, although `RequestInfo` reads a resource from them:
+    // `/apis//v1/pods` would be another spelling of `/api/v1/pods`.
+    if call.info.path.starts_with("//") || call.info.path.starts_with("/apis//") {
         return Outcome::unknown(respond::page_not_found());
     }
     let answered_by = call.answered_by();
     if answered_by != AnsweredBy::Us
         && let Some(service) = state.aggregation.serving(&call.info.path)
     {
+        // A server that normalizes paths would serve something else than what was authorized.
+        if has_other_readings(&call.info.path) {
+            return Outcome::unknown(respond::page_not_found());
+        }
         return Outcome::unknown(aggregation::forward::handle(state, &mut call, &service).await);
     }
     if answered_by == AnsweredBy::Others {

@@ -250,6 +250,14 @@ pub fn percent_decode(text: &str, plus_is_space: bool) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Whether a server could read a path as another one: it has an empty segment other than the last one, or one that is `.` or
+/// `..`. No object has such a name.
+pub(crate) fn has_other_readings(path: &str) -> bool {
+    let below = path.strip_prefix('/').unwrap_or(path);
+    let below = below.strip_suffix('/').unwrap_or(below);
+    below.split('/').any(|segment| matches!(segment, "" | "." | ".."))
+}
+
 /// A path without empty steps, `.` and `..`, and without a slash at its end.
 pub(crate) fn clean_path(path: &str) -> String {
     let mut steps: Vec<&str> = Vec::new();

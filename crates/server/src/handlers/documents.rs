@@ -1,5 +1,7 @@
 //! The paths that name no resource: discovery, OpenAPI, version, health, metrics.
 
+mod path;
+
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use resources::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
 use resources::table::{Verb, verbs};
 use sha2::{Digest as _, Sha512};
 use value::{Str, Value};
+
+pub use path::is_path;
 
 use super::zpages;
 use crate::body::Body;
@@ -52,40 +56,10 @@ enum Methods {
     Any,
 }
 
-/// Whether something is at a path that names no resource.
-pub fn is_path(state: &State, path: &str) -> bool {
-    let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
-    match segments.as_slice() {
-        ["apis", group] => {
-            state.catalog.served().has_group(group)
-                || state.catalog.has_custom_group(group)
-                || state.aggregation.has_group(group)
-        }
-        ["apis", group, version] => {
-            state.catalog.served().has_group(group)
-                || state.catalog.custom().of_group(group).any(|definition| {
-                    definition.established
-                        && definition.versions.iter().any(|v| v.served && v.name == *version)
-                })
-        }
-        ["healthz" | "livez" | "readyz", check @ ..] => state.health.is_check(&check.join("/")),
-        []
-        | ["api" | "apis" | "version" | "metrics" | "statusz" | "flagz"]
-        | ["metrics", "slis"]
-        | ["api", _]
-        | [".well-known", "openid-configuration"]
-        | ["openid", "v1", "jwks"]
-        | ["openapi", "v2"]
-        | ["openapi", "v3", ..]
-        | ["debug", "admission"] => true,
-        _ => false,
-    }
-}
-
 /// Answers a path that names no resource.
 pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Status> {
-    let path = call.info.path.trim_end_matches('/').to_owned();
-    let segments: Vec<&str> = path.trim_start_matches('/').split('/').filter(|s| !s.is_empty()).collect();
+    let path = call.info.path.clone();
+    let segments = path::segments(&path).ok_or_else(Status::no_such_resource)?;
     // What Kubernetes' router serves is there for GET alone; the other pages answer whatever they are asked.
     let methods = match segments.as_slice() {
         ["apis"] | ["apis", _] => Methods::Any,
@@ -118,7 +92,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             Some(_) => Ok(aggregated_answer(call, &discovery::aggregated_core(served))),
             None => Ok(Answer::Object(200, discovery::core_versions(&state.advertised))),
         },
-        ["apis"] => match aggregated(&call.headers).filter(|_| !call.info.path.ends_with('/')) {
+        ["apis"] => match aggregated(&call.headers).filter(|_| !path.ends_with('/')) {
             Some(_) => {
                 let remote = state.aggregation.remote_versions();
                 Ok(aggregated_answer(call, &discovery::aggregated_groups(served, &custom(), &remote)))
@@ -180,11 +154,10 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
                 Answer::Raw(200, "text/plain; charset=utf-8", Body::from(index.body.clone()))
             }))
         }
-        ["openapi", "v3", rest @ ..] => {
-            let path = rest.join("/");
-            let wanted = path.clone();
+        ["openapi", "v3", name] => {
+            let wanted = (*name).to_owned();
             let made = make(state, move |openapi, current| openapi.v3(&wanted, current)).await?;
-            Ok(made.map_or_else(missing, |document| version_3(call, &path, &document)))
+            Ok(made.map_or_else(missing, |document| version_3(call, name, &document)))
         }
         ["openapi", "v2"] => {
             let Some(protobuf) = wants_protobuf(&call.headers) else {

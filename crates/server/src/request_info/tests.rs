@@ -93,3 +93,15 @@ fn pairs_that_two_could_read_differently_are_none() {
     let pairs: Vec<_> = query.pairs().iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(pairs, [("a", "1"), ("f", "A"), ("g", "100%"), ("h", "")]);
 }
+
+#[test]
+fn paths_that_a_server_could_normalize_have_other_readings() {
+    for path in
+        ["//", "/apis//v1", "/apis/g/v1//x", "/apis/g/v1/x//", "/apis/g/v1/./x", "/apis/g/../v1", "/x/.."]
+    {
+        assert!(super::has_other_readings(path), "{path}");
+    }
+    for path in ["/apis/g/v1", "/apis/g/v1/", "/apis/g/v1/...", "/apis/g/v1/x.y", "/apis/g/v1/.x"] {
+        assert!(!super::has_other_readings(path), "{path}");
+    }
+}

@@ -1,0 +1,4 @@
+//! Attacks on the security plane, each over HTTPS against the built binary. Every test fails on a server without the defence.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod paths;

@@ -1,0 +1,134 @@
+//! Which document a path names. Every document has exactly one spelling.
+//!
+//! Authorizers, audit rules and anonymous access look at the path as it was sent (percent-decoded), so a second spelling that
+//! is served would be a document that their rules do not see. The only aliases are those that published clients use and
+//! Kubernetes serves: one slash after the paths of its API router ([`allows_trailing_slash`]).
+
+use crate::state::State;
+
+/// The segments of a path that could name a document; `None` if it has an empty segment or a trailing slash that Kubernetes
+/// does not serve. Everything below `/openapi/v3/` is one segment, compared as a whole.
+pub(super) fn segments(path: &str) -> Option<Vec<&str>> {
+    let below = path.strip_prefix('/')?;
+    if below.is_empty() {
+        return Some(Vec::new());
+    }
+    if let Some(document) = below.strip_prefix("openapi/v3/") {
+        return Some(vec!["openapi", "v3", document]);
+    }
+    let (below, slash) = below.strip_suffix('/').map_or((below, false), |below| (below, true));
+    let segments: Vec<&str> = below.split('/').collect();
+    let is_document = !segments.contains(&"") && (!slash || allows_trailing_slash(&segments));
+    is_document.then_some(segments)
+}
+
+/// Whether Kubernetes serves the document with a slash after its path, too: its API router does, and clients generated from
+/// the OpenAPI document ask for `/apis/apps/` or `/version/`. Authorizers see the path with the slash. Kubernetes also serves
+/// any number of slashes there; this server does not.
+fn allows_trailing_slash(segments: &[&str]) -> bool {
+    matches!(
+        segments,
+        ["api" | "apis" | "version"]
+            | ["api" | "apis", _]
+            | ["apis", _, _]
+            | [".well-known", "openid-configuration"]
+            | ["openid", "v1", "jwks"]
+    )
+}
+
+/// Whether something is served at a path that names no resource.
+pub fn is_path(state: &State, path: &str) -> bool {
+    let Some(segments) = segments(path) else { return false };
+    match segments.as_slice() {
+        ["apis", group] => {
+            state.catalog.served().has_group(group)
+                || state.catalog.has_custom_group(group)
+                || state.aggregation.has_group(group)
+        }
+        ["apis", group, version] => {
+            state.catalog.served().has_group(group)
+                || state.catalog.custom().of_group(group).any(|definition| {
+                    definition.established
+                        && definition.versions.iter().any(|v| v.served && v.name == *version)
+                })
+        }
+        ["healthz" | "livez" | "readyz", check @ ..] => state.health.is_check(&check.join("/")),
+        []
+        | ["api" | "apis" | "version" | "metrics" | "statusz" | "flagz"]
+        | ["metrics", "slis"]
+        | ["api", _]
+        | [".well-known", "openid-configuration"]
+        | ["openid", "v1", "jwks"]
+        | ["openapi", "v2" | "v3"]
+        | ["openapi", "v3", _]
+        | ["debug", "admission"] => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::segments;
+
+    #[test]
+    fn a_document_has_one_spelling() {
+        for (path, expected) in [
+            ("/", Some(vec![])),
+            ("/metrics", Some(vec!["metrics"])),
+            ("/metrics/slis", Some(vec!["metrics", "slis"])),
+            ("/livez/poststarthook/rbac/bootstrap-roles", {
+                Some(vec!["livez", "poststarthook", "rbac", "bootstrap-roles"])
+            }),
+            ("/openapi/v3/apis/apps/v1", Some(vec!["openapi", "v3", "apis/apps/v1"])),
+            ("/apis/apps/v1", Some(vec!["apis", "apps", "v1"])),
+        ] {
+            assert_eq!(segments(path), expected, "{path}");
+        }
+        for path in [
+            "",
+            "metrics",
+            "//",
+            "//metrics",
+            "/metrics/",
+            "/metrics//slis",
+            "/metrics/slis/",
+            "/livez/",
+            "/livez//ping",
+            "/openapi//v2",
+            "/openapi/v2/",
+            "/debug//admission",
+            "/debug/admission/",
+            "/statusz/",
+            "/flagz/",
+            "/apis//",
+            "/version//",
+            "/apis//apps",
+            "/apis/apps//",
+            "/api//v1",
+        ] {
+            assert_eq!(segments(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_of_the_api_router_may_end_with_one_slash() {
+        for path in [
+            "/api/",
+            "/api/v1/",
+            "/apis/",
+            "/apis/apps/",
+            "/apis/apps/v1/",
+            "/version/",
+            "/openid/v1/jwks/",
+            "/.well-known/openid-configuration/",
+        ] {
+            assert_eq!(segments(path), segments(path.trim_end_matches('/')), "{path}");
+            assert!(segments(path).is_some(), "{path}");
+        }
+        assert_eq!(
+            segments("/openapi/v3/apis/apps/v1/"),
+            Some(vec!["openapi", "v3", "apis/apps/v1/"]),
+            "this is another document, which does not exist"
+        );
+    }
+}
