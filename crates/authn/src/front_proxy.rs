@@ -56,12 +56,23 @@ impl FrontProxy {
         Ok(Some(User { name, uid: first(&self.uid_headers).unwrap_or_default(), groups, extra }))
     }
 
-    /// Whether a header is one of those that carry an identity; they are removed once the caller is known.
+    /// Whether a server behind this one could read a header as one that carries an identity. Separators and case do not
+    /// matter: see [`comparable_header_name`].
     pub fn is_identity_header(&self, name: &str) -> bool {
-        let same = |list: &[Str]| list.iter().any(|h| h.eq_ignore_ascii_case(name));
+        let name = comparable_header_name(name);
+        let same = |list: &[Str]| list.iter().any(|header| comparable_header_name(header) == name);
         same(&self.username_headers)
             || same(&self.uid_headers)
             || same(&self.group_headers)
-            || self.extra_header_prefixes.iter().any(|prefix| extra_key(name, prefix).is_some())
+            || self
+                .extra_header_prefixes
+                .iter()
+                .any(|prefix| !prefix.is_empty() && name.starts_with(&comparable_header_name(prefix)))
     }
+}
+
+/// A header name in the one form that all its spellings share for a CGI-style server: such servers (CGI, WSGI, Rack, PHP)
+/// turn `X-Remote-User`, `X_Remote_User` and `x.remote.user` into one variable.
+pub fn comparable_header_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }

@@ -22,7 +22,7 @@ pub mod x509;
 pub use authenticator::{Anonymous, Attempt, Authenticator, Error, Evidence, TokenCaller};
 pub use bearer::protocols_without_token;
 pub use caller::{Caller, InternalIdentity, Via};
-pub use front_proxy::FrontProxy;
+pub use front_proxy::{FrontProxy, comparable_header_name};
 pub use headers::{HeaderLines, Headers};
 pub use observe::{Observed, Observer, TokenEvent, TokenUse};
 pub use static_tokens::{StaticTokens, TokenFileError, TokenFileWarning};

@@ -227,8 +227,14 @@ fn a_front_proxy_speaks_for_users_only_under_an_allowed_name() {
         group_headers: vec!["X-Remote-Group".into()],
         extra_header_prefixes: vec!["X-Remote-Extra-".into()],
     };
-    assert!(proxy.is_identity_header("x-remote-extra-scopes"));
-    assert!(!proxy.is_identity_header("x-remote"));
+    for name in
+        ["x-remote-extra-scopes", "X_Remote_User", "x-remote_uid", "X.Remote.Group", "x_remote_extra_a"]
+    {
+        assert!(proxy.is_identity_header(name), "{name}");
+    }
+    for name in ["x-remote", "x-remote-users", "x-remote-extra", "xremoteuser", "remote-user"] {
+        assert!(!proxy.is_identity_header(name), "{name}");
+    }
     let authenticator = Authenticator { front_proxy: Some(proxy), ..Authenticator::default() };
     let headers = [
         ("x-remote-user", "alice"),

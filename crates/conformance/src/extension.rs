@@ -38,6 +38,8 @@ pub struct Received {
     pub version: Version,
     /// The headers.
     pub headers: HeaderMap,
+    /// The trailers that came after the body.
+    pub trailers: HeaderMap,
     /// How long the body was.
     pub length: usize,
     /// The body, if it is JSON.
@@ -180,16 +182,18 @@ async fn answer(
 ) -> std::result::Result<Response<Sent>, Infallible> {
     let upgrade = hyper::upgrade::on(&mut request);
     let (parts, mut body) = request.into_parts();
-    let (mut length, mut bytes) = (0, Vec::new());
+    let (mut length, mut bytes, mut trailers) = (0, Vec::new(), HeaderMap::new());
     while let Some(Ok(frame)) = body.frame().await {
         length += frame.data_ref().map_or(0, Bytes::len);
         bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+        trailers.extend(frame.into_trailers().unwrap_or_default());
     }
     let received = Received {
         method: parts.method,
         target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
         version: parts.version,
         headers: parts.headers,
+        trailers,
         length,
         body: serde_json::from_slice(&bytes).unwrap_or_default(),
     };

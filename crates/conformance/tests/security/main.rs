@@ -1,4 +1,5 @@
 //! Attacks on the security plane, each over HTTPS against the built binary. Every test fails on a server without the defence.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod identity_headers;
 mod paths;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use authn::{FrontProxy, User, protocols_without_token};
+use authn::{FrontProxy, User, comparable_header_name, protocols_without_token};
 use bytes::Bytes;
 use http::header::{self, CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
@@ -96,12 +96,13 @@ pub(in super::super) fn outgoing(
     headers
 }
 
-/// Whether a header says who is calling or how, which the next server learns from this one alone: who is called, and when the body
-/// comes, is the business of the next connection.
+/// Whether only this server may send a header on: it carries an identity in any spelling that a server behind this one could
+/// read ([`comparable_header_name`]), it proves one, or it belongs to the next connection.
 fn is_ours_to_say(name: &str, front_proxy: Option<&FrontProxy>) -> bool {
-    matches!(name, USER | UID | REMOTE_GROUP | "authorization" | "host" | "expect")
-        || name.starts_with(EXTRA)
-        || name.starts_with("impersonate-")
+    let comparable = comparable_header_name(name);
+    matches!(comparable.as_str(), USER | UID | REMOTE_GROUP | "authorization" | "host" | "expect")
+        || comparable.starts_with(EXTRA)
+        || comparable.starts_with("impersonate-")
         || front_proxy.is_some_and(|proxy| proxy.is_identity_header(name))
 }
 

@@ -1,0 +1,224 @@
+//! Who is calling is told to aggregated API servers in headers. Whatever a client sends that a server could read as one of
+//! them stays here: CGI-style servers do not tell `X-Remote-User` from `X_Remote_User` or `X.Remote.User`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use conformance::extension::{Does, Extension, Received};
+use conformance::{Client, Problem, Server, accepts, eventually};
+use http::{HeaderMap, Method};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const NAME: &str = "v1.headers.example.com";
+const THINGS: &str = "/apis/headers.example.com/v1/things";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Names that say who is calling: the standard ones, those of impersonation and those that the flags of the test name.
+const IDENTITY: &[&str] = &[
+    "x-remote-user",
+    "x-remote-uid",
+    "x-remote-group",
+    "x-remote-extra-scopes",
+    "x-remote-extra-example.org%2fscopes",
+    "impersonate-uid",
+    "impersonate-extra-scopes",
+    "x-proxied-user",
+    "x-proxied-uid",
+    "x-proxied-group",
+    "x-proxied-extra-scopes",
+    "authorization",
+];
+
+/// Characters that a CGI-style server maps to the same one as a hyphen.
+const SEPARATORS: &[char] = &['_', '.', '~', '!', '+', '|', '^', '*'];
+
+/// How such a server reads a header's name.
+fn as_variable(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
+}
+
+/// Every name with every separator: in all places, and in the last one only.
+fn spellings() -> Vec<String> {
+    let mut spellings = Vec::new();
+    for name in IDENTITY.iter().filter(|name| name.contains('-')) {
+        for separator in SEPARATORS {
+            let separator = separator.to_string();
+            spellings.push(name.replace('-', &separator));
+            let (start, end) = name.rsplit_once('-').unwrap();
+            spellings.push(format!("{start}{separator}{end}"));
+        }
+    }
+    spellings
+}
+
+fn things(received: &Received) -> Does {
+    match received.path() {
+        "/apis/headers.example.com/v1" => Does::Json(
+            200,
+            json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "headers.example.com/v1", "resources": []}),
+        ),
+        "/apis/headers.example.com/v1/things/one/exec" => Does::Echo("SPDY/3.1"),
+        _ => Does::Json(200, json!({"kind": "Thing", "apiVersion": "headers.example.com/v1"})),
+    }
+}
+
+/// A server with names of its own for the headers of front proxies, and an API server behind it that records.
+async fn behind() -> (TempDir, Server, Client, Extension) {
+    let folder = TempDir::new().unwrap();
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let path = folder.path().join("proxy-ca.crt");
+    std::fs::write(&path, authority.pem()).unwrap();
+    let server = Server::serve(&[
+        &format!("--requestheader-client-ca-file={}", path.display()),
+        "--requestheader-username-headers=X-Proxied-User",
+        "--requestheader-uid-headers=X-Proxied-Uid",
+        "--requestheader-group-headers=X-Proxied-Group",
+        "--requestheader-extra-headers-prefix=X-Proxied-Extra-",
+    ])
+    .await
+    .unwrap();
+    let client = server.client().unwrap();
+    let extension = Extension::start("headers.default.svc", None, things).await.unwrap();
+    let service = json!({"metadata": {"name": "headers"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    accepts(client.post("/api/v1/namespaces/default/services", &service).await).unwrap();
+    let api_service = json!({"metadata": {"name": NAME}, "spec": {
+        "group": "headers.example.com", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 200,
+        "caBundle": extension.ca_bundle, "service": {"namespace": "default", "name": "headers", "port": extension.port}}});
+    accepts(client.post(SERVICES, &api_service).await).unwrap();
+    eventually(PATIENCE, async || {
+        let service = accepts(client.get(&format!("{SERVICES}/{NAME}")).await)?;
+        match service["status"]["conditions"][0]["status"].as_str() {
+            Some("True") => Ok(()),
+            _ => Err(Problem::new(service.to_string())),
+        }
+    })
+    .await
+    .unwrap();
+    (folder, server, client, extension)
+}
+
+/// Those of the headers that say who is calling, as a CGI-style server reads them.
+fn identity(headers: &HeaderMap) -> Vec<(String, String)> {
+    let names: Vec<String> = IDENTITY.iter().map(|name| as_variable(name)).collect();
+    let mut found: Vec<(String, String)> = headers
+        .iter()
+        .map(|(name, value)| {
+            (as_variable(name.as_str()), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        })
+        .filter(|(name, _)| {
+            names.contains(name)
+                || name.starts_with("impersonate-")
+                || name.starts_with("x-remote-")
+                || name.starts_with("x-proxied-")
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// What an API server is told about the administrator.
+fn administrator() -> Vec<(String, String)> {
+    let told = [
+        ("x-remote-group", "system:authenticated"),
+        ("x-remote-group", "system:masters"),
+        ("x-remote-uid", "admin"),
+        ("x-remote-user", "admin"),
+    ];
+    told.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+#[tokio::test]
+async fn aggregated_servers_get_no_identity_header_of_a_client_in_any_spelling() {
+    let (_folder, _server, client, extension) = behind().await;
+    let claimed = spellings();
+    assert!(claimed.len() > 150, "{claimed:?}");
+    let mut sent: Vec<(&str, &str)> = claimed.iter().map(|name| (name.as_str(), "somebody-else")).collect();
+    sent.extend([("x-remote-user", "somebody-else"), ("x-proxied-user", "somebody-else")]);
+    // Names that only resemble one pass.
+    let passing = ["x-remote-address", "x_remote", "x-remote-user-agent", "remote-user", "x-own_header"];
+    sent.extend(passing.map(|name| (name, "mine")));
+    accepts(client.send(Method::GET, THINGS, &sent, Bytes::new()).await).unwrap();
+
+    let received = extension.received_for_others();
+    let received = received.iter().find(|received| received.path() == THINGS).unwrap();
+    for name in passing {
+        assert_eq!(received.all(name), ["mine"], "{name}");
+    }
+    let mut headers = received.headers.clone();
+    for name in passing {
+        headers.remove(name);
+    }
+    assert_eq!(identity(&headers), administrator());
+    assert!(!format!("{:?}", received.headers).contains("somebody-else"), "{:?}", received.headers);
+}
+
+/// Sends a request as bytes and reads the head of its answer.
+async fn raw(client: &Client, head: &str, body: &str) -> String {
+    let mut stream = client.tls_stream().await.unwrap();
+    let token = client.token().unwrap();
+    let head = format!("{head}Host: x\r\nAuthorization: Bearer {token}\r\n");
+    stream.write_all(format!("{head}\r\n{body}").as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn upgrades_and_trailers_carry_no_identity_of_a_client() {
+    let (_folder, _server, client, extension) = behind().await;
+    let claimed: String = spellings().iter().map(|name| format!("{name}: somebody-else\r\n")).collect();
+
+    let exec = format!("{THINGS}/one/exec");
+    let head = format!(
+        "POST {exec} HTTP/1.1\r\nConnection: Upgrade, X-Remote-User\r\nUpgrade: SPDY/3.1\r\n{claimed}Content-Length: 0\r\n"
+    );
+    let answer = raw(&client, &head, "").await;
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    let received = extension.received_for_others();
+    let received = received.iter().find(|received| received.path() == exec).unwrap();
+    assert_eq!(identity(&received.headers), administrator());
+    assert!(!format!("{:?}", received.headers).contains("somebody-else"), "{:?}", received.headers);
+
+    let head = format!(
+        "POST {THINGS} HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTrailer: digest\r\nContent-Type: application/json\r\n"
+    );
+    let body =
+        format!("2\r\n{{}}\r\n0\r\nx-remote-user: somebody-else\r\nDigest: sha-256=x\r\n{claimed}\r\n");
+    let answer = raw(&client, &head, &body).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let received = extension.received_for_others();
+    let received = received.iter().rfind(|received| received.path() == THINGS).unwrap();
+    assert_eq!(identity(&received.headers), administrator());
+    assert_eq!(identity(&received.trailers), []);
+    assert_eq!(received.trailers.get("digest").map(|value| value.as_bytes()), Some(&b"sha-256=x"[..]));
+}
+
+#[tokio::test]
+async fn paths_that_an_aggregated_server_could_read_as_others_are_not_passed_on() {
+    let (_folder, _server, client, extension) = behind().await;
+    accepts(client.get(&format!("{THINGS}/one")).await).unwrap();
+    accepts(client.get(&format!("{THINGS}/")).await).unwrap();
+    let before = extension.received_for_others().len();
+    for path in [
+        "/apis/headers.example.com/v1//things",
+        "/apis/headers.example.com/v1/namespaces/public//things",
+        "/apis/headers.example.com/v1/namespaces/public/../secret/things",
+        "/apis/headers.example.com/v1/namespaces/public/%2e%2e/secret/things",
+        "/apis/headers.example.com/v1/namespaces/public%2F..%2Fsecret/things",
+        "/apis/headers.example.com/v1/./things",
+        "/apis/headers.example.com/v1/things/..",
+        "/apis/headers.example.com/v1/things//",
+    ] {
+        let answer = client.get(path).await.unwrap();
+        assert_eq!(answer.code, 404, "{path}: {}", answer.text());
+    }
+    assert_eq!(extension.received_for_others().len(), before, "a request was passed on");
+}
