@@ -71,6 +71,8 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     config.anonymous = Anonymous::Paths(HEALTH.iter().map(|p| (*p).into()).collect());
     let modes = vec!["Node".to_owned(), "RBAC".to_owned()];
     config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
+    // The Node authorizer lets nodes create pods and ask for tokens; only this plugin restricts them to their own.
+    config.enable_admission = vec!["NodeRestriction".to_owned()];
     config.allow_privileged = true;
     config.scheduler = args.enable_scheduler;
     config.flags = flags;

@@ -2,4 +2,5 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod identity_headers;
+mod node_restriction;
 mod paths;
