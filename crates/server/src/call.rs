@@ -1,16 +1,19 @@
 //! One request on its way: who is calling, what for, and what the answer will say besides its body.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use admission::{Annotation, FromManifests, Held, InForce, Level, Notes};
 use api::Status;
 use authn::{Caller, User};
 use authz::Permit;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use storage::Entry;
@@ -18,7 +21,10 @@ use value::Value;
 
 use crate::audit::{self, Record};
 use crate::body::Body;
+use crate::body_budget::{BodyBudget, BodyCharge};
+use crate::paced::{Paced, ReadError};
 use crate::request_info::{Query, RequestInfo};
+use crate::seats::Seat;
 
 /// The largest request body.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -42,9 +48,13 @@ pub struct Call {
     pub in_force: InForce,
     /// The revision of the last deletion that it led to, if any.
     pub deleted_at: u64,
+    /// Held while the server works on the request, and not while it waits for the body.
+    pub seat: Seat,
     permit: Permit,
     caller: Caller,
     body: Unread,
+    /// For the body that was read, until the request ends: what was decoded from it lives as long.
+    charge: Option<BodyCharge>,
     warnings: Vec<String>,
     record: Record,
     /// What admission wants to see dropped when this ends.
@@ -59,6 +69,8 @@ pub struct Arriving {
     pub upgrade: Option<OnUpgrade>,
     /// Who sent it.
     pub peer: IpAddr,
+    /// What bodies may hold.
+    pub budget: Arc<BodyBudget>,
 }
 
 /// A body that nobody has read yet.
@@ -104,9 +116,11 @@ impl Call {
             deadline: None,
             in_force: InForce::default(),
             deleted_at: 0,
+            seat: Seat::default(),
             permit,
             caller,
             body,
+            charge: None,
             warnings: Vec::new(),
             record,
             held: Vec::new(),
@@ -183,28 +197,73 @@ impl Call {
 
     /// Reads the body, of which there is one; a second call finds it empty.
     pub async fn read_body(&mut self) -> Result<Bytes, Status> {
-        let too_large = || Status::too_large(format!("limit is {MAX_BODY}"));
         match std::mem::replace(&mut self.body, Unread::Done) {
             Unread::Done => Ok(Bytes::new()),
             Unread::Here(bytes) | Unread::Elsewhere(bytes) if bytes.len() > MAX_BODY => Err(too_large()),
             Unread::Here(bytes) | Unread::Elsewhere(bytes) => Ok(bytes),
+            Unread::Incoming(arriving) if arriving.body.is_end_stream() => Ok(Bytes::new()),
             Unread::Incoming(arriving) => {
-                let reading = Limited::new(arriving.body, MAX_BODY).collect();
-                let read = match self.deadline {
-                    Some(deadline) => tokio::time::timeout_at(deadline.into(), reading).await.ok(),
-                    None => Some(reading.await),
-                };
-                match read {
-                    Some(Ok(collected)) => Ok(collected.to_bytes()),
-                    Some(Err(e)) if e.is::<LengthLimitError>() => Err(too_large()),
-                    Some(Err(e)) => {
-                        Err(Status::bad_request(format!("the request body could not be read: {e}")))
-                    }
-                    None => Err(Status::timeout("request did not complete within the allotted timeout", 0)),
-                }
+                let deadline = self.deadline;
+                let receiving = self.receive(*arriving);
+                let Some(deadline) = deadline else { return receiving.await };
+                let late = || Status::timeout("request did not complete within the allotted timeout", 0);
+                tokio::time::timeout_at(deadline.into(), receiving).await.unwrap_or_else(|_| Err(late()))
             }
         }
     }
+
+    /// Receives a body from the network. While it has to be waited for, the request has no seat.
+    async fn receive(&mut self, arriving: Arriving) -> Result<Bytes, Status> {
+        let Arriving { body, budget, .. } = arriving;
+        let charge = self.charge.insert(budget.open(self.caller.user())?);
+        let mut body = Paced::new(body);
+        // Most bodies come in one piece, which is not copied.
+        let mut first = Bytes::new();
+        let mut pieces = BytesMut::new();
+        loop {
+            let here = std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx))).await;
+            let frame = match here {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => {
+                    self.seat.release();
+                    body.frame().await
+                }
+            };
+            let data = match frame {
+                None => break,
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(ReadError::TooSlow)) => {
+                    budget.count_slow();
+                    return Err(too_slow());
+                }
+                Some(Err(ReadError::Broken(e))) => {
+                    return Err(Status::bad_request(format!("the request body could not be read: {e}")));
+                }
+            };
+            let length = first.len() + pieces.len() + data.len();
+            if length > MAX_BODY {
+                return Err(too_large());
+            }
+            charge.grow_to(length as u64)?;
+            if length == data.len() {
+                first = data;
+            } else {
+                pieces.extend_from_slice(&std::mem::take(&mut first));
+                pieces.extend_from_slice(&data);
+            }
+        }
+        self.seat.reacquire().await?;
+        Ok(if pieces.is_empty() { first } else { pieces.freeze() })
+    }
+}
+
+fn too_large() -> Status {
+    Status::too_large(format!("limit is {MAX_BODY}"))
+}
+
+/// 408: the client does not send its body fast enough.
+pub fn too_slow() -> Status {
+    Status::failure(408, api::Reason::Timeout, format!("Timeout: {}", ReadError::TooSlow))
 }
 
 /// What a handler answers, before it is encoded.

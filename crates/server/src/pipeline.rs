@@ -36,6 +36,7 @@ use crate::metrics::{Finished, Outcomes};
 use crate::negotiate;
 use crate::request_info::{Query, RequestInfo, has_other_readings, percent_decode};
 use crate::respond;
+use crate::seats::Seat;
 use crate::state::State;
 use attributes::attributes;
 use route::{Target, route, route_custom};
@@ -68,7 +69,7 @@ impl Outcome {
 
 impl accept::Answer for State {
     async fn answer(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-        let asked = Asked::read(peer, request);
+        let asked = Asked::read(&self, peer, request);
         if asked.may_be_dropped() {
             let mut answered = None;
             asked.answer(&self, |response| answered = Some(response)).await;
@@ -99,7 +100,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(peer: Peer, request: Request<Incoming>) -> Self {
+    fn read(state: &State, peer: Peer, request: Request<Incoming>) -> Self {
         let started = Instant::now();
         let (mut parts, body) = request.into_parts();
         let upgrade = parts.extensions.remove::<OnUpgrade>();
@@ -107,7 +108,8 @@ impl Asked {
         let path = percent_decode(parts.uri.path(), false);
         let info = RequestInfo::parse(&parts.method, &path, &query);
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
-        let body = Arriving { body, upgrade, peer: peer.address.ip() };
+        let budget = Arc::clone(&state.body_budget);
+        let body = Arriving { body, upgrade, peer: peer.address.ip(), budget };
         Asked { started, peer, method: parts.method, uri, query, info, headers: parts.headers, body }
     }
 
@@ -308,12 +310,12 @@ async fn serve(
     record.impersonated(&caller);
 
     // queue
-    let _seat = match state.seats.take(caller.user(), info) {
+    let seat = match state.seats.take(caller.user(), info) {
         Ok(seat) => seat,
         Err(status) => return Outcome::unknown(respond::too_many_requests(&status)),
     };
 
-    finish(state, uri, caller, info.clone(), query, headers, body, warnings, record, deadline).await
+    finish(state, uri, caller, seat, info.clone(), query, headers, body, warnings, record, deadline).await
 }
 
 /// The stages that every request passes, from outside or from within.
@@ -322,6 +324,7 @@ async fn finish(
     state: &Arc<State>,
     uri: &str,
     caller: Caller,
+    seat: Seat,
     info: RequestInfo,
     query: Query,
     headers: HeaderMap,
@@ -355,6 +358,7 @@ async fn finish(
     // route
     let mut call = Call::new(info, query, headers, permit, body, state.now(), record.clone());
     call.deadline = deadline;
+    call.seat = seat;
     for warning in warnings {
         call.warn(warning);
     }
@@ -446,8 +450,9 @@ pub async fn internal(
             let response = respond::internal_error(&info.path, why);
             return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
         }
-        let warnings = Vec::new();
-        finish(state, target, caller, info.clone(), query, headers, body, warnings, &record, deadline).await
+        let (seat, warnings) = (Seat::default(), Vec::new());
+        finish(state, target, caller, seat, info.clone(), query, headers, body, warnings, &record, deadline)
+            .await
     };
     finished(limit, &info, &record, Box::pin(catch_panic(work)).as_mut()).await.response
 }

@@ -16,10 +16,37 @@ pub struct Seats {
     limits: (usize, usize),
 }
 
-/// A seat, given back when dropped.
-#[derive(Debug)]
+/// The seat of one request, given back when dropped. [`Call`](crate::call::Call) owns it.
+///
+/// A request gives its seat up while it waits for its client ([`Seat::release`]) and takes one again before it goes on
+/// ([`Seat::reacquire`]), so that clients that send slowly do not keep others from being served.
+#[derive(Debug, Default)]
 pub struct Seat {
-    _permit: Option<OwnedSemaphorePermit>,
+    /// Where a seat is taken again; `None` for requests that need none.
+    pool: Option<Arc<Semaphore>>,
+    permit: Option<OwnedSemaphorePermit>,
+    /// A member of `system:masters`, which goes on without a seat if none is free.
+    is_master: bool,
+}
+
+impl Seat {
+    /// Gives the seat up for the time being. Does nothing if it is given up already.
+    pub fn release(&mut self) {
+        self.permit = None;
+    }
+
+    /// Takes a seat again after [`Seat::release`]; waits for one if all are taken, before every request that is new. The caller
+    /// bounds the time. Does nothing if the seat was not given up.
+    pub async fn reacquire(&mut self) -> Result<(), Status> {
+        let Some(pool) = self.pool.as_ref().filter(|_| self.permit.is_none()) else { return Ok(()) };
+        if self.is_master {
+            self.permit = Arc::clone(pool).try_acquire_owned().ok();
+            return Ok(());
+        }
+        let permit = Arc::clone(pool).acquire_owned().await;
+        self.permit = Some(permit.map_err(|_| Status::internal("the server stops"))?);
+        Ok(())
+    }
 }
 
 impl Seats {
@@ -33,11 +60,12 @@ impl Seats {
     pub fn take(&self, user: &User, info: &RequestInfo) -> Result<Seat, Status> {
         let pool = if info.is_read_only() { &self.reading } else { &self.mutating };
         let Some(pool) = pool.as_ref().filter(|_| !info.is_long_running()) else {
-            return Ok(Seat { _permit: None });
+            return Ok(Seat::default());
         };
+        let is_master = user.is_in(authn::names::MASTERS);
         match Arc::clone(pool).try_acquire_owned() {
-            Ok(permit) => Ok(Seat { _permit: Some(permit) }),
-            Err(_) if user.is_in(authn::names::MASTERS) => Ok(Seat { _permit: None }),
+            Ok(permit) => Ok(Seat { pool: Some(Arc::clone(pool)), permit: Some(permit), is_master }),
+            Err(_) if is_master => Ok(Seat::default()),
             Err(_) => Err(Status::too_many_requests("Too many requests, please try again later.", 1)),
         }
     }
@@ -84,5 +112,34 @@ mod tests {
         let _seat = seats.take(&user, &list).unwrap();
         assert!(seats.take(&user, &info(&Method::GET, "/api/v1/pods?watch=1")).is_ok());
         assert!(seats.take(&User::named("m").in_groups([authn::names::MASTERS]), &list).is_ok());
+    }
+    #[tokio::test]
+    async fn a_released_seat_serves_others_and_is_waited_for_before_new_requests() {
+        let seats = Seats::new(1, 1);
+        let (user, post) = (User::named("u"), info(&Method::POST, "/api/v1/pods"));
+        let mut slow = seats.take(&user, &post).unwrap();
+        slow.reacquire().await.unwrap();
+        assert_eq!(seats.taken(), (0, 1), "a seat that was not released is not taken twice");
+        slow.release();
+        let other = seats.take(&user, &post).unwrap();
+        let mut again = Box::pin(slow.reacquire());
+        let first = std::future::poll_fn(|cx| std::task::Poll::Ready(again.as_mut().poll(cx))).await;
+        assert!(first.is_pending(), "the only seat is taken");
+        drop(other);
+        assert!(seats.take(&user, &post).is_err(), "the one that waits comes first");
+        again.await.unwrap();
+        assert_eq!(seats.taken(), (0, 1));
+        drop(slow);
+        assert_eq!(seats.taken(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_master_goes_on_without_a_seat() {
+        let seats = Seats::new(1, 1);
+        let post = info(&Method::POST, "/api/v1/pods");
+        let mut master = seats.take(&User::named("m").in_groups([authn::names::MASTERS]), &post).unwrap();
+        master.release();
+        let _other = seats.take(&User::named("u"), &post).unwrap();
+        master.reacquire().await.unwrap();
     }
 }

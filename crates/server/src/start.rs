@@ -34,6 +34,7 @@ use crate::admission::webhooks::{TokenMetrics, WebhookTokens, account};
 use crate::aggregation::{self, Aggregation};
 use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
+use crate::body_budget::BodyBudget;
 use crate::bootstrap;
 use crate::catalog::Catalog;
 use crate::config::{Config, ConfigError, Data};
@@ -61,8 +62,9 @@ pub struct Running {
     controllers: Option<JoinHandle<()>>,
 }
 
-/// The most requests that change something at once; more wait, before anybody has looked at them.
-const MAX_UNDER_WAY: u32 = 4096;
+/// More requests than can be under way at once. They are counted to be waited for at the end; seats and the budget for bodies
+/// limit them.
+const MAX_UNDER_WAY: u32 = u32::MAX;
 
 impl Running {
     /// What the server knows, for parts of the same process.
@@ -260,6 +262,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         parsed: crate::cluster::Parsed::default(),
         quotas,
         seats: Seats::new(max_in_flight, max_mutating_in_flight),
+        body_budget: BodyBudget::new(metrics.registry()).map_err(ConfigError::other)?,
         metrics,
         audit,
         addresses: Addresses::new(&service_ranges),

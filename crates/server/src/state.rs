@@ -20,6 +20,7 @@ use crate::admission::registered::RegisteredWebhooks;
 use crate::admission::webhooks::WebhookTokens;
 use crate::audit::Audit;
 use crate::authorization::AuthorizationMetrics;
+use crate::body_budget::BodyBudget;
 use crate::call::Call;
 use crate::catalog::{Catalog, Kind};
 use crate::cluster::Parsed;
@@ -64,6 +65,8 @@ pub struct State {
     pub(crate) parsed: Parsed,
     /// The in-flight limits.
     pub seats: Seats,
+    /// How many bytes of request bodies may be held.
+    pub body_budget: Arc<BodyBudget>,
     /// The counters.
     pub metrics: Metrics,
     /// What is recorded of requests, if anything is.

@@ -7,6 +7,7 @@
 //! written here: those a client sent are dropped before.
 
 mod headers;
+mod passing;
 mod upgrade;
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,6 +18,7 @@ use authn::User;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Incoming;
 use tokio::sync::{mpsc, watch};
@@ -24,10 +26,13 @@ use tracing::{debug, warn};
 
 use super::{ApiService, availability};
 use crate::body::{Body, Part};
-use crate::call::{Arriving, Call, Unread};
+use crate::call::{Arriving, Call, Unread, too_slow};
 use crate::config::Redirects;
 use crate::outbound::{Forward, Outgoing};
+use crate::respond;
 use crate::state::State;
+
+use passing::{Passed, Passing};
 
 pub(crate) use headers::encode_path;
 pub(super) use headers::{encode_query, identify, incoming, kept, outgoing, say_for_whom};
@@ -56,10 +61,20 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
             return unavailable();
         }
     };
+    // A request that may take as long as it likes holds no seat, and its body may be a stream.
+    let is_paced = !call.info.is_long_running();
+    let mut passing = None;
     let (body, peer, upgrade) = match call.take_body() {
         Unread::Incoming(arriving) => {
-            let Arriving { body, peer, upgrade } = *arriving;
-            (body.map_err(Into::into).boxed_unsync(), peer, upgrade)
+            let Arriving { body, peer, upgrade, budget } = *arriving;
+            let body = if is_paced && !body.is_end_stream() {
+                let (body, end) = Passing::new(body);
+                passing = Some((end, budget));
+                body.map_err(Into::into).boxed_unsync()
+            } else {
+                body.map_err(Into::into).boxed_unsync()
+            };
+            (body, peer, upgrade)
         }
         Unread::Here(bytes) | Unread::Elsewhere(bytes) => {
             let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
@@ -94,7 +109,27 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     let trailers = move |frame| headers::trailers_of(frame, |sent| kept(sent, front_proxy.as_ref()));
     *request.body_mut() = body.map_frame(trailers).boxed_unsync();
     let is_discovery = !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
-    answer(state, transport, request, is_discovery, call.deadline).await
+    let answer = answer(state, transport, request, is_discovery, call.deadline);
+    let Some((end, budget)) = passing else { return answer.await };
+    tokio::pin!(answer);
+    // As for a body that is read here: no seat while it comes.
+    call.seat.release();
+    tokio::select! {
+        response = answer.as_mut() => return response,
+        end = end => if end == Ok(Passed::TooSlow) {
+            budget.count_slow();
+            return respond::refusal(&too_slow(), &call.headers, &call.query, call.record());
+        },
+    }
+    // The other server is at work already, with or without a seat.
+    let seated = async {
+        let _ = call.seat.reacquire().await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        response = answer.as_mut() => response,
+        response = seated => response,
+    }
 }
 
 async fn answer(
@@ -159,7 +194,6 @@ fn relay(
 
 /// Passes a body on as it comes, until it ends, nobody wants it any more, its time is up or the server stops.
 fn stream(mut body: Incoming, until: Option<Instant>, mut stop: watch::Receiver<bool>) -> Body {
-    use http_body::Body as _;
     if body.is_end_stream() {
         return Body::empty();
     }

@@ -1,0 +1,67 @@
+//! A request body on its way to another server, and whether it is still coming.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+
+use crate::paced::{Paced, ReadError};
+
+/// How a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// All of it was passed on, or nobody wants more of it.
+    Ended,
+    /// The client sends it too slowly.
+    TooSlow,
+}
+
+/// A body that says when it has ended.
+#[derive(Debug)]
+pub(super) struct Passing {
+    body: Paced<Incoming>,
+    ended: Option<oneshot::Sender<Passed>>,
+}
+
+impl Passing {
+    /// This body, and what tells of its end. An error of the receiver is an end like any other: the body is gone.
+    pub(super) fn new(body: Incoming) -> (Self, oneshot::Receiver<Passed>) {
+        let (ended, end) = oneshot::channel();
+        (Passing { body: Paced::new(body), ended: Some(ended) }, end)
+    }
+}
+
+impl Body for Passing {
+    type Data = Bytes;
+    type Error = ReadError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ReadError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let end = match &polled {
+            Poll::Ready(Some(Err(ReadError::TooSlow))) => Some(Passed::TooSlow),
+            Poll::Ready(None | Some(Err(ReadError::Broken(_)))) => Some(Passed::Ended),
+            Poll::Ready(Some(Ok(_))) if self.body.is_end_stream() => Some(Passed::Ended),
+            Poll::Ready(Some(Ok(_))) | Poll::Pending => None,
+        };
+        if let Some(end) = end
+            && let Some(ended) = self.ended.take()
+        {
+            let _ = ended.send(end);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

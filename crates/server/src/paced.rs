@@ -1,0 +1,149 @@
+//! A request body that must keep arriving: at least [`RATE`] bytes a second on average, after the first [`GRACE`].
+//!
+//! The time counts from when the server first waits for the body.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+/// How long a client has before its rate counts.
+pub const GRACE: Duration = Duration::from_secs(5);
+/// Bytes a second.
+pub const RATE: u64 = 1024;
+
+/// Why a body was not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It arrived below the minimum rate.
+    #[error("the request body arrived at less than {RATE} bytes per second")]
+    TooSlow,
+    /// The connection broke, or what came was not HTTP.
+    #[error(transparent)]
+    Broken(#[from] hyper::Error),
+}
+
+/// A body with a minimum rate.
+#[derive(Debug)]
+pub struct Paced<B> {
+    inner: B,
+    received: u64,
+    /// Set when the body is first waited for: when it began, and when it is too late for the next byte.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+}
+
+impl<B> Paced<B> {
+    /// This body, with the minimum rate.
+    pub fn new(inner: B) -> Self {
+        Paced { inner, received: 0, waiting: None }
+    }
+
+    /// When a client that sends nothing more is too slow.
+    fn due(&self, began: Instant) -> Instant {
+        began + GRACE + Duration::from_millis(self.received.saturating_mul(1000) / RATE)
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Paced<B>
+where
+    ReadError: From<B::Error>,
+{
+    type Data = Bytes;
+    type Error = ReadError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ReadError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
+            let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref);
+            self.received = self.received.saturating_add(data.map_or(0, |data| data.remaining() as u64));
+            return Poll::Ready(frame.map(|frame| frame.map_err(ReadError::from)));
+        }
+        let began = self.waiting.as_ref().map_or_else(Instant::now, |(began, _)| *began);
+        let due = self.due(began);
+        let (_, late) =
+            self.waiting.get_or_insert_with(|| (began, Box::pin(tokio::time::sleep_until(due))));
+        if late.deadline() != due {
+            late.as_mut().reset(due);
+        }
+        late.as_mut().poll(cx).map(|()| Some(Err(ReadError::TooSlow)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http_body::{Body, Frame};
+    use http_body_util::BodyExt as _;
+    use tokio::sync::mpsc;
+
+    use super::{Paced, ReadError};
+
+    struct Sent(mpsc::Receiver<usize>);
+
+    impl Body for Sent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.0.poll_recv(cx).map(|sent| sent.map(|n| Ok(Frame::data(Bytes::from(vec![b' '; n])))))
+        }
+    }
+
+    impl From<Infallible> for ReadError {
+        fn from(never: Infallible) -> Self {
+            match never {}
+        }
+    }
+
+    /// Sends parts of `bytes` every `every`, `parts` times.
+    async fn read(parts: usize, bytes: usize, every: Duration) -> Result<usize, ReadError> {
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(async move {
+            for _ in 0..parts {
+                tokio::time::sleep(every).await;
+                if sender.send(bytes).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Paced::new(Sent(receiver)).collect().await?.to_bytes().len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_at_the_minimum_rate_is_read_to_its_end() {
+        let second = Duration::from_secs(1);
+        assert_eq!(read(60, 1024, second).await.unwrap(), 60 * 1024);
+        assert_eq!(read(1, 1, 4 * second).await.unwrap(), 1, "anything goes for five seconds");
+        assert_eq!(read(2, 20 * 1024, 4 * second).await.unwrap(), 40 * 1024);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_below_the_minimum_rate_is_given_up() {
+        let second = Duration::from_secs(1);
+        for (parts, bytes, every) in [(60, 1000, 20 * second), (600, 1, second), (1, 100_000, 6 * second)] {
+            let read = read(parts, bytes, every).await;
+            assert!(matches!(read, Err(ReadError::TooSlow)), "{parts} of {bytes}: {read:?}");
+        }
+    }
+}
