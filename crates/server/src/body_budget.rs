@@ -173,7 +173,9 @@ impl BodyCharge {
         if let Err(exceeded) = self.budget.check(&held, self, more) {
             drop(held);
             let (reason, message) = match exceeded {
-                Exceeded::Total => ("total", "the server holds too many request bodies, please try again later"),
+                Exceeded::Total => {
+                    ("total", "the server holds too many request bodies, please try again later")
+                }
                 Exceeded::Share => ("share", "too many request bodies of this user, please try again later"),
             };
             self.budget.count(reason);

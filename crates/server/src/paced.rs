@@ -65,8 +65,7 @@ where
         }
         let began = self.waiting.as_ref().map_or_else(Instant::now, |(began, _)| *began);
         let due = self.due(began);
-        let (_, late) =
-            self.waiting.get_or_insert_with(|| (began, Box::pin(tokio::time::sleep_until(due))));
+        let (_, late) = self.waiting.get_or_insert_with(|| (began, Box::pin(tokio::time::sleep_until(due))));
         if late.deadline() != due {
             late.as_mut().reset(due);
         }

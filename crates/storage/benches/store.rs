@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use storage::{Change, Embedded, Expect, Memory, Options, Record, Store, WatchFrom, Write};
+use storage::{Change, Embedded, Expect, Memory, Options, Record, Store, WatchFrom, Write, WritePriority};
 use tokio::runtime::Runtime;
 
 const OBJECTS: usize = 10_000;
@@ -31,7 +31,12 @@ fn record(number: usize) -> Record {
 }
 
 fn write(number: usize) -> Write {
-    Write { key: key(number).into(), expect: Expect::Any, change: Change::Put(record(number)) }
+    Write {
+        key: key(number).into(),
+        expect: Expect::Any,
+        change: Change::Put(record(number)),
+        priority: WritePriority::Ordinary,
+    }
 }
 
 async fn fill(store: &Store) {

@@ -31,6 +31,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Reads a part of the key space as it was at a revision that the feed no longer knows.
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>>;
 
+    /// The bytes of the file, for a backend that has one.
+    fn file_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Asks that revisions before this one be given up, by and by.
     fn compact(&self, revision: u64);
 
@@ -62,6 +67,26 @@ pub enum Decision {
         /// The revision at which it was decided; the feed has reached it.
         at: u64,
     },
+    /// The write needs room, and the store is full.
+    OverQuota(OverQuota),
+}
+
+/// A write does not fit into the quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverQuota {
+    /// How many bytes are live.
+    pub live: u64,
+    /// The quota.
+    pub quota: u64,
+}
+
+/// Why [`Batch::decide`] does not accept a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rejection {
+    /// The key is not in the expected state.
+    State,
+    /// The write needs room, and the store is full.
+    Quota(OverQuota),
 }
 
 /// A stored record with its key and revisions.
@@ -139,6 +164,13 @@ impl Feed {
         self.0.revision()
     }
 
+    /// The store has been loaded: from here on the quota applies.
+    pub(crate) fn loaded(&self) {
+        if let Some(quota) = &self.0.quota {
+            quota.load(self.0.live_bytes());
+        }
+    }
+
     /// What a key's revisions are.
     pub fn version(&self, key: &str) -> Option<Version> {
         self.0.version(key)
@@ -167,18 +199,20 @@ impl Feed {
 pub struct Batch<'f> {
     feed: &'f Feed,
     revision: u64,
+    /// What will be live, as the quota counts it.
+    live: u64,
     decided: HashMap<Arc<str>, Option<Version>>,
 }
 
 impl<'f> Batch<'f> {
     /// An empty batch after what has been fed.
     pub fn new(feed: &'f Feed) -> Batch<'f> {
-        Batch { feed, revision: feed.revision(), decided: HashMap::new() }
+        Batch { feed, revision: feed.revision(), live: feed.0.live_bytes(), decided: HashMap::new() }
     }
 
-    /// The change a write makes, with the next revision, and the version it replaces; `None` if it is refused.
-    pub fn decide(&mut self, write: Write) -> Option<(Done, Option<Version>)> {
-        let Write { key, expect, change } = write;
+    /// The change a write makes, with the next revision, and the version it replaces.
+    pub fn decide(&mut self, write: Write) -> Result<(Done, Option<Version>), Rejection> {
+        let Write { key, expect, change, priority } = write;
         let current = match self.decided.get(&key) {
             Some(decided) => *decided,
             None => self.feed.version(&key),
@@ -189,17 +223,29 @@ impl<'f> Batch<'f> {
             Expect::Any => true,
         };
         if !expected || (change == Change::Delete && current.is_none()) {
-            return None;
+            return Err(Rejection::State);
         }
+        let charge = match &change {
+            Change::Put(record) => record.charge(&key),
+            Change::Delete => 0,
+        };
+        let replaced = current.map_or(0, |current| current.charge);
+        let live = self.live.saturating_sub(replaced).saturating_add(charge);
+        if let Some(quota) = &self.feed.0.quota
+            && !quota.admits(priority, self.live, live)
+        {
+            return Err(Rejection::Quota(OverQuota { live: self.live, quota: quota.limit() }));
+        }
+        self.live = live;
         self.revision += 1;
         let revision = self.revision;
         let created = current.map_or(revision, |current| current.created);
         let version = match change {
-            Change::Put(_) => Some(Version { revision, created }),
+            Change::Put(_) => Some(Version { revision, created, charge }),
             Change::Delete => None,
         };
         self.decided.insert(Arc::clone(&key), version);
-        Some((Done { key, revision, created, change }, current))
+        Ok((Done { key, revision, created, change }, current))
     }
 
     /// The revision of the last accepted write.

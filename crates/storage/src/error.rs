@@ -86,6 +86,14 @@ pub enum CommitError {
         /// The limit.
         limit: usize,
     },
+    /// The write needs room, and the store is full.
+    #[error("the store is full: {live} bytes are live, and the quota is {quota}")]
+    OverQuota {
+        /// How many bytes are live.
+        live: u64,
+        /// The quota.
+        quota: u64,
+    },
     /// The backend could not make the write durable. It is not visible, and was not acknowledged.
     #[error("the store cannot write: {0}")]
     Unavailable(String),

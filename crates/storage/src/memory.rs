@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::sync::{Mutex, PoisonError};
 
-use crate::backend::{Backend, Batch, BoxFuture, Decision, Feed, Range, RangePage, Unavailable};
+use crate::backend::{Backend, Batch, BoxFuture, Decision, Feed, Range, RangePage, Rejection, Unavailable};
 use crate::error::{OpenError, ReadError};
 use crate::record::Write;
 
@@ -23,8 +23,10 @@ impl Memory {
     fn decide(&self, write: Write) -> Result<Decision, Unavailable> {
         let guard = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
         let feed = guard.as_ref().ok_or_else(|| Unavailable("the store is closed".to_owned()))?;
-        let Some((done, _)) = Batch::new(feed).decide(write) else {
-            return Ok(Decision::Refused { at: feed.revision() });
+        let done = match Batch::new(feed).decide(write) {
+            Ok((done, _)) => done,
+            Err(Rejection::State) => return Ok(Decision::Refused { at: feed.revision() }),
+            Err(Rejection::Quota(over)) => return Ok(Decision::OverQuota(over)),
         };
         let applied = feed.apply(vec![done]);
         let event = applied.events().first().cloned().flatten();

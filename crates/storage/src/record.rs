@@ -4,6 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+/// What an entry costs besides its bytes: the struct, the counts of its allocations and its place in a table.
+const FIXED: usize = 192;
+
 /// What a caller stores under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
@@ -21,6 +24,12 @@ impl Record {
         self.body.len().saturating_add(self.facts.len())
     }
 
+    /// What the record takes of the quota under this key. It does not depend on the revision, so that writing the same record
+    /// again needs no room.
+    pub(crate) fn charge(&self, key: &str) -> u64 {
+        (FIXED + key.len()).saturating_add(self.size()) as u64
+    }
+
     /// Whether the place for the revision is in the body.
     pub(crate) fn is_valid(&self) -> bool {
         self.revision_at as usize <= self.body.len()
@@ -36,6 +45,21 @@ pub struct Write {
     pub expect: Expect,
     /// The change.
     pub change: Change,
+    /// What of the quota it may use.
+    pub priority: WritePriority,
+}
+
+/// How much of the quota a write may use. Deletions, and writes that do not make their record larger, need no room and always
+/// pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum WritePriority {
+    /// The quota, unless the alarm is raised.
+    #[default]
+    Ordinary,
+    /// Half of the headroom above the quota, too: writes without which space cannot be freed, or the cluster not run.
+    Essential,
+    /// All of the headroom: writes of the server itself.
+    System,
 }
 
 /// The state in which a key must be for a write to happen.
@@ -99,9 +123,13 @@ impl Entry {
 
     /// The number of bytes that keeping this entry costs, roughly.
     pub(crate) fn cost(&self) -> usize {
-        /// The struct, the counts of its allocations and its place in a table.
-        const FIXED: usize = 192;
         FIXED + self.key.len() + self.body.len() + self.facts.len()
+    }
+
+    /// What the entry takes of the quota; see [`Record::charge`].
+    pub(crate) fn charge(&self) -> u64 {
+        let mut text = [0_u8; MAX_DIGITS];
+        self.cost().saturating_sub(digits(self.revision, &mut text).len()) as u64
     }
 
     /// One allocation holds body and facts: entries are many and small.

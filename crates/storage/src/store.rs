@@ -5,9 +5,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Decision, Feed, Range, RangePage, Unavailable};
+use crate::backend::{Backend, Decision, Feed, OverQuota, Range, RangePage, Unavailable};
 use crate::error::{CommitError, OpenError, ReadError, WatchError};
 use crate::key;
+use crate::quota::{Quota, Space};
 use crate::record::{Change, Entry, Event, Write};
 use crate::table::Entries;
 use crate::watch::Watch;
@@ -26,6 +27,8 @@ pub struct Options {
     pub retain_revisions: u64,
     /// How many bytes may be written before what they replaced is given up.
     pub retain_bytes: u64,
+    /// How many bytes may be live; no limit if not given.
+    pub quota: Option<u64>,
     /// The longest key.
     pub max_key: usize,
     /// The largest record, body and facts together.
@@ -42,6 +45,7 @@ impl Default for Options {
             retain_for: Duration::from_mins(5),
             retain_revisions: 200_000,
             retain_bytes: 1 << 30,
+            quota: None,
             max_key: 1024,
             max_record: 4 << 20,
             clock: Clock::system(),
@@ -162,7 +166,9 @@ impl Store {
     pub async fn open(backend: impl Backend, options: Options) -> Result<Store, OpenError> {
         let set = Arc::new(WorkingSet::new(&options));
         let backend: Arc<dyn Backend> = Arc::new(backend);
-        backend.start(Feed(Arc::clone(&set))).await?;
+        let feed = Feed(Arc::clone(&set));
+        backend.start(feed.clone()).await?;
+        feed.loaded();
         Ok(Store { set, backend, max_key: options.max_key, max_record: options.max_record })
     }
 
@@ -238,7 +244,20 @@ impl Store {
                 Ok(Committed { revision: event.revision, entry: Arc::clone(&event.entry), event })
             }
             Ok(Decision::Refused { .. }) => Err(CommitError::Conflict { current: self.get(&key) }),
+            Ok(Decision::OverQuota(OverQuota { live, quota })) => Err(CommitError::OverQuota { live, quota }),
             Err(Unavailable(reason)) => Err(CommitError::Unavailable(reason)),
+        }
+    }
+
+    /// What the store holds, and what it may hold.
+    pub fn space(&self) -> Space {
+        let live = self.set.live_bytes();
+        let quota = self.set.quota.as_ref();
+        Space {
+            live,
+            file: self.backend.file_bytes().unwrap_or(live),
+            quota: quota.map(Quota::limit),
+            alarm: quota.is_some_and(Quota::is_raised),
         }
     }
 

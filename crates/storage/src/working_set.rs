@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::backend::{Done, Stored};
 use crate::history::History;
 use crate::key;
+use crate::quota::Quota;
 use crate::record::{Change, Entry, Event, Kind};
 use crate::store::{Clock, Options};
 use crate::table::{Entries, Table};
@@ -30,6 +31,8 @@ pub struct Version {
     pub revision: u64,
     /// The revision that created the key.
     pub created: u64,
+    /// What the record takes of the quota.
+    pub(crate) charge: u64,
 }
 
 #[derive(Debug)]
@@ -44,11 +47,14 @@ pub(crate) struct WorkingSet {
     retain_for: Duration,
     retain_revisions: u64,
     retain_bytes: u64,
+    pub(crate) quota: Option<Quota>,
 }
 
 #[derive(Debug)]
 struct State {
     revision: u64,
+    /// What is live, as the quota counts it.
+    live_bytes: u64,
     /// Lists before this revision are refused.
     compacted: u64,
     shards: BTreeMap<Box<str>, Shard>,
@@ -90,12 +96,15 @@ impl WorkingSet {
     pub(crate) fn new(options: &Options) -> WorkingSet {
         let state = State {
             revision: 0,
+            live_bytes: 0,
             compacted: 0,
             shards: BTreeMap::new(),
             history: History::new(options.history_events, options.history_bytes),
             written: 0,
             marks: VecDeque::new(),
         };
+        let quota = options.quota.map(Quota::new);
+        let retain_bytes = quota.as_ref().map_or(u64::MAX, Quota::history).min(options.retain_bytes);
         WorkingSet {
             state: RwLock::new(state),
             watchers: Watchers::default(),
@@ -104,7 +113,8 @@ impl WorkingSet {
             clock: options.clock.clone(),
             retain_for: options.retain_for,
             retain_revisions: options.retain_revisions,
-            retain_bytes: options.retain_bytes,
+            retain_bytes,
+            quota,
         }
     }
 
@@ -114,6 +124,7 @@ impl WorkingSet {
             .map(|stored| Arc::new(Entry::new(stored.key, stored.revision, stored.created, &stored.record)))
             .collect();
         entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let live_bytes = entries.iter().map(|entry| entry.charge()).sum();
         let mut members: BTreeMap<Box<str>, Vec<Arc<Entry>>> = BTreeMap::new();
         for entry in entries {
             let name = key::shard(&entry.key);
@@ -128,11 +139,17 @@ impl WorkingSet {
         state.revision = revision;
         state.compacted = compacted;
         state.shards = shards;
+        state.live_bytes = live_bytes;
         // How the state came to be is not known, except that an empty store was always empty.
         state.history.forget(if revision <= 1 { 0 } else { revision }, &mut Vec::new());
         state.marks.push_back(Mark { time: (self.clock)(), revision, written: 0 });
         drop(state);
         self.announced.send_replace(revision);
+    }
+
+    /// What is live, as the quota counts it.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.read().live_bytes
     }
 
     pub(crate) fn apply(&self, changes: Vec<Done>) -> Applied<'_> {
@@ -151,6 +168,9 @@ impl WorkingSet {
             }
         }
         self.retire(&mut dropped);
+        if let Some(quota) = &self.quota {
+            quota.settle(self.live_bytes());
+        }
         Applied { set: self, events }
     }
 
@@ -173,7 +193,7 @@ impl WorkingSet {
     pub(crate) fn version(&self, key: &str) -> Option<Version> {
         let state = self.read();
         let entry = state.shards.get(key::shard(key))?.table.get(key)?;
-        Some(Version { revision: entry.revision, created: entry.created })
+        Some(Version { revision: entry.revision, created: entry.created, charge: entry.charge() })
     }
 
     /// What `scope` covers now, and the revision that is.
@@ -376,6 +396,11 @@ impl State {
             }
         };
         let event = Arc::new(event);
+        if event.kind != Kind::Deleted {
+            self.live_bytes = self.live_bytes.saturating_add(event.entry.charge());
+        }
+        let replaced = event.previous.as_ref().map_or(0, |previous| previous.charge());
+        self.live_bytes = self.live_bytes.saturating_sub(replaced);
         self.written += event.entry.cost() as u64;
         self.history.push(Arc::clone(&event), dropped);
         Some(event)

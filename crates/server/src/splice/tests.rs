@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use storage::{Change, Entry, Expect, Memory, Options, Record, Store, Write};
+use storage::{Change, Entry, Expect, Memory, Options, Record, Store, Write, WritePriority};
 
 use super::{PIECE, Splice};
 
@@ -9,7 +9,12 @@ async fn entry(filling: usize) -> Arc<Entry> {
     let store = Store::open(Memory::new(), Options::default()).await.unwrap();
     let body = format!("{{\"kind\":1,\"n\":\"{}\"}}\n", "x".repeat(filling));
     let record = Record { body: body.into(), revision_at: 8, facts: Vec::new().into() };
-    let write = Write { key: "/registry/a/b/c".into(), expect: Expect::Absent, change: Change::Put(record) };
+    let write = Write {
+        key: "/registry/a/b/c".into(),
+        expect: Expect::Absent,
+        change: Change::Put(record),
+        priority: WritePriority::Ordinary,
+    };
     store.commit(write).await.unwrap().entry
 }
 

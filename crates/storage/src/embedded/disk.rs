@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redb::{BackendError, Builder, Database, DatabaseError, StorageBackend};
 
@@ -20,7 +20,21 @@ const CACHE: usize = 8 << 20;
 /// What to open, as often as needed.
 pub(super) struct Medium {
     source: Source,
-    sync_failed: Arc<AtomicBool>,
+    condition: Arc<Condition>,
+}
+
+/// What is known of the file without asking the system.
+#[derive(Default)]
+pub(super) struct Condition {
+    sync_failed: AtomicBool,
+    length: AtomicU64,
+}
+
+impl Condition {
+    /// The bytes of the file.
+    pub(super) fn length(&self) -> u64 {
+        self.length.load(Ordering::Relaxed)
+    }
 }
 
 enum Source {
@@ -32,12 +46,17 @@ enum Source {
 
 impl Medium {
     pub(super) fn folder(path: &Path) -> Medium {
-        Medium { source: Source::Path(path.to_owned()), sync_failed: Arc::default() }
+        Medium { source: Source::Path(path.to_owned()), condition: Arc::default() }
     }
 
     pub(super) fn place(place: impl Place) -> Medium {
         let source = Source::Place(Box::new(place), PathBuf::from("(not a file)"));
-        Medium { source, sync_failed: Arc::default() }
+        Medium { source, condition: Arc::default() }
+    }
+
+    /// What is known of the file, as long as it is used.
+    pub(super) fn condition(&self) -> Arc<Condition> {
+        Arc::clone(&self.condition)
     }
 
     /// Takes hold of the folder, if it is one.
@@ -59,25 +78,25 @@ impl Medium {
 
     /// Opens the file, if there is one.
     pub(super) fn open(&self) -> Result<Option<Database>, DatabaseError> {
-        self.databases()?.open(&self.sync_failed)
+        self.databases()?.open(&self.condition)
     }
 
     /// Begins a new file.
     pub(super) fn begin(&self) -> Result<Database, DatabaseError> {
-        self.databases()?.begin(&self.sync_failed)
+        self.databases()?.begin(&self.condition)
     }
 
     /// Makes the new file the one that will be opened.
     pub(super) fn replace(&self) -> io::Result<()> {
         self.databases()?.replace()?;
-        self.sync_failed.store(false, Ordering::Release);
+        self.condition.sync_failed.store(false, Ordering::Release);
         Ok(())
     }
 
     /// Whether a sync of the file has failed. The system may then take pages for written that are not, so that nothing
     /// in the file can be relied on after the next crash.
     pub(super) fn has_sync_failed(&self) -> bool {
-        self.sync_failed.load(Ordering::Acquire)
+        self.condition.sync_failed.load(Ordering::Acquire)
     }
 
     fn databases(&self) -> io::Result<&dyn Databases> {
@@ -90,18 +109,18 @@ impl Medium {
 
 /// A [`Place`] whose files are opened as databases.
 trait Databases: Send {
-    fn open(&self, sync_failed: &Arc<AtomicBool>) -> Result<Option<Database>, DatabaseError>;
-    fn begin(&self, sync_failed: &Arc<AtomicBool>) -> Result<Database, DatabaseError>;
+    fn open(&self, condition: &Arc<Condition>) -> Result<Option<Database>, DatabaseError>;
+    fn begin(&self, condition: &Arc<Condition>) -> Result<Database, DatabaseError>;
     fn replace(&self) -> io::Result<()>;
 }
 
 impl<P: Place> Databases for P {
-    fn open(&self, sync_failed: &Arc<AtomicBool>) -> Result<Option<Database>, DatabaseError> {
-        Place::open(self)?.map(|file| database(file, sync_failed)).transpose()
+    fn open(&self, condition: &Arc<Condition>) -> Result<Option<Database>, DatabaseError> {
+        Place::open(self)?.map(|file| database(file, condition)).transpose()
     }
 
-    fn begin(&self, sync_failed: &Arc<AtomicBool>) -> Result<Database, DatabaseError> {
-        database(Place::begin(self)?, sync_failed)
+    fn begin(&self, condition: &Arc<Condition>) -> Result<Database, DatabaseError> {
+        database(Place::begin(self)?, condition)
     }
 
     fn replace(&self) -> io::Result<()> {
@@ -109,15 +128,16 @@ impl<P: Place> Databases for P {
     }
 }
 
-fn database(file: impl StorageBackend, sync_failed: &Arc<AtomicBool>) -> Result<Database, DatabaseError> {
-    let disk = Disk { inner: file, sync_failed: Arc::clone(sync_failed) };
+fn database(file: impl StorageBackend, condition: &Arc<Condition>) -> Result<Database, DatabaseError> {
+    let disk = Disk { inner: file, condition: Arc::clone(condition) };
+    condition.length.store(disk.len()?, Ordering::Relaxed);
     Builder::new().set_cache_size(CACHE).create_with_backend(disk)
 }
 
-/// A backend that remembers that a sync has failed.
+/// A backend that remembers its length, and that a sync has failed.
 struct Disk<B> {
     inner: B,
-    sync_failed: Arc<AtomicBool>,
+    condition: Arc<Condition>,
 }
 
 impl<B> fmt::Debug for Disk<B> {
@@ -136,11 +156,11 @@ impl<B: StorageBackend> StorageBackend for Disk<B> {
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.inner.set_len(len)
+        self.inner.set_len(len).inspect(|()| self.condition.length.store(len, Ordering::Relaxed))
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
-        self.inner.sync_data().inspect_err(|_| self.sync_failed.store(true, Ordering::Release))
+        self.inner.sync_data().inspect_err(|_| self.condition.sync_failed.store(true, Ordering::Release))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {

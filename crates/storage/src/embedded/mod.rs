@@ -31,7 +31,7 @@ use crate::record::Write;
 
 pub use self::place::Place;
 
-use self::disk::Medium;
+use self::disk::{Condition, Medium};
 use self::log::Log;
 use self::writer::{Job, Writer};
 
@@ -48,6 +48,7 @@ pub struct Embedded {
     path: PathBuf,
     running: Mutex<Option<Running>>,
     shared: Arc<Shared>,
+    condition: Arc<Condition>,
 }
 
 /// What the writer's thread shares with those who ask it.
@@ -85,7 +86,9 @@ impl Embedded {
     }
 
     fn new(medium: Medium, path: PathBuf) -> Embedded {
-        Embedded { medium: Mutex::new(Some(medium)), path, running: Mutex::default(), shared: Arc::default() }
+        let condition = medium.condition();
+        let medium = Mutex::new(Some(medium));
+        Embedded { medium, path, running: Mutex::default(), shared: Arc::default(), condition }
     }
 
     fn queue(&self) -> Result<mpsc::Sender<Job>, Unavailable> {
@@ -146,6 +149,10 @@ impl Backend for Embedded {
             });
             reading.await.map_err(|error| ReadError::Unavailable(error.to_string()))?
         })
+    }
+
+    fn file_bytes(&self) -> Option<u64> {
+        Some(self.condition.length())
     }
 
     fn compact(&self, revision: u64) {

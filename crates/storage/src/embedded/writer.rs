@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Batch, Decision, Done, Feed, Unavailable};
+use crate::backend::{Batch, Decision, Done, Feed, Rejection, Unavailable};
 use crate::error::OpenError;
 use crate::record::{Change, Write};
 
@@ -97,9 +97,12 @@ impl Writer {
         let mut replaced = VecDeque::new();
         let mut changes = Changes::default();
         for (write, answer) in batch {
-            let Some((done, current)) = decided.decide(write) else {
-                answers.push((answer, None));
-                continue;
+            let (done, current) = match decided.decide(write) {
+                Ok(accepted) => accepted,
+                Err(rejection) => {
+                    answers.push((answer, Err(rejection)));
+                    continue;
+                }
             };
             let previous = current.map(|version| version.revision);
             let Some(row) = row::encode(&done, previous.unwrap_or(0)) else {
@@ -110,7 +113,7 @@ impl Writer {
             };
             remember(&mut replaced, &done, previous);
             changes.append.push((done.revision, row));
-            answers.push((answer, Some(accepted.len())));
+            answers.push((answer, Ok(accepted.len())));
             accepted.push(done);
         }
         let at = decided.revision();
@@ -128,12 +131,13 @@ impl Writer {
         self.answer(accepted, answers, at);
     }
 
-    fn answer(&self, accepted: Vec<Done>, answers: Vec<(Answer, Option<usize>)>, at: u64) {
+    fn answer(&self, accepted: Vec<Done>, answers: Vec<(Answer, Result<usize, Rejection>)>, at: u64) {
         let applied = self.feed.apply(accepted);
         for (answer, place) in answers {
             let decision = match place {
-                None => Ok(Decision::Refused { at }),
-                Some(place) => match applied.events().get(place).cloned().flatten() {
+                Err(Rejection::State) => Ok(Decision::Refused { at }),
+                Err(Rejection::Quota(over)) => Ok(Decision::OverQuota(over)),
+                Ok(place) => match applied.events().get(place).cloned().flatten() {
                     Some(event) => Ok(Decision::Committed(event)),
                     None => Err(Unavailable("the change was not taken".to_owned())),
                 },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use storage::{
     Change, Clock, CommitError, Committed, Event, Expect, Kind, List, ListAt, Options, ReadError, Record,
-    Store, Write,
+    Store, Write, WritePriority,
 };
 
 pub(crate) fn key(name: &str) -> Arc<str> {
@@ -28,11 +28,11 @@ pub(crate) fn body(value: &str, revision: u64) -> String {
 }
 
 pub(crate) fn put(key: &str, expect: Expect, value: &str) -> Write {
-    Write { key: key.into(), expect, change: Change::Put(record(value)) }
+    Write { key: key.into(), expect, change: Change::Put(record(value)), priority: WritePriority::Ordinary }
 }
 
 pub(crate) fn delete(key: &str, expect: Expect) -> Write {
-    Write { key: key.into(), expect, change: Change::Delete }
+    Write { key: key.into(), expect, change: Change::Delete, priority: WritePriority::Ordinary }
 }
 
 pub(crate) async fn create(store: &Store, name: &str, value: &str) -> u64 {

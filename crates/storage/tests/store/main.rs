@@ -6,5 +6,6 @@ mod disk;
 mod embedded;
 mod faults;
 mod fixture;
+mod quota;
 mod shared;
 mod suite;

@@ -67,7 +67,7 @@ impl Service {
     fn transact(&self, write: Write) -> Result<u64, u64> {
         let mut state = self.lock();
         let at = state.revision();
-        let Write { key, expect, change } = write;
+        let Write { key, expect, change, .. } = write;
         let current = state.live(at).remove(&key);
         let expected = match expect {
             Expect::Absent => current.is_none(),

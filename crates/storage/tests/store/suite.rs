@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use storage::{
     Backend, Change, CommitError, Expect, Kind, List, ListAt, Memory, Options, ReadError, Record, Store,
-    WatchError, WatchFrom, Write,
+    WatchError, WatchFrom, Write, WritePriority,
 };
 
 use crate::fixture::{
@@ -402,6 +402,7 @@ async fn limits_are_kept(backend: impl Backend) {
         key: key.into(),
         expect: Expect::Any,
         change: Change::Put(record),
+        priority: WritePriority::Ordinary,
     };
     let long = format!("/r/g/t/{}", "k".repeat(33));
     store.commit(write(&long, fits.clone())).await.unwrap();

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use api::selector::Facts;
-use storage::{Change, Expect, Memory, Options, Write};
+use storage::{Change, Expect, Memory, Options, Write, WritePriority};
 
 use super::*;
 
@@ -11,7 +11,15 @@ async fn store(objects: &[(&str, &str)]) -> Store {
         let object = value::json::parse(text.as_bytes()).unwrap();
         let facts = Facts::of(&object, []);
         let change = Change::Put(encode::record(b"{", &object, facts));
-        store.commit(Write { key: Arc::from(*key), expect: Expect::Any, change }).await.unwrap();
+        store
+            .commit(Write {
+                key: Arc::from(*key),
+                expect: Expect::Any,
+                change,
+                priority: WritePriority::Ordinary,
+            })
+            .await
+            .unwrap();
     }
     store
 }

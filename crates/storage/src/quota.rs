@@ -1,0 +1,109 @@
+//! How many bytes may be live, and the alarm that is raised when they are.
+//!
+//! What counts are the live records with their keys and a constant for each. History does not: it is given up early enough to stay
+//! below a quarter of the quota ([`Quota::history`]). The alarm is raised when a write does not fit, and cleared when a twentieth of
+//! the quota is free again; in between ordinary writes that need room are refused, however small they are.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::record::WritePriority;
+
+/// The least and the most headroom, which is an eighth of the quota.
+const HEADROOM: (u64, u64) = (4 << 20, 256 << 20);
+
+/// What the store holds, and what it may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes of live records, as the quota counts them.
+    pub live: u64,
+    /// Bytes of the file, or of live records where there is none.
+    pub file: u64,
+    /// The quota, if there is one.
+    pub quota: Option<u64>,
+    /// Ordinary writes that need room are refused.
+    pub alarm: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Quota {
+    limit: u64,
+    /// What was live when the store was opened, if that is more than the quota: headroom comes on top of it, so that a server
+    /// whose quota was lowered still starts.
+    loaded: AtomicU64,
+    alarm: AtomicBool,
+}
+
+impl Quota {
+    pub(crate) fn new(limit: u64) -> Quota {
+        Quota { limit, loaded: AtomicU64::new(0), alarm: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How many bytes may be written before what they replaced is given up.
+    pub(crate) fn history(&self) -> u64 {
+        self.limit / 4
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        self.alarm.load(Ordering::Relaxed)
+    }
+
+    /// The store has been loaded.
+    pub(crate) fn load(&self, live: u64) {
+        self.loaded.store(live, Ordering::Relaxed);
+        self.settle(live);
+    }
+
+    /// So many bytes are live now.
+    pub(crate) fn settle(&self, live: u64) {
+        if live > self.limit {
+            self.raise(live);
+        } else if live <= self.low() && self.alarm.swap(false, Ordering::Relaxed) {
+            tracing::info!(
+                live_bytes = live,
+                quota_bytes = self.limit,
+                "the store has room again: writes are accepted"
+            );
+        }
+    }
+
+    /// Whether a write fits after which `after` bytes are live, of which there are `live` now.
+    pub(crate) fn admits(&self, priority: WritePriority, live: u64, after: u64) -> bool {
+        if after <= live {
+            return true;
+        }
+        let base = self.limit.max(self.loaded.load(Ordering::Relaxed));
+        let headroom = (self.limit / 8).clamp(HEADROOM.0, HEADROOM.1);
+        let fits = match priority {
+            WritePriority::Ordinary => !self.is_raised() && after <= self.limit,
+            WritePriority::Essential => after <= base.saturating_add(headroom / 2),
+            WritePriority::System => after <= base.saturating_add(headroom),
+        };
+        // One large write that does not fit is no reason to refuse the small ones that do.
+        if !fits && live > self.low() {
+            self.raise(live);
+        }
+        fits
+    }
+
+    /// At this many live bytes the alarm ends.
+    fn low(&self) -> u64 {
+        self.limit / 20 * 19
+    }
+
+    fn raise(&self, live: u64) {
+        if !self.alarm.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                live_bytes = live,
+                quota_bytes = self.limit,
+                "the store is full: only deletions, smaller updates and system writes are accepted; delete objects or raise --quota-backend-bytes"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

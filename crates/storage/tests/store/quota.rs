@@ -1,0 +1,183 @@
+//! The quota: what is refused when the store is full, what is not, and that the file stays bounded.
+
+use std::sync::Arc;
+
+use storage::{
+    Backend, Change, CommitError, Embedded, Expect, Memory, Options, Record, Store, Write, WritePriority,
+};
+
+const QUOTA: u64 = 4 << 20;
+/// No write needs more room than this, and writes of the server itself have some.
+const RECORD: usize = 64 << 10;
+
+fn options() -> Options {
+    Options { quota: Some(QUOTA), ..Options::default() }
+}
+
+fn write(name: &str, size: usize, priority: WritePriority) -> Write {
+    let record = Record { body: vec![b'x'; size].into(), revision_at: 0, facts: Vec::new().into() };
+    Write { key: format!("/r/g/t/{name}").into(), expect: Expect::Any, change: Change::Put(record), priority }
+}
+
+fn delete(name: &str) -> Write {
+    let key = format!("/r/g/t/{name}").into();
+    Write { key, expect: Expect::Any, change: Change::Delete, priority: WritePriority::Ordinary }
+}
+
+/// Writes records until one is refused; says how many there are.
+async fn fill(store: &Store) -> usize {
+    for number in 0.. {
+        match store.commit(write(&format!("r{number}"), RECORD, WritePriority::Ordinary)).await {
+            Ok(_) => {}
+            Err(CommitError::OverQuota { quota: QUOTA, .. }) => return number,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    unreachable!("the numbers have no end")
+}
+
+async fn a_full_store_refuses_what_needs_room_until_enough_is_free(backend: impl Backend) {
+    let store = Store::open(backend, options()).await.unwrap();
+    let written = fill(&store).await;
+    assert!(written > 50);
+    let space = store.space();
+    assert!(space.alarm && space.live <= QUOTA && space.live > QUOTA / 10 * 9, "{space:?}");
+
+    // Small writes are refused, too; reads, deletions, and writes that need no room are not.
+    let small = || write("small", 1, WritePriority::Ordinary);
+    assert!(matches!(store.commit(small()).await, Err(CommitError::OverQuota { .. })));
+    assert!(store.get("/r/g/t/r0").is_some());
+    store.commit(write("r0", RECORD, WritePriority::Ordinary)).await.unwrap();
+    store.commit(write("r0", RECORD - 1, WritePriority::Ordinary)).await.unwrap();
+    assert!(store.commit(write("r0", RECORD, WritePriority::Ordinary)).await.is_err());
+    store.commit(write("lease", RECORD, WritePriority::Essential)).await.unwrap();
+    store.commit(write("system", RECORD, WritePriority::System)).await.unwrap();
+    store.commit(delete("system")).await.unwrap();
+    store.commit(delete("lease")).await.unwrap();
+
+    // It takes a twentieth of the quota to end the alarm.
+    store.commit(delete("r1")).await.unwrap();
+    assert!(store.space().alarm);
+    assert!(store.commit(small()).await.is_err());
+    for number in 2..6 {
+        store.commit(delete(&format!("r{number}"))).await.unwrap();
+    }
+    assert!(!store.space().alarm);
+    store.commit(small()).await.unwrap();
+}
+
+async fn concurrent_writers_stay_within_the_quota(backend: impl Backend) {
+    let store = Arc::new(Store::open(backend, options()).await.unwrap());
+    let writers = (0..16).map(|writer| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            for number in 0..40 {
+                let write = write(&format!("w{writer}-{number}"), RECORD, WritePriority::Ordinary);
+                let _ = store.commit(write).await;
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    let space = store.space();
+    assert!(space.alarm && space.live <= QUOTA, "{space:?}");
+    assert_eq!(store.count("/r/"), usize::try_from(space.live).unwrap() / RECORD);
+}
+
+async fn even_the_server_itself_has_a_limit(backend: impl Backend) {
+    let store = Store::open(backend, options()).await.unwrap();
+    let mut number = 0;
+    let refused = loop {
+        let write = write(&format!("s{number}"), RECORD, WritePriority::System);
+        match store.commit(write).await {
+            Ok(_) => number += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, CommitError::OverQuota { .. }));
+    let live = store.space().live;
+    assert!(live > QUOTA && live <= 2 * QUOTA, "{live}");
+}
+
+fn embedded() -> (tempfile::TempDir, Embedded) {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = Embedded::at(folder.path().join("store"));
+    (folder, backend)
+}
+
+#[tokio::test]
+async fn memory_refuses_what_needs_room_when_full() {
+    a_full_store_refuses_what_needs_room_until_enough_is_free(Memory::new()).await;
+}
+
+#[tokio::test]
+async fn embedded_refuses_what_needs_room_when_full() {
+    let (_folder, backend) = embedded();
+    a_full_store_refuses_what_needs_room_until_enough_is_free(backend).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_holds_concurrent_writers_to_the_quota() {
+    concurrent_writers_stay_within_the_quota(Memory::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn embedded_holds_concurrent_writers_and_group_commits_to_the_quota() {
+    let (_folder, backend) = embedded();
+    concurrent_writers_stay_within_the_quota(backend).await;
+}
+
+#[tokio::test]
+async fn system_writes_end_at_the_headroom() {
+    even_the_server_itself_has_a_limit(Memory::new()).await;
+    let (_folder, backend) = embedded();
+    even_the_server_itself_has_a_limit(backend).await;
+}
+
+#[tokio::test]
+async fn what_counts_is_the_same_after_a_restart_and_a_lower_quota_is_an_alarm() {
+    let (folder, backend) = embedded();
+    let store = Store::open(backend, options()).await.unwrap();
+    fill(&store).await;
+    for number in 0..20 {
+        store.commit(delete(&format!("r{number}"))).await.unwrap();
+    }
+    store.commit(write("r30", 10, WritePriority::Ordinary)).await.unwrap();
+    let before = store.space();
+    assert!(!before.alarm);
+    store.close().await;
+    drop(store);
+
+    let again = |quota| Options { quota: Some(quota), ..Options::default() };
+    let at = || Embedded::at(folder.path().join("store"));
+    let store = Store::open(at(), again(QUOTA)).await.unwrap();
+    assert_eq!(store.space().live, before.live);
+    store.close().await;
+    drop(store);
+
+    let store = Store::open(at(), again(before.live / 2)).await.unwrap();
+    assert!(store.space().alarm);
+    assert!(store.commit(write("new", 10, WritePriority::Ordinary)).await.is_err());
+    store.commit(write("system", 10, WritePriority::System)).await.unwrap();
+    store.commit(delete("r40")).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_file_stays_bounded_whatever_is_replaced_and_deleted() {
+    let (_folder, backend) = embedded();
+    let store = Store::open(backend, options()).await.unwrap();
+    let mut most = 0;
+    // Eight times the quota.
+    for round in 0..8 * QUOTA / RECORD as u64 {
+        let name = format!("churn{}", round % 8);
+        store.commit(write(&name, RECORD, WritePriority::Ordinary)).await.unwrap();
+        if round % 5 == 0 {
+            store.commit(delete(&name)).await.unwrap();
+        }
+        most = most.max(store.space().file);
+    }
+    println!("a quota of {QUOTA} bytes, a file of {most} bytes at most");
+    assert!(!store.space().alarm);
+    assert!(most <= 4 * QUOTA, "{most}");
+}
