@@ -9,6 +9,7 @@ mod flags;
 mod flagz;
 mod front_proxy;
 mod gates;
+mod limits;
 mod logging;
 mod serve;
 mod up;

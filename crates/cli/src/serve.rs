@@ -21,6 +21,7 @@ use crate::audit::AuditArgs;
 use crate::flags::{Fate, KNOWN};
 use crate::front_proxy::RequestHeaderArgs;
 use crate::gates::{ADMIN_ACCESS, Emulated, Gates, STATIC_MANIFESTS, WEBHOOK_TOKENS};
+use crate::limits::LimitArgs;
 use crate::logging::{self, Format};
 
 /// The flags that `serve` acts on.
@@ -173,6 +174,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1h0m0s", help_heading = "API")]
     event_ttl: String,
 
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Requests that read, worked on at once; 0 is no limit.
     #[arg(long, default_value_t = 400, help_heading = "Limits")]
     max_requests_inflight: usize,
@@ -313,6 +316,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.served =
         Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
     config.service_ranges = ranges;
+    args.limits.apply(&mut config);
     config.max_in_flight = args.max_requests_inflight;
     config.max_mutating_in_flight = args.max_mutating_requests_inflight;
     let nanos =

@@ -14,6 +14,7 @@ use server::pki::{self, Identity};
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, Data};
 
+use crate::limits::LimitArgs;
 use crate::logging::{self, Format};
 use crate::serve::{dns_names, now, runtime, wait_for_signal};
 
@@ -33,6 +34,8 @@ pub(crate) struct Args {
     /// Gives pods nodes with a small scheduler of its own.
     #[arg(long)]
     enable_scheduler: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// text or json.
     #[arg(long, default_value = "text")]
     logging_format: Format,
@@ -73,6 +76,7 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
     // The Node authorizer lets nodes create pods and ask for tokens; only this plugin restricts them to their own.
     config.enable_admission = vec!["NodeRestriction".to_owned()];
+    args.limits.apply(&mut config);
     config.allow_privileged = true;
     config.scheduler = args.enable_scheduler;
     config.flags = flags;

@@ -1,25 +1,30 @@
 //! From a listening socket to HTTP requests with a peer.
 //!
-//! The handshake runs in the connection's own task under a deadline, so that a client that stalls blocks nobody. The number
-//! of open connections, their headers, streams and idle times are bounded here and nowhere else.
+//! The handshake runs in the connection's own task under a deadline, so that a client that stalls blocks nobody. The headers,
+//! streams and idle times of connections are bounded here, their number in [`crate::connections`].
 
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use crate::body::Body;
+use crate::body::{Body, Cut};
+use crate::connections::{Busy, Connection, ConnectionMetrics, Connections, LogLimit, Open, Socket};
 use crate::gather::gather;
 use crate::trust::Certificates;
 
@@ -37,6 +42,10 @@ pub struct Peer {
 pub struct Limits {
     /// Open connections; further ones wait in the listen queue.
     pub connections: usize,
+    /// Open connections of one address; 0 is no limit.
+    pub connections_per_address: usize,
+    /// TLS handshakes in progress.
+    pub handshakes: usize,
     /// From TCP accept to the end of the TLS handshake.
     pub handshake: Duration,
     /// From the first byte of a request to the end of its headers.
@@ -52,7 +61,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            connections: 16 * 1024,
+            connections: MAX_CONNECTIONS,
+            connections_per_address: 0,
+            handshakes: MAX_CONNECTIONS / 4,
             handshake: Duration::from_secs(10),
             headers: Duration::from_secs(32),
             header_bytes: 64 * 1024,
@@ -61,6 +72,24 @@ impl Default for Limits {
         }
     }
 }
+
+/// An idle TLS connection takes tens of kilobytes of memory.
+const MAX_CONNECTIONS: usize = 16 * 1024;
+
+impl Limits {
+    /// As many connections as a process may have that can open `descriptors` files: a quarter of them, at least 64 and at most
+    /// 1024, is left for the store, logs, watched files and calls to other servers.
+    #[must_use]
+    pub fn for_descriptors(descriptors: u64) -> Self {
+        let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        let reserved = (descriptors / 4).clamp(64, 1024);
+        let connections = descriptors.saturating_sub(reserved).clamp(16, MAX_CONNECTIONS);
+        Limits { connections, handshakes: (connections / 4).max(16), ..Limits::default() }
+    }
+}
+
+/// How long a client has to take leave of a connection that is to be closed.
+const LEAVE: Duration = Duration::from_secs(5);
 
 /// Whatever answers requests.
 pub trait Answer: Send + Sync + 'static {
@@ -77,43 +106,52 @@ pub async fn serve<A: Answer>(
     listener: TcpListener,
     tls: Arc<ArcSwap<ServerConfig>>,
     limits: Limits,
+    metrics: ConnectionMetrics,
     answer: Arc<A>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let seats = Arc::new(Semaphore::new(limits.connections));
-    let connections = tokio_connections();
+    let table = Connections::new(limits, metrics);
+    let failures = LogLimit::default();
+    let (tasks, mut ended) = mpsc::channel::<()>(1);
     loop {
-        let seat = tokio::select! {
-            seat = Arc::clone(&seats).acquire_owned() => seat,
+        let room = tokio::select! {
+            room = table.room() => room,
             () = stopped(&mut stop) => break,
         };
-        let Ok(seat) = seat else { break };
+        let Some(room) = room else { break };
         let (stream, address) = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(e) => {
                     // Out of file descriptors, or a connection that died in the queue: neither ends the server.
-                    warn!(error = %e, "accept failed");
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    table.accept_failed();
+                    if let Some(unlogged) = failures.due() {
+                        warn!(error = %e, unlogged, "accept failed");
+                    }
+                    if e.kind() != io::ErrorKind::ConnectionAborted {
+                        table.out_of_descriptors();
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
                     continue;
                 }
             },
             () = stopped(&mut stop) => break,
         };
+        let Some(open) = table.open(address.ip(), room) else { continue };
         let config = tls.load_full();
+        let table = Arc::clone(&table);
         let answer = Arc::clone(&answer);
         let stop = stop.clone();
-        let open = connections.0.clone();
+        let task = tasks.clone();
         tokio::spawn(async move {
-            connection(stream, address, config, limits, answer, stop).await;
-            drop((seat, open));
+            connection(Accepted { stream, address, open, table }, config, limits, answer, stop).await;
+            drop(task);
         });
     }
     drop(listener);
-    drop(connections.0);
+    drop(tasks);
     // Every connection task holds a sender; the channel closes when the last one ends.
-    let mut closed = connections.1;
-    let _ = closed.recv().await;
+    let _ = ended.recv().await;
 }
 
 /// Returns when the server stops, or is gone.
@@ -121,36 +159,51 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|s| *s).await;
 }
 
-type Connections = (tokio::sync::mpsc::Sender<()>, tokio::sync::mpsc::Receiver<()>);
-
-fn tokio_connections() -> Connections {
-    tokio::sync::mpsc::channel(1)
+/// A connection as it was accepted.
+struct Accepted {
+    stream: TcpStream,
+    address: SocketAddr,
+    open: Open,
+    table: Arc<Connections>,
 }
 
 async fn connection<A: Answer>(
-    stream: TcpStream,
-    address: SocketAddr,
+    accepted: Accepted,
     tls: Arc<ServerConfig>,
     limits: Limits,
     answer: Arc<A>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let Accepted { stream, address, open, table } = accepted;
     let _ = stream.set_nodelay(true);
-    let handshake = tokio::time::timeout(limits.handshake, TlsAcceptor::from(tls).accept(stream));
-    let stream = match handshake.await {
+    let state = open.connection();
+    let handshake = TlsAcceptor::from(tls).accept(Socket::new(stream, open));
+    let handshake = tokio::select! {
+        handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,
+        () = state.asked_to_leave() => return debug!(%address, "TLS handshake given up for others"),
+    };
+    table.handshake_ended(&state);
+    drop(table);
+    let stream = match handshake {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return debug!(%address, error = %e, "TLS handshake failed"),
         Err(_) => return debug!(%address, "TLS handshake timed out"),
     };
     let certificates = Certificates::new(stream.get_ref().1.peer_certificates().unwrap_or_default());
     let peer = Peer { address, certificates: Arc::new(certificates) };
-    let asked = Arc::new(AtomicBool::new(false));
-    let first = Arc::clone(&asked);
+    let requests = Arc::clone(&state);
     let service = service_fn(move |request| {
-        first.store(true, Ordering::Relaxed);
+        let busy = requests.begin();
         let answer = Arc::clone(&answer);
         let peer = peer.clone();
-        async move { Ok::<_, std::convert::Infallible>(answer.answer(peer, request).await) }
+        async move {
+            let response = answer.answer(peer, request).await;
+            if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+                busy.for_good();
+                return Ok::<_, std::convert::Infallible>(response.map(|body| Sending { body, _busy: None }));
+            }
+            Ok(response.map(|body| Sending { body, _busy: Some(busy) }))
+        }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -175,13 +228,25 @@ async fn connection<A: Answer>(
     // A connection that never asks for anything gives its seat to one that does.
     let silent = async {
         tokio::time::sleep(limits.headers).await;
-        if asked.load(Ordering::Relaxed) {
+        if state.was_used() {
             std::future::pending::<()>().await;
         }
     };
     let ended = tokio::select! {
         ended = gather.turns(connection.as_mut()) => ended,
         () = silent => return debug!(%address, "no request came"),
+        () = state.asked_to_leave() => {
+            // Nothing is lost with a connection that never had a request.
+            if !state.was_used() {
+                return debug!(%address, "closed for others: no request came");
+            }
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = gather.turns(connection.as_mut()) => ended,
+                () = state.told_to_go() => return debug!(%address, "closed for others"),
+                () = idle_after(&state, LEAVE) => return debug!(%address, "closed for others: the client stayed"),
+            }
+        }
         () = stopped(&mut stop) => {
             connection.as_mut().graceful_shutdown();
             gather.turns(connection.as_mut()).await
@@ -189,5 +254,50 @@ async fn connection<A: Answer>(
     };
     if let Err(e) = ended {
         debug!(%address, error = %e, "connection ended");
+    }
+}
+
+/// Returns when nothing is in flight on the connection, at the earliest after some time.
+async fn idle_after(connection: &Connection, time: Duration) {
+    loop {
+        tokio::time::sleep(time).await;
+        if connection.is_idle() {
+            return;
+        }
+    }
+}
+
+/// The body of an answer, and the request in flight that ends with it.
+struct Sending {
+    body: Body,
+    _busy: Option<Busy>,
+}
+
+impl HttpBody for Sending {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Limits;
+
+    #[test]
+    fn connections_leave_descriptors_for_everything_else() {
+        let of = |descriptors| Limits::for_descriptors(descriptors).connections;
+        assert_eq!([0, 100, 128, 1024].map(of), [16, 36, 64, 768]);
+        assert_eq!([4096, 1 << 20, u64::MAX].map(of), [3072, 16384, 16384]);
     }
 }

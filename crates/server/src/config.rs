@@ -139,6 +139,8 @@ pub struct Config {
     pub served: Served,
     /// `--service-cluster-ip-range`.
     pub service_ranges: Vec<IpNet>,
+    /// `--quota-backend-bytes`: how many bytes of objects the store may hold; no limit without.
+    pub store_quota: Option<u64>,
     /// `--max-requests-inflight`.
     pub max_in_flight: usize,
     /// `--max-mutating-requests-inflight`.
@@ -193,6 +195,7 @@ impl Config {
             plugins: admission::plugins::Settings::default(),
             served: Served::default(),
             service_ranges: vec![DEFAULT_SERVICE_RANGE],
+            store_quota: Some(DEFAULT_STORE_QUOTA),
             max_in_flight: 400,
             max_mutating_in_flight: 200,
             request_timeout: Duration::from_mins(1),
@@ -207,6 +210,9 @@ impl Config {
         }
     }
 }
+
+/// What the store may hold if nothing else is said: 2 GiB, as etcd. All of it is kept in memory, too.
+pub const DEFAULT_STORE_QUOTA: u64 = 2 << 30;
 
 /// The range of cluster IPs when none is given.
 pub const DEFAULT_SERVICE_RANGE: IpNet =

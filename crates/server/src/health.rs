@@ -71,6 +71,7 @@ const CHECKS: &[(&str, bool)] = &[
     ("log", true),
     ("etcd", true),
     ("etcd-readiness", false),
+    ("storage-quota", false),
     ("informer-sync", false),
     ("poststarthook/rbac/bootstrap-roles", true),
     ("poststarthook/bootstrap-controller", true),
@@ -153,6 +154,7 @@ impl Health {
     fn check(&self, name: &str) -> Result<(), String> {
         match name {
             "etcd" | "etcd-readiness" => self.store.health(),
+            "storage-quota" if self.store.space().alarm => Err("the store is full".to_owned()),
             "informer-sync" => is_set(&self.bootstrapped),
             "autoregister-completion" => is_set(&self.registered),
             hook if hook.starts_with("poststarthook/") => is_set(&self.bootstrapped),

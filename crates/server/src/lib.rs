@@ -19,6 +19,7 @@ pub mod catalog;
 pub mod client;
 mod cluster;
 pub mod config;
+pub mod connections;
 mod controllers;
 pub mod conversion;
 pub mod decode;

@@ -12,11 +12,13 @@ use crate::request_info::RequestInfo;
 mod authentication;
 mod bounds;
 mod custom;
+mod storage;
 #[cfg(test)]
 mod tests;
 
 pub use authentication::{AuthenticationMetrics, Outcomes};
 pub use custom::{CustomMetrics, Review};
+pub use storage::StorageMetrics;
 
 /// Everything that is counted.
 pub struct Metrics {
@@ -37,6 +39,8 @@ pub struct Metrics {
     pub authentication: Arc<AuthenticationMetrics>,
     /// What is counted of custom resources and of the webhooks that are called.
     pub custom: Arc<CustomMetrics>,
+    /// How large the store is.
+    pub storage: StorageMetrics,
     process: ProcessMetrics,
 }
 
@@ -220,6 +224,7 @@ impl Metrics {
             )?,
             authentication: Arc::new(AuthenticationMetrics::new(&registry)?),
             custom: Arc::new(CustomMetrics::new(&registry)?),
+            storage: StorageMetrics::new(&registry)?,
             process,
             registry,
         })

@@ -38,6 +38,7 @@ use crate::body_budget::BodyBudget;
 use crate::bootstrap;
 use crate::catalog::Catalog;
 use crate::config::{Config, ConfigError, Data};
+use crate::connections::ConnectionMetrics;
 use crate::encode;
 use crate::follow::{Followed, follow};
 use crate::health::Health;
@@ -125,6 +126,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         plugins,
         served,
         service_ranges,
+        store_quota,
         max_in_flight,
         max_mutating_in_flight,
         request_timeout,
@@ -193,9 +195,10 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     })?;
     let address = listener.local_addr().map_err(ConfigError::other)?;
 
+    let options = Options { quota: store_quota, ..Options::default() };
     let store = match data {
-        Data::Memory => Store::open(Memory::new(), Options::default()).await,
-        Data::Folder(folder) => Store::open(Embedded::at(folder), Options::default()).await,
+        Data::Memory => Store::open(Memory::new(), options).await,
+        Data::Folder(folder) => Store::open(Embedded::at(folder), options).await,
     }
     .map_err(ConfigError::other)?;
 
@@ -317,8 +320,10 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     if let Some(account) = account {
         tokio::spawn(account.keep(Arc::clone(&state), stopped.clone()));
     }
-    let serving = tokio::spawn(accept::serve(listener, tls_config, limits, Arc::clone(&state), stopped));
-    info!(%address, "ready");
+    let connections = ConnectionMetrics::new(state.metrics.registry()).map_err(ConfigError::other)?;
+    let serving =
+        tokio::spawn(accept::serve(listener, tls_config, limits, connections, Arc::clone(&state), stopped));
+    info!(%address, connections = limits.connections, "ready");
     let controllers = controllers.then(|| {
         let status = status::start(&state);
         let others = crate::controllers::start(&state, root_ca, scheduler, event_ttl);

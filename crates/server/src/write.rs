@@ -10,7 +10,7 @@ use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
 use resources::custom::Found;
 use resources::{strategy, validation};
-use storage::{Change, CommitError, Entry, Expect, Record, Write};
+use storage::{Change, CommitError, Entry, Expect, Record, Write, WritePriority};
 use value::{Path, Str, Value, json};
 
 mod metadata;
@@ -409,7 +409,8 @@ impl Subject<'_> {
             let object = self.kind.reread(self.state, object).await.map_err(StoreError::Refused)?;
             return Ok(Stored::Dry(object));
         }
-        let write = Write { key: key.into(), expect, change: Change::Put(record) };
+        let priority = self.priority(call, &object, expect);
+        let write = Write { key: key.into(), expect, change: Change::Put(record), priority };
         self.commit(write, &name, move || {
             if let Some(held) = held {
                 held.keep();
@@ -450,7 +451,9 @@ impl Subject<'_> {
         let expect = Expect::Revision(old.revision);
         let service = if self.is_service() { encode::tree(old).ok() } else { None };
         let addresses = self.state.addresses.clone();
-        let write = Write { key: Arc::clone(&old.key), expect, change: Change::Delete };
+        // A deletion needs no room.
+        let priority = WritePriority::Ordinary;
+        let write = Write { key: Arc::clone(&old.key), expect, change: Change::Delete, priority };
         self.write(write, name, move || {
             if let Some(service) = service {
                 addresses.release(&service);
@@ -463,6 +466,7 @@ impl Subject<'_> {
     /// eviction). They pass no validation; the request that caused them has been admitted.
     pub async fn store_mark(
         &self,
+        call: &Call,
         old: &Arc<Entry>,
         object: &Value,
         name: &str,
@@ -479,8 +483,26 @@ impl Subject<'_> {
             }
         };
         let expect = Expect::Revision(old.revision);
-        let write = Write { key: Arc::clone(&old.key), expect, change: Change::Put(record) };
+        let priority = self.priority(call, object, expect);
+        let write = Write { key: Arc::clone(&old.key), expect, change: Change::Put(record), priority };
         self.commit(write, name, || {}).await.map(Stored::Entry)
+    }
+
+    /// What a write may use when the store is full. The server's own writes go on, and so do those by which others free space
+    /// or keep the cluster running: of objects that are being deleted, deletions and evictions, and of leases that are there.
+    fn priority(&self, call: &Call, object: &Value, expect: Expect) -> WritePriority {
+        let resource = &self.kind.resource;
+        let is_lease = resource.group == "coordination.k8s.io" && resource.resource == "leases";
+        let ends = meta::is_deleting(object)
+            || matches!(call.info.verb.as_str(), "delete" | "deletecollection")
+            || call.info.subresource == "eviction";
+        if *call.caller().via() == authn::Via::Internal {
+            WritePriority::System
+        } else if expect != Expect::Absent && (ends || is_lease) {
+            WritePriority::Essential
+        } else {
+            WritePriority::Ordinary
+        }
     }
 
     /// Commits, and waits until what was written is in force.
@@ -536,6 +558,10 @@ fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> S
         CommitError::Conflict { .. } => Status::conflict(resource, name, OPTIMISTIC_LOCK),
         CommitError::TooLarge { limit, .. } => Status::too_large(format!("limit is {limit}")),
         CommitError::Invalid(why) => Status::bad_request(why.clone()),
+        // The words by which clients and operators know it from etcd, and what to do about it.
+        CommitError::OverQuota { live, quota } => Status::plain(format!(
+            "etcdserver: mvcc: database space exceeded: the store holds {live} bytes of objects and its quota is {quota}; delete objects or raise --quota-backend-bytes"
+        )),
         CommitError::Unavailable(_) | CommitError::Closed => {
             tracing::error!(error = %error, %resource, name, "a write could not be stored");
             Status::internal("the store cannot write; nothing was changed")

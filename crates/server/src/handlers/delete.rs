@@ -209,7 +209,7 @@ pub async fn delete(
                 call.deleted_at = last.revision;
                 (true, gone(kind, name, &old, last))
             }),
-            Step::MarkedGone(marked) => match subject.store_mark(&entry, &marked, name).await {
+            Step::MarkedGone(marked) => match subject.store_mark(call, &entry, &marked, name).await {
                 Ok(Stored::Dry(object)) => Ok((true, Answer::Object(200, kind.from_stored(object)))),
                 Ok(Stored::Entry(marked)) => match subject.delete(&marked, name).await {
                     // Whoever saw the mark was quicker. It is gone, as was asked for, and this is the last that is known of it.
@@ -223,7 +223,7 @@ pub async fn delete(
                 },
                 Err(error) => Err(error),
             },
-            Step::Marked(marked) => subject.store_mark(&entry, &marked, name).await.map(|stored| {
+            Step::Marked(marked) => subject.store_mark(call, &entry, &marked, name).await.map(|stored| {
                 let answer = match stored {
                     Stored::Entry(entry) => Answer::Entry(200, entry),
                     Stored::Dry(object) => Answer::Object(200, kind.from_stored(object)),

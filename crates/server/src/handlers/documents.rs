@@ -138,6 +138,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
                 .iter()
                 .map(|kind| (kind.resource.to_string(), state.store.count(&kind.scope(""))))
                 .collect();
+            state.metrics.storage.show(&state.store.space());
             let page = state.metrics.page(state.seats.taken(), &objects);
             Ok(Answer::Raw(200, METRICS, Body::from(page)))
         }

@@ -152,7 +152,7 @@ async fn mark_evicted(
             None => conditions.push(condition),
         }
         pod.set_at(&["status", "conditions"], Value::List(conditions));
-        match subject.store_mark(&entry, &pod, name).await {
+        match subject.store_mark(call, &entry, &pod, name).await {
             Ok(crate::write::Stored::Entry(stored)) => return Ok(stored.revision),
             Ok(crate::write::Stored::Dry(_)) => return Ok(entry.revision),
             Err(StoreError::Refused(status)) => return Err(status),
@@ -239,7 +239,7 @@ async fn spend_budget(
             set_exhausted(&mut budget, &time);
         }
         budget.set_at(&["status", "disruptedPods", meta::name(pod)], time);
-        match subject.store_mark(&entry, &budget, &name).await {
+        match subject.store_mark(call, &entry, &budget, &name).await {
             Ok(_) => return Ok(None),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}

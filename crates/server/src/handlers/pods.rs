@@ -74,7 +74,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
         }
         assign(&mut object, &binding, call.now)
             .map_err(|why| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why))?;
-        match subject.store_mark(&entry, &object, &pod).await {
+        match subject.store_mark(call, &entry, &object, &pod).await {
             Ok(_) => return Ok(Answer::Object(201, success())),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}

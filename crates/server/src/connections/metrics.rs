@@ -1,0 +1,57 @@
+//! What is counted of connections.
+
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+
+/// The connections on the metrics page.
+#[derive(Clone, Debug)]
+pub struct ConnectionMetrics {
+    open: IntGauge,
+    limit: IntGauge,
+    closed: IntCounterVec,
+    accept_errors: IntCounter,
+}
+
+impl ConnectionMetrics {
+    /// Registers them.
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let metrics = ConnectionMetrics {
+            open: IntGauge::new("apiserver_connections_open", "Number of open client connections.")?,
+            limit: IntGauge::new(
+                "apiserver_connections_limit",
+                "Number of client connections that may be open.",
+            )?,
+            closed: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_connections_closed_total",
+                    "Number of client connections that were closed because there were too many, by reason: idle, handshake, per_address.",
+                ),
+                &["reason"],
+            )?,
+            accept_errors: IntCounter::new(
+                "apiserver_accept_errors_total",
+                "Number of client connections that could not be accepted.",
+            )?,
+        };
+        registry.register(Box::new(metrics.open.clone()))?;
+        registry.register(Box::new(metrics.limit.clone()))?;
+        registry.register(Box::new(metrics.closed.clone()))?;
+        registry.register(Box::new(metrics.accept_errors.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(super) fn set_open(&self, open: usize) {
+        self.open.set(i64::try_from(open).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn set_limit(&self, limit: usize) {
+        self.limit.set(i64::try_from(limit).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn closed(&self, reason: &str, count: usize) {
+        self.closed.with_label_values(&[reason]).inc_by(count as u64);
+    }
+
+    pub(super) fn accept_failed(&self) {
+        self.accept_errors.inc();
+    }
+}

@@ -1,0 +1,111 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use prometheus::Registry;
+
+use super::{ClientAddress, ConnectionMetrics, Connections, GO, LogLimit, Open, STAY, TAKE_LEAVE};
+use crate::accept::Limits;
+
+fn connections(limits: Limits) -> Arc<Connections> {
+    Connections::new(limits, ConnectionMetrics::new(&Registry::new()).unwrap())
+}
+
+async fn open(connections: &Arc<Connections>, address: &str) -> Option<Open> {
+    let permit = connections.room().await.unwrap();
+    let open = connections.open(address.parse().unwrap(), permit)?;
+    connections.handshake_ended(&open.connection());
+    Some(open)
+}
+
+fn level(open: &Open) -> u8 {
+    open.connection.close.load(Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn the_oldest_idle_connection_of_the_address_with_the_most_is_closed() {
+    let connections = connections(Limits { connections: 10, ..Limits::default() });
+    let other = open(&connections, "10.0.0.2").await.unwrap();
+    let mut greedy = Vec::new();
+    for number in 0..7 {
+        let open = open(&connections, "10.0.0.1").await.unwrap();
+        open.connection.last_busy.store(100 + number, Ordering::Relaxed);
+        greedy.push(open);
+    }
+    let in_use = greedy[0].connection().begin();
+    assert!(greedy.iter().all(|open| level(open) == STAY), "eight of ten is not above the mark yet");
+    let _ninth = open(&connections, "10.0.0.3").await.unwrap();
+    assert_eq!(level(&greedy[0]), STAY, "a request is in flight");
+    assert_eq!(level(&greedy[1]), TAKE_LEAVE);
+    assert!(greedy.iter().skip(2).all(|open| level(open) == STAY));
+    assert_eq!(level(&other), STAY);
+    drop(in_use);
+    assert!(greedy[0].connection().is_idle());
+}
+
+#[tokio::test]
+async fn a_nearly_full_server_closes_at_once_and_reuses_the_room() {
+    let connections = connections(Limits { connections: 4, ..Limits::default() });
+    let mut all = Vec::new();
+    for _ in 0..4 {
+        all.push(open(&connections, "10.0.0.1").await.unwrap());
+    }
+    let waiting = tokio::spawn({
+        let connections = Arc::clone(&connections);
+        async move { connections.room().await.is_some() }
+    });
+    let mut told = None;
+    while told.is_none() {
+        tokio::task::yield_now().await;
+        told = all.iter().position(|open| level(open) == GO);
+    }
+    drop(all.remove(told.unwrap()));
+    assert!(waiting.await.unwrap());
+}
+
+#[tokio::test]
+async fn handshakes_in_progress_are_bounded() {
+    let limits = Limits { connections: 100, handshakes: 2, ..Limits::default() };
+    let connections = connections(limits);
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let permit = connections.room().await.unwrap();
+        all.push(connections.open("10.0.0.1".parse().unwrap(), permit).unwrap());
+    }
+    assert!(all.iter().any(|open| level(open) == GO));
+    assert_eq!(connections.handshakes.load(Ordering::Relaxed), 3);
+    drop(all);
+    assert_eq!(connections.handshakes.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn an_address_may_have_a_fixed_limit() {
+    let limits = Limits { connections_per_address: 1, ..Limits::default() };
+    let connections = connections(limits);
+    let first = open(&connections, "10.0.0.1").await;
+    assert!(first.is_some());
+    assert!(open(&connections, "10.0.0.1").await.is_none());
+    assert!(open(&connections, "::ffff:10.0.0.1").await.is_none(), "the same address");
+    assert!(open(&connections, "10.0.0.2").await.is_some());
+    drop(first);
+    assert!(open(&connections, "10.0.0.1").await.is_some());
+}
+
+#[test]
+fn ipv6_addresses_count_by_their_network() {
+    let of = |text: &str| ClientAddress::of(text.parse::<IpAddr>().unwrap());
+    assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+    assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+}
+
+#[test]
+fn a_log_line_is_let_through_every_ten_seconds() {
+    let log = LogLimit::default();
+    let now = Instant::now();
+    assert_eq!(log.due_at(now), Some(0));
+    assert_eq!(log.due_at(now + Duration::from_secs(1)), None);
+    assert_eq!(log.due_at(now + Duration::from_secs(9)), None);
+    assert_eq!(log.due_at(now + Duration::from_secs(10)), Some(2));
+}
