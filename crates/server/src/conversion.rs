@@ -18,7 +18,7 @@ use value::{Map, Str, Value, go, json, write};
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
 use crate::heard::{MAX_OBJECTS, heard};
 use crate::metrics::Review;
-use crate::outbound::{Answer, Endpoint, Failure, Request, Target, Trust, WEBHOOK_AGENT};
+use crate::outbound::{Answer, Endpoint, Failure, Reach, Request, Target, Trust, WEBHOOK_AGENT};
 use crate::state::State;
 
 /// How long a conversion may take, as Kubernetes' client waits by default.
@@ -369,7 +369,8 @@ fn target(state: &State, definition: &Definition, webhook: &Value) -> Result<Tar
         return Ok(target);
     }
     let url = url.parse().map_err(|error| format!("{}: {error}", quote(&url)))?;
-    let endpoint = Endpoint { dial, trust, ..Endpoint::new(url) };
+    let reach = if dial.is_some() { Reach::Cluster } else { Reach::Configured };
+    let endpoint = Endpoint { dial, reach, trust, ..Endpoint::new(url) };
     let target = Target::new(endpoint).map_err(|error| error.to_string())?;
     state.conversions.keep(definition, key, &target);
     Ok(target)

@@ -10,6 +10,7 @@
 mod connect;
 mod forward;
 mod kubeconfig;
+mod reach;
 mod verify;
 
 use std::borrow::Cow;
@@ -32,6 +33,8 @@ use tokio::sync::Semaphore;
 pub use forward::{Forward, Outgoing};
 pub use kubeconfig::from_kubeconfig;
 pub(crate) use kubeconfig::shown_as;
+pub use reach::Reach;
+pub(crate) use reach::is_routable;
 
 use connect::{ConnectError, Connector};
 
@@ -56,6 +59,8 @@ pub struct Endpoint {
     pub url: Uri,
     /// `host:port` to connect to, if not the URL's: the server still has to prove the URL's name.
     pub dial: Option<String>,
+    /// Who said where the server is, and so which addresses may be dialled.
+    pub reach: Reach,
     /// The name the server has to prove, if not the URL's.
     pub server_name: Option<String>,
     /// Who may vouch for the server.
@@ -108,6 +113,7 @@ impl Endpoint {
         Endpoint {
             url,
             dial: None,
+            reach: Reach::default(),
             server_name: None,
             trust: Trust::System,
             identity: None,

@@ -22,7 +22,7 @@ use value::Str;
 
 use super::attached::Attached;
 use crate::outbound::{
-    Answer, Bearer, Credential, Endpoint, Failure, FailureKind, Identity, Request, Target, Trust,
+    Answer, Bearer, Credential, Endpoint, Failure, FailureKind, Identity, Reach, Request, Target, Trust,
     WEBHOOK_AGENT,
 };
 use crate::request_info::clean_path;
@@ -115,6 +115,7 @@ impl WebhookTransport {
             }
             Place::Url(_) | Place::Nowhere => None,
         };
+        endpoint.reach = if dial.is_some() { Reach::Cluster } else { Reach::Configured };
         endpoint.dial.clone_from(&dial);
         let target = self.target((outgoing.target.clone(), dial), endpoint)?;
         let path: PathAndQuery =

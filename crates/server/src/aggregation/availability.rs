@@ -171,6 +171,7 @@ fn slices(store: &Store, remote: &Remote) -> Vec<Value> {
     let trees = entries.iter().filter_map(|entry| encode::tree(entry).ok());
     trees
         .filter(|slice| slice.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(remote.service.as_str()))
+        .filter(resolve::has_ip_addresses)
         .collect()
 }
 

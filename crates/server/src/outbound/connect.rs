@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::verify::{Proof, Verifier, Voucher};
-use super::{Endpoint, EndpointError, Identity, Trust};
+use super::{Endpoint, EndpointError, Identity, Reach, Trust};
 use crate::files::go_words;
 use crate::tls;
 
@@ -52,6 +52,7 @@ pub(super) struct Connector {
 struct Way {
     /// Where to connect to; wherever each request says, if nowhere in particular.
     place: Option<Place>,
+    reach: Reach,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
@@ -83,14 +84,14 @@ impl Connector {
         } else {
             None
         };
-        Ok(Connector { way: Arc::new(Way { place: Some(Place { host, port }), tls }) })
+        Ok(Connector { way: Arc::new(Way { place: Some(Place { host, port }), reach: endpoint.reach, tls }) })
     }
 
     /// Connects to whatever host and port a request names; the server there has to prove the endpoint's name.
     pub(super) fn anywhere(endpoint: &Endpoint) -> Result<Self, EndpointError> {
         let connector = Connector::new(endpoint, true)?;
         let tls = connector.way.tls.clone();
-        Ok(Connector { way: Arc::new(Way { place: None, tls }) })
+        Ok(Connector { way: Arc::new(Way { place: None, reach: endpoint.reach, tls }) })
     }
 }
 
@@ -155,7 +156,7 @@ impl Way {
             host: uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: uri.port_u16().unwrap_or(443),
         });
-        let tcp = tokio::time::timeout(DIAL, place.dial()).await.map_err(|_| ConnectError {
+        let tcp = tokio::time::timeout(DIAL, place.dial(self.reach)).await.map_err(|_| ConnectError {
             message: format!("dial tcp {}: i/o timeout", place.address()),
             timed_out: true,
         })??;
@@ -187,8 +188,8 @@ impl Place {
         }
     }
 
-    /// Tries every address of the host, and reports the first failure as Go does.
-    async fn dial(&self) -> Result<TcpStream, ConnectError> {
+    /// Tries every address of the host that may be dialled, and reports the first failure as Go does.
+    async fn dial(&self, reach: Reach) -> Result<TcpStream, ConnectError> {
         let addresses: Vec<SocketAddr> = match self.host.parse::<std::net::IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, self.port)],
             Err(_) => {
@@ -201,6 +202,10 @@ impl Place {
         };
         let mut first = None;
         for address in addresses {
+            if !reach.allows(&self.host, address) {
+                first.get_or_insert(ConnectError::new(format!("dial tcp {address}: address not allowed")));
+                continue;
+            }
             match TcpStream::connect(address).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {

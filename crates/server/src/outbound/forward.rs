@@ -11,7 +11,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::connect::Connector;
-use super::{Endpoint, EndpointError, Failure, IDLE, Identity, MAX_IDLE, Trust, explain};
+use super::{Endpoint, EndpointError, Failure, IDLE, Identity, MAX_IDLE, Reach, Trust, explain};
 
 /// The body of a request that is passed on.
 pub type Outgoing = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -32,6 +32,7 @@ impl Forward {
             .map_err(|_| EndpointError::Url(name.to_owned(), "it is not a name"))?;
         let mut endpoint = Endpoint::new(url);
         endpoint.trust = trust;
+        endpoint.reach = Reach::Cluster;
         endpoint.identity = identity;
         let requests = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())

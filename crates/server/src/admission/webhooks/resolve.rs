@@ -1,11 +1,14 @@
 //! A service → the address of one of its ready endpoints.
 
+use std::net::IpAddr;
+
 use api::field::quote;
 use api::selector::FactsRef;
 use storage::Store;
 use value::Value;
 
 use crate::encode;
+use crate::outbound::is_routable;
 
 /// The label by which slices name their service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -34,6 +37,7 @@ pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) ->
         .iter()
         .filter(|entry| FactsRef::new(&entry.facts).label(SERVICE_NAME) == Some(name))
         .filter_map(|entry| encode::tree(entry).ok())
+        .filter(has_ip_addresses)
         .collect();
     // Every slice and every endpoint has its turn; those of the preferred family come first.
     rotate(&mut slices);
@@ -42,6 +46,11 @@ pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) ->
         .iter()
         .find_map(|slice| ready_endpoint(slice, port_name))
         .ok_or_else(|| format!("no endpoints available for service {}", quote(name)))
+}
+
+/// Whether a slice has IP addresses. One of type FQDN has names, which validation cannot judge: it is never called.
+pub(crate) fn has_ip_addresses(slice: &Value) -> bool {
+    matches!(slice.str_at(&["addressType"]), Some("IPv4" | "IPv6"))
 }
 
 fn ready_endpoint(slice: &Value, port_name: &str) -> Option<String> {
@@ -53,9 +62,10 @@ fn ready_endpoint(slice: &Value, port_name: &str) -> Option<String> {
         let ready = endpoints
             .iter()
             .filter(|endpoint| endpoint.bool_at(&["conditions", "ready"]) != Some(false))
-            .find_map(|endpoint| endpoint.list_at(&["addresses"]).first()?.as_str());
+            .filter_map(|endpoint| endpoint.list_at(&["addresses"]).first()?.as_str()?.parse::<IpAddr>().ok())
+            .find(|address| is_routable(*address));
         if let Some(address) = ready {
-            let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+            let address = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
             return Some(format!("{address}:{port}"));
         }
     }

@@ -1,13 +1,12 @@
 //! Where a connection would have to go, from the stored objects alone.
 
-use std::net::IpAddr;
-
 use api::field::quote;
 use api::{GroupResource, Status};
 use storage::Store;
 use value::Value;
 
 use crate::encode;
+use crate::outbound::is_routable;
 
 /// The label of a slice that names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -67,15 +66,6 @@ fn joined(host: &str, port: &str) -> String {
     }
 }
 
-/// Whether an address is one that others may be sent to: not this host, not all hosts, not those of a wire.
-fn is_global_unicast(ip: IpAddr) -> bool {
-    let local = match ip {
-        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    !local && !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
-}
-
 /// A pod by its address.
 pub(super) fn pod(store: &Store, namespace: &str, id: &str) -> Result<Located, Status> {
     let (name, port) = name_and_port(id, "pod")?;
@@ -86,7 +76,7 @@ pub(super) fn pod(store: &Store, namespace: &str, id: &str) -> Result<Located, S
         if port.is_empty() { first.map(|port| port.to_string()).unwrap_or_default() } else { port.into() };
     let address =
         pod.list_at(&["status", "podIPs"]).first().and_then(|ip| ip.str_at(&["ip"])).unwrap_or_default();
-    if !address.parse().is_ok_and(is_global_unicast) {
+    if !address.parse().is_ok_and(is_routable) {
         return Err(Status::bad_request("address not allowed"));
     }
     Ok(Located::Backend { host: joined(address, &port) })
@@ -143,7 +133,7 @@ fn pod_address(store: &Store, namespace: &str, endpoint: &Value) -> Option<Strin
 pub(super) fn node(store: &Store, id: &str) -> Result<Located, Status> {
     let (name, port) = name_and_port(id, "node")?;
     let (host, kubelet) = kubelet(store, "nodes", name)?;
-    if host.parse().is_ok_and(|ip| !is_global_unicast(ip)) {
+    if host.parse().is_ok_and(|ip| !is_routable(ip)) {
         return Err(Status::bad_request("address not allowed"));
     }
     let port = if port.is_empty() { kubelet } else { port.to_owned() };

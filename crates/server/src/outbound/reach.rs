@@ -1,0 +1,106 @@
+//! Which addresses this server connects to on behalf of objects in the cluster.
+//!
+//! Whoever may write a Service or an EndpointSlice must not be able to point this server at what listens on its own host or
+//! wire: loopback, link-local (cloud metadata), unspecified, multicast and broadcast addresses. The addresses that a connection
+//! is made to are judged, after names have been resolved, so that a name that changes its mind (DNS rebinding) gains nothing.
+//! What administrators configure, by a URL or a kubeconfig file, may be anywhere.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Who said where a server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// An administrator, by a URL: every address may be dialled.
+    #[default]
+    Configured,
+    /// A Service or its EndpointSlices: only routable addresses may be dialled, and loopback ones if the host is called
+    /// `localhost`, as an `ExternalName` Service of a development cluster may be.
+    Cluster,
+}
+
+impl Reach {
+    /// Whether a connection for `host` may be made to `address`, which `host` was resolved to.
+    pub(super) fn allows(self, host: &str, address: SocketAddr) -> bool {
+        match self {
+            Reach::Configured => true,
+            Reach::Cluster => {
+                let this_host = host.eq_ignore_ascii_case("localhost") && address.ip().is_loopback();
+                this_host || is_routable(address.ip())
+            }
+        }
+    }
+}
+
+/// Whether an address is one that others may send this server to: not this host, not its wire, not many hosts at once. An IPv6
+/// address that carries an IPv4 address (mapped, compatible, NAT64, 6to4) must be routable in both forms.
+pub(crate) fn is_routable(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => is_routable_v4(ip),
+        IpAddr::V6(ip) => is_routable_v6(ip) && embedded_v4(ip).is_none_or(is_routable_v4),
+    }
+}
+
+fn is_routable_v4(ip: Ipv4Addr) -> bool {
+    // All of 0.0.0.0/8 means this host.
+    let this_network = ip.octets().first() == Some(&0);
+    !this_network && !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast() && !ip.is_broadcast()
+}
+
+fn is_routable_v6(ip: Ipv6Addr) -> bool {
+    !ip.is_unspecified() && !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast()
+}
+
+/// The IPv4 address that an IPv6 address stands for, in the forms that hosts and gateways translate.
+fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let last = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        Ipv4Addr::new(a, b, c, d)
+    };
+    match ip.segments() {
+        // ::ffff:a.b.c.d (mapped), ::ffff:0:a.b.c.d (translated) and ::a.b.c.d (compatible).
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0, 0, 0, 0, 0, 0, high, low]
+        // 64:ff9b::/96 (NAT64) and the /96 prefixes of 64:ff9b:1::/48 (local NAT64).
+        | [0x64, 0xff9b, 0 | 1, _, _, _, high, low]
+        // 2002::/16 (6to4) carries the address behind its prefix.
+        | [0x2002, high, low, ..] => Some(last(high, low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use super::{Reach, is_routable};
+
+    #[test]
+    fn addresses_of_this_host_and_its_wire_are_not_routable_in_any_spelling() {
+        for bad in [
+            "127.0.0.1", "127.9.9.9", "0.0.0.0", "0.1.2.3", "169.254.169.254", "224.0.0.1", "255.255.255.255",
+            "::", "::1", "fe80::1", "febf::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254",
+            "::ffff:0.0.0.0", "::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::127.0.0.1",
+            "64:ff9b::169.254.169.254", "64:ff9b:1::127.0.0.1", "2002:7f00:1::", "2002:a9fe:a9fe::1",
+        ] {
+            assert!(!is_routable(bad.parse::<IpAddr>().unwrap()), "{bad}");
+        }
+        for good in [
+            "10.0.0.1", "192.168.1.1", "100.64.0.1", "8.8.8.8", "fd00::1", "2001:db8::1", "::ffff:10.0.0.1",
+            "64:ff9b::10.0.0.1", "2002:a00:1::1",
+        ] {
+            assert!(is_routable(good.parse::<IpAddr>().unwrap()), "{good}");
+        }
+    }
+
+    #[test]
+    fn only_localhost_leads_to_loopback_and_only_configured_targets_lead_anywhere() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert!(Reach::Cluster.allows("localhost", at("127.0.0.1:1")));
+        assert!(Reach::Cluster.allows("example.com", at("192.0.2.1:1")));
+        assert!(!Reach::Cluster.allows("example.com", at("127.0.0.1:1")), "a name that was rebound");
+        assert!(!Reach::Cluster.allows("127.0.0.1", at("127.0.0.1:1")));
+        assert!(!Reach::Cluster.allows("localhost", at("169.254.169.254:1")));
+        assert!(Reach::Configured.allows("example.com", at("127.0.0.1:1")));
+    }
+}
