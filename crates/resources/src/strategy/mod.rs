@@ -20,7 +20,7 @@ use value::Value;
 use crate::validation::fields::{Read, same};
 
 pub(crate) use pod::qos_class;
-pub use pod::{prepare_ephemeral_containers, prepare_resize};
+pub use pod::{drop_init_container_annotations, prepare_ephemeral_containers, prepare_resize};
 pub use reset::{custom_reset_fields, reset_fields};
 pub use resource::drop_admin_access;
 pub(crate) use storage::normalize_sources as normalize_claim_sources;

@@ -238,7 +238,7 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
 }
 
 /// Annotations that once held init containers are not kept.
-pub(super) fn drop_init_container_annotations(pod: &mut Value) {
+pub fn drop_init_container_annotations(pod: &mut Value) {
     let Some(annotations) = pod.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) else {
         return;
     };

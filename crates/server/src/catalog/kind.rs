@@ -256,11 +256,27 @@ impl Kind {
 
     /// Why a write that names a uid does not apply, in the words of Kubernetes' storage.
     pub fn uid_mismatch(&self, key: &str, wanted: &str, found: &str, dry_run: bool) -> String {
+        self.precondition_failed(key, "UID", wanted, found, dry_run)
+    }
+
+    /// Why a write that names a resource version does not apply, in the words of Kubernetes' storage.
+    pub fn version_mismatch(&self, key: &str, wanted: &str, found: &str, dry_run: bool) -> String {
+        self.precondition_failed(key, "ResourceVersion", wanted, found, dry_run)
+    }
+
+    fn precondition_failed(
+        &self,
+        key: &str,
+        what: &str,
+        wanted: &str,
+        found: &str,
+        dry_run: bool,
+    ) -> String {
         let key = self.etcd_key(key);
         // A dry run of Kubernetes does not come as far as the store, which has all keys in one folder.
         let folder = if dry_run { "/registry" } else { "" };
         format!(
-            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}",
             key.strip_prefix(folder).unwrap_or(&key)
         )
     }

@@ -72,6 +72,11 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
             let why = pods.uid_mismatch(&key, wanted, uid, options.dry_run);
             return Err(Status::conflict(&pods.resource, &pod, why));
         }
+        let (version, wanted) = (entry.revision.to_string(), meta::resource_version(&binding));
+        if !wanted.is_empty() && wanted != version {
+            let why = pods.version_mismatch(&key, wanted, &version, options.dry_run);
+            return Err(Status::conflict(&pods.resource, &pod, why));
+        }
         assign(&mut object, &binding, call.now)
             .map_err(|why| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why))?;
         match subject.store_mark(call, &entry, &object, &pod).await {
@@ -101,6 +106,7 @@ fn assign(pod: &mut Value, binding: &Value, now: i64) -> Result<(), String> {
     for (key, value) in annotations {
         pod.set_at(&["metadata", "annotations", &key], value);
     }
+    resources::strategy::drop_init_container_annotations(pod);
     // Where the node is comes with the binding; a nomination has served its purpose.
     let labels: Vec<(String, String)> =
         meta::labels(binding).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
