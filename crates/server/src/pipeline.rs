@@ -543,6 +543,10 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
         return handlers::reviews::handle(state, call, kind).await;
     }
     let Some(facet) = Facet::of(&call.info.subresource) else { return Err(Status::no_such_resource()) };
+    // A subresource is read and changed; it is never a way to create, list or delete.
+    if facet != Facet::Whole && !matches!(verb, Verb::Get | Verb::Update | Verb::Patch) {
+        return Err(Status::method_not_allowed());
+    }
     if call.info.is_read_only() {
         // Before anything is looked up: whoever takes no answer is not told what there is. Watches know more types.
         if verb != Verb::Watch {

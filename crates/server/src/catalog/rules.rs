@@ -10,11 +10,18 @@ use super::facet::Facet;
 use super::kind::{Kind, Nature};
 
 impl Kind {
-    /// Whether a PUT of a name that does not exist creates it.
+    /// Whether a PUT of an object that does not exist creates it. It must name the object itself: nothing is ever created
+    /// through a subresource, because policies, webhooks, quota and allocators that look at creates of the resource would not
+    /// see it.
     pub fn creates_on_update(&self, facet: Facet) -> bool {
-        matches!(facet, Facet::Whole | Facet::Status)
+        facet == Facet::Whole
             && self.row().is_some()
             && strategy::allow_create_on_update(&self.stored.group_kind())
+    }
+
+    /// Whether a server-side apply to an object that does not exist creates it: never through a subresource.
+    pub fn creates_on_apply(facet: Facet) -> bool {
+        facet == Facet::Whole
     }
 
     /// The rules of the kind: those of the group in the path, where they are stricter than the stored kind's (events).

@@ -18,15 +18,15 @@ pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answe
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let draft = decode::object(call, kind, options.field_validation).await?;
     let manager = ownership::manager(&options.field_manager, &call.headers).into_owned();
-    create(state, call, kind, Facet::Whole, draft, &options, Writer::Updates(&manager)).await
+    create(state, call, kind, draft, &options, Writer::Updates(&manager)).await
 }
 
-/// Creates a decoded object: also the way a PUT or an apply of a name that does not exist goes, be it through its status.
+/// Creates a decoded object. A PUT or an apply of an object that does not exist comes here, too; one of a subresource never
+/// does.
 pub async fn create(
     state: &State,
     call: &mut Call,
     kind: &Kind,
-    facet: Facet,
     mut draft: decode::Draft,
     options: &WriteOptions,
     writer: Writer<'_>,
@@ -36,6 +36,7 @@ pub async fn create(
         return Err(Status::forbidden(&kind.resource, meta::name(draft.object()), why));
     }
     let options_value = options.to_value("CreateOptions");
+    let facet = Facet::Whole;
     let subject = Subject { state, kind, facet, options: &options_value, dry_run: options.dry_run, writer };
     wipe(draft.object_mut());
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;

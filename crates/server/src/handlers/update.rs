@@ -108,16 +108,14 @@ async fn change(
                     }
                     state.authorize_create(call, kind).await?;
                     let draft = Draft::again(object);
-                    create::create(state, call, kind, facet, draft, options, writer).await
+                    create::create(state, call, kind, draft, options, writer).await
                 }
-                Source::Configuration(config, strict)
-                    if facet == Facet::Whole || kind.creates_on_update(facet) =>
-                {
+                Source::Configuration(config, strict) if Kind::creates_on_apply(facet) => {
                     let draft =
                         configured(state, call, kind, facet, options, None, (&config, strict.as_deref()))
                             .await?;
                     state.authorize_create(call, kind).await?;
-                    create::create(state, call, kind, facet, draft, options, writer).await
+                    create::create(state, call, kind, draft, options, writer).await
                 }
                 _ => Err(Status::not_found(&kind.resource, &name)),
             };
