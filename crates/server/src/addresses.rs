@@ -28,6 +28,9 @@ struct Taken {
     ranges: Vec<(Family, IpNet)>,
     addresses: HashSet<IpAddr>,
     ports: HashSet<i64>,
+    /// An address that the service which is being written may not have: that of the `kubernetes` service, which pods reach this
+    /// server by, even while that service does not exist.
+    reserved: Option<IpAddr>,
     /// Where the next search begins, so that an address just given back is not the next one handed out.
     turn: u128,
     /// Whether this is the copy a dry run tries things on.
@@ -75,7 +78,9 @@ impl Addresses {
 
     /// Gives a service that is written what it asks for. A dry run takes nothing.
     pub fn allocate(&self, new: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Held, Status> {
+        let first = self.first().filter(|_| !is_kubernetes(new));
         let mut taken = self.lock();
+        taken.reserved = first;
         let mut copy;
         let allocator: &mut Taken = if dry_run {
             copy = Taken { dry_run, ..taken.clone() };
@@ -141,6 +146,9 @@ impl Allocator for Taken {
                 AddressError::OtherNetwork
             });
         }
+        if self.reserved == Some(address) {
+            return Err(AddressError::Allocated);
+        }
         if self.addresses.insert(address) { Ok(()) } else { Err(AddressError::Allocated) }
     }
 
@@ -158,6 +166,7 @@ impl Allocator for Taken {
             let offset =
                 if step < upper { reserved + (self.turn + step) % upper.max(1) } else { step - upper };
             if let Some(address) = nth(&net, offset + 1)
+                && self.reserved != Some(address)
                 && self.addresses.insert(address)
             {
                 self.turn = self.turn.wrapping_add(step + 1) % upper.max(1);
@@ -197,6 +206,11 @@ impl Allocator for Taken {
     fn release_port(&mut self, port: i64) {
         self.ports.remove(&port);
     }
+}
+
+/// Whether this is the service by which pods reach this server.
+fn is_kubernetes(service: &Value) -> bool {
+    api::meta::namespace(service) == "default" && api::meta::name(service) == "kubernetes"
 }
 
 fn family(address: IpAddr) -> Family {
@@ -266,12 +280,37 @@ mod tests {
                 "an address that nobody gets"
             );
         }
-        for _ in 0..6 {
+        // Five of the six: the first is the `kubernetes` service's.
+        for _ in 0..5 {
             addresses.allocate(&mut make(), None, false).unwrap().keep();
         }
         assert!(
             addresses.allocate(&mut make(), None, false).unwrap_err().message().contains("range is full")
         );
+    }
+
+    #[test]
+    fn the_first_address_is_the_kubernetes_services_even_while_that_does_not_exist() {
+        let addresses = addresses();
+        let make = |namespace: &str, name: &str| {
+            let mut service = service(
+                r#"{"type":"ClusterIP","clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ports":[{"port":443}]}"#,
+            );
+            api::meta::set(&mut service, "namespace", namespace);
+            api::meta::set(&mut service, "name", name);
+            service
+        };
+        for (namespace, name) in [("default", "thief"), ("other", "kubernetes")] {
+            for dry_run in [false, true] {
+                let refused = addresses.allocate(&mut make(namespace, name), None, dry_run).unwrap_err();
+                assert!(refused.message().contains("provided IP is already allocated"), "{refused}");
+            }
+        }
+        let mut own = make("default", "kubernetes");
+        addresses.allocate(&mut own, None, false).unwrap().keep();
+        addresses.release(&own);
+        assert!(addresses.allocate(&mut make("default", "thief"), None, false).is_err(), "after a deletion");
+        assert!(addresses.allocate(&mut own, None, false).is_ok());
     }
 
     #[test]

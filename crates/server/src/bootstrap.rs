@@ -1,16 +1,22 @@
-//! What every cluster begins with, written through the pipeline as `system:apiserver` before the server is ready.
+//! What every cluster begins with, written through the pipeline as `system:apiserver`.
+//!
+//! The server starts without it: a policy or a webhook may refuse any of these objects, or not answer. Each object is written by
+//! a task of its own, which tries again with growing pauses until the object is there. What is missing meanwhile, and why, is in
+//! the log and on `/readyz` ([`Progress`]). Authorization fails closed: a role that is not written allows nothing.
 
 mod cidr;
+mod progress;
 mod service;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Status;
 use authn::InternalIdentity;
 use authz::rbac::bootstrap;
 use authz::rbac::reconcile::{self, Action};
-use tokio::task::JoinSet;
+use tracing::{info, warn};
 use value::{Map, Value};
 
 use crate::admission::webhooks::account;
@@ -19,41 +25,61 @@ use crate::config::ConfigError;
 use crate::kept::{Kept, Placed};
 use crate::state::State;
 
+pub(crate) use progress::{Hook, Progress};
+
 /// The names of the namespaces that are always there.
 const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// Writes what is missing.
-pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Result<(), ConfigError> {
+/// How long a step holds up the next one when its objects are not answered about.
+const STEP: Duration = Duration::from_secs(2);
+
+/// How long it takes until the next attempt after one that failed.
+pub(crate) const PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// Begins to write what is missing, and returns when everything is under way.
+pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
-    let failed = |what: &str, status: &Status| {
-        ConfigError::other(format!("bootstrap could not write {what}: {status}"))
-    };
-
-    // Namespaces first, because what lives in them comes next. All of a group goes at once and shares a commit.
-    let mut group = Group::default();
-    for (collection, namespace) in namespaces() {
-        group.ensure(&client, collection, namespace);
-    }
-    let ranges = cidr::placed(state);
-    group.tasks.spawn(cidr::ensure(client.clone(), ranges.clone()));
-    group.wait().await.map_err(|(what, status)| failed(&what, &status))?;
-
-    if state.webhook_tokens.is_some() {
-        // Before whatever webhooks of an earlier run are asked about.
-        let mut group = Group::default();
-        let (collection, account) = account::account();
-        group.ensure(&client, collection, account);
-        for expected in bootstrap::webhook_tokens() {
-            group.reconcile(&client, expected);
+    for step in steps(state, port, advertise) {
+        // All of a step goes at once and shares a commit.
+        for item in &step {
+            state.bootstrap.begin(item.hook, &item.path());
         }
-        group.wait().await.map_err(|(what, status)| failed(&what, &status))?;
+        for item in step {
+            tokio::spawn(item.write_until_done(client.clone(), Arc::clone(state)));
+        }
+        let _ = tokio::time::timeout(STEP, state.bootstrap.attempted()).await;
+    }
+}
+
+/// What is written, in order: namespaces first, because what lives in them comes next; then what webhooks of an earlier run need,
+/// because they may be asked about everything else.
+fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<Item>; 3] {
+    let ranges = cidr::placed(state);
+    let mut first: Vec<Item> =
+        namespaces().map(|placed| Item::new(Hook::SystemNamespaces, placed, Want::Present)).collect();
+    first.push(Item::new(Hook::ServiceCidr, ranges.clone(), Want::CidrPresent));
+
+    let role = |object: Value| Item::new(Hook::Roles, (rbac_collection(&object), object), Want::Role);
+    let mut second = Vec::new();
+    if state.webhook_tokens.is_some() {
+        second.push(Item::new(Hook::ClusterAuthentication, account::account(), Want::Present));
+        second.extend(bootstrap::webhook_tokens().into_iter().map(role));
     }
 
-    let mut group = Group::default();
-    for expected in bootstrap::objects() {
-        group.reconcile(&client, expected);
-    }
-    for (name, value, description) in [
+    let mut third: Vec<Item> = bootstrap::objects().into_iter().map(role).collect();
+    third.extend(priority_classes().map(|class| Item::new(Hook::PriorityClasses, class, Want::Present)));
+    third.push(Item::new(Hook::ServiceCidr, ranges, Want::CidrReady));
+    let service = service::objects(state, port, advertise).into_iter();
+    third.extend(
+        service.map(|placed| Item::new(Hook::KubernetesService, placed, Want::Fields(service::RECONCILED))),
+    );
+    [first, second, third]
+}
+
+/// The priority classes that are always there.
+fn priority_classes() -> impl Iterator<Item = Placed> {
+    let classes = [
         (
             "system-cluster-critical",
             2_000_000_000_i64,
@@ -64,18 +90,14 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) -> Res
             2_000_001_000,
             "Used for system critical pods that must not be moved from their current node.",
         ),
-    ] {
+    ];
+    classes.into_iter().map(|(name, value, description)| {
         let mut class = object("scheduling.k8s.io/v1", "PriorityClass", "", name);
         class.set_at(&["value"], value);
         class.set_at(&["description"], description);
         class.set_at(&["preemptionPolicy"], "PreemptLowerPriority");
-        group.ensure(&client, "/apis/scheduling.k8s.io/v1/priorityclasses".to_owned(), class);
-    }
-    group.tasks.spawn(cidr::mark_ready(client.clone(), ranges));
-    for (collection, object) in service::objects(state, port, advertise) {
-        group.bring(&client, collection, object, service::RECONCILED);
-    }
-    group.wait().await.map_err(|(what, status)| failed(&what, &status))
+        ("/apis/scheduling.k8s.io/v1/priorityclasses".to_owned(), class)
+    })
 }
 
 /// The namespaces that are always there.
@@ -107,61 +129,92 @@ fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
     ])
 }
 
-/// Writes that go on at the same time.
-#[derive(Default)]
-struct Group {
-    tasks: JoinSet<Result<(), (String, Status)>>,
+/// One object of bootstrap.
+struct Item {
+    hook: Hook,
+    collection: String,
+    object: Value,
+    want: Want,
 }
 
-impl Group {
-    /// Creates an object unless one of its name is there.
-    fn ensure(&mut self, client: &Client, collection: String, object: Value) {
-        let client = client.clone();
-        self.tasks.spawn(async move {
-            let path = format!("{collection}/{}", api::meta::name(&object));
-            let action = |stored: Option<&Value>| match stored {
-                Some(_) => Action::Keep,
-                None => Action::Create(object.clone()),
-            };
-            act(&client, &collection, &path, action).await.map_err(|status| (path, status))
-        });
+/// What is wanted of an object.
+#[derive(Clone, Copy)]
+enum Want {
+    /// That it is there.
+    Present,
+    /// That it is there, and that these of its fields are as given.
+    Fields(&'static [&'static [&'static str]]),
+    /// That it is a role or a binding with at least what is given.
+    Role,
+    /// That the ServiceCIDR is there, if it is served.
+    CidrPresent,
+    /// That the status of the ServiceCIDR says that it is ready.
+    CidrReady,
+}
+
+impl Item {
+    fn new(hook: Hook, (collection, object): Placed, want: Want) -> Self {
+        Item { hook, collection, object, want }
     }
 
-    /// Creates an object, or brings those of its fields that are given up to what they should be.
-    fn bring(
-        &mut self,
-        client: &Client,
-        collection: String,
-        object: Value,
-        fields: &'static [&'static [&'static str]],
-    ) {
-        let client = client.clone();
-        self.tasks.spawn(async move {
-            let path = format!("{collection}/{}", api::meta::name(&object));
-            let action = |stored: Option<&Value>| brought(&object, stored, fields);
-            act(&client, &collection, &path, action).await.map_err(|status| (path, status))
-        });
+    fn path(&self) -> String {
+        let part = if matches!(self.want, Want::CidrReady) { "/status" } else { "" };
+        format!("{}/{}{part}", self.collection, api::meta::name(&self.object))
     }
 
-    /// Brings a role or binding up to what it should be.
-    fn reconcile(&mut self, client: &Client, expected: Value) {
-        let client = client.clone();
-        self.tasks.spawn(async move {
-            let collection = rbac_collection(&expected);
-            let path = format!("{collection}/{}", api::meta::name(&expected));
-            let action = |stored: Option<&Value>| reconcile::action(&expected, stored);
-            act(&client, &collection, &path, action).await.map_err(|status| (path, status))
-        });
-    }
-
-    async fn wait(mut self) -> Result<(), (String, Status)> {
-        while let Some(done) = self.tasks.join_next().await {
-            match done {
-                Ok(outcome) => outcome?,
-                Err(e) => return Err(("an object".to_owned(), Status::internal(e))),
+    async fn write(&self, client: &Client) -> Result<(), Status> {
+        let Item { collection, object, .. } = self;
+        let path = format!("{collection}/{}", api::meta::name(object));
+        let present = |stored: Option<&Value>| match stored {
+            Some(_) => Action::Keep,
+            None => Action::Create(object.clone()),
+        };
+        match self.want {
+            Want::Present => act(client, collection, &path, present).await,
+            Want::Fields(fields) => {
+                act(client, collection, &path, |stored: Option<&Value>| brought(object, stored, fields)).await
             }
+            Want::Role => {
+                act(client, collection, &path, |stored: Option<&Value>| reconcile::action(object, stored))
+                    .await
+            }
+            Want::CidrPresent => match act(client, collection, &path, present).await {
+                Err(status) if status.code() != 404 => Err(status),
+                _ => Ok(()),
+            },
+            Want::CidrReady => cidr::mark_ready(client, &path, object).await,
         }
-        Ok(())
+    }
+
+    /// Tries until the object is as wanted, or the server stops.
+    async fn write_until_done(self, client: Client, state: Arc<State>) {
+        let path = self.path();
+        let mut pause = PAUSE;
+        let mut stop = state.stopping();
+        loop {
+            match self.write(&client).await {
+                Ok(()) => {
+                    if pause > PAUSE {
+                        info!(object = path, "bootstrap wrote an object that had been refused");
+                    }
+                    return state.bootstrap.done(&path);
+                }
+                Err(status) => {
+                    warn!(
+                        object = path,
+                        error = status.message(),
+                        retry_seconds = pause.as_secs_f32(),
+                        "bootstrap could not write an object; the server is not ready without it and tries again"
+                    );
+                    state.bootstrap.refused(&path, &status);
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
     }
 }
 

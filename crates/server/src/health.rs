@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use storage::Store;
 
+use crate::bootstrap::{Hook, Progress};
 use crate::manifests::Standings;
 use crate::request_info::Query;
 
@@ -16,10 +17,8 @@ pub struct Health {
     store: Store,
     /// The folders of static manifests.
     manifests: Arc<Standings>,
-    /// Bootstrap has written what every cluster has.
-    bootstrapped: AtomicBool,
-    /// What is served here has been registered as APIServices.
-    registered: AtomicBool,
+    /// Which objects that every cluster has are not written yet.
+    bootstrap: Arc<Progress>,
     /// The server is on its way down.
     stopping: AtomicBool,
     results: Results,
@@ -65,7 +64,7 @@ impl Results {
 /// A page: `(code, text)`.
 pub type Page = (u16, String);
 
-/// `(name, whether it is part of livez, readyz only)`.
+/// `(name, whether it is part of livez and healthz, too)`.
 const CHECKS: &[(&str, bool)] = &[
     ("ping", true),
     ("log", true),
@@ -73,7 +72,11 @@ const CHECKS: &[(&str, bool)] = &[
     ("etcd-readiness", false),
     ("storage-quota", false),
     ("informer-sync", false),
+    ("poststarthook/start-system-namespaces-controller", true),
+    ("poststarthook/start-kubernetes-service-cidr-controller", true),
+    ("poststarthook/start-cluster-authentication-info-controller", true),
     ("poststarthook/rbac/bootstrap-roles", true),
+    ("poststarthook/scheduling/bootstrap-system-priority-classes", true),
     ("poststarthook/bootstrap-controller", true),
     ("poststarthook/aggregator-reload-proxy-client-cert", true),
     ("poststarthook/start-kube-aggregator-informers", true),
@@ -94,9 +97,13 @@ const MANIFESTS: &str = "manifest-admission-config/";
 
 impl Health {
     /// Of a server over this store, with these folders of static manifests.
-    pub(crate) fn new(store: Store, manifests: Arc<Standings>) -> Result<Self, prometheus::Error> {
-        let [bootstrapped, registered, stopping] = [(); 3].map(|()| AtomicBool::new(false));
-        Ok(Health { store, manifests, bootstrapped, registered, stopping, results: Results::new()? })
+    pub(crate) fn new(
+        store: Store,
+        manifests: Arc<Standings>,
+        bootstrap: Arc<Progress>,
+    ) -> Result<Self, prometheus::Error> {
+        let stopping = AtomicBool::new(false);
+        Ok(Health { store, manifests, bootstrap, stopping, results: Results::new()? })
     }
 
     /// The results of all checks so far, as metrics.
@@ -136,16 +143,6 @@ impl Health {
         checks
     }
 
-    /// Bootstrap is complete.
-    pub fn set_bootstrapped(&self) {
-        self.bootstrapped.store(true, Ordering::Release);
-    }
-
-    /// Everything that is served here is registered.
-    pub fn set_registered(&self) {
-        self.registered.store(true, Ordering::Release);
-    }
-
     /// The server no longer wants new clients.
     pub fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
@@ -155,27 +152,33 @@ impl Health {
         match name {
             "etcd" | "etcd-readiness" => self.store.health(),
             "storage-quota" if self.store.space().alarm => Err("the store is full".to_owned()),
-            "informer-sync" => is_set(&self.bootstrapped),
-            "autoregister-completion" => is_set(&self.registered),
-            hook if hook.starts_with("poststarthook/") => is_set(&self.bootstrapped),
             "shutdown" if self.stopping.load(Ordering::Acquire) => Err("process is shutting down".to_owned()),
-            _ => match name.strip_prefix(MANIFESTS) {
-                Some(plugin) => self.manifests.check(plugin),
-                None => Ok(()),
+            _ => match (name.strip_prefix(MANIFESTS), hook(name)) {
+                (Some(plugin), _) => self.manifests.check(plugin),
+                (None, Some(hook)) => self.bootstrap.check(hook),
+                (None, None) => Ok(()),
             },
         }
     }
 
-    /// The page at `/healthz`, `/livez`, `/readyz` or one check below; `None` if there is no such check.
-    pub fn page(&self, path: &str, query: &Query) -> Option<Page> {
+    /// A check as a page has it. A server whose bootstrap is refused by a policy lives: starting it anew would not help.
+    fn check_on(&self, page: &str, name: &str) -> Result<(), String> {
+        if page == "livez" && hook(name).is_some() { Ok(()) } else { self.check(name) }
+    }
+
+    /// The page at `/healthz`, `/livez`, `/readyz` or one check below; `None` if there is no such check. Why a check fails is said
+    /// to those who ask for it (`?verbose`) and may know it (`reasons`).
+    pub fn page(&self, path: &str, query: &Query, reasons: bool) -> Option<Page> {
+        let reasons = reasons && query.get("verbose").is_some();
+        let shown = |why: String| if reasons { why } else { "reason withheld".to_owned() };
         let path = path.strip_prefix('/')?;
         let (page, one) = path.split_once('/').map_or((path, None), |(page, one)| (page, Some(one)));
         let checks = self.checks(page);
         if let Some(one) = one {
             let name = checks.iter().find(|name| *name == one)?;
-            return Some(match self.check(name) {
+            return Some(match self.check_on(page, name) {
                 Ok(()) => (200, "ok".to_owned()),
-                Err(_) => (500, format!("internal server error: {name} failed: reason withheld\n")),
+                Err(why) => (500, format!("internal server error: {name} failed: {}\n", shown(why))),
             });
         }
         let excluded: Vec<&str> = query.all("exclude").collect();
@@ -186,14 +189,14 @@ impl Health {
                 let _ = writeln!(text, "[+]{name} excluded: ok");
                 continue;
             }
-            let result = self.check(name);
+            let result = self.check_on(page, name);
             self.results.note(page, name, result.is_ok());
             match result {
                 Ok(()) => {
                     let _ = writeln!(text, "[+]{name} ok");
                 }
-                Err(_) => {
-                    let _ = writeln!(text, "[-]{name} failed: reason withheld");
+                Err(why) => {
+                    let _ = writeln!(text, "[-]{name} failed: {}", shown(why));
                     failed.push(name);
                 }
             }
@@ -222,8 +225,9 @@ impl Health {
     }
 }
 
-fn is_set(done: &AtomicBool) -> Result<(), String> {
-    if done.load(Ordering::Acquire) { Ok(()) } else { Err("not finished".to_owned()) }
+/// The part of bootstrap that a check is about.
+fn hook(check: &str) -> Option<Hook> {
+    Hook::ALL.into_iter().find(|hook| hook.name() == check)
 }
 
 #[cfg(test)]
@@ -234,7 +238,7 @@ mod tests {
 
     use admission::manifests::Set;
 
-    use super::Health;
+    use super::{Health, Hook};
     use crate::manifests::Standings;
     use crate::request_info::Query;
 
@@ -244,16 +248,15 @@ mod tests {
 
     async fn health_of(manifests: Standings) -> Health {
         let store = Store::open(Memory::new(), Options::default()).await.unwrap();
-        Health::new(store, Arc::new(manifests)).unwrap()
+        Health::new(store, Arc::new(manifests), Arc::default()).unwrap()
     }
 
     #[tokio::test]
     async fn readiness_waits_for_every_folder_of_manifests_and_each_has_a_page() {
         let folders = [(Set::ValidatingPolicies, "/p".into()), (Set::MutatingWebhooks, "/w".into())];
         let health = health_of(Standings::of(&folders)).await;
-        health.set_bootstrapped();
-        health.set_registered();
-        let page = |path: &str| health.page(path, &Query::default());
+        health.bootstrap.set_complete();
+        let page = |path: &str| health.page(path, &Query::default(), false);
         let (policies, webhooks) = (
             "/readyz/manifest-admission-config/ValidatingAdmissionPolicy",
             "/readyz/manifest-admission-config/MutatingAdmissionWebhook",
@@ -282,34 +285,45 @@ mod tests {
     #[tokio::test]
     async fn readiness_waits_for_bootstrap_and_ends_with_shutdown() {
         let health = health().await;
-        let ready = |q: &str| health.page("/readyz", &Query::parse(q)).unwrap();
+        let ready = |q: &str| health.page("/readyz", &Query::parse(q), false).unwrap();
         assert_eq!(ready("").0, 500);
         assert!(ready("").1.contains("[-]poststarthook/rbac/bootstrap-roles failed: reason withheld"));
-        health.set_bootstrapped();
+        health.bootstrap.begin(Hook::ApiServices, "/apiservices");
+        health.bootstrap.set_complete();
+        health.bootstrap.refused("/apiservices", &api::Status::bad_request("v1.: policy 'p' denied it"));
         assert!(ready("").1.contains("[-]autoregister-completion failed: reason withheld"));
-        assert_eq!(health.page("/livez/autoregister-completion", &Query::default()).unwrap().0, 500);
-        health.set_registered();
+        let verbose = Query::parse("verbose");
+        let told = health.page("/readyz", &verbose, true).unwrap().1;
+        assert!(told.contains("[-]autoregister-completion failed: /apiservices is not written: v1.: policy 'p' denied it\n"));
+        let withheld = health.page("/readyz", &verbose, false).unwrap().1;
+        assert!(!withheld.contains("policy"), "{withheld}");
+        let one = |path: &str| health.page(path, &Query::default(), false).unwrap().0;
+        assert_eq!(one("/readyz/autoregister-completion"), 500);
+        assert_eq!(one("/livez/autoregister-completion"), 200, "starting anew would not help");
+        assert_eq!(one("/healthz/autoregister-completion"), 500);
+        assert_eq!(one("/livez"), 200);
+        health.bootstrap.done("/apiservices");
         assert_eq!(ready(""), (200, "ok".to_owned()));
         assert!(ready("verbose").1.ends_with("readyz check passed\n"));
         health.set_stopping();
         assert_eq!(ready("").0, 500);
         assert_eq!(ready("exclude=shutdown").0, 200);
-        assert_eq!(health.page("/livez", &Query::default()).unwrap().0, 200);
+        assert_eq!(health.page("/livez", &Query::default(), false).unwrap().0, 200);
     }
 
     #[tokio::test]
     async fn what_came_of_the_checks_is_counted_by_page_and_result() {
         let health = health().await;
-        health.page("/livez", &Query::default());
-        health.set_bootstrapped();
-        health.set_registered();
-        health.page("/livez", &Query::parse("exclude=log"));
-        health.page("/livez/ping", &Query::default());
+        health.page("/healthz", &Query::default(), false);
+        health.page("/livez/ping", &Query::default(), false);
+        health.bootstrap.set_complete();
+        health.page("/livez", &Query::parse("exclude=log"), false);
+        health.page("/livez/ping", &Query::default(), false);
         let results = String::from_utf8(health.results()).unwrap();
         for line in [
             "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.",
             r#"kubernetes_healthcheck{name="autoregister-completion",type="livez"} 1"#,
-            r#"kubernetes_healthchecks_total{name="autoregister-completion",status="error",type="livez"} 1"#,
+            r#"kubernetes_healthchecks_total{name="autoregister-completion",status="error",type="healthz"} 1"#,
             r#"kubernetes_healthchecks_total{name="autoregister-completion",status="success",type="livez"} 1"#,
             r#"kubernetes_healthchecks_total{name="log",status="success",type="livez"} 1"#,
             r#"kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 2"#,
@@ -324,16 +338,16 @@ mod tests {
     #[tokio::test]
     async fn single_checks_have_pages_and_unknown_ones_do_not() {
         let health = health().await;
-        assert_eq!(health.page("/healthz/ping", &Query::default()), Some((200, "ok".to_owned())));
-        assert_eq!(health.page("/livez/shutdown", &Query::default()), None);
-        assert_eq!(health.page("/healthz/nope", &Query::default()), None);
+        assert_eq!(health.page("/healthz/ping", &Query::default(), false), Some((200, "ok".to_owned())));
+        assert_eq!(health.page("/livez/shutdown", &Query::default(), false), None);
+        assert_eq!(health.page("/healthz/nope", &Query::default(), false), None);
         assert!(
             health
-                .page("/livez", &Query::parse("verbose&exclude=nope"))
+                .page("/livez", &Query::parse("verbose&exclude=nope"), false)
                 .unwrap()
                 .1
                 .contains(r#"no matches for "nope""#)
-                || health.page("/livez", &Query::parse("verbose&exclude=nope")).unwrap().0 == 500
+                || health.page("/livez", &Query::parse("verbose&exclude=nope"), false).unwrap().0 == 500
         );
     }
 }

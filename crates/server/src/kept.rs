@@ -73,8 +73,9 @@ impl Kept {
         }
     }
 
-    /// Creates what is missing. What somebody changed stays as they want it.
+    /// Creates what is missing. What somebody changed stays as they want it. One that is refused does not hold up the others.
     async fn restore(&self, client: &Client) -> Result<(), (String, Status)> {
+        let mut outcome = Ok(());
         for (collection, object) in &self.objects {
             let path = format!("{collection}/{}", meta::name(object));
             let created = match client.get(&path).await {
@@ -84,11 +85,11 @@ impl Kept {
             };
             match created {
                 // Another server on the same store may have been first: that is as good.
-                Err(status) if status.code() != 409 => return Err((path, status)),
+                Err(status) if status.code() != 409 => outcome = Err((path, status)),
                 _ => {}
             }
         }
-        Ok(())
+        outcome
     }
 }
 

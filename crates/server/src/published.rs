@@ -4,7 +4,6 @@
 //! already is kept, as far as it has not expired: another server may have written it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::{Status, meta};
 use authn::{FrontProxy, InternalIdentity};
@@ -15,6 +14,7 @@ use tracing::warn;
 use value::{Str, Value, json, write};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use crate::bootstrap::{Hook, LONGEST_PAUSE, PAUSE};
 use crate::client::Client;
 use crate::config::ConfigError;
 use crate::follow::follow;
@@ -24,32 +24,35 @@ use crate::tls;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAME: &str = "extension-apiserver-authentication";
 const KEY: &str = "/registry/core/configmaps/kube-system/extension-apiserver-authentication";
-/// How long to wait after a failure.
-const RETRY: Duration = Duration::from_secs(5);
 
-/// Publishes now, and keeps it so until the server stops. `changed` says that the authorities have changed.
-pub(crate) async fn publish(
+/// Begins to publish, and keeps it so until the server stops. `changed` says that the authorities have changed.
+pub(crate) fn publish(
     state: &Arc<State>,
     changed: Arc<Notify>,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), ConfigError> {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
-    sync(state, &client).await.map_err(|e| ConfigError::other(format!("cannot write {NAME}: {e}")))?;
+    let path = format!("{CONFIG_MAPS}/{NAME}");
+    state.bootstrap.begin(Hook::ClusterAuthentication, &path);
     let hint = Arc::clone(&changed);
     follow(&state.store, KEY, move |_, _| hint.notify_one())?;
     let state = Arc::clone(state);
     tokio::spawn(async move {
         loop {
+            let mut pause = PAUSE;
+            while let Err(error) = sync(&state, &client).await {
+                warn!(object = path, error = error.message(), "the ConfigMap could not be written; trying again");
+                state.bootstrap.refused(&path, &error);
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = stopped.wait_for(|s| *s) => return,
+                }
+                pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+            }
+            state.bootstrap.done(&path);
             tokio::select! {
                 () = changed.notified() => {}
                 _ = stopped.wait_for(|s| *s) => return,
-            }
-            while let Err(error) = sync(&state, &client).await {
-                warn!(%error, "{NAME} could not be written");
-                tokio::select! {
-                    () = tokio::time::sleep(RETRY) => {}
-                    _ = stopped.wait_for(|s| *s) => return,
-                }
             }
         }
     });

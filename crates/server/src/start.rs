@@ -1,9 +1,9 @@
 //! From a configuration to a running server.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admission::manifests::{Loaded, Set};
 use admission::policy::{Mutating, Validating};
@@ -18,7 +18,7 @@ use storage::{Embedded, Memory, Options, Store};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::accept;
 use crate::addresses::Addresses;
@@ -35,7 +35,7 @@ use crate::aggregation::{self, Aggregation};
 use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
 use crate::body_budget::BodyBudget;
-use crate::bootstrap;
+use crate::bootstrap::{self, Progress};
 use crate::catalog::Catalog;
 use crate::config::{Config, ConfigError, Data};
 use crate::connections::ConnectionMetrics;
@@ -98,7 +98,14 @@ impl std::fmt::Debug for Running {
     }
 }
 
-/// Starts a server. It has answered nothing but health when this returns an error, and is ready when it returns.
+/// How long a start waits for bootstrap before the first request is answered: usually it is done long before, and nobody meets a
+/// server without its roles.
+const SERVE_AFTER: Duration = Duration::from_secs(1);
+/// How long [`start`] waits for bootstrap before it returns, while requests are answered.
+const RETURN_AFTER: Duration = Duration::from_secs(10);
+
+/// Starts a server. It has answered nothing when this returns an error. When it returns, the server answers requests and is ready,
+/// unless something refuses or holds up objects of bootstrap: then `/readyz` says so, and they are tried again in the background.
 pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let Config {
         listen,
@@ -235,8 +242,11 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let (definitions, follower) = crate::definitions::load(&store, &catalog).map_err(ConfigError::other)?;
     let standings = Arc::new(manifests::Standings::of(&folders));
     let aggregation = Aggregation::start(&store, proxy_client.as_ref(), redirects, metrics.registry())?;
+    let progress = Arc::new(Progress::default());
     let state = Arc::new(State {
-        health: Health::new(store.clone(), Arc::clone(&standings)).map_err(ConfigError::other)?,
+        health: Health::new(store.clone(), Arc::clone(&standings), Arc::clone(&progress))
+            .map_err(ConfigError::other)?,
+        bootstrap: progress,
         started: i64::try_from(started.as_secs()).unwrap_or(i64::MAX),
         flags,
         store,
@@ -298,18 +308,12 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     }
     // Before anything is written or answered, by anybody.
     let manifests = manifests_in_force(folders, &state)?;
-    // Both at once, so that their writes share commits.
-    let (bootstrapped, registrar) = tokio::join!(
-        bootstrap::run(&state, address.port(), advertise),
-        aggregation::register::at_start(&state)
-    );
-    bootstrapped?;
     let kept = bootstrap::kept(&state, address.port(), advertise)?;
     let trust_changed = Arc::new(Notify::new());
-    published::publish(&state, Arc::clone(&trust_changed), stopped.clone()).await?;
     crate::definitions::start(&state, follower);
-    aggregation::run(&state, registrar);
-    state.health.set_bootstrapped();
+    // Both at once, so that their writes share commits.
+    aggregation::run(&state, aggregation::register::Registrar::new(&state));
+    tokio::spawn(bootstrapping(Arc::clone(&state), address.port(), advertise, Arc::clone(&trust_changed)));
 
     let tls_config = Arc::new(ArcSwap::from_pointee(tls_config));
     let originals = reload::Originals { serving: &serving, client_ca, proxy_ca, proxy_client };
@@ -320,10 +324,12 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     if let Some(account) = account {
         tokio::spawn(account.keep(Arc::clone(&state), stopped.clone()));
     }
+    let _ = tokio::time::timeout(SERVE_AFTER, state.bootstrap.settled()).await;
     let connections = ConnectionMetrics::new(state.metrics.registry()).map_err(ConfigError::other)?;
     let serving =
         tokio::spawn(accept::serve(listener, tls_config, limits, connections, Arc::clone(&state), stopped));
-    info!(%address, connections = limits.connections, "ready");
+    info!(%address, connections = limits.connections, "serving");
+    let _ = tokio::time::timeout(RETURN_AFTER, state.bootstrap.settled()).await;
     let controllers = controllers.then(|| {
         let status = status::start(&state);
         let others = crate::controllers::start(&state, root_ca, scheduler, event_ttl);
@@ -332,6 +338,21 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         })
     });
     Ok(Running { address, state, stop, serving, controllers })
+}
+
+/// Writes what every cluster begins with, and says when all of it is there.
+async fn bootstrapping(state: Arc<State>, port: u16, advertise: IpAddr, trust_changed: Arc<Notify>) {
+    bootstrap::run(&state, port, advertise).await;
+    if let Err(error) = published::publish(&state, trust_changed, state.stopping()) {
+        error!(%error, "how aggregated API servers recognise callers cannot be published");
+        return;
+    }
+    state.bootstrap.set_complete();
+    let mut stop = state.stopping();
+    tokio::select! {
+        () = state.bootstrap.done_all() => info!("ready"),
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
 }
 
 /// Loads the folders of static manifests and puts them in force.

@@ -21,6 +21,7 @@ use crate::admission::webhooks::WebhookTokens;
 use crate::audit::Audit;
 use crate::authorization::AuthorizationMetrics;
 use crate::body_budget::BodyBudget;
+use crate::bootstrap::Progress;
 use crate::call::Call;
 use crate::catalog::{Catalog, Kind};
 use crate::cluster::Parsed;
@@ -75,6 +76,8 @@ pub struct State {
     pub openapi: OpenApi,
     /// The health checks.
     pub health: Health,
+    /// How far bootstrap has come.
+    pub(crate) bootstrap: Arc<Progress>,
     /// Cluster IPs and node ports.
     pub addresses: Addresses,
     /// `--allow-privileged`.

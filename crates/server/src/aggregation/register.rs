@@ -17,6 +17,7 @@ use value::{Str, Value};
 
 use super::service::{AUTOMANAGED, ApiService, Managed};
 use super::{PATH, Services};
+use crate::bootstrap::Hook;
 use crate::client::Client;
 use crate::state::State;
 
@@ -81,7 +82,8 @@ pub(crate) struct Registrar {
 }
 
 impl Registrar {
-    fn new(state: &Arc<State>) -> Self {
+    pub(crate) fn new(state: &Arc<State>) -> Self {
+        state.bootstrap.begin(Hook::ApiServices, PATH);
         let services = state.aggregation.registry.services.load();
         Registrar {
             client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
@@ -117,6 +119,7 @@ impl Registrar {
         }
         self.synced.retain(|name| wanted.contains_key(name) || services.all.contains_key(name));
         let mut complete = true;
+        let mut refused = None;
         while let Some(done) = writes.join_next().await {
             match done {
                 Ok((name, Ok(()))) => {
@@ -125,12 +128,19 @@ impl Registrar {
                 Ok((name, Err(status))) => {
                     warn!(api_service = %name, error = %status, "an APIService could not be registered yet");
                     complete = false;
+                    refused.get_or_insert((name, status));
                 }
                 Err(_) => complete = false,
             }
         }
-        if complete {
-            self.state.health.set_registered();
+        let progress = &self.state.bootstrap;
+        match refused {
+            None if complete => progress.done(PATH),
+            None => progress.refused(PATH, &Status::internal("the write ended early")),
+            Some((name, status)) => {
+                let why = format!("{name}: {}", status.message());
+                progress.refused(PATH, &status.with_message(why));
+            }
         }
         complete
     }
@@ -179,15 +189,8 @@ fn object(registration: &Registration, managed: Managed) -> Value {
     object
 }
 
-/// Registers what there is before the server is ready. What cannot be written is tried again later: a policy that forbids it
-/// keeps groups out of discovery, not the server from starting.
-pub(crate) async fn at_start(state: &Arc<State>) -> Registrar {
-    let mut registrar = Registrar::new(state);
-    registrar.sync().await;
-    registrar
-}
-
-/// Keeps it so until the server stops.
+/// Registers what is served, and keeps it so until the server stops. What cannot be written is tried again: a policy that forbids
+/// it keeps groups out of discovery, not the server from starting.
 pub(crate) async fn run(mut registrar: Registrar) {
     let state = Arc::clone(&registrar.state);
     let (mut services, mut definitions) =

@@ -4,7 +4,7 @@ use api::time::Timestamp;
 use api::{Status, meta};
 use value::Value;
 
-use super::{Action, act, object};
+use super::object;
 use crate::client::Client;
 use crate::kept::Placed;
 use crate::state::State;
@@ -25,29 +25,16 @@ pub(super) fn placed(state: &State) -> Placed {
     (COLLECTION.to_owned(), cidr)
 }
 
-/// Creates the object unless it is there, or the server was told not to serve it.
-pub(super) async fn ensure(client: Client, (collection, cidr): Placed) -> Result<(), (String, Status)> {
-    let path = format!("{collection}/{}", meta::name(&cidr));
-    let action = |stored: Option<&Value>| match stored {
-        Some(_) => Action::Keep,
-        None => Action::Create(cidr.clone()),
-    };
-    match act(&client, &collection, &path, action).await {
-        Err(status) if status.code() != 404 => Err((path, status)),
-        _ => Ok(()),
-    }
-}
-
-/// Says that the ranges are in use, unless somebody has said anything about that or they are others.
-pub(super) async fn mark_ready(client: Client, (collection, cidr): Placed) -> Result<(), (String, Status)> {
-    let path = format!("{collection}/{}", meta::name(&cidr));
-    let marked = match client.get(&path).await {
-        Ok(stored) if needs_mark(&stored, &cidr) => client.apply_status(&path, &cidr).await.map(drop),
+/// Says that the ranges are in use, unless the status says anything about that or the ranges are others. A server that was told
+/// not to serve the resource has nothing to say.
+pub(super) async fn mark_ready(client: &Client, path: &str, cidr: &Value) -> Result<(), Status> {
+    let marked = match client.get(path).await {
+        Ok(stored) if needs_mark(&stored, cidr) => client.apply_status(path, cidr).await.map(drop),
         Ok(_) => Ok(()),
         Err(status) => Err(status),
     };
     match marked {
-        Err(status) if status.code() != 404 => Err((path, status)),
+        Err(status) if status.code() != 404 => Err(status),
         _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use authn::InternalIdentity;
 use authz::rbac::reconcile::Action;
 use value::{Value, json};
 
-use super::{Group, brought};
+use super::{Hook, Item, Want, brought};
 use crate::Ephemeral;
 use crate::client::Client;
 
@@ -21,9 +21,8 @@ fn slice(family: &str, port: i64) -> Value {
 }
 
 async fn bring(client: &Client, object: Value) -> Result<(), u16> {
-    let mut group = Group::default();
-    group.bring(client, SLICES.to_owned(), object, FIELDS);
-    group.wait().await.map_err(|(_, status)| status.code())
+    let item = Item::new(Hook::KubernetesService, (SLICES.to_owned(), object), Want::Fields(FIELDS));
+    item.write(client).await.map_err(|status| status.code())
 }
 
 #[test]
@@ -52,11 +51,8 @@ async fn what_is_refused_is_not_made_anew_and_servers_that_start_together_do_not
     let second = client.get(&path).await.unwrap();
     assert_ne!(api::meta::uid(&second), api::meta::uid(&first));
 
-    let mut group = Group::default();
-    for port in 1..=4 {
-        group.bring(&client, SLICES.to_owned(), slice("IPv6", port), FIELDS);
-    }
-    group.wait().await.unwrap();
+    let (one, two) = tokio::join!(bring(&client, slice("IPv6", 1)), bring(&client, slice("IPv6", 2)));
+    assert_eq!((one, two), (Ok(()), Ok(())));
     assert_eq!(api::meta::uid(&client.get(&path).await.unwrap()), api::meta::uid(&second));
     server.running.stop().await;
 }

@@ -56,6 +56,14 @@ enum Methods {
     Any,
 }
 
+/// Whether a caller may know why a check fails. That names objects, policies and webhooks, so it takes the right to read the page
+/// that lists those; everybody else is told, as in Kubernetes, that the reason is withheld.
+async fn may_see_reasons(state: &State, call: &Call) -> bool {
+    let asked = authz::Attributes::path("get", "/debug/admission");
+    let answer = state.chain_for(call.caller()).decide(call.user(), &asked).await;
+    answer.decision == authz::Decision::Allow
+}
+
 /// Answers a path that names no resource.
 pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Status> {
     let path = call.info.path.clone();
@@ -123,7 +131,8 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             Ok(indented(&crate::version::document(state.emulated_minor)))
         }
         ["healthz" | "livez" | "readyz", ..] => {
-            let (code, text) = state.health.page(&path, &call.query).ok_or_else(not_found)?;
+            let reasons = call.query.get("verbose").is_some() && may_see_reasons(state, call).await;
+            let (code, text) = state.health.page(&path, &call.query, reasons).ok_or_else(not_found)?;
             // The page of a single check says nothing that a browser could take for something else.
             let content_type = "text/plain; charset=utf-8";
             Ok(match segments.len() {

@@ -82,3 +82,16 @@ async fn what_is_no_such_service_is_said_as_kubernetes_says_it() {
         Err("unsupported service type \"ExternalName\"".to_owned())
     );
 }
+
+#[tokio::test]
+async fn slices_of_names_and_addresses_of_this_host_are_never_called() {
+    let none = Err("no endpoints available for service \"hook\"".to_owned());
+    for bad in ["127.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "::ffff:127.0.0.1", "fe80::1", "example.com"] {
+        assert_eq!(found(&[slice("a", "hook", true, bad)], 443).await, none, "{bad}");
+    }
+    let (key, text) = slice("a", "hook", true, "10.0.0.1");
+    let names = (key, text.replace("\"IPv4\"", "\"FQDN\""));
+    assert_eq!(found(&[names], 443).await, none);
+    let both = [slice("a", "hook", true, "127.0.0.1"), slice("b", "hook", true, "10.0.0.1")];
+    assert_eq!(found(&both, 443).await, Ok("10.0.0.1:8443".to_owned()), "the good one is used");
+}

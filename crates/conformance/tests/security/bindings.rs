@@ -1,0 +1,44 @@
+//! A Binding's `resourceVersion` and `uid` are preconditions on the pod.
+
+use conformance::{Server, accepts, rejects};
+use serde_json::{Value, json};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+fn binding(pod: &Value, resource_version: &str) -> Value {
+    json!({
+        "metadata": {"name": pod["metadata"]["name"], "resourceVersion": resource_version},
+        "target": {"kind": "Node", "name": "node"},
+    })
+}
+
+#[tokio::test]
+async fn a_binding_made_for_another_revision_of_the_pod_is_a_conflict() {
+    let server = Server::serve(&["--disable-admission-plugins=ServiceAccount"]).await.unwrap();
+    let client = server.client().unwrap();
+    for name in ["by-subresource", "by-collection"] {
+        let made = accepts(client.post(PODS, &pod(name)).await).unwrap();
+        let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+        let at = match name {
+            "by-subresource" => format!("{PODS}/{name}/binding"),
+            _ => "/api/v1/namespaces/default/bindings".to_owned(),
+        };
+        for query in ["", "?dryRun=All"] {
+            let stale = client.post(&format!("{at}{query}"), &binding(&made, "1")).await;
+            let status = rejects(stale, 409, "Conflict").unwrap();
+            let words = format!(
+                "Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: {version}"
+            );
+            assert!(status["message"].as_str().unwrap().ends_with(&words), "{status}");
+        }
+        let now = accepts(client.get(&format!("{PODS}/{name}")).await).unwrap();
+        assert_eq!(now["spec"]["nodeName"], Value::Null, "nothing was bound");
+        accepts(client.post(&at, &binding(&made, version)).await).unwrap();
+        let now = accepts(client.get(&format!("{PODS}/{name}")).await).unwrap();
+        assert_eq!(now["spec"]["nodeName"], "node");
+    }
+}

@@ -1,0 +1,174 @@
+//! A policy or a webhook that refuses what every cluster begins with does not keep the server from starting.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use conformance::client::{Client, Credentials, Trust};
+use conformance::server::{ADMIN_TOKEN, TOKENS, binary, free_port, write_private};
+use conformance::{Problem, accepts, eventually, rejects};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A server that is started without waiting until it is ready.
+struct Started {
+    _child: Child,
+    client: Client,
+    home: TempDir,
+}
+
+/// The configuration of admission with one folder of static policies or webhooks.
+fn configure(home: &Path, plugin: &str, kind: &str) -> String {
+    let file = home.join("admission.yaml");
+    let folder = home.join("static");
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: {plugin}\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: {kind}\n    staticManifestsDir: {}\n",
+        folder.display()
+    );
+    write_private(&file, &text).unwrap();
+    format!("--admission-control-config-file={}", file.display())
+}
+
+fn start(home: TempDir, flags: &[&str]) -> Started {
+    write_private(&home.path().join("tokens.csv"), TOKENS).unwrap();
+    let (port, guard) = free_port().unwrap();
+    drop(guard);
+    let child = Command::new(binary().unwrap())
+        .arg("serve")
+        .args(["--bind-address=127.0.0.1", "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24"])
+        .arg(format!("--secure-port={port}"))
+        .arg(format!("--data-dir={}", home.path().join("data").display()))
+        .arg(format!("--cert-dir={}", home.path().join("certs").display()))
+        .arg(format!("--token-auth-file={}", home.path().join("tokens.csv").display()))
+        .args(flags)
+        .stdin(std::process::Stdio::null())
+        .stderr(std::fs::File::create(home.path().join("log")).unwrap())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let url = format!("https://127.0.0.1:{port}");
+    let client = Client::new(&url, Trust::Anything, Credentials::Token(ADMIN_TOKEN.into())).unwrap();
+    Started { _child: child, client, home }
+}
+
+impl Started {
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
+    }
+
+    /// Waits for an answer with this code.
+    async fn answers(&self, client: &Client, path: &str, code: u16) -> String {
+        eventually(PATIENCE, async || {
+            let answer = client.get(path).await?;
+            match answer.code == code {
+                true => Ok(answer.text()),
+                false => Err(Problem::new(format!("{path}: {} {}", answer.code, answer.text()))),
+            }
+        })
+        .await
+        .unwrap_or_else(|problem| panic!("{problem}\n{}", self.log()))
+    }
+}
+
+const NO_SERVICES: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-services.static.k8s.io}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [services]}
+  validations:
+  - {expression: 'false', message: no services here}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-services.static.k8s.io}
+spec: {policyName: no-services.static.k8s.io, validationActions: [Deny]}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_on_when_it_is_gone() {
+    let home = tempfile::tempdir().unwrap();
+    let flag = configure(home.path(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration");
+    let policy = home.path().join("static/no-services.yaml");
+    std::fs::write(&policy, NO_SERVICES).unwrap();
+    let server = start(home, &[&flag, "--anonymous-auth=true"]);
+    let admin = &server.client;
+    let check = "poststarthook/bootstrap-controller";
+
+    // It serves and lives, and is not ready.
+    server.answers(admin, "/livez", 200).await;
+    server.answers(admin, "/readyz", 500).await;
+    eventually(PATIENCE, async || {
+        let page = admin.get("/readyz?verbose").await?.text();
+        let words = format!("[-]{check} failed: /api/v1/namespaces/default/services/kubernetes is not written");
+        let named = page.contains(&words) && page.contains("no-services.static.k8s.io");
+        if named { Ok(()) } else { Err(Problem::new(page)) }
+    })
+    .await
+    .unwrap();
+    accepts(admin.get("/api/v1/namespaces/default").await).unwrap();
+    accepts(admin.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin").await).unwrap();
+    rejects(admin.get("/api/v1/namespaces/default/services/kubernetes").await, 404, "NotFound").unwrap();
+    let log = server.log();
+    assert!(log.contains("no-services.static.k8s.io"), "{log}");
+
+    // Nobody else learns the names of policies.
+    for token in [None, Some("bobtoken")] {
+        let other = admin.as_token(token);
+        for path in ["/readyz", "/readyz?verbose", &format!("/readyz/{check}?verbose")] {
+            let page = server.answers(&other, path, 500).await;
+            assert!(page.contains(check) && page.contains("reason withheld"), "{page}");
+            assert!(!page.contains("no-services") && !page.contains("/api/v1"), "{page}");
+        }
+    }
+
+    // While it does not exist, nobody takes the address of the server's own service; with the policy that is moot.
+    std::fs::remove_file(&policy).unwrap();
+    server.answers(admin, "/readyz", 200).await;
+    let service = accepts(admin.get("/api/v1/namespaces/default/services/kubernetes").await).unwrap();
+    assert_eq!(service["spec"]["clusterIP"], "10.0.0.1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_never_answers_does_not_hold_up_the_start() {
+    // A port that takes connections and never says a word.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let home = tempfile::tempdir().unwrap();
+    let flag = configure(home.path(), "ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration");
+    let hook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "silent.static.k8s.io"},
+        "webhooks": [{
+            "name": "silent.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail", "timeoutSeconds": 30,
+            "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
+            "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}],
+        }],
+    });
+    let file = home.path().join("static/silent.json");
+    std::fs::write(&file, hook.to_string()).unwrap();
+    let began = Instant::now();
+    let server = start(home, &[&flag]);
+    let admin = &server.client;
+    server.answers(admin, "/livez", 200).await;
+    // Less than one time-out of the webhook: nobody waited for it.
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    server.answers(admin, "/readyz", 500).await;
+
+    // What is not written allows nothing: alice would have discovery by her roles, and has not.
+    let alice = admin.as_token(Some("alicetoken"));
+    rejects(alice.get("/api/v1/namespaces").await, 403, "Forbidden").unwrap();
+    rejects(alice.get("/apis").await, 403, "Forbidden").unwrap();
+
+    // Without the webhook everything is written, as soon as the calls that are under way end.
+    std::fs::remove_file(&file).unwrap();
+    drop(silent);
+    server.answers(admin, "/readyz", 200).await;
+    accepts(alice.get("/apis").await).unwrap();
+}
