@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use resources::custom::{Definition, Source};
+use resources::custom::{Bounds, Definition, Source};
 use value::{Map, Value};
 
 const PROPERTIES: usize = 500;
@@ -73,7 +73,7 @@ fn custom(c: &mut Criterion) {
         b.iter(|| {
             let definition = read(&source);
             let compiled = definition.versions.first().map(|version| Arc::clone(version.compiled()));
-            compiled.map(|compiled| compiled.validate_create(black_box(&object), None).errors.len())
+            compiled.map(|compiled| compiled.validate_create(black_box(&object), Bounds::NONE).errors.len())
         });
     });
     let definition = read(&source);
@@ -84,7 +84,7 @@ fn custom(c: &mut Criterion) {
             let mut object = object.clone();
             let unknown = compiled.coerce(&mut object, true);
             compiled.default(&mut object);
-            (unknown, compiled.validate_create(black_box(&object), None).errors.len())
+            (unknown, compiled.validate_create(black_box(&object), Bounds::NONE).errors.len())
         });
     });
 }

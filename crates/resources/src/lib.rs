@@ -15,5 +15,6 @@ pub mod openapi;
 pub mod patch;
 pub mod print;
 pub mod protobuf;
+mod repeated;
 pub mod schema;
 pub mod table;

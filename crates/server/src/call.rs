@@ -1,5 +1,6 @@
 //! One request on its way: who is calling, what for, and what the answer will say besides its body.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use value::Value;
 use crate::audit::{self, Record};
 use crate::body::Body;
 use crate::body_budget::{BodyBudget, BodyCharge};
+use crate::heavy::Effort;
 use crate::paced::{Paced, ReadError};
 use crate::request_info::{Query, RequestInfo};
 use crate::seats::Seat;
@@ -44,6 +46,8 @@ pub struct Call {
     pub now: i64,
     /// When it must be answered, if there is a limit.
     pub deadline: Option<Instant>,
+    /// What it may still do, and where.
+    pub effort: Effort,
     /// The policies and webhooks that decide it.
     pub in_force: InForce,
     /// The revision of the last deletion that it led to, if any.
@@ -56,6 +60,8 @@ pub struct Call {
     /// For the body that was read, until the request ends: what was decoded from it lives as long.
     charge: Option<BodyCharge>,
     warnings: Vec<String>,
+    /// Those in `warnings`, to look them up.
+    warned: HashSet<String>,
     record: Record,
     /// What admission wants to see dropped when this ends.
     held: Vec<Held>,
@@ -114,6 +120,7 @@ impl Call {
             headers,
             now,
             deadline: None,
+            effort: Effort::default(),
             in_force: InForce::default(),
             deleted_at: 0,
             seat: Seat::default(),
@@ -122,6 +129,7 @@ impl Call {
             body,
             charge: None,
             warnings: Vec::new(),
+            warned: HashSet::new(),
             record,
             held: Vec::new(),
         }
@@ -155,7 +163,7 @@ impl Call {
     /// Adds a `Warning` header to the answer.
     pub fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
-        if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
+        if self.warnings.len() < MAX_WARNINGS && self.warned.insert(text.clone()) {
             self.warnings.push(text);
         }
     }
@@ -178,6 +186,7 @@ impl Call {
 
     /// The warnings so far.
     pub fn take_warnings(&mut self) -> Vec<String> {
+        self.warned.clear();
         std::mem::take(&mut self.warnings)
     }
 
@@ -195,8 +204,15 @@ impl Call {
         std::mem::replace(&mut self.body, Unread::Done)
     }
 
-    /// Reads the body, of which there is one; a second call finds it empty.
+    /// Reads the body, of which there is one; a second call finds it empty. A request with a large body goes on in the heavy lane.
     pub async fn read_body(&mut self) -> Result<Bytes, Status> {
+        let body = self.read_unread().await?;
+        self.effort.enter_lane(body.len()).await;
+        self.effort.check()?;
+        Ok(body)
+    }
+
+    async fn read_unread(&mut self) -> Result<Bytes, Status> {
         match std::mem::replace(&mut self.body, Unread::Done) {
             Unread::Done => Ok(Bytes::new()),
             Unread::Here(bytes) | Unread::Elsewhere(bytes) if bytes.len() > MAX_BODY => Err(too_large()),

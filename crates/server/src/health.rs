@@ -294,7 +294,9 @@ mod tests {
         assert!(ready("").1.contains("[-]autoregister-completion failed: reason withheld"));
         let verbose = Query::parse("verbose");
         let told = health.page("/readyz", &verbose, true).unwrap().1;
-        assert!(told.contains("[-]autoregister-completion failed: /apiservices is not written: v1.: policy 'p' denied it\n"));
+        assert!(told.contains(
+            "[-]autoregister-completion failed: /apiservices is not written: v1.: policy 'p' denied it\n"
+        ));
         let withheld = health.page("/readyz", &verbose, false).unwrap().1;
         assert!(!withheld.contains("policy"), "{withheld}");
         let one = |path: &str| health.page(path, &Query::default(), false).unwrap().0;

@@ -33,6 +33,7 @@ mod gather;
 pub mod handlers;
 pub mod health;
 mod heard;
+pub mod heavy;
 mod hints;
 pub mod identity;
 mod kept;

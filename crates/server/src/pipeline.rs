@@ -32,6 +32,7 @@ use crate::body::Body;
 use crate::call::{Answer, AnsweredBy, Arriving, Call, Unread};
 use crate::catalog::{Catalog, Facet};
 use crate::handlers;
+use crate::heavy::{CancelOnDrop, Effort};
 use crate::metrics::{Finished, Outcomes};
 use crate::negotiate;
 use crate::request_info::{Query, RequestInfo, has_other_readings, percent_decode};
@@ -77,13 +78,22 @@ impl accept::Answer for State {
         }
         // A client that hangs up drops this future. What it asked for is under way, and comes to its end with all that belongs
         // to it: the second of two writes, what a write holds, the audit event. The server waits for it when it stops.
+        // Only long computations before the first write end early.
         let Ok(place) = Arc::clone(&self.under_way).acquire_owned().await else { return respond::panicked() };
         let (reply, answered) = oneshot::channel();
+        let effort = asked.effort.clone();
+        let gone = CancelOnDrop::new(&effort);
         tokio::spawn(async move {
-            asked.answer(&self, |response| drop(reply.send(response))).await;
+            let limit = time_limit(&asked.query, self.request_timeout).unwrap_or(self.request_timeout);
+            let deadline = asked.started.checked_add(limit);
+            let state = Arc::clone(&self);
+            let work = async move { asked.answer(&state, |response| drop(reply.send(response))).await };
+            self.heavy.drive(&effort, deadline, work).await;
             drop(place);
         });
-        answered.await.unwrap_or_else(|_| respond::panicked())
+        let response = answered.await.unwrap_or_else(|_| respond::panicked());
+        gone.disarm();
+        response
     }
 }
 
@@ -97,6 +107,7 @@ struct Asked {
     info: RequestInfo,
     headers: HeaderMap,
     body: Arriving,
+    effort: Effort,
 }
 
 impl Asked {
@@ -110,7 +121,17 @@ impl Asked {
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let budget = Arc::clone(&state.body_budget);
         let body = Arriving { body, upgrade, peer: peer.address.ip(), budget };
-        Asked { started, peer, method: parts.method, uri, query, info, headers: parts.headers, body }
+        Asked {
+            started,
+            peer,
+            method: parts.method,
+            uri,
+            query,
+            info,
+            headers: parts.headers,
+            body,
+            effort: Effort::default(),
+        }
     }
 
     /// Whether the request may end anywhere: it changes nothing, or it is the client's for as long as that stays.
@@ -121,7 +142,7 @@ impl Asked {
     /// Hands the response to `reply`, and comes to an end after that where a response could not wait for it.
     async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
         let dropped = self.may_be_dropped();
-        let Asked { started, peer, method, uri, query, info, mut headers, body } = self;
+        let Asked { started, peer, method, uri, query, info, mut headers, body, effort } = self;
         let dry_run = query.get("dryRun").is_some();
         let id = audit_id(&headers);
         // Under the same name to whoever the request is passed on to.
@@ -129,7 +150,8 @@ impl Asked {
         let record = Record::begin(state.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
         let limit = time_limit(&query, state.request_timeout);
         let longest = limit.clone().unwrap_or(state.request_timeout);
-        let received = Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started };
+        let received =
+            Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started, effort };
         let work = serve(state, received, query, headers, Unread::Incoming(Box::new(body)));
         let mut work = Box::pin(catch_panic(work));
         let Answered { mut response, known, late } = finished(longest, &info, &record, work.as_mut()).await;
@@ -173,6 +195,7 @@ struct Received<'a> {
     /// How long it may take, or why what it says about that cannot be read.
     limit: Result<Duration, String>,
     started: Instant,
+    effort: Effort,
 }
 
 /// How long a request may take: what its client says, or what the server does if that is less.
@@ -258,7 +281,7 @@ async fn serve(
     headers: HeaderMap,
     body: Unread,
 ) -> Outcome {
-    let Received { peer, uri, info, record, limit, started } = received;
+    let Received { peer, uri, info, record, limit, started, effort } = received;
     let sent = Sent { uri, info, headers: &headers, peer: peer.address.ip() };
     let refuse = |status: &Status, headers: &HeaderMap, query: &Query| {
         Outcome::unknown(respond::refusal(status, headers, query, record))
@@ -315,7 +338,15 @@ async fn serve(
         Err(status) => return Outcome::unknown(respond::too_many_requests(&status)),
     };
 
-    finish(state, uri, caller, seat, info.clone(), query, headers, body, warnings, record, deadline).await
+    let limits = RequestLimits { seat, deadline, effort };
+    finish(state, uri, caller, info.clone(), query, headers, body, warnings, record, limits).await
+}
+
+/// What a request may use: its seat, its time and the steps that it may compute.
+struct RequestLimits {
+    seat: Seat,
+    deadline: Option<Instant>,
+    effort: Effort,
 }
 
 /// The stages that every request passes, from outside or from within.
@@ -324,14 +355,13 @@ async fn finish(
     state: &Arc<State>,
     uri: &str,
     caller: Caller,
-    seat: Seat,
     info: RequestInfo,
     query: Query,
     headers: HeaderMap,
     body: Unread,
     warnings: Vec<String>,
     record: &Record,
-    deadline: Option<Instant>,
+    limits: RequestLimits,
 ) -> Outcome {
     // authorize
     let begun = Instant::now();
@@ -357,8 +387,9 @@ async fn finish(
 
     // route
     let mut call = Call::new(info, query, headers, permit, body, state.now(), record.clone());
-    call.deadline = deadline;
-    call.seat = seat;
+    call.deadline = limits.deadline;
+    call.effort = limits.effort;
+    call.seat = limits.seat;
     for warning in warnings {
         call.warn(warning);
     }
@@ -450,9 +481,9 @@ pub async fn internal(
             let response = respond::internal_error(&info.path, why);
             return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
         }
-        let (seat, warnings) = (Seat::default(), Vec::new());
-        finish(state, target, caller, seat, info.clone(), query, headers, body, warnings, &record, deadline)
-            .await
+        let warnings = Vec::new();
+        let limits = RequestLimits { seat: Seat::default(), deadline, effort: Effort::default() };
+        finish(state, target, caller, info.clone(), query, headers, body, warnings, &record, limits).await
     };
     finished(limit, &info, &record, Box::pin(catch_panic(work)).as_mut()).await.response
 }

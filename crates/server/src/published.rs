@@ -41,7 +41,11 @@ pub(crate) fn publish(
         loop {
             let mut pause = PAUSE;
             while let Err(error) = sync(&state, &client).await {
-                warn!(object = path, error = error.message(), "the ConfigMap could not be written; trying again");
+                warn!(
+                    object = path,
+                    error = error.message(),
+                    "the ConfigMap could not be written; trying again"
+                );
                 state.bootstrap.refused(&path, &error);
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}

@@ -242,8 +242,10 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let (definitions, follower) = crate::definitions::load(&store, &catalog).map_err(ConfigError::other)?;
     let standings = Arc::new(manifests::Standings::of(&folders));
     let aggregation = Aggregation::start(&store, proxy_client.as_ref(), redirects, metrics.registry())?;
+    let heavy = crate::heavy::HeavyLane::start(metrics.registry()).map_err(ConfigError::other)?;
     let progress = Arc::new(Progress::default());
     let state = Arc::new(State {
+        heavy,
         health: Health::new(store.clone(), Arc::clone(&standings), Arc::clone(&progress))
             .map_err(ConfigError::other)?,
         bootstrap: progress,

@@ -84,6 +84,8 @@ pub struct State {
     pub allow_privileged: bool,
     /// The requests that change something and are under way, whether their clients wait or not.
     pub(crate) under_way: Arc<Semaphore>,
+    /// The threads for large requests.
+    pub(crate) heavy: crate::heavy::HeavyLane,
     /// `DRAAdminAccess`.
     pub admin_access: bool,
     /// The minor version that is emulated.

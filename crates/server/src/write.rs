@@ -172,6 +172,7 @@ impl Subject<'_> {
         mut draft: Draft,
         old: Option<&Value>,
     ) -> Result<Mutated, Status> {
+        call.effort.check()?;
         let empty = draft.take_empty();
         let mut object = draft.into_object();
         dedup_owners(call, &mut object, false);
@@ -245,7 +246,9 @@ impl Subject<'_> {
         device_access::drop_admin(self.state, self.kind, &mut object, None);
         let mut context = self.state.validation_context(call.now);
         context.version = call.info.version.clone();
+        context.budget = call.effort.budget.clone();
         let Found { mut errors, warnings } = self.kind.validate_create(&object, &context);
+        call.effort.check()?;
         if errors.is_empty() {
             errors = validation::meta::create(&object, self.kind.namespaced, validation::meta::path_segment);
         }
@@ -303,12 +306,14 @@ impl Subject<'_> {
         }
         let mut context = self.state.validation_context(call.now);
         context.version = call.info.version.clone();
+        context.budget = call.effort.budget.clone();
         let mut errors = validation::meta::update_any(&object, before, self.kind.namespaced);
         if self.facet == Facet::Status {
             errors.extend(device_access::check_admin(self.state, call, self.kind, &object, Some(before)));
             errors.extend(device_access::check_status(self.state, call, self.kind, &object, before).await);
         }
         let found = self.kind.validate_update(self.facet, &object, before, &context);
+        call.effort.check()?;
         errors.extend(found.errors);
         if errors.is_empty() && self.facet == Facet::Whole {
             errors.extend(self.check_params(call, &object, Some(before)).await);

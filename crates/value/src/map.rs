@@ -3,7 +3,7 @@
 //! Objects have few keys, are read far more often than changed, and are written out in key order: a sorted vector serves all
 //! three better than a tree or a hash table.
 
-use crate::{Str, Value};
+use crate::{Str, Value, steps};
 
 /// The most keys that are scanned for one.
 const SCANNED: usize = 16;
@@ -44,6 +44,7 @@ impl Map {
     /// Where `key` is. Up to a few keys a scan is cheaper than a binary search: most keys differ in length, and two that do
     /// need not be compared.
     fn position(&self, key: &str) -> Option<usize> {
+        steps::count(1);
         if self.entries.len() <= SCANNED {
             return self.entries.iter().position(|(k, _)| same(k.as_bytes(), key.as_bytes()));
         }
@@ -69,6 +70,7 @@ impl Map {
 
     /// Puts `value` at `key` and returns what was there.
     pub fn insert(&mut self, key: impl Into<Str> + AsRef<str>, value: impl Into<Value>) -> Option<Value> {
+        steps::count(1);
         // Readers of canonical bytes insert in order: the end is the common place.
         if self.entries.last().is_none_or(|(last, _)| last.as_str() < key.as_ref()) {
             self.entries.push((key.into(), value.into()));
@@ -77,6 +79,7 @@ impl Map {
         match self.find(key.as_ref()) {
             Ok(at) => self.entries.get_mut(at).map(|(_, old)| std::mem::replace(old, value.into())),
             Err(at) => {
+                steps::count(self.entries.len() - at);
                 self.entries.insert(at, (key.into(), value.into()));
                 None
             }
@@ -88,6 +91,7 @@ impl Map {
         let at = match self.find(key) {
             Ok(at) => at,
             Err(at) => {
+                steps::count(self.entries.len() - at);
                 self.entries.insert(at, (key.into(), make()));
                 at
             }
@@ -99,6 +103,7 @@ impl Map {
     /// Removes and returns the value at `key`.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let at = self.position(key)?;
+        steps::count(self.entries.len() - at);
         Some(self.entries.remove(at).1)
     }
 
@@ -109,7 +114,10 @@ impl Map {
 
     /// All entries in key order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Value)> + DoubleEndedIterator + Clone {
-        self.entries.iter().map(|(k, v)| (k, v))
+        self.entries.iter().map(|(k, v)| {
+            steps::count(1);
+            (k, v)
+        })
     }
 
     /// All entries in key order, with mutable values.
@@ -119,12 +127,18 @@ impl Map {
 
     /// All keys in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &Str> + DoubleEndedIterator + Clone {
-        self.entries.iter().map(|(k, _)| k)
+        self.entries.iter().map(|(k, _)| {
+            steps::count(1);
+            k
+        })
     }
 
     /// All values in key order.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &Value> + DoubleEndedIterator + Clone {
-        self.entries.iter().map(|(_, v)| v)
+        self.entries.iter().map(|(_, v)| {
+            steps::count(1);
+            v
+        })
     }
 
     /// The entry at a position in key order.

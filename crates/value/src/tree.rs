@@ -1,9 +1,11 @@
 //! [`Value`]: null, booleans, the three kinds of numbers, strings, lists and maps.
 
-use crate::{Map, Str};
+use crate::{Map, Str, steps};
 
 /// A decoded object, or any part of one.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// Cloning and comparing are written out so that [`steps`](crate::steps) sees them.
+#[derive(Debug, Default)]
 pub enum Value {
     /// JSON `null`.
     #[default]
@@ -98,6 +100,7 @@ impl Value {
 
     /// The boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
+        steps::count(1);
         match self {
             Value::Bool(b) => Some(*b),
             _ => None,
@@ -106,6 +109,7 @@ impl Value {
 
     /// The integer, if it is one that fits `i64`.
     pub fn as_int(&self) -> Option<i64> {
+        steps::count(1);
         match self {
             Value::Int(i) => Some(*i),
             Value::UInt(u) => i64::try_from(*u).ok(),
@@ -115,6 +119,7 @@ impl Value {
 
     /// The string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
+        steps::count(1);
         match self {
             Value::String(s) => Some(s),
             _ => None,
@@ -123,6 +128,7 @@ impl Value {
 
     /// The list, if it is one.
     pub fn as_list(&self) -> Option<&[Value]> {
+        steps::count(1);
         match self {
             Value::List(list) => Some(list),
             _ => None,
@@ -139,6 +145,7 @@ impl Value {
 
     /// The map, if it is one.
     pub fn as_map(&self) -> Option<&Map> {
+        steps::count(1);
         match self {
             Value::Map(map) => Some(map),
             _ => None,
@@ -155,6 +162,7 @@ impl Value {
 
     /// Whether this is `null`.
     pub fn is_null(&self) -> bool {
+        steps::count(1);
         matches!(self, Value::Null)
     }
 
@@ -186,6 +194,39 @@ impl Value {
             Value::List(list) => 1 + list.iter().map(Value::depth).max().unwrap_or(0),
             Value::Map(map) => 1 + map.values().map(Value::depth).max().unwrap_or(0),
             _ => 0,
+        }
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        steps::count(1);
+        match self {
+            Value::Null => Value::Null,
+            Value::Bool(b) => Value::Bool(*b),
+            Value::Int(i) => Value::Int(*i),
+            Value::UInt(u) => Value::UInt(*u),
+            Value::Float(f) => Value::Float(*f),
+            Value::String(s) => Value::String(s.clone()),
+            Value::List(list) => Value::List(list.clone()),
+            Value::Map(map) => Value::Map(map.clone()),
+        }
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        steps::count(1);
+        match (self, other) {
+            (Value::Null, Value::Null) => true,
+            (Value::Bool(a), Value::Bool(b)) => a == b,
+            (Value::Int(a), Value::Int(b)) => a == b,
+            (Value::UInt(a), Value::UInt(b)) => a == b,
+            (Value::Float(a), Value::Float(b)) => a == b,
+            (Value::String(a), Value::String(b)) => a == b,
+            (Value::List(a), Value::List(b)) => a == b,
+            (Value::Map(a), Value::Map(b)) => a == b,
+            _ => false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::Value;
+use crate::{Value, steps};
 
 /// The canonical JSON of `value`.
 pub fn to_vec(value: &Value) -> Vec<u8> {
@@ -18,6 +18,7 @@ pub fn to_string(value: &Value) -> String {
 
 /// Appends the canonical JSON of `value`.
 pub fn write(out: &mut Vec<u8>, value: &Value) {
+    steps::count(1);
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),

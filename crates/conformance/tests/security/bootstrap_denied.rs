@@ -38,7 +38,11 @@ fn start(home: TempDir, flags: &[&str]) -> Started {
     drop(guard);
     let child = Command::new(binary().unwrap())
         .arg("serve")
-        .args(["--bind-address=127.0.0.1", "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24"])
+        .args([
+            "--bind-address=127.0.0.1",
+            "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.0.0.0/24",
+        ])
         .arg(format!("--secure-port={port}"))
         .arg(format!("--data-dir={}", home.path().join("data").display()))
         .arg(format!("--cert-dir={}", home.path().join("certs").display()))
@@ -105,7 +109,8 @@ async fn a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_
     server.answers(admin, "/readyz", 500).await;
     eventually(PATIENCE, async || {
         let page = admin.get("/readyz?verbose").await?.text();
-        let words = format!("[-]{check} failed: /api/v1/namespaces/default/services/kubernetes is not written");
+        let words =
+            format!("[-]{check} failed: /api/v1/namespaces/default/services/kubernetes is not written");
         let named = page.contains(&words) && page.contains("no-services.static.k8s.io");
         if named { Ok(()) } else { Err(Problem::new(page)) }
     })

@@ -35,6 +35,7 @@ pub use field_path::{FieldPath, field_path};
 pub use formats::unrecognized as unrecognized_format;
 pub use node::{Additional, Node, Rule};
 pub use stopwatch::Stopwatch;
+pub use strategy::Bounds;
 pub use validate::defaults_are_valid;
 
 pub(crate) use metadata::{default_errors as metadata_errors, resource_errors as embedded_errors};

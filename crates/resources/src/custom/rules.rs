@@ -12,6 +12,7 @@ use super::correlate::{Counterparts, Pair};
 use super::field_path::field_path;
 use super::node::{Node, Rule};
 use super::stopwatch::{Stopwatch, timed};
+use super::strategy::Bounds;
 use super::verdict::{MAX_PROBLEMS, is_full};
 use crate::validation::fields::{At, Report};
 
@@ -180,10 +181,10 @@ impl Rules {
         new: &Value,
         old: Option<&Value>,
         pair: Option<&Pair<'_>>,
-        watch: Option<&dyn Stopwatch>,
+        bounds: Bounds<'_>,
         found: &mut Found,
     ) {
-        self.run_at(node, new, old, pair, &At::ROOT, BUDGET, watch, found);
+        self.run_at(node, new, old, pair, &At::ROOT, BUDGET, bounds, found);
     }
 
     /// As [`Rules::run`], of a part of an object, within what is left of a budget; answers what is left then. Nothing more may
@@ -197,10 +198,10 @@ impl Rules {
         pair: Option<&Pair<'_>>,
         at: &At<'_>,
         budget: i64,
-        watch: Option<&dyn Stopwatch>,
+        bounds: Bounds<'_>,
         found: &mut Found,
     ) -> i64 {
-        let mut run = Run { budget, found, watch };
+        let mut run = Run { budget, found, bounds };
         let _ = run.scope(&self.root, node, new, old, Ratchet { current: pair, nearest: None }, at);
         run.budget
     }
@@ -249,7 +250,7 @@ struct Exhausted;
 struct Run<'f> {
     budget: i64,
     found: &'f mut Found,
-    watch: Option<&'f dyn Stopwatch>,
+    bounds: Bounds<'f>,
 }
 
 const OUT_OF_BUDGET: &str =
@@ -270,7 +271,12 @@ impl Run<'_> {
         ratchet: Ratchet<'_, '_>,
         at: &At<'_>,
     ) -> Result<(), Exhausted> {
-        let watch = self.watch;
+        // One step for each value that has rules; what the rules cost is counted as Kubernetes counts it.
+        if self.bounds.budget.spend(1).is_err() {
+            self.found.errors.forbidden(at, "validation rules were cancelled because the request ended");
+            return Err(self.exhausted());
+        }
+        let watch = self.bounds.watch;
         timed(
             watch,
             |watch, took| watch.evaluated(took),
@@ -535,11 +541,12 @@ pub fn check_default(
 ) -> (FieldErrors, i64) {
     let Some(rules) = Rules::of(node, schema, resource, watch) else { return (FieldErrors::new(), budget) };
     let mut found = Found::default();
+    let bounds = Bounds { watch, ..Bounds::NONE };
     // Once as if it had been so before, once as something new.
-    let left = rules.run_at(node, default, Some(default), None, at, budget, watch, &mut found);
+    let left = rules.run_at(node, default, Some(default), None, at, budget, bounds, &mut found);
     if !found.errors.is_empty() {
         return (found.errors, left);
     }
-    let alone = rules.run_at(node, default, None, None, at, budget, watch, &mut found);
+    let alone = rules.run_at(node, default, None, None, at, budget, bounds, &mut found);
     (found.errors, left.min(alone))
 }

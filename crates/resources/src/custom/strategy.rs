@@ -2,7 +2,7 @@
 
 use api::field::{FieldErrorKind, quote};
 use api::{FieldErrors, names};
-use value::{Map, Value};
+use value::{Budget, Map, Value};
 
 use super::compiled::{Compiled, Found};
 use super::correlate::Pair;
@@ -13,6 +13,20 @@ use crate::validation::meta;
 
 /// Some errors leave too little of an object to run rules on.
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+
+/// What validating one object may use besides the object.
+#[derive(Clone, Copy)]
+pub struct Bounds<'a> {
+    /// Who is told how long rules take.
+    pub watch: Option<&'a dyn Stopwatch>,
+    /// The steps that are left. An object for which they do not suffice is invalid.
+    pub budget: &'a Budget,
+}
+
+impl Bounds<'static> {
+    /// Nobody is told, and there is no end.
+    pub const NONE: Bounds<'static> = Bounds { watch: None, budget: &Budget::UNLIMITED };
+}
 
 impl Compiled {
     /// Prepares a new object: its status starts over, its generation is 1.
@@ -56,41 +70,41 @@ impl Compiled {
     }
 
     /// What is wrong with a new object.
-    pub fn validate_create(&self, object: &Value, watch: Option<&dyn Stopwatch>) -> Found {
+    pub fn validate_create(&self, object: &Value, bounds: Bounds<'_>) -> Found {
         let mut found = Found::default();
         if self.type_errors(object, &mut found.errors) {
             return found;
         }
         let subdomain: meta::NameRule = names::name_is_dns_subdomain;
         found.errors.extend(meta::create(object, self.namespaced, subdomain));
-        validate::create(object, &self.node, "", &mut found.errors);
+        validate::create(object, &self.node, "", bounds.budget, &mut found.errors);
         self.scale_errors(object, true, &mut found.errors);
         metadata::check(object, &self.node, &At::ROOT, &mut found.errors);
         lists::check(object, &self.node, &At::ROOT, &mut found.errors);
-        self.run_rules(object, None, watch, &mut found);
+        self.run_rules(object, None, bounds, &mut found);
         finalizer_warnings(object, None, &mut found.warnings);
         found.named()
     }
 
     /// What is wrong with a changed object.
-    pub fn validate_update(&self, new: &Value, old: &Value, watch: Option<&dyn Stopwatch>) -> Found {
+    pub fn validate_update(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> Found {
         let mut found = Found::default();
         if self.type_errors(new, &mut found.errors) {
             return found;
         }
         found.errors.extend(meta::update(new, old));
         let pair = Pair::new(new, old, &self.node);
-        validate::update(&pair, &self.node, "", &mut found.errors);
+        validate::update(&pair, &self.node, "", bounds.budget, &mut found.errors);
         self.scale_errors(new, true, &mut found.errors);
         metadata::check(new, &self.node, &At::ROOT, &mut found.errors);
         self.list_errors(new, old, &mut found.errors);
-        self.run_rules(new, Some(old), watch, &mut found);
+        self.run_rules(new, Some(old), bounds, &mut found);
         finalizer_warnings(new, Some(old), &mut found.warnings);
         found.named()
     }
 
     /// What is wrong with a change through `status`.
-    pub fn validate_status(&self, new: &Value, old: &Value, watch: Option<&dyn Stopwatch>) -> Found {
+    pub fn validate_status(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> Found {
         let mut found = Found::default();
         if self.type_errors(new, &mut found.errors) {
             return found;
@@ -99,14 +113,15 @@ impl Compiled {
         if let (Some(status), Some(node)) = (new.get("status"), self.node.property("status")) {
             match old.get("status") {
                 Some(before) => {
-                    validate::update(&Pair::new(status, before, node), node, "status", &mut found.errors);
+                    let pair = Pair::new(status, before, node);
+                    validate::update(&pair, node, "status", bounds.budget, &mut found.errors);
                 }
-                None => validate::create(status, node, "status", &mut found.errors),
+                None => validate::create(status, node, "status", bounds.budget, &mut found.errors),
             }
         }
         self.scale_errors(new, false, &mut found.errors);
         self.list_errors(new, old, &mut found.errors);
-        self.run_rules(new, Some(old), watch, &mut found);
+        self.run_rules(new, Some(old), bounds, &mut found);
         found.named()
     }
 
@@ -162,8 +177,11 @@ impl Compiled {
         }
     }
 
-    fn run_rules(&self, new: &Value, old: Option<&Value>, watch: Option<&dyn Stopwatch>, found: &mut Found) {
-        let Some(rules) = self.rules(watch) else { return };
+    fn run_rules(&self, new: &Value, old: Option<&Value>, bounds: Bounds<'_>, found: &mut Found) {
+        let Some(rules) = self.rules(bounds.watch) else { return };
+        if bounds.budget.check().is_err() {
+            return;
+        }
         let blocking = found.errors.iter().any(|error| {
             matches!(
                 error.kind,
@@ -179,7 +197,7 @@ impl Compiled {
             return;
         }
         let pair = old.map(|old| Pair::new(new, old, &self.node));
-        rules.run(&self.node, new, old, pair.as_ref(), watch, found);
+        rules.run(&self.node, new, old, pair.as_ref(), bounds, found);
     }
 }
 

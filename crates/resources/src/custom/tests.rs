@@ -6,7 +6,7 @@ use value::{Value, json};
 
 use super::json_path::JsonPath;
 use super::names::{self, Taken};
-use super::{Compiled, Definition, Names, Source, columns};
+use super::{Bounds, Compiled, Definition, Names, Source, columns};
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -47,7 +47,12 @@ fn thing(spec: &str) -> Value {
 }
 
 fn wrong(schema: &str, spec: &str) -> Vec<String> {
-    compiled(schema).validate_create(&thing(spec), None).errors.iter().map(ToString::to_string).collect()
+    compiled(schema)
+        .validate_create(&thing(spec), Bounds::NONE)
+        .errors
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[test]
@@ -172,14 +177,20 @@ fn rules_run_on_what_is_new_and_compare_with_what_was() {
         api::meta::set(&mut object, "resourceVersion", "1");
         object
     };
-    let changed =
-        compiled.validate_update(&versioned(r#"{"fixed":"y"}"#), &versioned(r#"{"fixed":"x"}"#), None);
+    let changed = compiled.validate_update(
+        &versioned(r#"{"fixed":"y"}"#),
+        &versioned(r#"{"fixed":"x"}"#),
+        Bounds::NONE,
+    );
     assert_eq!(
         changed.errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["spec.fixed: Invalid value: \"y\": is fixed"]
     );
     assert!(
-        compiled.validate_update(&versioned("{}"), &versioned(r#"{"fixed":"x"}"#), None).errors.is_empty()
+        compiled
+            .validate_update(&versioned("{}"), &versioned(r#"{"fixed":"x"}"#), Bounds::NONE)
+            .errors
+            .is_empty()
     );
 }
 
@@ -195,10 +206,10 @@ fn what_was_wrong_before_and_did_not_change_is_let_pass() {
         object
     };
     let old = versioned(r#"{"a":"long","b":"x","r":1}"#);
-    let found = compiled.validate_update(&versioned(r#"{"a":"long","b":"y","r":1}"#), &old, None);
+    let found = compiled.validate_update(&versioned(r#"{"a":"long","b":"y","r":1}"#), &old, Bounds::NONE);
     assert!(found.errors.is_empty(), "{:?}", found.errors);
     assert_eq!(found.warnings, ["spec.r: Invalid value: 1: failed rule: self > 5"]);
-    let found = compiled.validate_update(&versioned(r#"{"a":"longer","b":"y","r":1}"#), &old, None);
+    let found = compiled.validate_update(&versioned(r#"{"a":"longer","b":"y","r":1}"#), &old, Bounds::NONE);
     let [too_long, not_checked] = found.errors.as_slice() else { panic!("{:?}", found.errors) };
     assert_eq!(too_long.to_string(), "spec.a: Too long: may not be more than 1 byte");
     assert!(not_checked.detail.starts_with("some validation rules were not checked"));

@@ -4,51 +4,89 @@
 //! ([`Pair`]) is not said at all.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use api::FieldErrors;
 use api::field::{FieldError, FieldErrorKind, float as go_text, quote};
-use value::{Value, write};
+use value::{Budget, Ended, Meter, Value, write};
 
 use super::correlate::Pair;
 use super::formats;
 use super::node::{Checks, Node};
-use super::verdict::{Place, Problem, Verdict, Words, report, shown};
+use super::verdict::{Place, Problem, Verdict, Walk, Words, report, shown};
+
+/// As many bytes of a text as are checked in one step.
+const TEXT_STEP: usize = 64;
 
 /// What is wrong with a new value; errors are about fields below `base`.
-pub(super) fn create(value: &Value, node: &Node, base: &str, errors: &mut FieldErrors) {
-    report(validate(value, node, &Place::Root, None), base, errors);
+pub(super) fn create(value: &Value, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
+    let meter = Meter::new(budget);
+    let walk = Walk { meter: &meter, describes: true };
+    let verdict = validate(value, node, &Place::Root, None, walk);
+    finish(verdict, &meter, base, errors);
 }
 
 /// What is wrong with a changed value that was not wrong before.
-pub(super) fn update(pair: &Pair<'_>, node: &Node, base: &str, errors: &mut FieldErrors) {
-    report(ratcheted(pair.new, node, &Place::Root, Some(pair)), base, errors);
+pub(super) fn update(pair: &Pair<'_>, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
+    let meter = Meter::new(budget);
+    let walk = Walk { meter: &meter, describes: true };
+    let verdict = ratcheted(pair.new, node, &Place::Root, Some(pair), walk);
+    finish(verdict, &meter, base, errors);
+}
+
+/// Reports a verdict, or that there is none because the budget ended.
+fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut FieldErrors) {
+    let detail = match meter.finish() {
+        Ok(()) => return report(verdict, base, errors),
+        Err(Ended::Exhausted) => {
+            "validation against the schema takes too many steps; use shorter lists, or fewer alternatives in the schema"
+        }
+        Err(Ended::Cancelled) => "validation was cancelled because the request ended",
+    };
+    let (kind, field) = (FieldErrorKind::Forbidden, base.to_owned());
+    errors.push(FieldError { kind, field, bad_value: None, detail: detail.to_owned() });
 }
 
 /// Whether a value fulfils its schema; for the defaults of a definition.
 pub fn defaults_are_valid(value: &Value, node: &Node, base: &str, errors: &mut FieldErrors) {
-    create(value, node, base, errors);
+    create(value, node, base, &Budget::UNLIMITED, errors);
 }
 
 /// As [`validate`], but for what was wrong before.
-fn ratcheted<'a>(value: &Value, node: &'a Node, place: &Place<'_>, pair: Option<&Pair<'_>>) -> Verdict<'a> {
-    let mut verdict = validate(value, node, place, pair);
+fn ratcheted<'a>(
+    value: &Value,
+    node: &'a Node,
+    place: &Place<'_>,
+    pair: Option<&Pair<'_>>,
+    walk: Walk<'_>,
+) -> Verdict<'a> {
+    let mut verdict = validate(value, node, place, pair, walk);
     if !verdict.is_valid() && pair.is_some_and(Pair::is_unchanged) {
-        verdict.problems.clear();
+        verdict.forgive();
     }
     verdict
 }
 
-fn validate<'a>(value: &Value, node: &'a Node, place: &Place<'_>, pair: Option<&Pair<'_>>) -> Verdict<'a> {
-    let mut verdict = Verdict::default();
+fn validate<'a>(
+    value: &Value,
+    node: &'a Node,
+    place: &Place<'_>,
+    pair: Option<&Pair<'_>>,
+    walk: Walk<'_>,
+) -> Verdict<'a> {
+    let mut verdict = Verdict::new(walk);
+    if !walk.meter.step(1) {
+        return verdict;
+    }
     let checks = node.checks.as_deref();
     let format = checks.map_or("", |checks| checks.format.as_str());
     if value.is_null() {
         if has_type(node) && !node.nullable {
-            verdict.wrong_type(place, &type_names(node), "null");
+            verdict.wrong_type(place, type_names(node), "null");
         } else {
             verdict.matched += 1;
         }
-        enumerated(value, checks, place, &mut verdict);
+        enumerated(value, checks, place, walk, &mut verdict);
         return verdict;
     }
     if has_type(node) || !format.is_empty() {
@@ -56,12 +94,13 @@ fn validate<'a>(value: &Value, node: &'a Node, place: &Place<'_>, pair: Option<&
         verdict.matched += 1;
     }
     if let Some(checks) = checks {
-        alternatives(value, checks, place, pair, &mut verdict);
+        alternatives(value, checks, place, pair, walk, &mut verdict);
     }
     // Every schema is looked at for alternatives, if only to find none.
     verdict.matched += if checks.is_some() { 1 } else { 2 };
     match value {
         Value::String(text) => {
+            walk.meter.step(text.len() / TEXT_STEP);
             if let Some(checks) = checks {
                 string(text, checks, place, &mut verdict);
             }
@@ -78,15 +117,15 @@ fn validate<'a>(value: &Value, node: &'a Node, place: &Place<'_>, pair: Option<&
             verdict.matched += 2;
         }
         Value::List(items) => {
-            list(items, node, checks, place, pair, &mut verdict);
+            list(items, node, checks, place, pair, walk, &mut verdict);
             verdict.matched += 2;
         }
         _ => {}
     }
-    enumerated(value, checks, place, &mut verdict);
+    enumerated(value, checks, place, walk, &mut verdict);
     verdict.matched += 1;
     if let Value::Map(_) = value {
-        object(value, node, checks, place, pair, &mut verdict);
+        object(value, node, checks, place, pair, walk, &mut verdict);
         verdict.matched += 1;
     }
     verdict.matched += 1;
@@ -97,8 +136,8 @@ fn has_type(node: &Node) -> bool {
     node.int_or_string || !node.kind.is_empty()
 }
 
-fn type_names(node: &Node) -> String {
-    if node.int_or_string { "integer,string".to_owned() } else { node.kind.to_string() }
+fn type_names(node: &Node) -> &str {
+    if node.int_or_string { "integer,string" } else { node.kind.as_str() }
 }
 
 fn takes(node: &Node, kind: &str) -> bool {
@@ -134,7 +173,7 @@ fn check_type(value: &Value, node: &Node, format: &str, place: &Place<'_>, verdi
     if fits {
         verdict.matched += 1;
     } else {
-        verdict.wrong_type(place, &type_names(node), kind);
+        verdict.wrong_type(place, type_names(node), kind);
     }
 }
 
@@ -143,95 +182,112 @@ fn alternatives<'a>(
     checks: &'a Checks,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,
+    walk: Walk<'_>,
     verdict: &mut Verdict<'a>,
 ) {
-    let path = || quote(&place.to_string());
+    let path = Quoted(place);
+    // What is wrong with an alternative is described only if it is the best of those that fail: the others cost no text.
+    let describe = |best: Option<(u64, &'a Node)>, verdict: &mut Verdict<'a>| match best {
+        Some((_, node)) if walk.describes => verdict.merge(validate(value, node, place, pair, walk)),
+        Some((matched, _)) => verdict.matched += matched,
+        None => {}
+    };
     if !checks.any_of.is_empty() {
-        let mut best: Option<Verdict<'a>> = None;
+        let mut best: Option<(u64, &'a Node)> = None;
         let mut passed = None;
         for node in &checks.any_of {
-            let result = validate(value, node, place, pair);
+            let result = validate(value, node, place, pair, walk.silently());
             if result.is_valid() {
                 passed = Some(result);
                 break;
             }
-            if best.as_ref().is_none_or(|best| result.matched > best.matched) {
-                best = Some(result);
+            if best.is_none_or(|(matched, _)| result.matched > matched) {
+                best = Some((result.matched, node));
             }
         }
-        match (passed, best) {
-            (Some(passed), _) => verdict.merge(passed),
-            (None, best) => {
-                verdict.whole(format!("{} must validate at least one schema (anyOf)", path()));
-                verdict.merge(best.unwrap_or_default());
+        match passed {
+            Some(passed) => verdict.merge(passed),
+            None => {
+                verdict.whole(format_args!("{path} must validate at least one schema (anyOf)"));
+                describe(best, verdict);
             }
         }
     }
     if !checks.one_of.is_empty() {
-        let mut best: Option<Verdict<'a>> = None;
+        let mut best: Option<(u64, &'a Node)> = None;
         let mut first = None;
         let mut passed = 0;
         for node in &checks.one_of {
-            let result = validate(value, node, place, pair);
+            let result = validate(value, node, place, pair, walk.silently());
             if result.is_valid() {
                 passed += 1;
                 best = None;
                 first = first.or(Some(result));
-            } else if passed == 0 && best.as_ref().is_none_or(|best| result.matched > best.matched) {
-                best = Some(result);
+            } else if passed == 0 && best.is_none_or(|(matched, _)| result.matched > matched) {
+                best = Some((result.matched, node));
             }
         }
-        if passed == 1 {
-            verdict.merge(first.unwrap_or_default());
-        } else {
-            let found = if passed == 0 {
-                "Found none valid".to_owned()
-            } else {
-                format!("Found {passed} valid alternatives")
-            };
-            verdict.whole(format!("{} must validate one and only one schema (oneOf). {found}", path()));
-            verdict.merge(best.unwrap_or_default());
+        match passed {
+            1 => verdict.merge(first.unwrap_or_default()),
+            0 => verdict.whole(format_args!(
+                "{path} must validate one and only one schema (oneOf). Found none valid"
+            )),
+            passed => verdict.whole(format_args!(
+                "{path} must validate one and only one schema (oneOf). Found {passed} valid alternatives"
+            )),
         }
+        describe(best, verdict);
     }
     if !checks.all_of.is_empty() {
         let mut passed = 0;
         for node in &checks.all_of {
-            let result = validate(value, node, place, pair);
+            let result = validate(value, node, place, pair, walk.inside(verdict));
             passed += usize::from(result.is_valid());
             verdict.merge(result);
         }
         if passed != checks.all_of.len() {
             let none = if passed == 0 { ". None validated" } else { "" };
-            verdict.whole(format!("{} must validate all the schemas (allOf){none}", path()));
+            verdict.whole(format_args!("{path} must validate all the schemas (allOf){none}"));
         }
     }
     if let Some(not) = &checks.not
-        && validate(value, not, place, pair).is_valid()
+        && validate(value, not, place, pair, walk.silently()).is_valid()
     {
-        verdict.whole(format!("{} must not validate the schema (not)", path()));
+        verdict.whole(format_args!("{path} must not validate the schema (not)"));
     }
     verdict.matched += 1;
+}
+
+/// A place in quotes, put together only where it is printed.
+struct Quoted<'a>(&'a Place<'a>);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&quote(&self.0.to_string()))
+    }
 }
 
 /// A text: the first of these that is wrong.
 fn string<'a>(text: &str, checks: &'a Checks, place: &Place<'_>, verdict: &mut Verdict<'a>) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
-        let detail = match usize::try_from(max) {
-            Ok(max) => FieldError::too_long(&value::Path::root(), max).detail,
-            Err(_) => "value is too long".to_owned(),
-        };
-        let message = format!("{place} in body should be at most {max} chars long");
-        verdict.push(|| Problem {
-            field: Some(place.to_string()),
-            kind: FieldErrorKind::TooLong,
-            value: None,
-            words: Words::Both { detail, message },
+        verdict.push(|| {
+            let detail = match usize::try_from(max) {
+                Ok(max) => FieldError::too_long(&value::Path::root(), max).detail,
+                Err(_) => "value is too long".to_owned(),
+            };
+            let message = format!("{place} in body should be at most {max} chars long");
+            Problem {
+                field: Some(place.to_string()),
+                kind: FieldErrorKind::TooLong,
+                value: None,
+                words: Words::Both { detail, message },
+            }
         });
         return;
     }
     if let Some(min) = checks.min_length.filter(|min| length() < *min) {
-        return verdict.invalid(place, text, &format!("should be at least {min} chars long"));
+        return verdict.invalid(place, text, format_args!("should be at least {min} chars long"));
     }
     if let Some(pattern) = &checks.pattern {
         match pattern.get() {
@@ -243,8 +299,9 @@ fn string<'a>(text: &str, checks: &'a Checks, place: &Place<'_>, verdict: &mut V
                 words: Words::Match(&pattern.text),
             }),
             Err(error) => {
-                let words = format!("should match '{}, but pattern is invalid: {error}'", pattern.text);
-                verdict.invalid(place, text, &words);
+                let pattern = &pattern.text;
+                let words = format_args!("should match '{pattern}, but pattern is invalid: {error}'");
+                verdict.invalid(place, text, words);
             }
         }
     }
@@ -284,7 +341,7 @@ fn out_of_range(number: &Value, node: &Node, what: &str, place: &Place<'_>) -> O
 )]
 fn number(value: &Value, node: &Node, checks: Option<&Checks>, place: &Place<'_>, verdict: &mut Verdict<'_>) {
     if let Some(error) = out_of_range(value, node, "Checked", place) {
-        verdict.whole(error);
+        verdict.whole(format_args!("{error}"));
     }
     let Some(checks) = checks else { return };
     let float = match value {
@@ -298,34 +355,34 @@ fn number(value: &Value, node: &Node, checks: Option<&Checks>, place: &Place<'_>
         let error = out_of_range(&Value::Float(limit), node, what, place);
         let usable = error.is_none();
         if let Some(error) = error {
-            verdict.whole(error);
+            verdict.whole(format_args!("{error}"));
         }
         usable
     };
     if let Some(factor) = checks.multiple_of {
         let native = bound(factor, "MultipleOf", verdict);
-        let positive = format!("factor MultipleOf declared for {place} must be positive: ");
         match whole.filter(|_| native) {
             Some(number) => {
                 let factor = factor as i64;
                 if factor <= 0 {
-                    verdict.wrong(place, FieldErrorKind::Invalid, factor, format!("{positive}{factor}"));
+                    let message =
+                        format_args!("factor MultipleOf declared for {place} must be positive: {factor}");
+                    verdict.wrong(place, FieldErrorKind::Invalid, factor, message);
                 } else if number % factor != 0 {
-                    verdict.invalid(place, number, &format!("should be a multiple of {factor}"));
+                    verdict.invalid(place, number, format_args!("should be a multiple of {factor}"));
                 }
             }
             None if factor <= 0.0 => {
-                verdict.wrong(
-                    place,
-                    FieldErrorKind::Invalid,
-                    factor,
-                    format!("{positive}{}", go_text(factor)),
-                );
+                let shown = go_text(factor);
+                let message =
+                    format_args!("factor MultipleOf declared for {place} must be positive: {shown}");
+                verdict.wrong(place, FieldErrorKind::Invalid, factor, message);
             }
             None => {
                 let times = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
                 if !is_integral(times) {
-                    verdict.invalid(place, float, &format!("should be a multiple of {}", go_text(factor)));
+                    let factor = go_text(factor);
+                    verdict.invalid(place, float, format_args!("should be a multiple of {factor}"));
                 }
             }
         }
@@ -336,10 +393,10 @@ fn number(value: &Value, node: &Node, checks: Option<&Checks>, place: &Place<'_>
         let words = if exclusive { "should be greater than" } else { "should be greater than or equal to" };
         match whole.filter(|_| native) {
             Some(number) if number < min as i64 || (exclusive && number == min as i64) => {
-                verdict.invalid(place, number, &format!("{words} {}", min as i64));
+                verdict.invalid(place, number, format_args!("{words} {}", min as i64));
             }
             None if float < min || (exclusive && float <= min) => {
-                verdict.invalid(place, float, &format!("{words} {}", go_text(min)));
+                verdict.invalid(place, float, format_args!("{words} {}", go_text(min)));
             }
             _ => {}
         }
@@ -350,10 +407,10 @@ fn number(value: &Value, node: &Node, checks: Option<&Checks>, place: &Place<'_>
         let words = if exclusive { "should be less than" } else { "should be less than or equal to" };
         match whole.filter(|_| native) {
             Some(number) if number > max as i64 || (exclusive && number == max as i64) => {
-                verdict.invalid(place, number, &format!("{words} {}", max as i64));
+                verdict.invalid(place, number, format_args!("{words} {}", max as i64));
             }
             None if float > max || (exclusive && float >= max) => {
-                verdict.invalid(place, float, &format!("{words} {}", go_text(max)));
+                verdict.invalid(place, float, format_args!("{words} {}", go_text(max)));
             }
             _ => {}
         }
@@ -365,13 +422,15 @@ fn count(length: usize) -> i64 {
 }
 
 fn too_many(place: &Place<'_>, actual: usize, max: i64, things: &str, verdict: &mut Verdict<'_>) {
-    let error = FieldError::too_many(&value::Path::root(), actual, usize::try_from(max).unwrap_or(0));
-    let message = format!("{place} in body should have at most {max} {things}");
-    verdict.push(|| Problem {
-        field: Some(place.to_string()),
-        kind: FieldErrorKind::TooMany,
-        value: error.bad_value,
-        words: Words::Both { detail: error.detail, message },
+    verdict.push(|| {
+        let error = FieldError::too_many(&value::Path::root(), actual, usize::try_from(max).unwrap_or(0));
+        let message = format!("{place} in body should have at most {max} {things}");
+        Problem {
+            field: Some(place.to_string()),
+            kind: FieldErrorKind::TooMany,
+            value: error.bad_value,
+            words: Words::Both { detail: error.detail, message },
+        }
     });
 }
 
@@ -381,26 +440,29 @@ fn list<'a>(
     checks: Option<&Checks>,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,
+    walk: Walk<'_>,
     verdict: &mut Verdict<'a>,
 ) {
     if let Some(below) = node.items.as_deref() {
         for (index, item) in items.iter().enumerate() {
             let pair = pair.and_then(|pair| pair.index(index));
-            verdict.merge(ratcheted(item, below, &Place::Index(place, index), pair.as_ref()));
+            let walk = walk.inside(verdict);
+            verdict.merge(ratcheted(item, below, &Place::Index(place, index), pair.as_ref(), walk));
         }
     }
     let Some(checks) = checks else { return };
     let size = count(items.len());
     if let Some(min) = checks.min_items.filter(|min| size < *min) {
-        verdict.invalid(place, size, &format!("should have at least {min} items"));
+        verdict.invalid(place, size, format_args!("should have at least {min} items"));
     }
     if let Some(max) = checks.max_items.filter(|max| size > *max) {
         too_many(place, items.len(), max, "items", verdict);
     }
     if checks.unique_items {
+        walk.meter.step(items.len());
         let mut seen = HashSet::with_capacity(items.len());
         if !items.iter().all(|item| seen.insert(write::to_vec(item))) {
-            verdict.invalid(place, "", "shouldn't contain duplicates");
+            verdict.invalid(place, "", format_args!("shouldn't contain duplicates"));
         }
     }
 }
@@ -411,13 +473,15 @@ fn object<'a>(
     checks: Option<&Checks>,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,
+    walk: Walk<'_>,
     verdict: &mut Verdict<'a>,
 ) {
     let Value::Map(map) = value else { return };
+    walk.meter.step(map.len() + node.required.len());
     if let Some(checks) = checks {
         let size = count(map.len());
         if let Some(min) = checks.min_properties.filter(|min| size < *min) {
-            verdict.invalid(place, size, &format!("should have at least {min} properties"));
+            verdict.invalid(place, size, format_args!("should have at least {min} properties"));
         }
         if let Some(max) = checks.max_properties.filter(|max| size > *max) {
             too_many(place, map.len(), max, "properties", verdict);
@@ -426,7 +490,7 @@ fn object<'a>(
     match &node.additional {
         Some(additional) if !additional.allows => {
             for key in map.keys().filter(|key| node.property(key).is_none()) {
-                let message = format!("{place}.{} in body is a forbidden property", shown(key));
+                let message = format_args!("{place}.{} in body is a forbidden property", shown(key));
                 verdict.wrong(place, FieldErrorKind::Invalid, key.clone(), message);
             }
         }
@@ -434,7 +498,8 @@ fn object<'a>(
             if let Some(values) = additional.node.as_deref() {
                 for (key, value) in map.iter().filter(|(key, _)| node.property(key).is_none()) {
                     let pair = pair.and_then(|pair| pair.key(key));
-                    verdict.merge(ratcheted(value, values, &Place::Entry(place, key), pair.as_ref()));
+                    let walk = walk.inside(verdict);
+                    verdict.merge(ratcheted(value, values, &Place::Entry(place, key), pair.as_ref(), walk));
                 }
             }
         }
@@ -447,22 +512,33 @@ fn object<'a>(
         let Some((_, property)) = known.next_if(|(name, _)| name == key) else { continue };
         let fixed = is_root && matches!(key.as_str(), "kind" | "apiVersion");
         let pair = pair.filter(|_| !fixed).and_then(|pair| pair.key(key));
-        verdict.merge(ratcheted(value, property, &Place::Field(place, key), pair.as_ref()));
+        let walk = walk.inside(verdict);
+        verdict.merge(ratcheted(value, property, &Place::Field(place, key), pair.as_ref(), walk));
     }
     for name in node.required.iter().filter(|name| !map.contains_key(name)) {
-        let field = Place::Field(place, name).to_string();
-        let message = format!("{place}.{name} in body is required");
         verdict.push(|| Problem {
-            field: Some(field),
+            field: Some(Place::Field(place, name).to_string()),
             kind: FieldErrorKind::Required,
             value: None,
-            words: Words::Both { detail: String::new(), message },
+            words: Words::Both {
+                detail: String::new(),
+                message: format!("{place}.{name} in body is required"),
+            },
         });
     }
 }
 
-fn enumerated<'a>(value: &Value, checks: Option<&'a Checks>, place: &Place<'_>, verdict: &mut Verdict<'a>) {
+fn enumerated<'a>(
+    value: &Value,
+    checks: Option<&'a Checks>,
+    place: &Place<'_>,
+    walk: Walk<'_>,
+    verdict: &mut Verdict<'a>,
+) {
     let Some(checks) = checks.filter(|checks| !checks.enumeration.is_empty()) else { return };
+    if !matches!(value, Value::String(_)) {
+        walk.meter.step(checks.enumeration.values().len());
+    }
     if checks.enumeration.has(value, is_same) {
         return;
     }

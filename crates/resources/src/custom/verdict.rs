@@ -5,7 +5,7 @@ use std::fmt;
 
 use api::FieldErrors;
 use api::field::{FieldError, FieldErrorKind, quote};
-use value::{Value, write};
+use value::{Meter, Value, write};
 
 /// Nobody reads more, and an answer must not grow with what is wrong.
 pub(super) const MAX_PROBLEMS: usize = 1000;
@@ -99,26 +99,63 @@ impl Problem<'_> {
     }
 }
 
+/// How a value is validated.
+#[derive(Clone, Copy)]
+pub(super) struct Walk<'b> {
+    /// Counts every schema that a value is compared with.
+    pub(super) meter: &'b Meter<'b>,
+    /// Whether problems are described. Most alternatives of `oneOf` and `anyOf` fail, and what is wrong with them is told only of
+    /// the one that fits best.
+    pub(super) describes: bool,
+}
+
+impl Walk<'_> {
+    /// The same without descriptions.
+    pub(super) fn silently(self) -> Self {
+        Walk { describes: false, ..self }
+    }
+
+    /// For the parts of a value: they are not described once there are as many problems as are told.
+    pub(super) fn inside(self, verdict: &Verdict<'_>) -> Self {
+        Walk { describes: self.describes && verdict.problems.len() < MAX_PROBLEMS, ..self }
+    }
+}
+
 /// What came of validating a value; alternatives are compared by how much of them matched.
 #[derive(Default)]
 pub(super) struct Verdict<'a> {
     pub(super) problems: Vec<Problem<'a>>,
     pub(super) matched: u64,
+    /// Whether something is wrong, described or not.
+    wrong: bool,
+    describes: bool,
 }
 
 impl<'a> Verdict<'a> {
+    pub(super) fn new(walk: Walk<'_>) -> Self {
+        Verdict { describes: walk.describes, ..Verdict::default() }
+    }
+
     pub(super) fn is_valid(&self) -> bool {
-        self.problems.is_empty()
+        !self.wrong
+    }
+
+    /// Nothing is wrong after all.
+    pub(super) fn forgive(&mut self) {
+        self.problems.clear();
+        self.wrong = false;
     }
 
     pub(super) fn merge(&mut self, other: Verdict<'a>) {
         self.matched += other.matched;
+        self.wrong |= other.wrong;
         let room = MAX_PROBLEMS.saturating_sub(self.problems.len());
         self.problems.extend(other.problems.into_iter().take(room));
     }
 
     pub(super) fn push(&mut self, problem: impl FnOnce() -> Problem<'a>) {
-        if self.problems.len() < MAX_PROBLEMS {
+        self.wrong = true;
+        if self.describes && self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem());
         }
     }
@@ -128,33 +165,37 @@ impl<'a> Verdict<'a> {
         place: &Place<'_>,
         kind: FieldErrorKind,
         value: impl Into<Value>,
-        message: String,
+        message: fmt::Arguments<'_>,
     ) {
         self.push(|| Problem {
             field: Some(place.to_string()),
             kind,
             value: Some(value.into()),
-            words: Words::Plain(message),
+            words: Words::Plain(message.to_string()),
         });
     }
 
-    pub(super) fn invalid(&mut self, place: &Place<'_>, value: impl Into<Value>, words: &str) {
-        self.wrong(place, FieldErrorKind::Invalid, value, format!("{place} in body {words}"));
+    pub(super) fn invalid(&mut self, place: &Place<'_>, value: impl Into<Value>, words: fmt::Arguments<'_>) {
+        self.wrong(place, FieldErrorKind::Invalid, value, format_args!("{place} in body {words}"));
     }
 
     /// A problem of the object as a whole.
-    pub(super) fn whole(&mut self, message: String) {
+    pub(super) fn whole(&mut self, message: fmt::Arguments<'_>) {
         self.push(|| Problem {
             field: None,
             kind: FieldErrorKind::Invalid,
             value: Some("".into()),
-            words: Words::Plain(message),
+            words: Words::Plain(message.to_string()),
         });
     }
 
     pub(super) fn wrong_type(&mut self, place: &Place<'_>, wanted: &str, found: &str) {
-        let message = format!("{place} in body must be of type {wanted}: {}", quote(found));
-        self.wrong(place, FieldErrorKind::TypeInvalid, found, message);
+        if self.describes {
+            let found_text = quote(found);
+            let message = format_args!("{place} in body must be of type {wanted}: {found_text}");
+            self.wrong(place, FieldErrorKind::TypeInvalid, found, message);
+        }
+        self.wrong = true;
     }
 }
 

@@ -1,5 +1,7 @@
 //! `Pod`, and the fields of features that are off in every kind that holds a pod template.
 
+use std::collections::{HashMap, VecDeque};
+
 use api::quantity::Quantity;
 use value::{Map, Value};
 
@@ -222,15 +224,15 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
     if new.part("status").number("observedGeneration") == 0 {
         keep(new, old, &["status", "observedGeneration"]);
     }
-    let mut former: Vec<(&str, i64)> = old
-        .list_at(&["status", "conditions"])
-        .iter()
-        .map(|condition| (condition.text("type"), condition.number("observedGeneration")))
-        .collect();
+    // The first new condition of a type takes the generation of the first old one, the second that of the second.
+    let mut former: HashMap<&str, VecDeque<i64>> = HashMap::new();
+    for condition in old.list_at(&["status", "conditions"]) {
+        former.entry(condition.text("type")).or_default().push_back(condition.number("observedGeneration"));
+    }
     let Some(conditions) = new.at_mut(&["status", "conditions"]).and_then(Value::as_list_mut) else { return };
     for condition in conditions {
-        let at = former.iter().position(|(kind, _)| *kind == condition.text("type"));
-        let generation = at.map_or(0, |at| former.remove(at).1);
+        let generation =
+            former.get_mut(condition.text("type")).and_then(VecDeque::pop_front).unwrap_or_default();
         if condition.number("observedGeneration") == 0 && generation != 0 {
             condition.set_at(&["observedGeneration"], generation);
         }
@@ -269,7 +271,7 @@ fn mark_gated(pod: &mut Value, context: &Context) {
 
 /// `matchLabelKeys` and `mismatchLabelKeys` become requirements of their selectors, with the pod's own values.
 fn apply_match_label_keys(pod: &mut Value) {
-    let labels: Vec<(String, String)> =
+    let labels: HashMap<String, String> =
         api::meta::labels(pod).map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     for affinity in ["podAffinity", "podAntiAffinity"] {
         let Some(affinity) = pod.at_mut(&["spec", "affinity", affinity]) else { continue };
@@ -290,14 +292,14 @@ fn apply_match_label_keys(pod: &mut Value) {
     }
 }
 
-fn apply_keys(term: &mut Value, labels: &[(String, String)]) {
+fn apply_keys(term: &mut Value, labels: &HashMap<String, String>) {
     if term.part("labelSelector").is_none() {
         return;
     }
     let mut requirements = Vec::new();
     for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
         for key in term.texts(field) {
-            if let Some((_, value)) = labels.iter().find(|(label, _)| label == key) {
+            if let Some(value) = labels.get(key) {
                 requirements.push(Value::map([
                     ("key", Value::from(key)),
                     ("operator", operator.into()),

@@ -1,5 +1,7 @@
 //! `resource.k8s.io`: the fields of features that are off, and devices that were deallocated.
 
+use std::collections::HashSet;
+
 use api::GroupKind;
 use value::Value;
 
@@ -78,12 +80,12 @@ pub(super) fn update_taint_rule(new: &mut Value, old: &Value, context: &Context)
 
 /// The status of a device goes with its allocation.
 pub(super) fn update_claim_status(new: &mut Value, old: &Value, _: &Context) {
-    let allocated = |claim: &Value| -> Vec<[String; 4]> {
+    let allocated = |claim: &Value| -> HashSet<[String; 4]> {
         claim.list_at(&["status", "allocation", "devices", "results"]).iter().map(device_id).collect()
     };
     let still = allocated(new);
-    let gone: Vec<[String; 4]> =
-        allocated(old).into_iter().filter(|device| !still.contains(device)).collect();
+    let before = allocated(old);
+    let gone: HashSet<&[String; 4]> = before.difference(&still).collect();
     let Some(devices) = new.at_mut(&["status", "devices"]).and_then(Value::as_list_mut) else { return };
     devices.retain(|device| !gone.contains(&device_id(device)));
     if devices.is_empty() {

@@ -4,6 +4,8 @@
 //! released, ask an injected [`Allocator`], and fill the answers in. The returned [`Allocation`] says what the write
 //! path must give back: [`Allocation::to_revert`] when the write fails, [`Allocation::to_release`] when it succeeds.
 
+use std::collections::HashSet;
+
 mod addresses;
 mod facts;
 mod ports;
@@ -21,6 +23,7 @@ use self::facts::{
 };
 use self::ports::{allocate_health_check_port, init_node_ports, update_node_ports};
 use super::Context;
+use crate::repeated::last_by;
 use crate::validation::fields::{Read, same};
 
 pub(crate) use self::facts::is_external;
@@ -245,8 +248,8 @@ pub(super) fn drop_type_dependent_fields(new: &mut Value, old: &Value, _: &Conte
         }
     }
     if has_node_ports(old) && !has_node_ports(new) {
-        let (before, after) = (node_ports(old), node_ports(new));
-        if after.iter().all(|port| before.contains(port)) {
+        let before: HashSet<i64> = node_ports(old).into_iter().collect();
+        if node_ports(new).iter().all(|port| before.contains(port)) {
             let ports = new.at_mut(&["spec", "ports"]).and_then(Value::as_list_mut);
             for port in ports.into_iter().flatten() {
                 port.remove_at(&["nodePort"]);
@@ -363,15 +366,15 @@ fn patch_allocated_values(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_ports(old) && needs_node_ports(new) {
-        let used: Vec<i64> =
-            node_ports(new).into_iter().filter(|port| node_ports(old).contains(port)).collect();
+        let before: HashSet<i64> = node_ports(old).into_iter().collect();
+        let used: HashSet<i64> = node_ports(new).into_iter().filter(|port| before.contains(port)).collect();
+        let former_ports = last_by(old.list_at(&["spec", "ports"]), "name");
         let mut given = Vec::new();
         for (i, port) in new.list_at(&["spec", "ports"]).iter().enumerate() {
             if port.number("nodePort") != 0 {
                 continue;
             }
-            let same_name =
-                old.list_at(&["spec", "ports"]).iter().rfind(|p| p.text("name") == port.text("name"));
+            let same_name = former_ports.get(port.text("name"));
             let former = same_name.map_or(0, |port| port.number("nodePort"));
             if former != 0 && !used.contains(&former) {
                 given.push((i, former));

@@ -10,6 +10,7 @@ use super::admissionregistration::{
 };
 use super::fields::{At, Read, Report, same, supersede};
 use super::{Context, Rules, meta, no_rules};
+use crate::repeated::Repeated;
 
 pub(super) const VALIDATING_POLICY: Rules = Rules {
     create: |policy, context| created(policy, context, validating_policy),
@@ -197,6 +198,7 @@ fn validating_policy(policy: &Value, skip_conditions: bool, known: &Known<'_>) -
         errors.report(api::field::FieldErrorKind::Invalid, &list, None, detail);
     }
     let policy_name = api::meta::name(policy);
+    let repeated = Repeated::of_field(annotations, "key");
     for (i, annotation) in annotations.iter().enumerate() {
         let at = list.index(i);
         let key = annotation.text("key");
@@ -216,7 +218,7 @@ fn validating_policy(policy: &Value, skip_conditions: bool, known: &Known<'_>) -
             let written = annotation.text("valueExpression");
             expressions.annotation(written, &at.field("valueExpression"), &mut errors);
         }
-        if annotations.iter().take(i).any(|earlier| earlier.text("key") == key) {
+        if repeated.at(i) {
             errors.duplicate(&at.field("key"), key);
         }
     }
@@ -377,11 +379,12 @@ fn validating_binding(binding: &Value) -> FieldErrors {
     let mut errors = binding_rules(binding);
     let at = SPEC.field("validationActions");
     let actions: Vec<&str> = binding.part("spec").texts("validationActions").collect();
+    let repeated = Repeated::earlier(&actions);
     for (i, action) in actions.iter().enumerate() {
         if !ACTIONS.contains(action) {
             errors.not_supported(&at.index(i), *action, &ACTIONS);
         }
-        if actions.iter().take(i).any(|earlier| earlier == action) {
+        if repeated.at(i) {
             errors.duplicate(&at.index(i), *action);
         }
     }

@@ -1,5 +1,7 @@
 //! Webhook configurations, and the rules that select requests for webhooks and policies alike.
 
+use std::collections::HashSet;
+
 use api::FieldErrors;
 use api::names;
 use value::Value;
@@ -7,6 +9,7 @@ use value::Value;
 use super::admission_expression::{Expressions, Known};
 use super::fields::{At, Read, Report, same};
 use super::{Context, Rules, meta, no_rules};
+use crate::repeated::Repeated;
 
 pub(super) const MUTATING_WEBHOOKS: Rules = Rules {
     create: |object, context| create(object, context, true),
@@ -49,7 +52,6 @@ impl Options {
 
     fn of(new: &Value, old: &Value) -> Self {
         let (hooks, former) = (new.items("webhooks"), old.items("webhooks"));
-        let names: Vec<&str> = former.iter().map(|hook| hook.text("name")).collect();
         Options {
             skip_conditions: hooks.len() == former.len()
                 && hooks
@@ -63,7 +65,7 @@ impl Options {
                 let mut versions = hook.texts("admissionReviewVersions").peekable();
                 versions.peek().is_some() && !versions.any(|version| REVIEW_VERSIONS.contains(&version))
             }),
-            repeated_names: names.iter().enumerate().any(|(i, name)| names.iter().take(i).any(|n| n == name)),
+            repeated_names: Repeated::earlier(former.iter().map(|hook| hook.text("name"))).any(),
             lenient_selectors: former.iter().any(|hook| {
                 let mut errors = FieldErrors::new();
                 for field in ["namespaceSelector", "objectSelector"] {
@@ -95,7 +97,7 @@ pub(super) fn static_name(object: &Value, context: &Context, errors: &mut FieldE
 fn webhooks(object: &Value, is_mutating: bool, options: &Options, known: &Known<'_>) -> FieldErrors {
     let mut errors = meta::create(object, false, names::name_is_dns_subdomain);
     let list = At::new("webhooks");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, hook) in object.items("webhooks").iter().enumerate() {
         let at = list.index(i);
         webhook(hook, is_mutating, options, &at, &mut errors);
@@ -111,10 +113,8 @@ fn webhooks(object: &Value, is_mutating: bool, options: &Options, known: &Known<
         review_versions(hook, options, &at.field("admissionReviewVersions"), &mut errors);
         let name = hook.text("name");
         if !options.repeated_names && !name.is_empty() {
-            if seen.contains(&name) {
+            if !seen.insert(name) {
                 errors.duplicate(&at.field("name"), name);
-            } else {
-                seen.push(name);
             }
         }
     }
@@ -173,8 +173,9 @@ fn review_versions(hook: &Value, options: &Options, at: &At<'_>, errors: &mut Fi
         errors.required(at, format!("must specify one of {accepted}"));
         return;
     }
+    let repeated = Repeated::earlier(&versions);
     for (i, version) in versions.iter().enumerate() {
-        if versions.iter().take(i).any(|earlier| earlier == version) {
+        if repeated.at(i) {
             errors.invalid(&at.index(i), *version, "duplicate version");
             continue;
         }
@@ -339,6 +340,7 @@ pub(super) fn match_conditions(
     if conditions.len() > MAX_CONDITIONS {
         errors.too_many(at, conditions.len(), MAX_CONDITIONS);
     }
+    let repeated = Repeated::of_field(conditions, "name");
     for (i, condition) in conditions.iter().enumerate() {
         let here = at.index(i);
         let expression = condition.text("expression").trim();
@@ -352,7 +354,7 @@ pub(super) fn match_conditions(
             errors.required(&here.field("name"), "");
         } else {
             errors.invalid_each(&here.field("name"), name, names::is_qualified_name(name));
-            if conditions.iter().take(i).any(|earlier| earlier.text("name") == name) {
+            if repeated.at(i) {
                 errors.duplicate(&here.field("name"), name);
             }
         }
@@ -401,8 +403,8 @@ fn resources(rule: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if resources.is_empty() {
         errors.required(at, "");
     }
-    let mut whole_resources: Vec<&str> = Vec::new();
-    let mut whole_subresources: Vec<&str> = Vec::new();
+    let mut whole_resources: HashSet<&str> = HashSet::new();
+    let mut whole_subresources: HashSet<&str> = HashSet::new();
     let (mut has_all, mut has_star, mut has_plain) = (false, false, false);
     for (i, resource) in resources.iter().enumerate() {
         let here = at.index(i);
@@ -417,19 +419,19 @@ fn resources(rule: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             has_plain = *resource != "*";
             continue;
         };
-        if whole_resources.contains(&name) {
+        if whole_resources.contains(name) {
             let detail = format!("if '{name}/*' is present, must not specify {resource}");
             errors.invalid(&here, *resource, detail);
         }
-        if whole_subresources.contains(&sub) {
+        if whole_subresources.contains(sub) {
             let detail = format!("if '*/{sub}' is present, must not specify {resource}");
             errors.invalid(&here, *resource, detail);
         }
         if sub == "*" {
-            whole_resources.push(name);
+            whole_resources.insert(name);
         }
         if name == "*" {
-            whole_subresources.push(sub);
+            whole_subresources.insert(sub);
         }
     }
     let shown = || Value::list(resources.iter().copied());
@@ -460,13 +462,11 @@ pub(super) fn match_resources(resources: Option<&Value>, at: &At<'_>, errors: &m
         for (i, rule) in holder.items(field).iter().enumerate() {
             let here = list.index(i);
             let names_at = here.field("resourceNames");
-            let mut seen: Vec<&str> = Vec::new();
+            let mut seen: HashSet<&str> = HashSet::new();
             for (j, name) in rule.texts("resourceNames").enumerate() {
                 errors.invalid_each(&names_at.index(j), name, names::is_path_segment_name(name));
-                if seen.contains(&name) {
+                if !seen.insert(name) {
                     errors.duplicate(&names_at.index(j), name);
-                } else {
-                    seen.push(name);
                 }
             }
             rule_with_operations(rule, &here, errors);

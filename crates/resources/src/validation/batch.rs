@@ -12,6 +12,7 @@ use super::{
     pod_options::Options,
     template::template,
 };
+use crate::repeated::Repeated;
 
 pub(super) const JOB: Rules =
     Rules { create: job_create, update: job_update, update_status: job_status::update };
@@ -347,12 +348,13 @@ fn exit_codes(codes: &Value, spec: Option<&Value>, at: &At<'_>, errors: &mut Fie
     } else if values.len() > MAX_EXIT_CODES {
         errors.too_many(&list, values.len(), MAX_EXIT_CODES);
     }
+    let repeated = Repeated::earlier(&values);
     for (i, code) in values.iter().enumerate() {
         let at = list.index(i);
         if operator == "In" && *code == 0 {
             errors.invalid(&at, *code, "must not be 0 for the In operator");
         }
-        if values.iter().take(i).any(|earlier| earlier == code) {
+        if repeated.at(i) {
             errors.duplicate(&at, *code);
         }
     }

@@ -3,6 +3,8 @@
 //! Certificates and requests are parsed, not verified: whether a request is signed with the key it names is for the
 //! signer to check.
 
+use std::collections::HashMap;
+
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
@@ -14,6 +16,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate, X509CertificationReque
 use super::fields::{At, IMMUTABLE, Read, Report, same, supersede};
 use super::pod_projected::signer_name;
 use super::{Context, Rules, internal_json, meta, unified_diff};
+use crate::repeated::Repeated;
 
 pub(super) const SIGNING_REQUEST: Rules = Rules {
     create: |request, _| signing_request(request, None),
@@ -197,7 +200,7 @@ fn check_certificates(text: &str) -> Result<(), String> {
 }
 
 fn repeats(values: &[&str]) -> bool {
-    values.iter().enumerate().any(|(i, value)| values.iter().take(i).any(|earlier| earlier == value))
+    Repeated::earlier(values).any()
 }
 
 fn signing_request(request: &Value, old: Option<&Value>) -> FieldErrors {
@@ -219,8 +222,9 @@ fn signing_request(request: &Value, old: Option<&Value>) -> FieldErrors {
         }
     }
     if !repeats(&former) {
+        let repeated = Repeated::earlier(&usages);
         for (i, usage) in usages.iter().enumerate() {
-            if usages.iter().take(i).any(|earlier| earlier == usage) {
+            if repeated.at(i) {
                 errors.duplicate(&at.index(i), *usage);
             }
         }
@@ -266,6 +270,7 @@ fn request_conditions(
     let had_empty = has("");
     let had_repeated = repeats(&former.iter().map(String::as_str).collect::<Vec<_>>());
     let conditions = request.list_at(&["status", "conditions"]);
+    let repeated = Repeated::of_field(conditions, "type");
     for (i, condition) in conditions.iter().enumerate() {
         let at = CONDITIONS.index(i);
         let kind = condition.text("type");
@@ -283,7 +288,7 @@ fn request_conditions(
         } else if !statuses.contains(&status) {
             errors.not_supported(&at.field("status"), status, statuses);
         }
-        if !had_repeated && conditions.iter().take(i).any(|earlier| earlier.text("type") == kind) {
+        if !had_repeated && repeated.at(i) {
             errors.duplicate(&at.field("type"), kind);
         }
     }
@@ -381,6 +386,7 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
     }
     let count = errors.len();
     let mut seen: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
+    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
     for (i, block) in pem_blocks(text).into_iter().enumerate() {
         let wrong = if block.label != "CERTIFICATE" {
             format!("entry {i} has bad block type: {}", block.label)
@@ -393,8 +399,9 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
                     format!("entry {i} does not have the CA bit set")
                 }
                 Ok(_) => {
-                    match seen.iter_mut().find(|(bytes, _)| *bytes == block.bytes) {
-                        Some((_, places)) => places.push(i),
+                    let place = *places.entry(block.bytes.clone()).or_insert(seen.len());
+                    match seen.get_mut(place) {
+                        Some((_, entries)) => entries.push(i),
                         None => seen.push((block.bytes, vec![i])),
                     }
                     continue;

@@ -1,5 +1,7 @@
 //! Lease, LeaseCandidate, PriorityClass and RuntimeClass.
 
+use std::collections::BTreeSet;
+
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
@@ -10,6 +12,7 @@ use super::pod_options::Options;
 use super::pod_resources::container_requirements;
 use super::pod_scheduling::toleration_list;
 use super::{Context, Rules, internal_json, meta, no_rules};
+use crate::repeated::Repeated;
 
 pub(super) const LEASE: Rules = Rules {
     create: |lease, _| {
@@ -137,7 +140,7 @@ fn runtime_class_rules(class: &Value, context: &Context) -> FieldErrors {
     if let Some(overhead) = class.part("overhead") {
         let limits = Value::map([("limits", overhead.part("podFixed").cloned().unwrap_or_default())]);
         let options = Options::for_template(None, context);
-        container_requirements(Some(&limits), &[], &At::new("overhead"), &options, &mut errors);
+        container_requirements(Some(&limits), &BTreeSet::new(), &At::new("overhead"), &options, &mut errors);
     }
     if let Some(scheduling) = class.part("scheduling") {
         let at = At::new("scheduling");
@@ -148,8 +151,9 @@ fn runtime_class_rules(class: &Value, context: &Context) -> FieldErrors {
         let key = |toleration: &Value| {
             ["key", "operator", "value", "effect"].map(|field| toleration.text(field).to_owned())
         };
+        let repeated = Repeated::earlier(tolerations.iter().map(key));
         for (i, toleration) in tolerations.iter().enumerate() {
-            if tolerations.iter().take(i).any(|earlier| key(earlier) == key(toleration)) {
+            if repeated.at(i) {
                 let shown = internal_json::compact("Toleration", Some(toleration));
                 errors.report(FieldErrorKind::Duplicate, &list.index(i), None, shown);
             }

@@ -1,5 +1,7 @@
 //! EndpointSlice.
 
+use std::collections::HashSet;
+
 use std::net::IpAddr;
 
 use api::FieldErrors;
@@ -9,6 +11,7 @@ use value::Value;
 use super::core::{PROTOCOLS, endpoint_ip};
 use super::fields::{At, IMMUTABLE, Read, Report, same, supersede};
 use super::{Context, Rules, meta, no_rules};
+use crate::repeated::Repeated;
 
 pub(super) const ENDPOINT_SLICE: Rules = Rules { create, update, update_status: no_rules };
 
@@ -52,17 +55,15 @@ fn ports(ports: &[Value], errors: &mut FieldErrors) {
         errors.too_many(&list, ports.len(), MAX_PORTS);
         return;
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, port) in ports.iter().enumerate() {
         let at = list.index(i);
         let name = port.text("name");
         if !name.is_empty() {
             errors.invalid_each(&at.field("name"), name, names::is_dns1123_label(name));
         }
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             errors.duplicate(&at.field("name"), name);
-        } else {
-            seen.push(name);
         }
         match port.text_if_set("protocol") {
             None => errors.required(&at.field("protocol"), ""),
@@ -161,10 +162,11 @@ fn hint_list(
         errors.too_many(&list, items.len(), MAX_HINTS);
         return false;
     }
+    let repeated = Repeated::of_field(items, "name");
     for (i, item) in items.iter().enumerate() {
         let here = list.index(i);
         let name = item.text("name");
-        if items.iter().take(i).any(|earlier| earlier.text("name") == name) {
+        if repeated.at(i) {
             errors.duplicate(&here.field("name"), name);
         }
         errors.invalid_each(&here.field("name"), name, rule(name));

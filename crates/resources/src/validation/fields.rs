@@ -4,6 +4,7 @@
 //! [`Read`] reads a field as Go reads one of a decoded struct: what is absent (or null) is the zero value.
 //! [`Report`] adds an error about a place to the list of errors.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use api::field::{FieldError, FieldErrorKind, FieldErrors};
@@ -294,10 +295,13 @@ pub(crate) fn is_absent(value: &Value) -> bool {
 /// Adds what the declared rules of a kind found, which replaces what its other rules say about the same fields.
 /// Kubernetes checks some rules twice, in two ways, and lets clients see the declared way at the end.
 pub(crate) fn supersede(mut errors: FieldErrors, declared: FieldErrors) -> FieldErrors {
+    let mut by_field: HashMap<&str, Vec<&FieldError>> = HashMap::new();
+    for other in &declared {
+        by_field.entry(&other.field).or_default().push(other);
+    }
     errors.retain(|error| {
-        !declared.iter().any(|other| {
+        !by_field.get(error.field.as_str()).into_iter().flatten().any(|other| {
             error.kind == other.kind
-                && error.field == other.field
                 && (error.kind != FieldErrorKind::Invalid || error.detail.ends_with(&other.detail))
         })
     });

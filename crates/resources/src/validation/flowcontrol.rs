@@ -7,6 +7,7 @@ use value::Value;
 
 use super::fields::{At, Read, Report, same, supersede};
 use super::{Context, Rules, internal_json, meta};
+use crate::repeated::Repeated;
 
 pub(super) const FLOW_SCHEMA: Rules = Rules {
     create: flow_schema,
@@ -266,10 +267,11 @@ fn wrong_path(path: &str) -> Option<&'static str> {
 fn conditions(object: &Value, errors: &mut FieldErrors) {
     let conditions = object.part("status").items("conditions");
     let list = At::new("status.conditions");
+    let repeated = Repeated::of_field(conditions, "type");
     for (i, condition) in conditions.iter().enumerate() {
         let at = list.index(i);
         let kind = condition.text("type");
-        if conditions.iter().take(i).any(|earlier| earlier.text("type") == kind) {
+        if repeated.at(i) {
             errors.duplicate(&at.field("type"), kind);
         }
         if kind.is_empty() {

@@ -1,5 +1,7 @@
 //! What a job's controller may report: counts, indexes, conditions that end a job.
 
+use std::collections::HashSet;
+
 use api::{FieldErrors, field::FieldErrorKind};
 use value::Value;
 
@@ -72,17 +74,15 @@ fn counts(change: &Change<'_>, errors: &mut FieldErrors) {
         errors.not_negative(&STATUS.field(field), status.number(field));
     }
     let pods = status.part("uncountedTerminatedPods");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for field in ["succeeded", "failed"] {
         let list = STATUS.field("uncountedTerminatedPods");
         let list = list.field(field);
         for (i, uid) in pods.texts(field).enumerate() {
             if uid.is_empty() {
                 errors.invalid(&list.index(i), uid, "must not be empty");
-            } else if seen.contains(&uid) {
+            } else if !seen.insert(uid) {
                 errors.duplicate(&list.index(i), uid);
-            } else {
-                seen.push(uid);
             }
         }
     }

@@ -3,10 +3,13 @@
 //! A create runs [`create`] with the kind's own name rule; an update runs [`update_any`], and then the rules of the kind,
 //! which begin with [`update`] once more: clients see both in the causes of a `Status`.
 
+use std::collections::HashSet;
+
 use api::{FieldErrors, gvk::GroupVersion, names};
 use value::{Value, write};
 
 use super::fields::{At, IMMUTABLE, Read, Report, same};
+use crate::repeated::Repeated;
 
 /// Which names a kind takes: `(name, is_prefix)` → what is wrong with it. A prefix is a `generateName`.
 pub type NameRule = fn(&str, bool) -> Vec<String>;
@@ -128,7 +131,8 @@ pub fn update(new: &Value, old: &Value) -> FieldErrors {
 
 fn no_new_finalizers(new: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
     let mut added: Vec<&str> = new.texts("finalizers").collect();
-    added.retain(|name| !old.texts("finalizers").any(|other| other == *name));
+    let before: HashSet<&str> = old.texts("finalizers").collect();
+    added.retain(|name| !before.contains(name));
     added.sort_unstable();
     added.dedup();
     if !added.is_empty() {
@@ -182,6 +186,7 @@ pub(crate) fn annotations(holder: Option<&Value>, at: &At<'_>, errors: &mut Fiel
 fn owner_references(metadata: Option<&Value>, errors: &mut FieldErrors) {
     let list = METADATA.field("ownerReferences");
     let mut controller: Option<String> = None;
+    let mut told = false;
     let references = metadata.items("ownerReferences");
     for (i, reference) in references.iter().enumerate() {
         let at = list.index(i);
@@ -190,13 +195,14 @@ fn owner_references(metadata: Option<&Value>, errors: &mut FieldErrors) {
             let this = format!("{}/{}", reference.text("kind"), reference.text("name"));
             match &controller {
                 // Said once: each time would repeat the whole list.
-                Some(_) if errors.iter().any(|e| e.field == "metadata.ownerReferences") => {}
+                Some(_) if told => {}
                 Some(first) => {
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     );
                     let all: Vec<String> = references.iter().map(owner_reference_json).collect();
                     errors.invalid_json(&list, &format!("[{}]", all.join(",")), &detail);
+                    told = true;
                 }
                 None => controller = Some(this),
             }
@@ -384,10 +390,11 @@ pub(crate) fn label_selector_json(selector: Option<&Value>) -> String {
 
 /// Conditions as `metav1.Condition` has them.
 pub(crate) fn conditions(list: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
+    let repeated = Repeated::of_field(list, "type");
     for (i, condition) in list.iter().enumerate() {
         let at = at.index(i);
         let kind = condition.text("type");
-        if list.iter().take(i).any(|earlier| earlier.text("type") == kind) {
+        if repeated.at(i) {
             errors.duplicate(&at, kind);
         }
         if kind.is_empty() {

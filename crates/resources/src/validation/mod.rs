@@ -76,6 +76,15 @@ pub struct Context {
     pub version: value::Str,
     /// Who is told how long expressions take.
     pub stopwatch: Option<std::sync::Arc<dyn crate::custom::Stopwatch>>,
+    /// The steps that are left for the request.
+    pub budget: value::Budget,
+}
+
+impl Context {
+    /// What validating a custom resource may use.
+    pub fn bounds(&self) -> crate::custom::Bounds<'_> {
+        crate::custom::Bounds { watch: self.stopwatch.as_deref(), budget: &self.budget }
+    }
 }
 
 /// The rules of one kind.

@@ -1,5 +1,7 @@
 //! Ingress, IngressClass, IPAddress, NetworkPolicy, ServiceCIDR.
 
+use std::collections::HashSet;
+
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
@@ -63,7 +65,7 @@ fn ingress_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
 fn ingress_status_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let path = ["status", "loadBalancer", "ingress"];
-    let before: Vec<&str> = old.list_at(&path).iter().map(|ingress| ingress.text("ip")).collect();
+    let before: HashSet<&str> = old.list_at(&path).iter().map(|ingress| ingress.text("ip")).collect();
     let at = At::new("status.loadBalancer.ingress");
     for (i, ingress) in new.list_at(&path).iter().enumerate() {
         load_balancer_ingress(ingress, &before, false, &at.index(i), &mut errors);
@@ -354,18 +356,18 @@ fn declared_parent(new: &Value, old: Option<&Value>) -> FieldErrors {
 
 fn network_policy(policy: &Value, _: &Context) -> FieldErrors {
     let mut errors = meta::create(policy, true, names::name_is_dns_subdomain);
-    policy_spec(policy, false, &[], &mut errors);
+    policy_spec(policy, false, &HashSet::new(), &mut errors);
     supersede(errors, declared_blocks(policy, None))
 }
 
 fn network_policy_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     let mut wrong = FieldErrors::new();
     meta::label_selector(old.part("spec").part("podSelector"), false, &At::ROOT, &mut wrong);
-    let mut cidrs: Vec<&str> = Vec::new();
+    let mut cidrs: HashSet<&str> = HashSet::new();
     for (direction, peers) in DIRECTIONS {
         for rule in old.part("spec").items(direction) {
             for block in rule.items(peers).iter().filter_map(|peer| peer.part("ipBlock")) {
-                cidrs.push(block.text("cidr"));
+                cidrs.insert(block.text("cidr"));
                 cidrs.extend(block.texts("except"));
             }
         }
@@ -377,7 +379,7 @@ fn network_policy_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
 
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
-fn policy_spec(policy: &Value, lenient: bool, known_cidrs: &[&str], errors: &mut FieldErrors) {
+fn policy_spec(policy: &Value, lenient: bool, known_cidrs: &HashSet<&str>, errors: &mut FieldErrors) {
     let spec = policy.part("spec");
     meta::label_selector(spec.part("podSelector"), lenient, &SPEC.field("podSelector"), errors);
     for (direction, peers) in DIRECTIONS {
@@ -445,7 +447,7 @@ fn policy_port(port: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn policy_peer(peer: &Value, lenient: bool, known: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
+fn policy_peer(peer: &Value, lenient: bool, known: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
     let mut count = 0;
     for field in ["podSelector", "namespaceSelector"] {
         if let Some(selector) = peer.part(field) {
@@ -465,9 +467,9 @@ fn policy_peer(peer: &Value, lenient: bool, known: &[&str], at: &At<'_>, errors:
     }
 }
 
-fn ip_block(block: &Value, known: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
+fn ip_block(block: &Value, known: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
     let check = |cidr: &str, at: &At<'_>, errors: &mut FieldErrors| {
-        if !known.contains(&cidr) {
+        if !known.contains(cidr) {
             errors.invalid_each(at, cidr, names::is_valid_cidr_for_legacy_field(cidr, true));
         }
     };

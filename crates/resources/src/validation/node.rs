@@ -10,6 +10,7 @@ use value::Value;
 use super::fields::{At, Read, Report};
 use super::quota::resource_amounts;
 use super::{Context, Rules, TextRule, internal_json, meta};
+use crate::repeated::Repeated;
 
 pub(super) const NODE: Rules = Rules {
     create: |node, _| create(node),
@@ -50,9 +51,10 @@ fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     declared_features(status, &mut errors);
     let addresses = status.items("addresses");
     let list = At::new("status.addresses");
+    let repeated =
+        Repeated::earlier(addresses.iter().map(|address| (address.text("type"), address.text("address"))));
     for (i, address) in addresses.iter().enumerate() {
-        let key = |address: &Value| (address.text("type").to_owned(), address.text("address").to_owned());
-        if addresses.iter().take(i).any(|earlier| key(earlier) == key(address)) {
+        if repeated.at(i) {
             let shown = internal_json::compact("NodeAddress", Some(address));
             errors.report(FieldErrorKind::Duplicate, &list.index(i), None, shown);
         }
@@ -126,6 +128,7 @@ fn annotations(node: &Value, errors: &mut FieldErrors) {
 /// Taints: a node has one of each key and effect.
 fn taints(taints: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    let repeated = Repeated::earlier(taints.iter().map(|taint| (taint.text("key"), taint.text("effect"))));
     for (i, taint) in taints.iter().enumerate() {
         let here = at.index(i);
         let (key, effect) = (taint.text("key"), taint.text("effect"));
@@ -140,8 +143,7 @@ fn taints(taints: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
         } else if !EFFECTS.contains(&effect) {
             errors.not_supported(&here.field("effect"), effect, &EFFECTS);
         }
-        let earlier = taints.iter().take(i);
-        if earlier.clone().any(|other| other.text("key") == key && other.text("effect") == effect) {
+        if repeated.at(i) {
             let shown = internal_json::compact("Taint", Some(taint));
             let detail = format!("{shown}: taints must be unique by key and effect pair");
             errors.report(FieldErrorKind::Duplicate, &here, None, detail);

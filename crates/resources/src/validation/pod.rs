@@ -1,16 +1,19 @@
 //! Pod: what may be created, what may change, and the subresources.
 
+use std::collections::HashSet;
+
 use api::{FieldErrors, names};
 use value::{Map, Value};
 
 use super::{
     Context, Rules,
-    fields::{At, Read, Report, same},
+    fields::{At, Read, Report, is_absent, same},
     internal_json, meta,
     pod_containers::image_of_pod,
     pod_options::Options,
     pod_scheduling, pod_security, pod_spec, pod_status, unified_diff,
 };
+use crate::repeated::{Repeated, first_by, last_by};
 
 pub(super) const POD: Rules = Rules { create, update, update_status: pod_status::update };
 
@@ -147,17 +150,14 @@ fn deadline_update(new: &Value, old: &Value, errors: &mut FieldErrors) -> bool {
 }
 
 fn tolerations_update(new: &Value, old: &Value, options: &Options, errors: &mut FieldErrors) {
-    let without_seconds = |toleration: &Value| {
-        let mut toleration = toleration.clone();
-        toleration.remove_at(&["tolerationSeconds"]);
-        toleration
+    // Every field of a toleration but its seconds; none of them is a list or a quantity.
+    let identity = |toleration: &Value| {
+        let fields = toleration.as_map().into_iter().flat_map(Map::iter);
+        let fields = fields.filter(|(field, value)| *field != "tolerationSeconds" && !is_absent(value));
+        value::write::to_string(&Value::map(fields.map(|(field, value)| (field.clone(), value.clone()))))
     };
-    let kept = |before: &Value| {
-        new.items("tolerations")
-            .iter()
-            .any(|after| same(Some(&without_seconds(after)), Some(&without_seconds(before))))
-    };
-    if old.items("tolerations").iter().all(kept) {
+    let now: HashSet<String> = new.items("tolerations").iter().map(identity).collect();
+    if old.items("tolerations").iter().all(|before| now.contains(&identity(before))) {
         pod_scheduling::tolerations(new, options, &SPEC, errors);
     } else {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
@@ -168,10 +168,11 @@ fn tolerations_update(new: &Value, old: &Value, options: &Options, errors: &mut 
 fn gates_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let at = SPEC.field("schedulingGates");
     let gates = new.items("schedulingGates");
+    let repeated = Repeated::later(gates.iter().map(|gate| gate.text("name")));
+    let before = first_by(old.items("schedulingGates"), "name");
     for (i, gate) in gates.iter().enumerate() {
         let name = gate.text("name");
-        let repeated = gates.iter().skip(i + 1).any(|later| later.text("name") == name);
-        if !repeated && !old.items("schedulingGates").iter().any(|other| other.text("name") == name) {
+        if !repeated.at(i) && !before.contains_key(name) {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             errors.forbidden(&at.index(i).field("name"), detail);
         }
@@ -292,11 +293,11 @@ pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &Context) 
     annotations_update(new, old, &options, &mut errors);
     let at = SPEC.field("ephemeralContainers");
     let (new, old) = (new.part("spec"), old.part("spec"));
+    let last = last_by(new.items("ephemeralContainers"), "name");
     for before in old.items("ephemeralContainers") {
         let name = before.text("name");
         let quoted = api::field::quote(name);
-        let after = new.items("ephemeralContainers").iter().rev().find(|after| after.text("name") == name);
-        match after {
+        match last.get(name).copied() {
             None => {
                 let detail = format!("existing ephemeral containers {quoted} may not be removed\n");
                 errors.forbidden(&at, detail);

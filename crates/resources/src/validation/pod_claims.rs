@@ -1,5 +1,7 @@
 //! The spec of a claim for storage, as PersistentVolumeClaims and ephemeral volumes have it, and claims for devices.
 
+use std::collections::HashSet;
+
 use api::{FieldErrors, names, quantity::Quantity};
 use value::{Map, Value};
 
@@ -130,7 +132,7 @@ fn data_source(source: &Value, old_group: bool, at: &At<'_>, errors: &mut FieldE
 /// The device claims of a pod.
 pub(super) fn resource_claims(spec: &Value, pod: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("resourceClaims");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     let is_mirror = pod.part("annotations").part(MIRROR_POD).is_some();
     for (i, claim) in spec.items("resourceClaims").iter().enumerate() {
         if is_mirror {
@@ -141,11 +143,11 @@ pub(super) fn resource_claims(spec: &Value, pod: Option<&Value>, at: &At<'_>, er
         let name = claim.text("name");
         if name.is_empty() {
             errors.required(&at.field("name"), "");
-        } else if seen.contains(&name) {
+        } else if seen.contains(name) {
             errors.duplicate(&at.field("name"), name);
         } else {
             errors.invalid_each(&at.field("name"), name, names::is_dns1123_label(name));
-            seen.push(name);
+            seen.insert(name);
         }
         let fields = ["resourceClaimName", "resourceClaimTemplateName"];
         let detail = match fields.map(|field| claim.part(field).is_some()) {

@@ -1,5 +1,7 @@
 //! The three lists of containers of a pod.
 
+use std::collections::{BTreeSet, HashSet};
+
 use api::{FieldErrors, names};
 use value::Value;
 
@@ -17,9 +19,9 @@ const MAX_EXIT_CODES: usize = 255;
 pub(super) struct Pod<'a> {
     pub spec: &'a Value,
     /// The volumes that are without errors.
-    pub volumes: &'a [&'a Value],
+    pub volumes: &'a pod_mounts::Volumes<'a>,
     /// The names of the pod's device claims.
-    pub claims: &'a [&'a str],
+    pub claims: &'a BTreeSet<&'a str>,
     pub options: &'a Options,
 }
 
@@ -41,7 +43,7 @@ pub(super) fn containers(pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErrors) {
         errors.required(&list, "");
         return;
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, container) in containers.iter().enumerate() {
         let at = list.index(i);
         any_container(container, pod, &at, errors);
@@ -52,11 +54,9 @@ pub(super) fn containers(pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     pod_mounts::host_ports(containers.iter().enumerate(), &list, errors);
 }
 
-fn unique_name<'a>(name: &'a str, seen: &mut Vec<&'a str>, at: &At<'_>, errors: &mut FieldErrors) {
-    if seen.contains(&name) {
+fn unique_name<'a>(name: &'a str, seen: &mut HashSet<&'a str>, at: &At<'_>, errors: &mut FieldErrors) {
+    if !seen.insert(name) {
         errors.duplicate(&at.field("name"), name);
-    } else {
-        seen.push(name);
     }
 }
 
@@ -71,16 +71,16 @@ fn lasting(container: &Value, pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErro
 /// `initContainers`.
 pub(super) fn init_containers(pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("initContainers");
-    let mut seen: Vec<&str> = pod.spec.items("containers").iter().map(|c| c.text("name")).collect();
+    let mut seen: HashSet<&str> = pod.spec.items("containers").iter().map(|c| c.text("name")).collect();
     for (i, container) in pod.spec.items("initContainers").iter().enumerate() {
         let at = list.index(i);
         any_container(container, pod, &at, errors);
         restart_policy(container, true, &at, errors);
         let name = container.text("name");
-        if seen.contains(&name) {
+        if seen.contains(name) {
             errors.duplicate(&at.field("name"), name);
         } else if !name.is_empty() {
-            seen.push(name);
+            seen.insert(name);
         }
         // Init containers run one after the other, so each is judged alone, and reported as if it were the first.
         pod_mounts::host_ports([(0, container)], &list, errors);
@@ -127,7 +127,7 @@ pub(super) fn ephemeral_containers(pod: &Pod<'_>, at: &At<'_>, errors: &mut Fiel
     ];
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
     let list = at.field("ephemeralContainers");
-    let others: Vec<&str> = ["containers", "initContainers"]
+    let others: HashSet<&str> = ["containers", "initContainers"]
         .iter()
         .flat_map(|list| pod.spec.items(list))
         .map(|container| container.text("name"))
@@ -139,7 +139,7 @@ pub(super) fn ephemeral_containers(pod: &Pod<'_>, at: &At<'_>, errors: &mut Fiel
         image_of_pod(container, &at, errors);
         unique_name(container.text("name"), &mut seen, &at, errors);
         let target = container.text("targetContainerName");
-        if !target.is_empty() && !others.contains(&target) {
+        if !target.is_empty() && !others.contains(target) {
             errors.not_found(&at.field("targetContainerName"), target);
         }
         for field in NOT_ALLOWED {
@@ -214,13 +214,12 @@ pub(super) fn pull_policy(policy: &str, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 fn resize_policy(container: &Value, pod_restart_policy: &str, at: &At<'_>, errors: &mut FieldErrors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, policy) in container.items("resizePolicy").iter().enumerate() {
         let resource = policy.text("resourceName");
-        if seen.contains(&resource) {
+        if !seen.insert(resource) {
             errors.duplicate(&at.index(i), resource);
         }
-        seen.push(resource);
         match resource {
             "cpu" | "memory" => {}
             "" => errors.required(at, ""),

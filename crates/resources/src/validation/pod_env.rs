@@ -7,6 +7,7 @@ use super::{
     fields::{At, Read, Report},
     pod_volumes::no_backsteps,
 };
+use crate::repeated::last_by;
 
 const POD_FIELDS: &[&str] = &[
     "metadata.name",
@@ -255,6 +256,8 @@ pub(super) fn env_from(container: &Value, at: &At<'_>, errors: &mut FieldErrors)
 
 /// The volumes that variables read files from must be there and be empty directories.
 pub(super) fn file_key_volumes(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    // Of volumes with one name the last counts.
+    let volumes = last_by(spec.items("volumes"), "name");
     super::pod_options::visit_containers(spec, at, |container, at| {
         let list = at.field("env");
         for (i, variable) in container.items("env").iter().enumerate() {
@@ -262,8 +265,7 @@ pub(super) fn file_key_volumes(spec: &Value, at: &At<'_>, errors: &mut FieldErro
             let name = file.text("volumeName");
             let at = list.index(i);
             let at = at.field("valueFrom.fileKeyRef.volumeName");
-            // Of volumes with one name the last counts.
-            match spec.items("volumes").iter().rev().find(|volume| volume.text("name") == name) {
+            match volumes.get(name) {
                 None => errors.not_found(&at, name),
                 Some(volume) if volume.part("emptyDir").is_none() => {
                     errors.invalid(&at, name, "referenced volume must be of type emptyDir");

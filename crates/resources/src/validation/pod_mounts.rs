@@ -1,5 +1,7 @@
 //! The ports of a container, and the volumes it mounts or takes as devices.
 
+use std::collections::{HashMap, HashSet};
+
 use api::{FieldErrors, names};
 use value::Value;
 
@@ -7,13 +9,17 @@ use super::{
     fields::{At, Read, Report},
     pod_volumes::{descending_path, no_backsteps},
 };
+use crate::repeated::first_by;
+
+/// The volumes of a pod that have no errors, by name.
+pub(super) type Volumes<'a> = HashMap<&'a str, &'a Value>;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 /// `ports`.
 pub(super) fn ports(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("ports");
-    let mut names_seen: Vec<&str> = Vec::new();
+    let mut names_seen: HashSet<&str> = HashSet::new();
     for (i, port) in container.items("ports").iter().enumerate() {
         let at = list.index(i);
         let name = port.text("name");
@@ -21,10 +27,8 @@ pub(super) fn ports(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             let wrong = names::is_valid_port_name(name);
             if !wrong.is_empty() {
                 errors.invalid_each(&at.field("name"), name, wrong);
-            } else if names_seen.contains(&name) {
+            } else if !names_seen.insert(name) {
                 errors.duplicate(&at.field("name"), name);
-            } else {
-                names_seen.push(name);
             }
         }
         let number = port.number("containerPort");
@@ -68,7 +72,7 @@ pub(super) fn host_ports<'a>(
     list: &At<'_>,
     errors: &mut FieldErrors,
 ) {
-    let mut taken: Vec<String> = Vec::new();
+    let mut taken: HashSet<String> = HashSet::new();
     for (i, container) in containers {
         let at = list.index(i);
         let ports = at.field("ports");
@@ -81,38 +85,38 @@ pub(super) fn host_ports<'a>(
             if taken.contains(&place) {
                 errors.duplicate(&ports.index(i).field("hostPort"), place);
             } else {
-                taken.push(place);
+                taken.insert(place);
             }
         }
     }
 }
 
 /// `volumeMounts`; `volumes` are the pod's.
-pub(super) fn mounts(container: &Value, volumes: &[&Value], at: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn mounts(container: &Value, volumes: &Volumes<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("volumeMounts");
     let devices = container.items("volumeDevices");
-    let mut paths: Vec<&str> = Vec::new();
+    let (device_names, device_paths) = (first_by(devices, "name"), last_paths(devices, "devicePath"));
+    let mut paths: HashSet<&str> = HashSet::new();
     for (i, mount) in container.items("volumeMounts").iter().enumerate() {
         let at = list.index(i);
         let (name, path) = (mount.text("name"), mount.text("mountPath"));
         if name.is_empty() {
             errors.required(&at.field("name"), "");
         }
-        let volume = volumes.iter().find(|volume| volume.text("name") == name);
+        let volume = volumes.get(name);
         if volume.is_none() {
             errors.not_found(&at.field("name"), name);
         }
         if path.is_empty() {
             errors.required(&at.field("mountPath"), "");
         }
-        if paths.contains(&path) {
+        if !paths.insert(path) {
             errors.invalid(&at.field("mountPath"), path, "must be unique");
         }
-        paths.push(path);
-        if devices.iter().any(|device| device.text("name") == name) {
+        if device_names.contains_key(name) {
             errors.invalid(&at.field("name"), name, "must not already exist in volumeDevices");
         }
-        if has_path(devices, "devicePath", path) {
+        if device_paths.contains(path) {
             let detail = "must not already exist as a path in volumeDevices";
             errors.invalid(&at.field("mountPath"), path, detail);
         }
@@ -125,12 +129,11 @@ pub(super) fn mounts(container: &Value, volumes: &[&Value], at: &At<'_>, errors:
     }
 }
 
-/// Whether one of the last entries of each name has this path.
-fn has_path(entries: &[Value], field: &str, path: &str) -> bool {
-    entries.iter().enumerate().any(|(i, entry)| {
-        let overridden = entries.iter().skip(i + 1).any(|later| later.text("name") == entry.text("name"));
-        !overridden && entry.text(field) == path
-    })
+/// The paths of the last entry of each name.
+fn last_paths<'a>(entries: &'a [Value], field: &str) -> HashSet<&'a str> {
+    let last: HashMap<&str, &str> =
+        entries.iter().map(|entry| (entry.text("name"), entry.text(field))).collect();
+    last.into_values().collect()
 }
 
 fn sub_paths(mount: &Value, list: &At<'_>, at: &At<'_>, errors: &mut FieldErrors) {
@@ -176,16 +179,15 @@ fn recursive_read_only(mount: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 
 fn bind_options(mount: &Value, volume: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     const OPTIONS: [&str; 3] = ["nodev", "noexec", "nosuid"];
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, option) in mount.texts("bindMountOptions").enumerate() {
         let at = at.index(i);
         if !OPTIONS.contains(&option) {
             errors.not_supported(&at, option, &OPTIONS);
         }
-        if seen.contains(&option) {
+        if !seen.insert(option) {
             errors.duplicate(&at, option);
         }
-        seen.push(option);
     }
     let options = mount.items("bindMountOptions");
     if !options.is_empty() && volume.is_some_and(|volume| volume.part("image").is_some()) {
@@ -194,10 +196,11 @@ fn bind_options(mount: &Value, volume: Option<&Value>, at: &At<'_>, errors: &mut
 }
 
 /// `volumeDevices`; `volumes` are the pod's.
-pub(super) fn devices(container: &Value, volumes: &[&Value], at: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn devices(container: &Value, volumes: &Volumes<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("volumeDevices");
     let mounts = container.items("volumeMounts");
-    let (mut names_seen, mut paths): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mount_names, mount_paths) = (first_by(mounts, "name"), last_paths(mounts, "mountPath"));
+    let (mut names_seen, mut paths): (HashSet<&str>, HashSet<&str>) = (HashSet::new(), HashSet::new());
     for (i, device) in container.items("volumeDevices").iter().enumerate() {
         let at = list.index(i);
         let (name, path) = (device.text("name"), device.text("devicePath"));
@@ -205,10 +208,10 @@ pub(super) fn devices(container: &Value, volumes: &[&Value], at: &At<'_>, errors
         if name.is_empty() {
             errors.required(&name_at, "");
         }
-        if names_seen.contains(&name) {
+        if names_seen.contains(name) {
             errors.invalid(&name_at, name, "must be unique");
         }
-        match volumes.iter().find(|volume| volume.text("name") == name) {
+        match volumes.get(name) {
             Some(volume)
                 if volume.part("persistentVolumeClaim").is_none() && volume.part("ephemeral").is_none() =>
             {
@@ -222,24 +225,24 @@ pub(super) fn devices(container: &Value, volumes: &[&Value], at: &At<'_>, errors
         if path.is_empty() {
             errors.required(&path_at, "");
         }
-        if paths.contains(&path) {
+        if paths.contains(path) {
             errors.invalid(&path_at, path, "must be unique");
         }
         let mut backsteps = Vec::new();
         no_backsteps(path, &path_at, &mut backsteps);
         if backsteps.is_empty() {
-            paths.push(path);
+            paths.insert(path);
         } else {
             errors.invalid(&path_at, path, "can not contain backsteps ('..')");
         }
-        if mounts.iter().any(|mount| mount.text("name") == name) {
+        if mount_names.contains_key(name) {
             errors.invalid(&name_at, name, "must not already exist in volumeMounts");
         }
-        if has_path(mounts, "mountPath", path) {
+        if mount_paths.contains(path) {
             errors.invalid(&path_at, path, "must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {
-            names_seen.push(name);
+            names_seen.insert(name);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Projected volumes: files from several sources in one folder.
 
+use std::collections::HashSet;
+
 use api::{FieldErrors, names};
 use value::Value;
 
@@ -17,15 +19,13 @@ const MAX_KUBERNETES_CERTIFICATE_SECONDS: i64 = 24 * 3600;
 
 /// The paths that sources have taken so far; the second taker is reported at the volume.
 struct Paths<'a> {
-    taken: Vec<&'a str>,
+    taken: HashSet<&'a str>,
 }
 
 impl<'a> Paths<'a> {
     fn take(&mut self, path: &'a str, named: &str, at: &At<'_>, errors: &mut FieldErrors) {
-        if self.taken.contains(&path) {
+        if !self.taken.insert(path) {
             errors.invalid(at, named, "conflicting duplicate paths");
-        } else {
-            self.taken.push(path);
         }
     }
 }
@@ -33,7 +33,7 @@ impl<'a> Paths<'a> {
 /// A projected volume.
 pub(super) fn projected(source: &Value, volume: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     pod_volumes::default_mode(source, at, errors);
-    let mut paths = Paths { taken: Vec::new() };
+    let mut paths = Paths { taken: HashSet::new() };
     let list = at.field("sources");
     for (i, source) in source.items("sources").iter().enumerate() {
         let source_at = list.index(i);

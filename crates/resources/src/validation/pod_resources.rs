@@ -1,5 +1,7 @@
 //! What containers and pods ask of a node: requests, limits, huge pages, extended resources and device claims.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+
 use std::collections::BTreeMap;
 
 use api::{FieldErrors, field::FieldErrorKind, names, quantity::Quantity};
@@ -139,7 +141,7 @@ pub(crate) fn quantities(holder: Option<&Value>, field: &str) -> Quantities {
 /// `resources` of a container; `claims` are the names of the pod's device claims.
 pub(super) fn container_requirements(
     resources: Option<&Value>,
-    claims: &[&str],
+    claims: &BTreeSet<&str>,
     at: &At<'_>,
     options: &Options,
     errors: &mut FieldErrors,
@@ -207,9 +209,19 @@ fn requirements(
     }
 }
 
+/// The most unknown claims that are reported for one container.
+const MAX_CLAIM_ERRORS: usize = 64;
+
 /// The device claims a container uses must be the pod's, each named once.
-fn claim_names(resources: Option<&Value>, pod_claims: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+fn claim_names(
+    resources: Option<&Value>,
+    pod_claims: &BTreeSet<&str>,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    let mut seen: HashMap<&str, HashSet<&str>> = HashMap::new();
+    // Each error shows the names of all claims: more than a few would fill the memory.
+    let mut left = MAX_CLAIM_ERRORS;
     for (i, claim) in resources.items("claims").iter().enumerate() {
         let at = at.index(i);
         let (name, request) = (claim.text("name"), claim.text("request"));
@@ -217,27 +229,25 @@ fn claim_names(resources: Option<&Value>, pod_claims: &[&str], at: &At<'_>, erro
             errors.required(&at, "");
             continue;
         }
-        if seen.contains(&(name, "")) {
+        let requests = seen.entry(name).or_default();
+        if requests.contains("") {
             errors.duplicate(&at, name);
         } else {
             if !request.is_empty() {
                 errors.invalid_each(&at.field("request"), request, names::is_dns1123_label(request));
             }
-            if seen.contains(&(name, request)) {
+            if requests.contains(request) {
                 errors.duplicate(&at, format!("{name}/{request}"));
             } else if request.is_empty() {
-                for _ in seen.iter().filter(|(other, _)| *other == name) {
+                for _ in 0..requests.len() {
                     errors.duplicate(&at, name);
                 }
             }
-            if !seen.contains(&(name, request)) {
-                seen.push((name, request));
-            }
+            requests.insert(request);
         }
-        if !pod_claims.contains(&name) {
-            let mut known: Vec<&str> = pod_claims.to_vec();
-            known.sort_unstable();
-            known.dedup();
+        if !pod_claims.contains(name) && left > 0 {
+            left -= 1;
+            let known: Vec<&str> = pod_claims.iter().copied().collect();
             let listed = if known.is_empty() {
                 " which is empty".to_owned()
             } else {
@@ -263,7 +273,8 @@ pub(super) fn pod_requirements(spec: &Value, at: &At<'_>, options: &Options, err
     let limits = quantities(Some(resources), "limits");
     let requests = quantities(Some(resources), "requests");
     requirements(&limits, &requests, pod_resource_name, &at, options, errors);
-    let pod_claims: Vec<&str> = spec.items("resourceClaims").iter().map(|claim| claim.text("name")).collect();
+    let pod_claims: BTreeSet<&str> =
+        spec.items("resourceClaims").iter().map(|claim| claim.text("name")).collect();
     claim_names(Some(resources), &pod_claims, &at.field("claims"), errors);
     let requests_at = at.field("requests");
     for (name, sum) in container_sum(spec, "requests") {

@@ -1,5 +1,7 @@
 //! Where a pod may run: affinity, tolerations, topology spread, gates.
 
+use std::collections::{HashMap, HashSet};
+
 use api::{FieldErrors, names};
 use value::Value;
 
@@ -8,6 +10,7 @@ use super::{
     meta,
     pod_options::Options,
 };
+use crate::repeated::Repeated;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -167,18 +170,20 @@ pub(super) fn match_label_keys(holder: &Value, at: &At<'_>, errors: &mut FieldEr
         }
     }
     // The selector already has an expression for each key; a second one of the same key is the user's own.
-    let mut seen: Vec<&str> = selector.entries("matchLabels").map(|(key, _)| key).collect();
+    let mut seen: HashSet<&str> = selector.entries("matchLabels").map(|(key, _)| key).collect();
+    let last: HashMap<&str, usize> =
+        holder.texts("matchLabelKeys").enumerate().map(|(i, key)| (key, i)).collect();
     for expression in selector.items("matchExpressions") {
         let key = expression.text("key");
-        let last = holder.texts("matchLabelKeys").enumerate().filter(|(_, other)| *other == key).last();
-        if let Some((i, _)) = last.filter(|_| seen.contains(&key)) {
-            errors.invalid(&at.index(i), key, "exists in both matchLabelKeys and labelSelector");
+        let is_new = seen.insert(key);
+        if let Some(i) = last.get(key).filter(|_| !is_new) {
+            errors.invalid(&at.index(*i), key, "exists in both matchLabelKeys and labelSelector");
         }
-        seen.push(key);
     }
     let list = at.field("matchLabelKeys");
+    let mismatched: HashSet<&str> = holder.texts("mismatchLabelKeys").collect();
     for (i, key) in holder.texts("matchLabelKeys").enumerate() {
-        if holder.texts("mismatchLabelKeys").any(|other| other == key) {
+        if mismatched.contains(key) {
             let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
             errors.invalid(&list.index(i), key, detail);
         }
@@ -252,6 +257,10 @@ pub(super) fn topology_spread(spec: &Value, options: &Options, at: &At<'_>, erro
     const NOT_POSITIVE: &str = "must be greater than zero";
     let list = at.field("topologySpreadConstraints");
     let constraints = spec.items("topologySpreadConstraints");
+    let pair = |constraint: &'_ Value| {
+        ["topologyKey", "whenUnsatisfiable"].map(|field| constraint.text(field).to_owned())
+    };
+    let repeated = Repeated::later(constraints.iter().map(pair));
     for (i, constraint) in constraints.iter().enumerate() {
         let at = list.index(i);
         let skew = constraint.number("maxSkew");
@@ -265,9 +274,7 @@ pub(super) fn topology_spread(spec: &Value, options: &Options, at: &At<'_>, erro
         if !ACTIONS.contains(&action) {
             errors.not_supported(&at.field("whenUnsatisfiable"), action, &ACTIONS);
         }
-        let repeats =
-            |other: &Value| other.text("topologyKey") == key && other.text("whenUnsatisfiable") == action;
-        if constraints.iter().skip(i + 1).any(repeats) {
+        if repeated.at(i) {
             let pair_at = at.field("{topologyKey, whenUnsatisfiable}");
             errors.duplicate(&pair_at, format!("{{{key}, {action}}}"));
         }
@@ -307,12 +314,13 @@ fn spread_keys_before_merging(constraint: &Value, at: &At<'_>, errors: &mut Fiel
     if selector.is_none() {
         errors.forbidden(at, "must not be specified when labelSelector is not set");
     }
+    let labels = selector.entries("matchLabels").map(|(key, _)| key);
+    let expressions = selector.items("matchExpressions").iter().map(|expression| expression.text("key"));
+    let selected: HashSet<&str> = labels.chain(expressions).collect();
     for (i, key) in constraint.texts("matchLabelKeys").enumerate() {
         let at = at.index(i);
         meta::label_name(key, &at, errors);
-        let selected = selector.entries("matchLabels").any(|(other, _)| other == key)
-            || selector.items("matchExpressions").iter().any(|expression| expression.text("key") == key);
-        if selected {
+        if selected.contains(key) {
             errors.invalid(&at, key, "exists in both matchLabelKeys and labelSelector");
         }
     }
@@ -327,14 +335,13 @@ pub(super) fn gates(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         errors.invalid_each(&at.field("conditionType"), condition, names::is_qualified_name(condition));
     }
     let list = at.field("schedulingGates");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, gate) in spec.items("schedulingGates").iter().enumerate() {
         let name = gate.text("name");
         let at = list.index(i);
         errors.invalid_each(&at, name, names::is_qualified_name(name));
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             errors.duplicate(&at, name);
         }
-        seen.push(name);
     }
 }

@@ -1,5 +1,7 @@
 //! Security contexts of pods and containers, and the annotations that say the same in the old way.
 
+use std::collections::HashSet;
+
 use api::{FieldErrors, names};
 use value::{Value, write};
 
@@ -159,7 +161,7 @@ fn app_armor_profile(context: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 fn sysctls(context: &Value, spec: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, sysctl) in context.items("sysctls").iter().enumerate() {
         let at = at.index(i);
         let at = at.field("name");
@@ -171,7 +173,7 @@ fn sysctls(context: &Value, spec: &Value, options: &Options, at: &At<'_>, errors
                 "must have at most {MAX_SYSCTL} characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
             );
             errors.invalid(&at, name, detail);
-        } else if seen.contains(&name) {
+        } else if seen.contains(name) {
             errors.duplicate(&at, name);
         }
         if !options.host_sysctls
@@ -179,7 +181,7 @@ fn sysctls(context: &Value, spec: &Value, options: &Options, at: &At<'_>, errors
         {
             errors.invalid(&at, name, detail);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 
@@ -444,11 +446,11 @@ pub(super) fn annotations(
             seccomp_annotation(profile, &at.field(key), errors);
         }
     }
+    let container_names: HashSet<&str> =
+        spec.into_iter().flat_map(containers).map(|container| container.text("name")).collect();
     for (key, profile) in metadata.text_entries("annotations") {
         let Some(name) = key.strip_prefix(APP_ARMOR_CONTAINER) else { continue };
-        let exists =
-            spec.is_some_and(|spec| containers(spec).any(|container| container.text("name") == name));
-        if !exists {
+        if !container_names.contains(name) {
             errors.invalid(&at.key(key), name, "container not found");
         }
         let is_profile = matches!(profile, "" | "runtime/default" | "unconfined");

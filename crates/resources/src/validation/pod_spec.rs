@@ -1,5 +1,7 @@
 //! The spec of a pod or template, field by field.
 
+use std::collections::BTreeSet;
+
 use api::{FieldErrors, names};
 use value::Value;
 
@@ -27,7 +29,7 @@ pub(super) fn spec(
         errors.required(&at.field("terminationGracePeriodSeconds"), "");
     }
     let volumes = pod_volumes::volumes(spec, metadata.text("name"), at, options, errors);
-    let claims: Vec<&str> = spec
+    let claims: BTreeSet<&str> = spec
         .items("resourceClaims")
         .iter()
         .map(|claim| claim.text("name"))

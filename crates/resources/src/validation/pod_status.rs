@@ -1,5 +1,7 @@
 //! What nodes and controllers may report about a pod.
 
+use std::collections::{HashMap, HashSet};
+
 use std::net::IpAddr;
 
 use api::{FieldErrors, names, quantity::Quantity};
@@ -12,6 +14,7 @@ use super::{
     pod_options::Options,
     pod_resources,
 };
+use crate::repeated::first_by;
 
 const STATUS: At<'static> = At::new("status");
 const NOT_NEGATIVE: &str = "must be a non-negative integer";
@@ -107,18 +110,18 @@ fn state_transitions(
         return;
     }
     let at = STATUS.field(list);
+    let mut resumed: HashMap<&str, usize> = HashMap::new();
+    for after in status.items(list).iter().filter(|after| after.part("state").part("terminated").is_none()) {
+        *resumed.entry(after.text("name")).or_default() += 1;
+    }
+    let by_name = containers.map(|containers| first_by(spec.items(containers), "name")).unwrap_or_default();
     for (i, before) in old.items(list).iter().enumerate() {
         let Some(terminated) = before.part("state").part("terminated").map(|t| t.number("exitCode")) else {
             continue;
         };
         let name = before.text("name");
-        let resumed =
-            |after: &&Value| after.text("name") == name && after.part("state").part("terminated").is_none();
-        let count = status.items(list).iter().filter(resumed).count();
-        let may = containers.is_some_and(|containers| {
-            let container = spec.items(containers).iter().find(|container| container.text("name") == name);
-            container.is_some_and(|container| restarts(container, spec, terminated))
-        });
+        let count = resumed.get(name).copied().unwrap_or(0);
+        let may = by_name.get(name).is_some_and(|container| restarts(container, spec, terminated));
         // Of an ephemeral container every such status is reported, of others the first.
         let reported = if containers.is_some() { count.min(1) } else { count };
         if !may {
@@ -161,18 +164,18 @@ fn restarts(container: &Value, spec: &Value, exit_code: i64) -> bool {
 
 fn claim_statuses(status: &Value, spec: &Value, errors: &mut FieldErrors) {
     let list = STATUS.field("resourceClaimStatuses");
-    let mut seen: Vec<&str> = Vec::new();
+    let known = first_by(spec.items("resourceClaims"), "name");
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, claim) in status.items("resourceClaimStatuses").iter().enumerate() {
         let at = list.index(i);
         let name = claim.text("name");
-        if !spec.items("resourceClaims").iter().any(|other| other.text("name") == name) {
+        if !known.contains_key(name) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
             errors.invalid(&at.field("name"), name, detail);
         }
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             errors.duplicate(&at.field("name"), name);
         }
-        seen.push(name);
         if let Some(claim) = claim.text_if_set("resourceClaimName") {
             let at = at.field("resourceClaimName");
             errors.invalid_each(&at, claim, names::name_is_dns_subdomain(claim, false));
@@ -188,15 +191,14 @@ fn extended_claim_status(status: &Value, spec: &Value, errors: &mut FieldErrors)
     if mappings.is_empty() {
         errors.required(&list, "at least one request mapping is required");
     }
-    let mut seen: Vec<[&str; 3]> = Vec::new();
+    let mut seen: HashSet<[&str; 3]> = HashSet::new();
+    let init_containers = first_by(spec.items("initContainers"), "name");
+    let containers = first_by(spec.items("containers"), "name");
     for (i, mapping) in mappings.iter().enumerate() {
         let at_mapping = list.index(i);
         let key = ["containerName", "resourceName", "requestName"].map(|field| mapping.text(field));
         let [container, resource, request] = key;
-        let found = ["containers", "initContainers"]
-            .iter()
-            .flat_map(|list| spec.items(list))
-            .find(|other| other.text("name") == container);
+        let found = containers.get(container).or_else(|| init_containers.get(container)).copied();
         if found.is_none() {
             let detail =
                 "must match the name of an entry in spec.initContainers.name or spec.containers.name";
@@ -206,12 +208,11 @@ fn extended_claim_status(status: &Value, spec: &Value, errors: &mut FieldErrors)
             errors.invalid(&at_mapping.field("resourceName"), resource, detail);
         }
         errors.invalid_each(&at.field("requestName"), request, names::is_dns1123_label(request));
-        if seen.contains(&key) {
+        if !seen.insert(key) {
             for (field, value) in ["containerName", "resourceName", "requestName"].iter().zip(key) {
                 errors.duplicate(&at_mapping.field(field), value);
             }
         }
-        seen.push(key);
     }
     let name = claim.text("resourceClaimName");
     let at = at.field("resourceClaimName");
@@ -224,18 +225,19 @@ fn extended_claim_status(status: &Value, spec: &Value, errors: &mut FieldErrors)
 
 fn allocatable_claim_statuses(status: &Value, spec: &Value, errors: &mut FieldErrors) {
     let list = STATUS.field("nodeAllocatableResourceClaimStatuses");
+    let known: HashSet<&str> = spec
+        .items("resourceClaims")
+        .iter()
+        .chain(status.items("resourceClaimStatuses"))
+        .filter_map(|other| other.text_if_set("resourceClaimName"))
+        .collect();
     for (i, claim) in status.items("nodeAllocatableResourceClaimStatuses").iter().enumerate() {
         let at = list.index(i);
         let name = claim.text("resourceClaimName");
         if name.is_empty() {
             continue;
         }
-        let known = spec
-            .items("resourceClaims")
-            .iter()
-            .chain(status.items("resourceClaimStatuses"))
-            .any(|other| other.text_if_set("resourceClaimName") == Some(name));
-        if !known {
+        if !known.contains(name) {
             errors.invalid(&at.field("resourceClaimName"), name, "no mapping found in pod reference");
         }
         for (list, amounts) in [("mapping", &["quantity"][..]), ("overhead", &["perPod", "perContainer"][..])]
@@ -266,9 +268,10 @@ fn allocatable_claim_statuses(status: &Value, spec: &Value, errors: &mut FieldEr
 fn addresses(status: &Value, old: &Value, list: &str, errors: &mut FieldErrors) {
     let at = STATUS.field(list);
     let addresses = status.items(list);
+    let before = first_by(old.items(list), "ip");
     for (i, address) in addresses.iter().enumerate() {
         let ip = address.text("ip");
-        if !old.items(list).iter().any(|other| other.text("ip") == ip) {
+        if !before.contains_key(ip) {
             errors.invalid_each(&at.index(i), ip, names::is_valid_ip_for_legacy_field(ip, true));
         }
     }
@@ -360,22 +363,23 @@ fn allocated_resources(
     errors: &mut FieldErrors,
 ) {
     let list_at = STATUS.field(list);
+    let by_name = containers.map(|containers| first_by(spec.items(containers), "name")).unwrap_or_default();
     for (i, container_status) in status.items(list).iter().enumerate() {
         let at = list_at.index(i);
         let at = at.field("allocatedResourcesStatus");
         let resources = container_status.items("allocatedResourcesStatus");
-        let Some(containers) = containers else {
+        if containers.is_none() {
             if !resources.is_empty() {
                 errors.forbidden(&at, "must not be specified in container status");
             }
             continue;
-        };
-        let name = container_status.text("name");
-        let container = spec.items(containers).iter().find(|container| container.text("name") == name);
+        }
+        let offered =
+            by_name.get(container_status.text("name")).map(|container| Offered::of(container, status));
         for (j, resource) in resources.iter().enumerate() {
             let at = at.index(j);
-            if let Some(container) = container
-                && let Some(detail) = unknown_resource(resource.text("name"), container, status)
+            if let Some(offered) = &offered
+                && let Some(detail) = offered.refuses(resource.text("name"))
             {
                 errors.invalid(&at.field("name"), resource.text("name"), detail);
             }
@@ -384,43 +388,55 @@ fn allocated_resources(
     }
 }
 
-fn unknown_resource(name: &str, container: &Value, status: &Value) -> Option<&'static str> {
-    let resources = container.part("resources");
-    let Some(claim) = name.strip_prefix("claim:") else {
-        let known = resources.entries("requests").any(|(request, _)| request == name);
-        return (!known).then_some("must match one of the container's resource requests");
-    };
-    let known = resources.items("claims").iter().any(|own| match own.text("request") {
-        "" => own.text("name") == claim,
-        request => claim.split_once('/') == Some((own.text("name"), request)),
-    });
-    if known || is_extended_claim(claim, container, status) {
-        return None;
-    }
-    Some(
-        "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty",
-    )
+/// The resources of a container that its status may report on.
+struct Offered<'a> {
+    requests: Option<&'a Map>,
+    /// Name and request of its claims; an empty request stands for the whole claim.
+    claims: HashSet<(&'a str, &'a str)>,
+    extended_claim: Option<&'a str>,
+    /// The requests of the claim for extended resources that are mapped to this container.
+    extended_requests: HashSet<&'a str>,
 }
 
-fn is_extended_claim(claim: &str, container: &Value, status: &Value) -> bool {
-    let (Some(extended), Some((name, request))) =
-        (status.part("extendedResourceClaimStatus"), claim.split_once('/'))
-    else {
-        return false;
-    };
-    let requests = pod_resources::quantities(container.part("resources"), "requests");
-    !request.is_empty()
-        && name == extended.text("resourceClaimName")
-        && extended.items("requestMappings").iter().any(|mapping| {
+impl<'a> Offered<'a> {
+    fn of(container: &'a Value, status: &'a Value) -> Self {
+        let resources = container.part("resources");
+        let claims = resources.items("claims").iter().map(|own| (own.text("name"), own.text("request")));
+        let extended = status.part("extendedResourceClaimStatus");
+        let requests = pod_resources::quantities(resources, "requests");
+        let mapped = extended.items("requestMappings").iter().filter(|mapping| {
             mapping.text("containerName") == container.text("name")
-                && mapping.text("requestName") == request
                 && requests.get(mapping.text("resourceName")).is_some_and(|amount| !amount.is_zero())
-        })
+        });
+        Offered {
+            requests: resources.map_of("requests"),
+            claims: claims.collect(),
+            extended_claim: extended.map(|extended| extended.text("resourceClaimName")),
+            extended_requests: mapped.map(|mapping| mapping.text("requestName")).collect(),
+        }
+    }
+
+    /// Why a resource of this name may not be reported, if so.
+    fn refuses(&self, name: &str) -> Option<&'static str> {
+        let Some(claim) = name.strip_prefix("claim:") else {
+            let known = self.requests.is_some_and(|requests| requests.contains_key(name));
+            return (!known).then_some("must match one of the container's resource requests");
+        };
+        let of_request = claim.split_once('/').filter(|(_, request)| !request.is_empty());
+        let known = self.claims.contains(&(claim, ""))
+            || of_request.is_some_and(|(name, request)| {
+                self.claims.contains(&(name, request))
+                    || (self.extended_claim == Some(name) && self.extended_requests.contains(request))
+            });
+        (!known).then_some(
+            "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty",
+        )
+    }
 }
 
 fn resource_health(resource: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     const HEALTH: [&str; 3] = ["Healthy", "Unhealthy", "Unknown"];
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, device) in resource.items("resources").iter().enumerate() {
         let at = at.index(i);
         let health = device.text("health");
@@ -435,9 +451,8 @@ fn resource_health(resource: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             }
         }
         let id = device.text("resourceID");
-        if seen.contains(&id) {
+        if !seen.insert(id) {
             errors.duplicate(&at.field("resourceID"), id);
         }
-        seen.push(id);
     }
 }

@@ -1,11 +1,14 @@
 //! The volumes of a pod: one source each, and the rules of every source.
 
+use std::collections::{HashMap, HashSet};
+
 use api::{FieldErrors, names, quantity::Quantity};
 use value::Value;
 
 use super::{
     fields::{At, Read, Report},
     pod_claims, pod_containers, pod_env,
+    pod_mounts::Volumes,
     pod_options::Options,
     pod_projected,
 };
@@ -65,10 +68,15 @@ pub(super) fn volumes<'a>(
     at: &At<'_>,
     options: &Options,
     errors: &mut FieldErrors,
-) -> Vec<&'a Value> {
+) -> Volumes<'a> {
     let at = at.field("volumes");
-    let mut good: Vec<&Value> = Vec::new();
+    let mut good: Volumes<'a> = HashMap::new();
     let all = spec.items("volumes");
+    let ephemeral: HashSet<&str> = all
+        .iter()
+        .filter(|volume| volume.part("ephemeral").is_some())
+        .map(|volume| volume.text("name"))
+        .collect();
     for (i, volume) in all.iter().enumerate() {
         let at = at.index(i);
         let name = volume.text("name");
@@ -80,20 +88,16 @@ pub(super) fn volumes<'a>(
         } else {
             errors.invalid_each(&name_at, name, names::is_dns1123_label(name));
         }
-        if good.iter().any(|other| other.text("name") == name) {
+        if good.contains_key(name) {
             errors.duplicate(&name_at, name);
         }
         if errors.len() == before {
-            good.push(volume);
+            good.insert(name, volume);
         }
         if let Some(claim) = volume.part("persistentVolumeClaim") {
             let claim = claim.text("claimName");
-            let made = |other: &Value| {
-                other.part("ephemeral").is_some()
-                    && claim.strip_prefix(pod).and_then(|rest| rest.strip_prefix('-'))
-                        == Some(other.text("name"))
-            };
-            if !pod.is_empty() && all.iter().any(made) {
+            let made_for = claim.strip_prefix(pod).and_then(|rest| rest.strip_prefix('-'));
+            if !pod.is_empty() && made_for.is_some_and(|volume| ephemeral.contains(volume)) {
                 let detail = "must not reference a PVC that gets created for an ephemeral volume";
                 errors.invalid(&at.field("persistentVolumeClaim.claimName"), claim, detail);
             }

@@ -10,6 +10,7 @@ use value::Value;
 use super::fields::{At, IMMUTABLE, Read, Report};
 use super::pod_resources::{container_resource_name, may_overcommit, resource_name, resource_quantity};
 use super::{Context, Rules, meta, no_rules};
+use crate::repeated::Repeated;
 
 pub(super) const LIMIT_RANGE: Rules = Rules {
     create: limit_range,
@@ -72,6 +73,7 @@ fn limit_range(range: &Value, _: &Context) -> FieldErrors {
     let mut errors = meta::create(range, true, names::name_is_dns_subdomain);
     let limits = range.list_at(&["spec", "limits"]);
     let list = At::new("spec.limits");
+    let repeated = Repeated::of_field(limits, "type");
     for (i, limit) in limits.iter().enumerate() {
         let at = list.index(i);
         let kind = limit.text("type");
@@ -81,7 +83,7 @@ fn limit_range(range: &Value, _: &Context) -> FieldErrors {
         } else if !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim") {
             errors.invalid(&at.field("type"), kind, "must be a standard limit type or fully qualified");
         }
-        if limits.iter().take(i).any(|earlier| earlier.text("type") == kind) {
+        if repeated.at(i) {
             errors.duplicate(&at.field("type"), kind);
         }
         limit_item(limit, kind, &at, &mut errors);

@@ -3,6 +3,8 @@
 //! Kubernetes checks these kinds in two ways: with written rules and with rules that its types declare, whose errors come after
 //! the others. What is declared is in `resource_declared`, and the rules here leave it out.
 
+use std::collections::HashSet;
+
 use api::FieldErrors;
 use api::names;
 use cel::device::{Selector, SelectorError};
@@ -11,6 +13,7 @@ use value::Value;
 use super::fields::{At, Read, Report, same};
 use super::pod_volumes::csi_driver_name;
 use super::{Rules, meta, resource_declared as declared};
+use crate::repeated::Repeated;
 
 pub(super) const DEVICE_CLASS: Rules = Rules {
     create: |class, _| {
@@ -224,6 +227,7 @@ pub(super) fn binding_conditions(device: &Value, at: &At<'_>, errors: &mut Field
     let (wanted, failed) = ("bindingConditions", "bindingFailureConditions");
     let conditions: Vec<&str> = device.texts(wanted).collect();
     let failures: Vec<&str> = device.texts(failed).collect();
+    let wanted_conditions: HashSet<&str> = conditions.iter().copied().collect();
     for (field, list) in [(wanted, &conditions), (failed, &failures)] {
         if list.len() <= MOST {
             let here = at.field(field);
@@ -234,11 +238,12 @@ pub(super) fn binding_conditions(device: &Value, at: &At<'_>, errors: &mut Field
     }
     for (field, list) in [(wanted, &conditions), (failed, &failures)] {
         let here = at.field(field);
+        let repeated = Repeated::earlier(list);
         for (i, condition) in list.iter().enumerate() {
-            if list.iter().take(i).any(|earlier| earlier == condition) {
+            if repeated.at(i) {
                 errors.duplicate(&here.index(i), *condition);
             }
-            if field == failed && conditions.contains(condition) {
+            if field == failed && wanted_conditions.contains(condition) {
                 let detail = "bindingFailureConditions must not overlap with bindingConditions";
                 errors.invalid(&here.index(i), *condition, detail);
             }

@@ -8,6 +8,7 @@ use api::quantity::Quantity;
 use value::Value;
 
 use super::fields::{At, NOT_NEGATIVE, Read, Report};
+use crate::repeated::Repeated;
 
 const MAX_VALUES: usize = 10;
 
@@ -74,8 +75,9 @@ fn valid_values(
             }
             found |= value == default;
         }
+        let repeated = Repeated::earlier(values.iter().map(|value| value.value()));
         for (i, value) in values.iter().enumerate() {
-            if values.iter().take(i).any(|earlier| earlier.value() == value.value()) {
+            if repeated.at(i) {
                 errors.duplicate(&at.index(i), value.value().to_string());
             }
         }

@@ -1,9 +1,11 @@
 //! ResourceClaim and ResourceClaimTemplate: the written rules. See `resource` about the declared ones.
 
+use std::collections::HashSet;
+
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
-use value::Value;
+use value::{Value, write};
 
 use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::pod_claims::template_metadata;
@@ -68,13 +70,13 @@ const MAX_SUBREQUESTS: usize = 8;
 const MAX_RESERVED_FOR: usize = 256;
 
 /// The names by which parts of a claim refer to its requests.
-fn request_names(devices: Option<&Value>) -> Vec<String> {
-    let mut found = Vec::new();
+fn request_names(devices: Option<&Value>) -> HashSet<String> {
+    let mut found = HashSet::new();
     for request in devices.items("requests") {
         let name = request.text("name");
-        found.push(name.to_owned());
+        found.insert(name.to_owned());
         for sub in request.items("firstAvailable") {
-            found.push(format!("{name}/{}", sub.text("name")));
+            found.insert(format!("{name}/{}", sub.text("name")));
         }
     }
     found
@@ -172,14 +174,14 @@ fn device_request(request: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     tolerations(request.items("tolerations"), &at.field("tolerations"), errors);
 }
 
-fn request_references(holder: &Value, known: &[String], at: &At<'_>, errors: &mut FieldErrors) {
+fn request_references(holder: &Value, known: &HashSet<String>, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("requests");
     for (i, reference) in few(Some(holder), "requests", MAX_PARTS).iter().enumerate() {
         request_reference(reference.as_str().unwrap_or_default(), known, &list.index(i), errors);
     }
 }
 
-fn request_reference(reference: &str, known: &[String], at: &At<'_>, errors: &mut FieldErrors) {
+fn request_reference(reference: &str, known: &HashSet<String>, at: &At<'_>, errors: &mut FieldErrors) {
     let words = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
     if reference.matches('/').count() > 1 {
         errors.invalid(at, reference, words);
@@ -188,7 +190,7 @@ fn request_reference(reference: &str, known: &[String], at: &At<'_>, errors: &mu
     for part in reference.split('/') {
         request_name(part, at, errors);
     }
-    if !known.iter().any(|name| name == reference) {
+    if !known.contains(reference) {
         errors.invalid(at, reference, words);
     }
 }
@@ -209,7 +211,8 @@ fn claim_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     let allocation = status.part("allocation");
     device_statuses(status, &mut errors);
     if !users.is_empty() {
-        let added = users.iter().any(|user| !former.items("reservedFor").contains(user));
+        let before: HashSet<Vec<u8>> = former.items("reservedFor").iter().map(write::to_vec).collect();
+        let added = users.iter().any(|user| !before.contains(&write::to_vec(user)));
         if allocation.is_none() {
             errors.forbidden(&at, "may not be specified when `allocated` is not set");
         } else if api::meta::is_deleting(new) && added {
@@ -229,7 +232,7 @@ fn claim_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
 fn device_statuses(status: Option<&Value>, errors: &mut FieldErrors) {
     let id =
         |device: &Value| ["driver", "pool", "device", "shareID"].map(|field| device.text(field).to_owned());
-    let allocated: Vec<_> =
+    let allocated: HashSet<[String; 4]> =
         status.part("allocation").part("devices").items("results").iter().map(id).collect();
     let list = At::new("status.devices");
     for (i, device) in status.items("devices").iter().enumerate() {
@@ -260,7 +263,7 @@ fn device_statuses(status: Option<&Value>, errors: &mut FieldErrors) {
     }
 }
 
-fn allocation_rules(allocation: &Value, known: &[String], at: &At<'_>, errors: &mut FieldErrors) {
+fn allocation_rules(allocation: &Value, known: &HashSet<String>, at: &At<'_>, errors: &mut FieldErrors) {
     let devices = allocation.part("devices");
     let devices_at = at.field("devices");
     let list = devices_at.field("results");

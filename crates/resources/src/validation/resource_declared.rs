@@ -1,14 +1,18 @@
 //! resource.k8s.io: the rules that Kubernetes' types declare. Their errors come after those of the written rules, they look only
 //! at what has changed, and they speak of the version of the request.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
-use value::Value;
+use value::{Value, write};
 
 use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::resource::{MAX_PARTS, MAX_POOL_NAME, identifier};
 use super::{Context, internal_json};
+use crate::repeated::{Repeated, first_by};
 
 const SPEC: At<'static> = At::new("spec");
 const MAX_SUBREQUESTS: usize = 8;
@@ -84,16 +88,17 @@ fn limited(holder: Option<&Value>, field: &str, most: usize, at: &At<'_>, errors
     count <= most
 }
 
-/// The items of a list that are like an earlier one, shown as the type `kind`.
-fn unique(
-    list: &[Value],
+/// The items of a list that have the key of an earlier one, shown as the type `kind`.
+fn unique<'a, K: Hash + Eq>(
+    list: &'a [Value],
     kind: &str,
     at: &At<'_>,
     errors: &mut FieldErrors,
-    alike: impl Fn(&Value, &Value) -> bool,
+    key: impl Fn(&'a Value) -> K,
 ) {
+    let repeated = Repeated::earlier(list.iter().map(key));
     for (i, item) in list.iter().enumerate() {
-        if list.iter().take(i).any(|earlier| alike(earlier, item)) {
+        if repeated.at(i) {
             let shown = internal_json::compact(kind, Some(item));
             errors.report(FieldErrorKind::Duplicate, &at.index(i), None, shown);
         }
@@ -205,7 +210,7 @@ fn tolerations(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 fn references(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if limited(Some(holder), "requests", MAX_PARTS, at, errors) {
         let list = at.field("requests");
-        unique(holder.items("requests"), "text", &list, errors, |a, b| a == b);
+        unique(holder.items("requests"), "text", &list, errors, write::to_vec);
     }
 }
 
@@ -251,9 +256,8 @@ fn requests(devices: Option<&Value>, at: &At<'_>, flat: bool, errors: &mut Field
     }
     let list = at.field("requests");
     let requests = devices.items("requests");
-    let same_name = |a: &Value, b: &Value| a.text("name") == b.text("name");
     let kind = if flat { "v1beta1.DeviceRequest" } else { "v1.DeviceRequest" };
-    unique(requests, kind, &list, errors, same_name);
+    unique(requests, kind, &list, errors, |request| request.text("name"));
     for (i, request) in requests.iter().enumerate() {
         let here = list.index(i);
         if let Some(exactly) = request.part("exactly") {
@@ -263,7 +267,8 @@ fn requests(devices: Option<&Value>, at: &At<'_>, flat: bool, errors: &mut Field
             continue;
         }
         let choices = here.field("firstAvailable");
-        unique(request.items("firstAvailable"), "v1.DeviceSubRequest", &choices, errors, same_name);
+        let subrequests = request.items("firstAvailable");
+        unique(subrequests, "v1.DeviceSubRequest", &choices, errors, |choice| choice.text("name"));
         for (i, choice) in request.items("firstAvailable").iter().enumerate() {
             let at = choices.index(i);
             let class = choice.text("deviceClassName");
@@ -312,7 +317,7 @@ pub(super) fn claim_status(status: Option<&Value>, old: Option<&Value>, errors: 
             "v1.ResourceClaimConsumerReference",
             &at.field("reservedFor"),
             errors,
-            |a, b| a.text("uid") == b.text("uid"),
+            |user| user.text("uid"),
         );
     }
     if !same(status.part("devices"), old.part("devices")) {
@@ -357,14 +362,19 @@ fn share_id(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
+/// What tells a device's status from those of others: driver, pool, device and share.
+type DeviceId<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
+
+fn device_id(device: &Value) -> DeviceId<'_> {
+    (device.text("driver"), device.text("pool"), device.text("device"), device.text_if_set("shareID"))
+}
+
 fn device_statuses(devices: &[Value], old: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
-    let alike = |a: &Value, b: &Value| {
-        ["driver", "pool", "device"].iter().all(|field| a.text(field) == b.text(field))
-            && a.part("shareID") == b.part("shareID")
-    };
-    unique(devices, "v1.AllocatedDeviceStatus", at, errors, alike);
+    unique(devices, "v1.AllocatedDeviceStatus", at, errors, device_id);
+    let before: HashMap<DeviceId<'_>, &Value> =
+        old.iter().rev().map(|device| (device_id(device), device)).collect();
     for (i, device) in devices.iter().enumerate() {
-        let former = old.iter().find(|former| alike(former, device));
+        let former = before.get(&device_id(device)).copied();
         if former.is_some_and(|former| same(Some(former), Some(device))) {
             continue;
         }
@@ -379,7 +389,7 @@ fn device_statuses(devices: &[Value], old: &[Value], at: &At<'_>, errors: &mut F
         };
         short("interfaceName", 256, errors);
         if limited(Some(network), "ips", MAX_IPS, &at, errors) {
-            unique(network.items("ips"), "text", &at.field("ips"), errors, |a, b| a == b);
+            unique(network.items("ips"), "text", &at.field("ips"), errors, write::to_vec);
         }
         short("hardwareAddress", 128, errors);
     }
@@ -408,10 +418,10 @@ pub(super) fn slice(slice: &Value, old: Option<&Value>, context: &Context, error
         && limited(spec, "sharedCounters", MAX_COUNTER_SETS, &SPEC, &mut found)
     {
         let list = SPEC.field("sharedCounters");
-        let same_name = |a: &Value, b: &Value| a.text("name") == b.text("name");
-        unique(sets, "v1.CounterSet", &list, &mut found, same_name);
+        unique(sets, "v1.CounterSet", &list, &mut found, |set| set.text("name"));
+        let before = first_by(old.items("sharedCounters"), "name");
         for (i, set) in sets.iter().enumerate() {
-            let former = old.items("sharedCounters").iter().find(|former| same_name(former, set));
+            let former = before.get(set.text("name")).copied();
             if former.is_none_or(|former| !same(Some(former), Some(set))) {
                 counters(set, "name", &list.index(i), &mut found);
             }
@@ -428,9 +438,7 @@ fn device(device: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if limited(Some(device), "consumesCounters", MAX_CONSUMED_SETS, at, errors) {
         let consumed = device.items("consumesCounters");
         let list = at.field("consumesCounters");
-        unique(consumed, "v1.DeviceCounterConsumption", &list, errors, |a, b| {
-            a.text("counterSet") == b.text("counterSet")
-        });
+        unique(consumed, "v1.DeviceCounterConsumption", &list, errors, |set| set.text("counterSet"));
         for (i, set) in consumed.iter().enumerate() {
             counters(set, "counterSet", &list.index(i), errors);
         }

@@ -12,6 +12,7 @@ use super::resource::{MAX_ID, binding_conditions, pool_name, qualified_name, tai
 use super::{
     Rules, internal_json, meta, no_rules, resource_capacity as capacity, resource_declared as declared,
 };
+use crate::repeated::{Repeated, first_by};
 
 pub(super) const SLICE: Rules = Rules {
     create: |slice, context| {
@@ -92,13 +93,15 @@ fn devices(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) 
         errors.too_many(&list, devices.len(), most);
         return;
     }
+    let before = first_by(old.items("devices"), "name");
     for (i, device) in devices.iter().enumerate() {
-        let former = old.items("devices").iter().find(|former| former.text("name") == device.text("name"));
+        let former = before.get(device.text("name")).copied();
         let at = list.index(i);
         device_rules(device, former, spec.flag("perDeviceNodeSelection"), &at, errors);
     }
+    let repeated = Repeated::of_field(devices, "name");
     for (i, device) in devices.iter().enumerate() {
-        if devices.iter().take(i).any(|earlier| earlier.text("name") == device.text("name")) {
+        if repeated.at(i) {
             errors.duplicate(&list.index(i), device.text("name"));
         }
     }

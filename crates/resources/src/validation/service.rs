@@ -1,6 +1,6 @@
 //! Service.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use api::FieldErrors;
@@ -10,6 +10,7 @@ use value::Value;
 use super::core::{endpoint_ip, protocol};
 use super::fields::{At, IMMUTABLE, Read, Report};
 use super::{Context, Rules, internal_json, meta};
+use crate::repeated::Repeated;
 use crate::strategy::service::is_external;
 
 pub(super) const SERVICE: Rules = Rules { create, update, update_status };
@@ -52,7 +53,7 @@ fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
         errors.forbidden(&at, "may only be used when `spec.type` is 'LoadBalancer'");
         return errors;
     }
-    let before: Vec<&str> = old
+    let before: HashSet<&str> = old
         .list_at(&["status", "loadBalancer", "ingress"])
         .iter()
         .map(|ingress| ingress.text("ip"))
@@ -66,7 +67,7 @@ fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
 /// One point of entry in a load balancer's status; only services have `ipMode`.
 pub(super) fn load_balancer_ingress(
     ingress: &Value,
-    before: &[&str],
+    before: &HashSet<&str>,
     has_mode: bool,
     at: &At<'_>,
     errors: &mut FieldErrors,
@@ -107,14 +108,14 @@ fn needs_health_check(service: &Value) -> bool {
     kind_of(service) == "LoadBalancer" && service.part("spec").text("externalTrafficPolicy") == "Local"
 }
 
-fn legacy_ip(ip: &str, before: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    if !before.contains(&ip) {
+fn legacy_ip(ip: &str, before: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
+    if !before.contains(ip) {
         errors.invalid_each(at, ip, names::is_valid_ip_for_legacy_field(ip, true));
     }
 }
 
-fn legacy_cidr(cidr: &str, before: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    if !before.contains(&cidr) {
+fn legacy_cidr(cidr: &str, before: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
+    if !before.contains(cidr) {
         errors.invalid_each(at, cidr, names::is_valid_cidr_for_legacy_field(cidr, true));
     }
 }
@@ -150,7 +151,7 @@ fn rules(service: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     meta::labels(spec, "selector", &SPEC, errors);
     session_affinity(spec, errors);
     errors.extend(cluster_ip_errors(service, old));
-    let before: Vec<&str> =
+    let before: HashSet<&str> =
         old.map(|old| old.part("spec").texts("externalIPs").collect()).unwrap_or_default();
     let at = At::new("spec.externalIPs");
     for (i, ip) in spec.texts("externalIPs").enumerate() {
@@ -202,7 +203,7 @@ fn external_name(service: &Value, errors: &mut FieldErrors) {
 
 fn port_rules(ports: &[Value], errors: &mut FieldErrors) {
     let list = At::new("spec.ports");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (i, port) in ports.iter().enumerate() {
         let at = list.index(i);
         let name = port.text("name");
@@ -210,10 +211,8 @@ fn port_rules(ports: &[Value], errors: &mut FieldErrors) {
             errors.required(&at.field("name"), "");
         } else if !name.is_empty() {
             errors.invalid_each(&at.field("name"), name, names::is_dns1123_label(name));
-            if seen.contains(&name) {
+            if !seen.insert(name) {
                 errors.duplicate(&at.field("name"), name);
-            } else {
-                seen.push(name);
             }
         }
         let number = port.number("port");
@@ -312,7 +311,7 @@ fn source_ranges(service: &Value, old: Option<&Value>, errors: &mut FieldErrors)
         if !is_load_balancer {
             errors.forbidden(&at, ONLY_LOAD_BALANCER);
         }
-        let before: Vec<&str> = old
+        let before: HashSet<&str> = old
             .map(|old| old.part("spec").texts("loadBalancerSourceRanges").map(str::trim).collect())
             .unwrap_or_default();
         for (i, range) in spec.texts("loadBalancerSourceRanges").enumerate() {
@@ -332,7 +331,7 @@ fn source_ranges(service: &Value, old: Option<&Value>, errors: &mut FieldErrors)
     let unchanged = old.is_some_and(|old| annotation(old).unwrap_or_default() == ranges);
     if !unchanged && !ranges.trim().is_empty() {
         for range in ranges.trim().split(',') {
-            legacy_cidr(range.trim(), &[], &at, errors);
+            legacy_cidr(range.trim(), &HashSet::new(), &at, errors);
         }
     }
 }
@@ -421,12 +420,13 @@ pub(crate) fn cluster_ip_errors(service: &Value, old: Option<&Value>) -> FieldEr
         errors.invalid(&CLUSTER_IPS, shown(), "first value must match `clusterIP`");
     }
     let families: Vec<&str> = spec.texts("ipFamilies").collect();
+    let repeated = Repeated::earlier(&families);
     for (i, family) in families.iter().enumerate() {
         let at = IP_FAMILIES.index(i);
         if !matches!(*family, "IPv4" | "IPv6") {
             errors.not_supported(&at, *family, &["IPv4", "IPv6"]);
         }
-        if families.iter().take(i).any(|earlier| earlier == family) {
+        if repeated.at(i) {
             errors.duplicate(&at, *family);
         }
     }
@@ -435,7 +435,8 @@ pub(crate) fn cluster_ip_errors(service: &Value, old: Option<&Value>) -> FieldEr
     {
         errors.not_supported(&IP_FAMILY_POLICY, policy, &POLICIES);
     }
-    let before: Vec<&str> = old.map(|old| old.part("spec").texts("clusterIPs").collect()).unwrap_or_default();
+    let before: HashSet<&str> =
+        old.map(|old| old.part("spec").texts("clusterIPs").collect()).unwrap_or_default();
     let mut malformed = false;
     for (i, ip) in ips.iter().enumerate() {
         if i == 0 && *ip == "None" {

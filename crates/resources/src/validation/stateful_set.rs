@@ -1,5 +1,7 @@
 //! StatefulSet: pods that keep their names and claims.
 
+use std::collections::HashSet;
+
 use api::{FieldErrors, names};
 use value::{Map, Value};
 
@@ -17,6 +19,7 @@ use super::{
     pod_security,
     template::template,
 };
+use crate::repeated::Repeated;
 
 pub(super) const STATEFUL_SET: Rules =
     Rules { create: stateful_set_create, update: stateful_set_update, update_status: stateful_set_status };
@@ -190,9 +193,11 @@ fn as_the_controller_makes_it(spec: Option<&Value>) -> Value {
     if !claims.is_empty() {
         let name_of = |claim: &Value| claim.part("metadata").text("name").to_owned();
         let mut volumes: Vec<Value> = Vec::new();
+        let repeated = Repeated::later(claims.iter().map(name_of));
+        let claimed: HashSet<String> = claims.iter().map(name_of).collect();
         for (i, claim) in claims.iter().enumerate() {
             let name = name_of(claim);
-            if claims.iter().skip(i + 1).any(|later| name_of(later) == name) {
+            if repeated.at(i) {
                 continue;
             }
             let mut volume = Value::map([("name", name.as_str())]);
@@ -200,7 +205,7 @@ fn as_the_controller_makes_it(spec: Option<&Value>) -> Value {
             volumes.push(volume);
         }
         for volume in pod.items("volumes") {
-            if !claims.iter().any(|claim| name_of(claim) == volume.text("name")) {
+            if !claimed.contains(volume.text("name")) {
                 volumes.push(volume.clone());
             }
         }

@@ -12,6 +12,7 @@ use super::fields::{At, IMMUTABLE, NOT_NEGATIVE, Read, Report, same, supersede};
 use super::persistent_volume::volume_spec;
 use super::pod_volumes::csi_driver_name;
 use super::{Context, Rules, internal_json, meta, no_rules};
+use crate::repeated::Repeated;
 
 pub(super) const STORAGE_CLASS: Rules =
     Rules { create: storage_class, update: storage_class_update, update_status: no_rules };
@@ -324,10 +325,11 @@ fn driver_spec(driver: &Value, errors: &mut FieldErrors) {
 
 fn token_requests(requests: &[Value], errors: &mut FieldErrors) {
     let list = At::new("spec.tokenRequests");
+    let repeated = Repeated::of_field(requests, "audience");
     for (i, request) in requests.iter().enumerate() {
         let at = list.index(i);
         let audience = request.text("audience");
-        if requests.iter().take(i).any(|earlier| earlier.text("audience") == audience) {
+        if repeated.at(i) {
             errors.duplicate(&at.field("audience"), audience);
             continue;
         }
@@ -346,6 +348,7 @@ fn csi_node(node: &Value, _: &Context) -> FieldErrors {
     let mut errors = meta::create(node, false, names::name_is_dns_subdomain);
     let drivers = node.list_at(&["spec", "drivers"]);
     let list = At::new("spec.drivers");
+    let repeated = Repeated::of_field(drivers, "name");
     for (i, driver) in drivers.iter().enumerate() {
         let at = list.index(i);
         let name = driver.text("name");
@@ -360,7 +363,7 @@ fn csi_node(node: &Value, _: &Context) -> FieldErrors {
         if let Some(count) = driver.part("allocatable").number_if_set("count") {
             errors.not_negative(&at.field("allocatable.count"), count);
         }
-        if drivers.iter().take(i).any(|earlier| earlier.text("name") == name) {
+        if repeated.at(i) {
             errors.duplicate(&at.field("name"), name);
         }
         let mut seen = BTreeSet::new();

@@ -264,14 +264,7 @@ impl Kind {
         self.precondition_failed(key, "ResourceVersion", wanted, found, dry_run)
     }
 
-    fn precondition_failed(
-        &self,
-        key: &str,
-        what: &str,
-        wanted: &str,
-        found: &str,
-        dry_run: bool,
-    ) -> String {
+    fn precondition_failed(&self, key: &str, what: &str, wanted: &str, found: &str, dry_run: bool) -> String {
         let key = self.etcd_key(key);
         // A dry run of Kubernetes does not come as far as the store, which has all keys in one folder.
         let folder = if dry_run { "/registry" } else { "" };

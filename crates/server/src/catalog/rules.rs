@@ -56,7 +56,7 @@ impl Kind {
     /// What is wrong with a new object, and what a client is told about one that is right.
     pub fn validate_create(&self, object: &Value, context: &Context) -> Found {
         if let Nature::Custom(custom) = &self.nature {
-            return custom.version.compiled().validate_create(object, context.stopwatch.as_deref());
+            return custom.version.compiled().validate_create(object, context.bounds());
         }
         let errors = match self.rules() {
             Some(rules) => (rules.create)(object, context),
@@ -69,10 +69,9 @@ impl Kind {
     pub fn validate_update(&self, facet: Facet, new: &Value, old: &Value, context: &Context) -> Found {
         if let Nature::Custom(custom) = &self.nature {
             let compiled = custom.version.compiled();
-            let watch = context.stopwatch.as_deref();
             return match facet {
-                Facet::Status => compiled.validate_status(new, old, watch),
-                _ => compiled.validate_update(new, old, watch),
+                Facet::Status => compiled.validate_status(new, old, context.bounds()),
+                _ => compiled.validate_update(new, old, context.bounds()),
             };
         }
         let errors = match self.rules() {

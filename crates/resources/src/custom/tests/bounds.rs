@@ -2,6 +2,7 @@
 
 use value::Value;
 
+use super::super::Bounds;
 use super::super::json_path::JsonPath;
 use super::{compiled, parse, thing, wrong};
 
@@ -40,7 +41,7 @@ fn keyed_lists_of_many_items_are_correlated() {
         object
     };
     let update = |new: &str| -> Vec<String> {
-        let found = compiled.validate_update(&items(new), &items("a"), None);
+        let found = compiled.validate_update(&items(new), &items("a"), Bounds::NONE);
         found.errors.iter().map(ToString::to_string).collect()
     };
     // What was wrong before and did not change passes; rules run out of budget long before the end, which is no matter here.

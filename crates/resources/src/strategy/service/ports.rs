@@ -1,6 +1,6 @@
 //! Node ports: those a service asks for, and any where it asks for none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use api::{FieldErrors, Status};
 use value::Value;
@@ -16,25 +16,24 @@ pub(super) fn init_node_ports(
 ) -> Result<(), Status> {
     let allocates = allocates_node_ports(service);
     let ports = service.list_at(&["spec", "ports"]).to_vec();
-    let mut by_port: Vec<(i64, i64)> = Vec::new();
+    let mut by_port: HashMap<i64, i64> = HashMap::new();
+    let mut requested_for: HashMap<i64, i64> = HashMap::new();
+    for port in ports.iter().filter(|port| port.number("nodePort") != 0) {
+        requested_for.entry(port.number("port")).or_insert_with(|| port.number("nodePort"));
+    }
     let mut given: Vec<(usize, i64)> = Vec::new();
     for (i, port) in ports.iter().enumerate() {
         let (number, asked) = (port.number("port"), port.number("nodePort"));
         if asked == 0 && !allocates {
             continue;
         }
-        let known = by_port.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
-        match known {
+        match by_port.get(&number).copied() {
             None => {
-                let requested = ports
-                    .iter()
-                    .find(|other| other.number("port") == number && other.number("nodePort") != 0)
-                    .map(|other| other.number("nodePort"));
-                let node_port = match requested {
-                    Some(requested) => take_port(service, i, requested, allocator, taken)?,
+                let node_port = match requested_for.get(&number) {
+                    Some(requested) => take_port(service, i, *requested, allocator, taken)?,
                     None => take_any_port(allocator, taken)?,
                 };
-                by_port.push((number, node_port));
+                by_port.insert(number, node_port);
                 given.push((i, node_port));
             }
             Some(known) if asked == 0 => given.push((i, known)),
@@ -54,7 +53,8 @@ pub(super) fn update_node_ports(
     allocator: &mut dyn Allocator,
     taken: &mut Allocation,
 ) -> Result<(), Status> {
-    let before = node_ports(old);
+    let released = node_ports(old);
+    let before: HashSet<i64> = released.iter().copied().collect();
     let allocates = allocates_node_ports(new);
     let ports = new.list_at(&["spec", "ports"]).to_vec();
     let mut seen: BTreeSet<(String, i64)> = BTreeSet::new();
@@ -83,8 +83,8 @@ pub(super) fn update_node_ports(
         }
     }
     set_node_ports(new, &given);
-    let after = node_ports(new);
-    taken.to_release.ports.extend(before.into_iter().filter(|port| !after.contains(port)));
+    let after: HashSet<i64> = node_ports(new).into_iter().collect();
+    taken.to_release.ports.extend(released.into_iter().filter(|port| !after.contains(port)));
     Ok(())
 }
 

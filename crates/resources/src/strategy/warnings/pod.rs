@@ -1,5 +1,7 @@
 //! Warnings about pods and pod templates.
 
+use std::collections::{HashMap, HashSet};
+
 use value::Value;
 
 use super::super::pod::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
@@ -147,14 +149,12 @@ fn each_container(at: &At<'_>, spec: Option<&Value>, mut look: impl FnMut(&Value
 
 /// The places of items whose `field` an earlier item has too.
 fn duplicates<'a>(items: &'a [Value], field: &str) -> Vec<(usize, &'a str)> {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     let mut found = Vec::new();
     for (i, item) in items.iter().enumerate() {
         let text = item.text(field);
-        if seen.contains(&text) {
+        if !seen.insert(text) {
             found.push((i, text));
-        } else {
-            seen.push(text);
         }
     }
     found
@@ -335,11 +335,10 @@ fn projected_paths(source: &Value) -> Vec<Source> {
 }
 
 fn environment(container: &Value, at: &At<'_>, warnings: &mut Vec<String>) {
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: HashSet<&str> = HashSet::new();
     for (i, variable) in container.items("env").iter().enumerate() {
         let name = variable.text("name");
-        if !names.contains(&name) {
-            names.push(name);
+        if names.insert(name) {
             continue;
         }
         let reference = format!("$({name})");
@@ -357,8 +356,13 @@ fn environment(container: &Value, at: &At<'_>, warnings: &mut Vec<String>) {
     }
 }
 
+/// As many ports of one number and protocol as each further one is compared with, and as many warnings as are collected: an answer
+/// carries far fewer, and every pair of 60,000 ports would take minutes.
+const MAX_SAME_PORTS: usize = 1000;
+const MAX_PORT_WARNINGS: usize = 5000;
+
 fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
-    let mut seen: Vec<(i64, String, String, i64, String)> = Vec::new();
+    let mut seen: HashMap<(i64, String), Vec<(String, i64, String)>> = HashMap::new();
     each_container(at, spec, |container, here| {
         let list = here.field("ports");
         for (i, port) in container.items("ports").iter().enumerate() {
@@ -371,9 +375,10 @@ fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
                     port.text("name")
                 ));
             }
-            for (other_number, other_protocol, other_ip, other_port, other) in &seen {
-                if *other_number != number || other_protocol != protocol {
-                    continue;
+            let same = seen.entry((number, protocol.to_owned())).or_default();
+            for (other_ip, other_port, other) in same.iter() {
+                if warnings.len() > MAX_PORT_WARNINGS {
+                    break;
                 }
                 if host_ip == other_ip && host_port == *other_port {
                     warnings.push(format!("{place}: duplicate port definition with {other}"));
@@ -383,10 +388,12 @@ fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
                     warnings.push(format!("{place}: dangerously ambiguous port definition with {other}"));
                 }
             }
-            seen.push((number, protocol.to_owned(), host_ip.to_owned(), host_port, place));
+            if same.len() < MAX_SAME_PORTS {
+                same.push((host_ip.to_owned(), host_port, place));
+            }
         }
     });
-    let mut names: Vec<(String, String)> = Vec::new();
+    let mut names: HashMap<String, String> = HashMap::new();
     each_container(at, spec, |container, here| {
         let list = here.field("ports");
         for (i, port) in container.items("ports").iter().enumerate() {
@@ -395,12 +402,12 @@ fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
                 continue;
             }
             let place = list.index(i).to_string();
-            match names.iter().find(|(seen, _)| seen == name) {
-                Some((_, other)) => warnings.push(format!(
+            match names.get(name) {
+                Some(other) => warnings.push(format!(
                     "{place}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
                     api::field::quote(name)
                 )),
-                None => names.push((name.to_owned(), place)),
+                None => drop(names.insert(name.to_owned(), place)),
             }
         }
     });

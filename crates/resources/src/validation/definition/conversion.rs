@@ -8,6 +8,7 @@ use value::Value;
 use super::super::fields::{Read, Report};
 use super::strictness::Strictness;
 use super::{SPEC, one_of};
+use crate::repeated::Repeated;
 
 /// Why a webhook's authorities cannot be read, in the words of Go's client.
 pub(super) fn unreadable_bundle(bundle: &str) -> Option<&'static str> {
@@ -65,8 +66,9 @@ pub(super) fn conversion(spec: &Value, strict: &Strictness, errors: &mut FieldEr
         return;
     }
     let mut known = false;
+    let repeated = Repeated::earlier(&reviews);
     for (i, review) in reviews.iter().enumerate() {
-        if reviews.get(..i).is_some_and(|before| before.contains(review)) {
+        if repeated.at(i) {
             errors.invalid(&reviews_at.index(i), *review, "duplicate version");
             continue;
         }

@@ -1,5 +1,7 @@
 //! What a version shows and how it is selected: printer columns, subresources, selectable fields.
 
+use std::collections::HashSet;
+
 use api::FieldErrors;
 use value::Value;
 
@@ -88,7 +90,7 @@ pub(super) fn selectable(
         errors.invalid(place_of_schema, "", why);
     }
     let node = schema.map(Node::read).unwrap_or_default();
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
     for (i, field) in fields.iter().enumerate() {
         let item = at.index(i);
         let place = item.field("jsonPath");
@@ -112,10 +114,8 @@ pub(super) fn selectable(
             errors.invalid(&place, path, detail);
         }
         let text = found.text();
-        if seen.contains(&text) {
+        if !seen.insert(text) {
             errors.duplicate(&place, path);
-        } else {
-            seen.push(text);
         }
     }
     if seen.len() > MAX_SELECTABLE && !strict.many_selectable.contains(version) {

@@ -3,6 +3,8 @@
 //! Kubernetes judges an internal form of the spec, in which what all versions have in common stands once at the top
 //! (`spec.validation` and so on); the paths of its errors are those of that form, and so are these.
 
+use std::collections::HashSet;
+
 mod conversion;
 mod defaults;
 mod facets;
@@ -22,6 +24,7 @@ use self::strictness::Strictness;
 use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::{Context, Rules, meta};
 use crate::custom::names::{APPROVED, Approval, approved, is_protected};
+use crate::repeated::{Repeated, first_by};
 
 pub(super) const DEFINITION: Rules = Rules {
     create,
@@ -169,10 +172,7 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
         };
         version_rules(version, subresources, strict, &at, errors);
     }
-    let repeated = versions.iter().enumerate().any(|(i, version)| {
-        versions.iter().take(i).any(|earlier| earlier.text("name") == version.text("name"))
-    });
-    if repeated {
+    if Repeated::of_field(versions, "name").any() {
         errors.invalid_json(&list, &quoted::versions(spec), "must contain unique version names");
     }
     if versions.iter().filter(|version| version.flag("storage")).count() != 1 {
@@ -366,17 +366,19 @@ fn stored_versions(definition: &Value, errors: &mut FieldErrors) {
         return;
     }
     let versions = definition.list_at(&["spec", "versions"]);
+    let repeated = Repeated::of_field(versions, "name");
+    let known: HashSet<&str> = stored.iter().copied().collect();
     for (i, current) in versions.iter().enumerate().filter(|(_, version)| version.flag("storage")) {
         let name = current.text("name");
         // A stored version stands for one of the spec's: a second of its name has none.
-        let repeated = versions.iter().take(i).any(|earlier| earlier.text("name") == name);
-        if repeated || !stored.contains(&name) {
+        if repeated.at(i) || !known.contains(name) {
             let detail = format!("must have the storage version {name}");
             errors.invalid(&at, Value::list(stored.iter().copied()), detail);
         }
     }
+    let served = first_by(versions, "name");
     for (i, version) in stored.iter().enumerate() {
-        if !versions.iter().any(|known| known.text("name") == *version) {
+        if !served.contains_key(version) {
             let detail = format!(
                 "missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {version} and removes {version} from status.storedVersions"
             );

@@ -1,5 +1,7 @@
 //! The rules for each schema of a definition: types, extensions, and rules in CEL with what they may cost.
 
+use std::collections::HashSet;
+
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use value::{Value, write};
@@ -8,6 +10,7 @@ use super::super::fields::{At, Read, Report};
 use super::quoted;
 use super::strictness::Strictness;
 use crate::custom::{Node, Rule, field_path, rules};
+use crate::repeated::Repeated;
 
 /// What one expression may cost.
 const MOST_PER_RULE: u64 = 10_000_000;
@@ -297,7 +300,14 @@ impl Walk<'_> {
                     errors.invalid(&items_at.field("type"), found.text("type"), detail);
                 }
                 Some(found) => {
+                    let repeated = Repeated::earlier(&keys);
+                    // Each error shows all keys: more than a few would fill the memory.
+                    let mut left = MAX_KEY_ERRORS;
                     for (i, key) in keys.iter().enumerate() {
+                        if left == 0 {
+                            break;
+                        }
+                        let before = errors.len();
                         let shown = || Value::list(keys.iter().copied());
                         match found.part("properties").part(key) {
                             Some(property) if matches!(property.text("type"), "array" | "object") => {
@@ -316,9 +326,10 @@ impl Walk<'_> {
                                 );
                             }
                         }
-                        if keys.get(..i).is_some_and(|before| before.contains(key)) {
+                        if repeated.at(i) {
                             errors.invalid(&keys_at, shown(), "must not contain duplicate entries");
                         }
+                        left -= usize::from(errors.len() > before);
                     }
                 }
             }
@@ -482,6 +493,9 @@ fn too_costly(what: &str, cost: u64, most: u64) -> String {
 }
 
 /// The keys of a list that is a map are always there, and its items are never null.
+/// The most keys of one list that are reported.
+const MAX_KEY_ERRORS: usize = 64;
+
 pub(super) fn list_keys(schema: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let Some(items) = schema.part("items").filter(|items| items.as_map().is_some()) else { return };
     let Some(list_type @ ("set" | "map")) = schema.text_if_set("x-kubernetes-list-type") else { return };
@@ -494,10 +508,11 @@ pub(super) fn list_keys(schema: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         return;
     }
     let properties = items_at.field("properties");
+    let required: HashSet<&str> = items.texts("required").collect();
     for key in schema.texts("x-kubernetes-list-map-keys") {
         let Some(property) = items.part("properties").part(key) else { continue };
         let place = properties.key(key);
-        if !items.texts("required").any(|name| name == key) && property.part("default").is_none() {
+        if !required.contains(key) && property.part("default").is_none() {
             let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             errors.required(&place.field("default"), detail);
         }

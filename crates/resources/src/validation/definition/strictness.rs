@@ -1,6 +1,6 @@
 //! What is let pass in an update because it was there before.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use api::FieldErrors;
@@ -10,6 +10,7 @@ use super::super::Context;
 use super::super::fields::{At, Read, same};
 use super::{schema, structural};
 use crate::custom::Stopwatch;
+use crate::repeated::first_by;
 
 /// Which rules apply to a definition.
 #[derive(Debug)]
@@ -141,8 +142,9 @@ fn many_selectable(new: &Value, old: &Value) -> HashSet<String> {
     if many(Some(old)) && same(new.part("selectableFields"), old.part("selectableFields")) {
         allowed.insert(String::new());
     }
+    let former = first_by(old.items("versions"), "name");
     for version in new.items("versions") {
-        let before = old.items("versions").iter().find(|other| other.text("name") == version.text("name"));
+        let before = former.get(version.text("name")).copied();
         if many(before) && same(version.part("selectableFields"), before.part("selectableFields")) {
             allowed.insert(version.text("name").to_owned());
         }
@@ -151,15 +153,19 @@ fn many_selectable(new: &Value, old: &Value) -> HashSet<String> {
 }
 
 fn unchanged(new: &Value, old: &Value) -> HashSet<String> {
-    let schema_of = |spec: &Value, name: &str| {
-        let version = spec.items("versions").iter().find(|version| version.text("name") == name)?;
+    let (versions, former) =
+        (first_by(new.items("versions"), "name"), first_by(old.items("versions"), "name"));
+    let schema_of = |spec: &Value, versions: &HashMap<&str, &Value>, name: &str| {
+        let version = versions.get(name)?;
         Some(version.part("schema").or_else(|| spec.part("validation")).cloned())
     };
     let names = new.items("versions").iter().map(|version| version.text("name"));
     names
         .filter(|name| {
-            let before = schema_of(old, name);
-            before.is_some_and(|before| same(schema_of(new, name).flatten().as_ref(), before.as_ref()))
+            let before = schema_of(old, &former, name);
+            before.is_some_and(|before| {
+                same(schema_of(new, &versions, name).flatten().as_ref(), before.as_ref())
+            })
         })
         .map(str::to_owned)
         .collect()

@@ -86,7 +86,9 @@ async fn what_is_no_such_service_is_said_as_kubernetes_says_it() {
 #[tokio::test]
 async fn slices_of_names_and_addresses_of_this_host_are_never_called() {
     let none = Err("no endpoints available for service \"hook\"".to_owned());
-    for bad in ["127.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "::ffff:127.0.0.1", "fe80::1", "example.com"] {
+    for bad in
+        ["127.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "::ffff:127.0.0.1", "fe80::1", "example.com"]
+    {
         assert_eq!(found(&[slice("a", "hook", true, bad)], 443).await, none, "{bad}");
     }
     let (key, text) = slice("a", "hook", true, "10.0.0.1");

@@ -1,0 +1,264 @@
+//! Large requests run on threads of their own, so that small ones, health checks and leases never wait for them.
+//!
+//! Decoding, patching, validating and admitting an object of three megabytes takes some hundred milliseconds of one core, during
+//! which an async worker answers nobody else. So a request starts like every other one, and as soon as it is known to be large
+//! ([`Effort::enter_lane`]) its future moves to the [`HeavyLane`]: a second runtime with fewer threads, which have a lower
+//! priority. Only the polling moves. What the future starts (timers, connections to webhooks, commits) belongs to the main runtime
+//! as before.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use api::Status;
+use prometheus::{IntCounter, IntGauge, Registry};
+use tokio::runtime::{Builder, Handle, Runtime};
+use value::{Budget, Ended};
+
+/// Bodies and stored objects of more bytes are large. One of this size takes about 5 ms (in a release build), the limit of
+/// what others may have to wait for.
+pub const LARGE: usize = 64 * 1024;
+
+/// The steps that one request may take: far more than kube-apiserver can take before a request times out, and some seconds here.
+const STEPS: u64 = 100_000_000;
+
+/// How much lower the priority of the lane's threads is (`nice`).
+const NICENESS: i32 = 10;
+
+/// The threads for large requests.
+pub struct HeavyLane {
+    /// Taken only when this is dropped.
+    runtime: Option<Runtime>,
+    requests: IntCounter,
+    cancelled: IntCounter,
+    running: IntGauge,
+}
+
+impl HeavyLane {
+    /// Starts the threads: half as many as there are cores, at least one.
+    pub fn start(registry: &Registry) -> io::Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads((cores / 2).max(1))
+            .thread_name("heavy-lane")
+            .on_thread_start(|| {
+                // On Linux this is about the calling thread. Where it fails the lane still has fewer threads than there are cores.
+                let _ = rustix::process::nice(NICENESS);
+            })
+            .build()?;
+        let requests = IntCounter::new(
+            "portcullis_large_requests_total",
+            "Requests with large bodies or objects that ran on the heavy lane.",
+        );
+        let cancelled = IntCounter::new(
+            "portcullis_large_requests_cancelled_total",
+            "Requests on the heavy lane that were cancelled because their time was over or their client gone.",
+        );
+        let running = IntGauge::new(
+            "portcullis_large_requests_running",
+            "Requests with large bodies or objects that are on the heavy lane now.",
+        );
+        let (requests, running) = (requests.map_err(io::Error::other)?, running.map_err(io::Error::other)?);
+        let cancelled = cancelled.map_err(io::Error::other)?;
+        registry.register(Box::new(requests.clone())).map_err(io::Error::other)?;
+        registry.register(Box::new(cancelled.clone())).map_err(io::Error::other)?;
+        registry.register(Box::new(running.clone())).map_err(io::Error::other)?;
+        Ok(HeavyLane { runtime: Some(runtime), requests, cancelled, running })
+    }
+
+    /// Runs the work of a request to its end: here, and in the lane once it asks for that. Work in the lane is cancelled when the
+    /// deadline passes.
+    pub async fn drive(
+        &self,
+        effort: &Effort,
+        deadline: Option<Instant>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work);
+        let is_done = poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending if effort.is_large() => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        let Some(runtime) = self.runtime.as_ref().filter(|_| !is_done) else { return };
+        self.requests.inc();
+        self.running.inc();
+        let _leaving = Leaving(self.running.clone());
+        let mut running = runtime.spawn(AtHome { home: Handle::current(), work });
+        let in_time = match deadline {
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), &mut running).await.is_ok(),
+            None => false,
+        };
+        if !in_time {
+            if deadline.is_some() {
+                effort.budget.cancel();
+            }
+            let _ = running.await;
+        }
+        if effort.budget.check() == Err(Ended::Cancelled) {
+            self.cancelled.inc();
+        }
+    }
+}
+
+impl Drop for HeavyLane {
+    fn drop(&mut self) {
+        // Waiting for threads would block the runtime that this is dropped on.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+struct Leaving(IntGauge);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Work that is polled by one runtime and belongs to another: what it spawns and waits for goes there.
+struct AtHome {
+    home: Handle,
+    work: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Future for AtHome {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let home = self.home.clone();
+        let _home = home.enter();
+        self.work.as_mut().poll(context)
+    }
+}
+
+/// What a request may still do, and where it does it. Clones are about the same request.
+#[derive(Clone, Debug)]
+pub struct Effort {
+    /// The steps that are left; cancelled when nobody waits for the answer.
+    pub budget: Budget,
+    is_large: Arc<AtomicBool>,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Effort { budget: Budget::new(STEPS), is_large: Arc::default() }
+    }
+}
+
+impl Effort {
+    /// Moves the request to the heavy lane if `size` bytes are much. Requests that are not driven by [`HeavyLane::drive`] stay
+    /// where they are.
+    pub async fn enter_lane(&self, size: usize) {
+        if size <= LARGE || self.is_large.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // The driver sees this as the moment to move the work.
+        let mut yielded = false;
+        poll_fn(|context| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn is_large(&self) -> bool {
+        self.is_large.load(Ordering::Relaxed)
+    }
+
+    /// Refuses to go on when nobody waits for the answer, as a request is refused whose time is over.
+    pub fn check(&self) -> Result<(), Status> {
+        match self.budget.check() {
+            Err(Ended::Cancelled) => {
+                Err(Status::timeout("request did not complete within the allotted timeout", 0))
+            }
+            // Whoever counts the steps says what was too much.
+            Err(Ended::Exhausted) | Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// Cancels a request when it is dropped before it was answered: with the client's connection.
+pub struct CancelOnDrop(Option<Budget>);
+
+impl CancelOnDrop {
+    /// Cancels `effort`.
+    pub fn new(effort: &Effort) -> Self {
+        CancelOnDrop(Some(effort.budget.clone()))
+    }
+
+    /// The request was answered.
+    pub fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.0 {
+            budget.cancel();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn thread_name() -> String {
+        std::thread::current().name().unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn only_large_work_moves_to_the_lane_and_what_it_spawns_stays_home() {
+        let lane = HeavyLane::start(&Registry::new()).expect("the lane starts");
+        for (size, in_lane) in [(LARGE, false), (LARGE + 1, true)] {
+            let effort = Effort::default();
+            let names = Arc::new(Mutex::new(Vec::new()));
+            let (seen, inner) = (Arc::clone(&names), effort.clone());
+            lane.drive(&effort, None, async move {
+                inner.enter_lane(size).await;
+                let own = thread_name();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let spawned = tokio::spawn(async { thread_name() }).await.unwrap_or_default();
+                seen.lock().expect("not poisoned").extend([own, spawned, thread_name()]);
+            })
+            .await;
+            let names = names.lock().expect("not poisoned").clone();
+            let moved: Vec<bool> = names.iter().map(|name| name.starts_with("heavy-lane")).collect();
+            assert_eq!(moved, [in_lane, false, in_lane], "{size}: {names:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn busy_work_in_the_lane_ends_at_the_deadline() {
+        let lane = HeavyLane::start(&Registry::new()).expect("the lane starts");
+        let effort = Effort::default();
+        let inner = effort.clone();
+        let deadline = Instant::now() + Duration::from_millis(20);
+        lane.drive(&effort, Some(deadline), async move {
+            inner.enter_lane(usize::MAX).await;
+            // Nothing is awaited here: only the cancellation ends it.
+            while inner.check().is_ok() {
+                std::hint::spin_loop();
+            }
+        })
+        .await;
+        assert_eq!(effort.check().expect_err("it was cancelled").code(), 504);
+        assert_eq!(lane.running.get(), 0);
+    }
+}
