@@ -92,13 +92,25 @@ async fn over_the_limit_in_flight_is_429_with_a_time_to_come_back() {
         Server::serve(&["--max-requests-inflight=1", "--max-mutating-requests-inflight=1"]).await.unwrap();
     let client = server.client().unwrap();
     let alice = alice(&client).await;
-    // A creation whose body does not come takes the one seat.
-    let mut stalled = alice.tls_stream().await.unwrap();
-    let head = format!(
-        "POST {MAPS} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer alicetoken\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
-    );
-    stalled.write_all(head.as_bytes()).await.unwrap();
-    stalled.flush().await.unwrap();
+    // A creation that a webhook does not answer takes the one seat.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let hook = json!({"metadata": {"name": "silent"}, "webhooks": [{
+        "name": "silent.example.com",
+        "clientConfig": {"url": format!("https://{}/", silent.local_addr().unwrap())},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+        "objectSelector": {"matchLabels": {"stalls": "true"}},
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 30,
+    }]});
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    accepts(client.post(hooks, &hook).await).unwrap();
+    let stalled = tokio::spawn({
+        let alice = alice.as_token(alice.token());
+        let map = json!({"metadata": {"generateName": "m-", "labels": {"stalls": "true"}}});
+        async move { accepts(alice.post(MAPS, &map).await).map(drop) }
+    });
     let map = json!({"metadata": {"generateName": "m-"}});
     eventually(SOON, async || {
         let metrics = client.get("/metrics").await?.text();
@@ -121,8 +133,9 @@ async fn over_the_limit_in_flight_is_429_with_a_time_to_come_back() {
     accepts(alice.get(MAPS).await).unwrap();
     assert_eq!(alice.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap().code, 200);
     accepts(client.post(MAPS, &map).await).unwrap();
-    // Whoever leaves gives the seat back.
-    drop(stalled);
+    // The one whose webhook is gone goes on, and gives the seat back.
+    drop(silent);
+    stalled.await.unwrap().unwrap();
     eventually(SOON, async || accepts(alice.post(MAPS, &map).await)).await.unwrap();
 }
 

@@ -1,0 +1,148 @@
+//! Request bodies that do not come, or too many of them.
+
+use std::time::Duration;
+
+use conformance::{Client, Problem, Server, accepts, eventually};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use crate::callers::{MAPS, SOON, alice_and_bob, metric};
+
+/// The bytes that each body is charged at least.
+const LEAST: f64 = 16.0 * 1024.0;
+
+/// Begins a POST of `length` bytes and sends `sent` of them.
+async fn unfinished(client: &Client, length: usize, sent: usize) -> TlsStream<TcpStream> {
+    let mut stream = client.tls_stream().await.unwrap();
+    let token = client.token().unwrap();
+    let head = format!(
+        "POST {MAPS} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&vec![b' '; sent]).await.unwrap();
+    stream.flush().await.unwrap();
+    stream
+}
+
+/// The answer on a stream: its head, and its body as JSON.
+async fn answer(stream: &mut TlsStream<TcpStream>) -> (String, Value) {
+    let mut text = Vec::new();
+    let mut chunk = vec![0; 4096];
+    loop {
+        let read = tokio::time::timeout(SOON, stream.read(&mut chunk)).await.expect("no answer").unwrap_or(0);
+        text.extend_from_slice(&chunk[..read]);
+        let whole = String::from_utf8_lossy(&text).into_owned();
+        if let Some((head, body)) = whole.split_once("\r\n\r\n")
+            && let Ok(body) = serde_json::from_str(body.trim())
+        {
+            return (head.to_ascii_lowercase(), body);
+        }
+        assert!(read > 0, "the connection ended after `{whole}`");
+    }
+}
+
+#[tokio::test]
+async fn unfinished_bodies_of_one_user_do_not_keep_another_from_writing() {
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let (alice, bob) = alice_and_bob(&admin).await;
+    // More than there are mutating seats. What has arrived of each lets it take a minute for the rest.
+    let mut stalled = Vec::new();
+    for _ in 0..220 {
+        stalled.push(unfinished(&alice, 100_000, 60_000).await);
+    }
+    eventually(SOON, async || {
+        let taken = metric(&admin, "apiserver_current_inflight_requests", "mutating").await;
+        let held = metric(&admin, "apiserver_request_body_bytes", "").await;
+        if taken.unwrap_or(0.0) >= 200.0 || held.unwrap_or(0.0) >= 220.0 * LEAST {
+            return Ok(());
+        }
+        Err(Problem::new(format!("not all bodies are waited for yet: {taken:?}, {held:?}")))
+    })
+    .await
+    .unwrap();
+    for number in 0..5 {
+        accepts(bob.post(MAPS, &json!({"metadata": {"name": format!("b{number}")}})).await).unwrap();
+    }
+    // Nor does it keep the user itself from it, and what is finished is served.
+    accepts(alice.post(MAPS, &json!({"metadata": {"name": "a"}})).await).unwrap();
+    let mut finished = stalled.pop().unwrap();
+    let body = json!({"metadata": {"name": "finished"}}).to_string();
+    finished.write_all(format!("{body:>40000}").as_bytes()).await.unwrap();
+    finished.flush().await.unwrap();
+    let (head, created) = answer(&mut finished).await;
+    assert!(head.starts_with("http/1.1 201"), "{head} {created}");
+    // Who leaves gives everything back.
+    drop((stalled, finished));
+    eventually(SOON, async || match metric(&admin, "apiserver_request_body_bytes", "").await {
+        Some(0.0) => Ok(()),
+        held => Err(Problem::new(format!("{held:?} bytes are still held"))),
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_answered_with_408() {
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let (alice, _) = alice_and_bob(&admin).await;
+    let mut slow = unfinished(&alice, 100, 1).await;
+    let (head, status) = answer(&mut slow).await;
+    assert!(head.starts_with("http/1.1 408"), "{head}");
+    assert_eq!((status["kind"].as_str(), status["reason"].as_str()), (Some("Status"), Some("Timeout")));
+    assert_eq!(status["message"], "Timeout: the request body arrived at less than 1024 bytes per second");
+    // One that comes in pieces is read.
+    let body = json!({"metadata": {"name": "pieces"}}).to_string();
+    let mut pieces = unfinished(&alice, 1000, 1000 - body.len()).await;
+    for piece in body.as_bytes().chunks(10) {
+        pieces.write_all(piece).await.unwrap();
+        pieces.flush().await.unwrap();
+    }
+    let (head, _) = answer(&mut pieces).await;
+    assert!(head.starts_with("http/1.1 201"), "{head}");
+}
+
+#[tokio::test]
+async fn one_user_cannot_fill_the_budget_for_bodies() {
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let (alice, bob) = alice_and_bob(&admin).await;
+    const LARGE: usize = 3 * 1024 * 1024;
+    // As many as one user gets who is alone: half of 256 MiB.
+    let mut held = Vec::new();
+    for _ in 0..42 {
+        held.push(unfinished(&alice, LARGE, LARGE - 1).await);
+    }
+    eventually(SOON, async || match metric(&admin, "apiserver_request_body_bytes", "").await {
+        Some(bytes) if bytes >= 42.0 * 3.0 * 1024.0 * 1024.0 => Ok(()),
+        bytes => Err(Problem::new(format!("{bytes:?} bytes are held"))),
+    })
+    .await
+    .unwrap();
+    let mut refused = alice.tls_stream().await.unwrap();
+    let head = format!(
+        "POST {MAPS} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer alicetoken\r\ncontent-type: application/json\r\ncontent-length: {LARGE}\r\n\r\n"
+    );
+    refused.write_all(head.as_bytes()).await.unwrap();
+    let sending = async {
+        // The server may close the connection before it has all of it.
+        let _ = refused.write_all(&vec![b' '; LARGE - 1]).await;
+        let _ = refused.flush().await;
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(5), sending).await;
+    let (head, status) = answer(&mut refused).await;
+    assert!(head.starts_with("http/1.1 429") && head.contains("retry-after: 1"), "{head}");
+    assert_eq!(status["reason"], "TooManyRequests");
+    // Others have room for as large a body.
+    let large = json!({"metadata": {"name": "large"}, "data": {"k": "x".repeat(1_000_000)}}).to_string();
+    let padded = format!("{large:>width$}", width = LARGE);
+    let json = [("content-type", "application/json")];
+    accepts(bob.send(http::Method::POST, MAPS, &json, padded.into()).await).unwrap();
+    drop(held);
+    eventually(SOON, async || accepts(alice.post(MAPS, &json!({"metadata": {"generateName": "m-"}})).await))
+        .await
+        .unwrap();
+}

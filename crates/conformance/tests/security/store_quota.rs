@@ -1,0 +1,144 @@
+//! A store that is filled up.
+
+use bytes::Bytes;
+use conformance::{Answer, Client, Problem, Result, Server, accepts, eventually, rejects};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::callers::{MAPS, SOON, alice_and_bob, metric};
+
+const QUOTA: f64 = 8.0 * 1024.0 * 1024.0;
+const FLAGS: [&str; 1] = ["--quota-backend-bytes=8388608"];
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+
+fn map(name: &str, bytes: usize) -> Value {
+    json!({"metadata": {"name": name}, "data": {"k": "x".repeat(bytes)}})
+}
+
+/// Refused because the store is full.
+fn full(answer: Result<Answer>) -> Result<()> {
+    let status = rejects(answer, 500, "")?;
+    let message = status["message"].as_str().unwrap_or_default();
+    if message.starts_with("etcdserver: mvcc: database space exceeded") {
+        return Ok(());
+    }
+    Err(Problem::new(format!("refused for another reason: {message}")))
+}
+
+/// Creates config maps of half a megabyte until one is refused.
+async fn fill(client: &Client) -> usize {
+    for number in 0..64 {
+        let answer = client.post(MAPS, &map(&format!("fill{number}"), 500_000)).await;
+        if answer.as_ref().is_ok_and(|answer| answer.code == 500) {
+            full(answer).unwrap();
+            return number;
+        }
+        accepts(answer).unwrap();
+    }
+    panic!("nothing was refused");
+}
+
+async fn patch(client: &Client, path: &str, patch: &Value) -> Result<Answer> {
+    let merge = [("content-type", "application/merge-patch+json")];
+    client.send(Method::PATCH, path, &merge, Bytes::from(patch.to_string())).await
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_growth_and_recovers_by_deletions() {
+    let server = Server::serve(&FLAGS).await.unwrap();
+    let admin = server.client().unwrap();
+    let (alice, _) = alice_and_bob(&admin).await;
+    let lease = |holder: &str| json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": holder}});
+    accepts(admin.post(LEASES, &lease("a")).await).unwrap();
+    accepts(admin.post("/api/v1/namespaces", &json!({"metadata": {"name": "doomed"}})).await).unwrap();
+    accepts(admin.post("/api/v1/namespaces/doomed/configmaps", &map("inside", 10)).await).unwrap();
+    let guarded = json!({"metadata": {"name": "guarded", "finalizers": ["example.com/guard"]}});
+    accepts(admin.post(MAPS, &guarded).await).unwrap();
+    accepts(admin.post(MAPS, &map("small", 100)).await).unwrap();
+    let filled = fill(&alice).await;
+
+    // What needs room is refused, for administrators, too: new objects, larger ones, status, events.
+    full(alice.post(MAPS, &map("another", 1)).await).unwrap();
+    full(admin.post(MAPS, &map("another", 1)).await).unwrap();
+    full(patch(&admin, &format!("{MAPS}/small"), &json!({"data": {"more": "x".repeat(1000)}})).await)
+        .unwrap();
+    full(admin.json(Method::PUT, &format!("{MAPS}/put"), &map("put", 1)).await).unwrap();
+    full(admin.post(LEASES, &json!({"metadata": {"name": "new"}})).await).unwrap();
+    let condition = json!({"status": {"conditions": [{"type": "T", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z", "reason": "R", "message": "M"}]}});
+    full(patch(&admin, "/api/v1/namespaces/kube-public/status", &condition).await).unwrap();
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
+    full(admin.post("/api/v1/namespaces/default/events", &event).await).unwrap();
+
+    // Reads, dry runs, smaller updates and leases go on.
+    accepts(admin.get(&format!("{MAPS}/fill0")).await).unwrap();
+    accepts(admin.get(MAPS).await).unwrap();
+    accepts(admin.post(&format!("{MAPS}?dryRun=All"), &map("dry", 1)).await).unwrap();
+    accepts(patch(&admin, &format!("{MAPS}/small"), &json!({"data": {"k": "y"}})).await).unwrap();
+    accepts(admin.json(Method::PUT, &format!("{LEASES}/leader"), &lease("another-holder")).await).unwrap();
+    // It is shown where operators look, and is no reason to start the server anew.
+    let ready = admin.get("/readyz").await.unwrap();
+    assert_eq!(ready.code, 500);
+    assert!(ready.text().contains("[-]storage-quota failed"), "{}", ready.text());
+    assert_eq!(admin.get("/readyz?exclude=storage-quota").await.unwrap().code, 200);
+    assert_eq!(admin.get("/livez").await.unwrap().code, 200);
+    assert_eq!(metric(&admin, "apiserver_storage_quota_alarm", "").await, Some(1.0));
+    assert_eq!(metric(&admin, "apiserver_storage_quota_bytes", "").await, Some(QUOTA));
+    assert!(metric(&admin, "apiserver_storage_size_bytes", "etcd-0").await.unwrap() > 0.0);
+    assert!(server.log().contains("--quota-backend-bytes"), "{}", server.log());
+
+    // So do deletions: with a finalizer, which marks the object first, and of namespaces, which the server empties.
+    accepts(admin.delete(&format!("{MAPS}/guarded")).await).unwrap();
+    accepts(patch(&admin, &format!("{MAPS}/guarded"), &json!({"metadata": {"finalizers": null}})).await)
+        .unwrap();
+    rejects(admin.get(&format!("{MAPS}/guarded")).await, 404, "NotFound").unwrap();
+    accepts(admin.delete("/api/v1/namespaces/doomed").await).unwrap();
+    eventually(SOON, async || rejects(admin.get("/api/v1/namespaces/doomed").await, 404, "NotFound"))
+        .await
+        .unwrap();
+    full(alice.post(MAPS, &map("another", 1)).await).unwrap();
+
+    // With enough of them it ends by itself.
+    for number in 0..filled / 2 {
+        accepts(alice.delete(&format!("{MAPS}/fill{number}")).await).unwrap();
+    }
+    accepts(alice.post(MAPS, &map("another", 1)).await).unwrap();
+    assert_eq!(admin.get("/readyz").await.unwrap().code, 200);
+    assert_eq!(metric(&admin, "apiserver_storage_quota_alarm", "").await, Some(0.0));
+}
+
+#[tokio::test]
+async fn a_burst_of_concurrent_writes_does_not_exceed_the_quota() {
+    let server = Server::serve(&FLAGS).await.unwrap();
+    let admin = server.client().unwrap();
+    let (alice, _) = alice_and_bob(&admin).await;
+    let writers: Vec<_> = (0..40)
+        .map(|number| {
+            let writer = alice.as_token(alice.token());
+            tokio::spawn(async move {
+                let answer = writer.post(MAPS, &map(&format!("b{number}"), 500_000)).await;
+                answer.map(|answer| answer.code)
+            })
+        })
+        .collect();
+    let mut refused = 0;
+    for writer in writers {
+        match writer.await.unwrap().unwrap() {
+            201 => {}
+            500 => refused += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert!(refused >= 24, "{refused}");
+    assert!(metric(&admin, "apiserver_storage_live_bytes", "").await.unwrap() <= QUOTA);
+}
+
+#[tokio::test]
+async fn a_store_without_a_quota_has_none() {
+    let server = Server::serve(&["--quota-backend-bytes=-1"]).await.unwrap();
+    let admin = server.client().unwrap();
+    assert_eq!(metric(&admin, "apiserver_storage_quota_bytes", "").await, Some(0.0));
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let two_gib = f64::from(1 << 30) * 2.0;
+    assert_eq!(metric(&admin, "apiserver_storage_quota_bytes", "").await, Some(two_gib));
+}
