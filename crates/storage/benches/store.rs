@@ -10,7 +10,12 @@ use storage::{Change, Embedded, Expect, Memory, Options, Record, Store, WatchFro
 use tokio::runtime::Runtime;
 
 const OBJECTS: usize = 10_000;
-const SCOPE: &str = "/registry/core/configmaps/";
+const SCOPE: &str = "/registry/configmaps/";
+
+/// One shard for what is in [`SCOPE`].
+fn options() -> Options {
+    Options { shard_end: |key| key.starts_with(SCOPE).then_some(SCOPE.len()), ..Options::default() }
+}
 
 fn key(number: usize) -> String {
     format!("{SCOPE}default/configmap-{number:06}")
@@ -53,7 +58,7 @@ async fn fill(store: &Store) {
 }
 
 async fn open(folder: &Path) -> Store {
-    Store::open(Embedded::at(folder), Options::default()).await.expect("the store opens")
+    Store::open(Embedded::at(folder), options()).await.expect("the store opens")
 }
 
 /// The time that `commits` take when `writers` write at once.
@@ -79,7 +84,7 @@ fn commits(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
     let embedded = runtime.block_on(open(&folder.path().join("store")));
-    let memory = runtime.block_on(Store::open(Memory::new(), Options::default())).expect("the store opens");
+    let memory = runtime.block_on(Store::open(Memory::new(), options())).expect("the store opens");
     let mut group = criterion.benchmark_group("commit");
     group.throughput(Throughput::Elements(1));
     for (name, store) in [("embedded", &embedded), ("memory", &memory)] {
@@ -128,7 +133,7 @@ fn reads(criterion: &mut Criterion) {
         bencher.iter(|| runtime.block_on(open(&path)));
     });
     group.bench_function("nothing, in memory", |bencher| {
-        bencher.iter(|| runtime.block_on(Store::open(Memory::new(), Options::default())));
+        bencher.iter(|| runtime.block_on(Store::open(Memory::new(), options())));
     });
     group.finish();
 }

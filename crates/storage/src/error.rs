@@ -40,6 +40,9 @@ pub enum OpenError {
         /// The format this build reads and writes.
         known: u32,
     },
+    /// The records of an older file cannot be given the keys of this format. The file is as it was.
+    #[error("the store cannot be migrated: {0}")]
+    Migration(String),
     /// The file is something else.
     #[error("`{}` is not a Portcullis store: {detail}; move it away to start with an empty store", path.display())]
     NotAStore {

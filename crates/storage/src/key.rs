@@ -1,9 +1,26 @@
-//! Keys are paths: `/registry/<group>/<resource>/[<namespace>/]<name>`.
+//! Keys are paths, as `/registry/<directory>/[<namespace>/]<name>`.
 //!
 //! A *scope* is what lists and watches are asked for: a directory (it ends with `/`) or one key (it does not).
 
-/// How many path segments name a shard of the working set: `/registry/<group>/<resource>/`.
-const SHARD_SEGMENTS: usize = 3;
+/// Divides the key space into shards: gives the length of the prefix, with its closing `/`, that all keys of one shard share;
+/// `None` for what is above the shards, or in none. All keys under such a prefix must be given the same one.
+pub type ShardEnd = fn(&str) -> Option<usize>;
+
+/// How the working set is divided into tables. Keys in no shard are together in one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shards(pub(crate) ShardEnd);
+
+impl Shards {
+    /// The prefix whose table holds `key`.
+    pub(crate) fn of<'k>(self, key: &'k str) -> &'k str {
+        (self.0)(key).and_then(|end| key.get(..end)).unwrap_or_default()
+    }
+
+    /// Whether every key that `scope` covers is in one shard.
+    pub(crate) fn is_within(self, scope: &str) -> bool {
+        !scope.ends_with('/') || (self.0)(scope).is_some()
+    }
+}
 
 /// Whether `key` can name a record: `/`-rooted, not a directory, no empty segment, no control character.
 pub(crate) fn is_key(key: &str) -> bool {
@@ -21,18 +38,6 @@ pub(crate) fn is_scope(scope: &str) -> bool {
 /// Whether `scope` covers `key`.
 pub(crate) fn covers(scope: &str, key: &str) -> bool {
     if scope.ends_with('/') { key.starts_with(scope) } else { key == scope }
-}
-
-/// The directory whose table holds `key`: its first three segments, or fewer if it has no more.
-pub(crate) fn shard(key: &str) -> &str {
-    let slashes = key.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
-    let end = slashes.take(SHARD_SEGMENTS + 1).last();
-    end.and_then(|(slash, _)| key.get(..=slash)).unwrap_or(key)
-}
-
-/// Whether every key that `scope` covers is in one shard.
-pub(crate) fn is_within_shard(scope: &str) -> bool {
-    !scope.ends_with('/') || scope.bytes().filter(|byte| *byte == b'/').count() > SHARD_SEGMENTS
 }
 
 /// Every scope that covers `key`: each directory above it, then the key itself.

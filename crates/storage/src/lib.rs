@@ -25,6 +25,7 @@ mod working_set;
 pub use backend::Backend;
 pub use embedded::Embedded;
 pub use error::{CommitError, OpenError, ReadError, WatchError};
+pub use key::ShardEnd;
 pub use memory::Memory;
 pub use quota::Space;
 pub use record::{Change, Entry, Event, Expect, Kind, Record, Write, WritePriority};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Decision, Feed, OverQuota, Range, RangePage, Unavailable};
 use crate::error::{CommitError, OpenError, ReadError, WatchError};
-use crate::key;
+use crate::key::{self, ShardEnd};
 use crate::quota::{Quota, Space};
 use crate::record::{Change, Entry, Event, Write};
 use crate::table::Entries;
@@ -33,6 +33,8 @@ pub struct Options {
     pub max_key: usize,
     /// The largest record, body and facts together.
     pub max_record: usize,
+    /// Divides the key space into tables: what is listed and counted most should have one of its own.
+    pub shard_end: ShardEnd,
     /// Where the time comes from.
     pub clock: Clock,
 }
@@ -48,6 +50,7 @@ impl Default for Options {
             quota: None,
             max_key: 1024,
             max_record: 4 << 20,
+            shard_end: |_| None,
             clock: Clock::system(),
         }
     }
@@ -222,11 +225,6 @@ impl Store {
     /// How many keys `scope` covers now.
     pub fn count(&self, scope: &str) -> usize {
         self.set.select(scope, None).0.len()
-    }
-
-    /// How many keys there are in each directory of three segments, `/registry/<group>/<resource>/`.
-    pub fn counts(&self) -> Vec<(String, usize)> {
-        self.set.counts()
     }
 
     /// Does one compare-and-swap. When it is answered, the write is durable and reads see it.

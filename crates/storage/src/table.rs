@@ -19,23 +19,17 @@ type Chunk = Arc<Vec<Arc<Entry>>>;
 pub(crate) struct Table {
     /// INVARIANT: no chunk is empty; keys ascend strictly within and across chunks.
     chunks: Vec<Chunk>,
-    len: usize,
 }
 
 impl Table {
     /// Builds a table of entries that are already in strict key order.
     pub(crate) fn from_sorted(entries: Vec<Arc<Entry>>) -> Table {
-        let len = entries.len();
-        let mut chunks = Vec::with_capacity(len.div_ceil(CHUNK));
+        let mut chunks = Vec::with_capacity(entries.len().div_ceil(CHUNK));
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
             chunks.push(Arc::new(entries.by_ref().take(CHUNK).collect()));
         }
-        Table { chunks, len }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
+        Table { chunks }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry>> {
@@ -49,7 +43,6 @@ impl Table {
         let place = self.chunk_of(&entry.key);
         let Some(chunk) = self.chunks.get_mut(place) else {
             self.chunks.push(Arc::new(vec![entry]));
-            self.len += 1;
             return None;
         };
         let chunk = Arc::make_mut(chunk);
@@ -57,7 +50,6 @@ impl Table {
             Ok(at) => chunk.get_mut(at).map(|old| std::mem::replace(old, entry)),
             Err(at) => {
                 chunk.insert(at, entry);
-                self.len += 1;
                 if chunk.len() > CHUNK {
                     // Appending in key order is common: then the left part stays full.
                     let keep = if at + 1 == chunk.len() { CHUNK } else { CHUNK / 2 };
@@ -76,7 +68,6 @@ impl Table {
         let at = chunk.binary_search_by(|entry| (*entry.key).cmp(key)).ok()?;
         let chunk = Arc::make_mut(chunk);
         let removed = chunk.remove(at);
-        self.len -= 1;
         if chunk.is_empty() {
             self.chunks.remove(place);
         } else {

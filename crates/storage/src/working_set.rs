@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::backend::{Done, Stored};
 use crate::history::History;
-use crate::key;
+use crate::key::{self, Shards};
 use crate::quota::Quota;
 use crate::record::{Change, Entry, Event, Kind};
 use crate::store::{Clock, Options};
@@ -55,6 +55,7 @@ struct State {
     revision: u64,
     /// What is live, as the quota counts it.
     live_bytes: u64,
+    division: Shards,
     /// Lists before this revision are refused.
     compacted: u64,
     shards: BTreeMap<Box<str>, Shard>,
@@ -97,6 +98,7 @@ impl WorkingSet {
         let state = State {
             revision: 0,
             live_bytes: 0,
+            division: Shards(options.shard_end),
             compacted: 0,
             shards: BTreeMap::new(),
             history: History::new(options.history_events, options.history_bytes),
@@ -126,8 +128,9 @@ impl WorkingSet {
         entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let live_bytes = entries.iter().map(|entry| entry.charge()).sum();
         let mut members: BTreeMap<Box<str>, Vec<Arc<Entry>>> = BTreeMap::new();
+        let division = self.read().division;
         for entry in entries {
-            let name = key::shard(&entry.key);
+            let name = division.of(&entry.key);
             match members.get_mut(name) {
                 Some(members) => members.push(entry),
                 None => drop(members.insert(name.into(), vec![entry])),
@@ -187,12 +190,13 @@ impl WorkingSet {
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Entry>> {
-        self.read().shards.get(key::shard(key))?.table.get(key).cloned()
+        let state = self.read();
+        state.shard(key)?.table.get(key).cloned()
     }
 
     pub(crate) fn version(&self, key: &str) -> Option<Version> {
         let state = self.read();
-        let entry = state.shards.get(key::shard(key))?.table.get(key)?;
+        let entry = state.shard(key)?.table.get(key)?;
         Some(Version { revision: entry.revision, created: entry.created, charge: entry.charge() })
     }
 
@@ -240,12 +244,6 @@ impl WorkingSet {
         }
         entries.extend(then.filter_map(|(_, old)| old));
         At::Known(Entries::from_vec(entries))
-    }
-
-    /// How many keys each shard has.
-    pub(crate) fn counts(&self) -> Vec<(String, usize)> {
-        let state = self.read();
-        state.shards.iter().map(|(name, shard)| (name.to_string(), shard.table.len())).collect()
     }
 
     /// The event of a revision, if it is still known.
@@ -372,11 +370,16 @@ impl WorkingSet {
 }
 
 impl State {
+    /// The shard of a key, or of a scope that is within one.
+    fn shard(&self, key: &str) -> Option<&Shard> {
+        self.shards.get(self.division.of(key))
+    }
+
     /// Takes one change in. `None` if there was nothing to delete.
     fn take(&mut self, change: Prepared, dropped: &mut Vec<Arc<Event>>) -> Option<Arc<Event>> {
         let (name, revision) = match &change {
-            Prepared::Put(entry) => (key::shard(&entry.key), entry.revision),
-            Prepared::Delete { key, revision } => (key::shard(key), *revision),
+            Prepared::Put(entry) => (self.division.of(&entry.key), entry.revision),
+            Prepared::Delete { key, revision } => (self.division.of(key), *revision),
         };
         if !self.shards.contains_key(name) {
             self.shards.insert(name.into(), Shard::default());
@@ -412,9 +415,8 @@ impl State {
     }
 
     fn select(&self, scope: &str, after: Option<&str>) -> Entries {
-        if key::is_within_shard(scope) {
-            let shard = self.shards.get(key::shard(scope));
-            return shard.map(|shard| shard.table.select(scope, after)).unwrap_or_default();
+        if self.division.is_within(scope) {
+            return self.shard(scope).map(|shard| shard.table.select(scope, after)).unwrap_or_default();
         }
         // A scope above the shards is asked for rarely; shards with short names may interleave.
         let mut all: Vec<Arc<Entry>> = Vec::new();
@@ -427,8 +429,8 @@ impl State {
 
     /// The revision of the last change to anything that may be in `scope`.
     fn changed(&self, scope: &str) -> u64 {
-        if key::is_within_shard(scope) {
-            return self.shards.get(key::shard(scope)).map_or(0, |shard| shard.changed);
+        if self.division.is_within(scope) {
+            return self.shard(scope).map_or(0, |shard| shard.changed);
         }
         self.shards.values().map(|shard| shard.changed).max().unwrap_or(0)
     }

@@ -7,6 +7,7 @@ use value::{Str, Value};
 
 use super::compiled::Compiled;
 use crate::discovery::compare_versions;
+use crate::table;
 use crate::validation::fields::Read;
 
 /// Where the whole definition is when a schema has to be compiled.
@@ -37,7 +38,7 @@ pub struct Definition {
     pub conversion: Conversion,
     /// `spec.preserveUnknownFields`: nothing is pruned.
     pub preserve_unknown_fields: bool,
-    /// Whether it is served.
+    /// Whether it is served: its condition says so, and no other resource has its storage directory.
     pub established: bool,
     /// Whether its names have been accepted.
     pub names_accepted: bool,
@@ -148,6 +149,17 @@ pub(super) fn is_true(definition: &Value, condition: &str) -> bool {
     conditions.any(|found| found.text("type") == condition && found.text("status") == "True")
 }
 
+/// Whether the objects of a definition are stored where no other resource's are. The directory is made of the accepted plural
+/// name, which comes from the status and must therefore be the one that the spec and the name, which never change, have.
+fn has_own_directory(definition: &Value, accepted: &str) -> bool {
+    let spec = definition.part("spec");
+    let (group, plural) = (spec.text("group"), spec.part("names").text("plural"));
+    accepted == plural
+        && api::meta::name(definition).strip_suffix(group).and_then(|name| name.strip_suffix('.'))
+            == Some(plural)
+        && table::overlapping(group, plural).is_none()
+}
+
 impl Definition {
     /// Reads a stored definition. `source` brings the whole of it back when a schema is needed.
     pub fn read(definition: &Value, source: &Arc<dyn Source>) -> Self {
@@ -189,14 +201,14 @@ impl Definition {
             name: api::meta::name(definition).into(),
             uid: api::meta::uid(definition).into(),
             generation: definition.part("metadata").number("generation"),
-            names,
             namespaced,
             versions,
             conversion,
             preserve_unknown_fields,
-            established: is_true(definition, "Established"),
+            established: is_true(definition, "Established") && has_own_directory(definition, &names.plural),
             names_accepted: is_true(definition, "NamesAccepted"),
             terminating: api::meta::is_deleting(definition) || is_true(definition, "Terminating"),
+            names,
             group,
         }
     }

@@ -6,10 +6,15 @@ use api::field::quote;
 use value::{Map, Value};
 
 use super::definition::Names;
+use crate::table;
 use crate::validation::fields::Read;
 
 /// The finalizer that keeps a definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The reason and the message of a definition whose objects would be stored among those of a built-in resource.
+pub const OVERLAPPING: (&str, &str) =
+    ("OverlappingBuiltInResource", "instances overlap with built-in resources in storage");
 
 /// The names that the other definitions of a group have been given.
 #[derive(Debug, Default)]
@@ -47,7 +52,10 @@ pub fn status(definition: &Value, taken: impl FnOnce() -> Taken, now: &str) -> O
         }
     }
     let is_true = |status: &Value, name: &str| find(status, name).is_some_and(|c| c.text("status") == "True");
-    if is_true(&status, "NamesAccepted") && !is_true(&status, "Established") {
+    if table::overlapping(definition.part("spec").text("group"), &wanted.plural).is_some() {
+        // Stored before such definitions were refused.
+        set(&mut status, "Established", ("False", OVERLAPPING.0, OVERLAPPING.1), now);
+    } else if is_true(&status, "NamesAccepted") && !is_true(&status, "Established") {
         let condition = ("True", "InitialNamesAccepted", "the initial names have been accepted");
         set(&mut status, "Established", condition, now);
     }

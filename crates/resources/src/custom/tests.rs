@@ -425,3 +425,39 @@ fn fields_have_the_types_that_their_formats_say() {
         assert!(compiler.check(expression).is_err(), "{expression}");
     }
 }
+
+#[test]
+fn a_definition_is_served_only_with_a_storage_directory_of_its_own() {
+    let read = |name: &str, group: &str, plural: &str, accepted: &str| {
+        let object = parse(&format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"group":"{group}","scope":"Cluster","names":{{"plural":"{plural}","kind":"Thing"}},
+            "versions":[{{"name":"v9","served":true,"storage":true}}]}},"status":{{"acceptedNames":{{"plural":"{accepted}","kind":"Thing"}},
+            "conditions":[{{"type":"NamesAccepted","status":"True"}},{{"type":"Established","status":"True"}}]}}}}"#
+        ));
+        let source: Arc<dyn Source> = Arc::new(Whole(object.clone()));
+        (Definition::read(&object, &source).established, object)
+    };
+    assert!(read("things.example.com", "example.com", "things", "things").0);
+    assert!(
+        read(
+            "clusterroles.rbac.authorization.k8s.io",
+            "rbac.authorization.k8s.io",
+            "clusterroles",
+            "clusterroles"
+        )
+        .0
+    );
+    let (established, apiservices) =
+        read("apiservices.apiregistration.k8s.io", "apiregistration.k8s.io", "apiservices", "apiservices");
+    assert!(!established);
+    let status = names::status(&apiservices, Taken::default, "2020-01-01T00:00:00Z").unwrap();
+    let established = &status.list_at(&["conditions"])[1];
+    assert_eq!(established.str_at(&["status"]), Some("False"));
+    assert_eq!(established.str_at(&["reason"]), Some("OverlappingBuiltInResource"));
+    // The accepted names come from the status, which others than the server may write.
+    assert!(!read("things.example.com", "example.com", "things", "others").0);
+    assert!(
+        !read("things.apiextensions.k8s.io", "apiextensions.k8s.io", "things", "customresourcedefinitions").0
+    );
+    assert!(!read("things.example.com", "example.com", "others", "others").0);
+}

@@ -6,6 +6,7 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "apiextensions.k8s.io",
     kind: "CustomResourceDefinition",
     plural: "customresourcedefinitions",
+    directory: Some("apiextensions.k8s.io/customresourcedefinitions"),
     singular: "customresourcedefinition",
     short_names: &["crd", "crds"],
     categories: &["api-extensions"],

@@ -6,6 +6,7 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "apiregistration.k8s.io",
     kind: "APIService",
     plural: "apiservices",
+    directory: Some("apiregistration.k8s.io/apiservices"),
     singular: "apiservice",
     categories: &["api-extensions"],
     subresources: &[Subresource::status("APIService")],

@@ -31,6 +31,7 @@ pub(super) const RESOURCES: &[Resource] = &[
     Resource {
         kind: "Endpoints",
         plural: "endpoints",
+        directory: Some("services/endpoints"),
         singular: "endpoints",
         short_names: &["ep"],
         versions: &[Version::deprecated(
@@ -70,6 +71,7 @@ pub(super) const RESOURCES: &[Resource] = &[
     Resource {
         kind: "Node",
         plural: "nodes",
+        directory: Some("minions"),
         singular: "node",
         short_names: &["no"],
         subresources: &[
@@ -121,6 +123,7 @@ pub(super) const RESOURCES: &[Resource] = &[
     Resource {
         kind: "ReplicationController",
         plural: "replicationcontrollers",
+        directory: Some("controllers"),
         singular: "replicationcontroller",
         short_names: &["rc"],
         categories: &["all"],
@@ -163,6 +166,7 @@ pub(super) const RESOURCES: &[Resource] = &[
     Resource {
         kind: "Service",
         plural: "services",
+        directory: Some("services/specs"),
         singular: "service",
         short_names: &["svc"],
         categories: &["all"],

@@ -14,6 +14,7 @@ mod batch;
 mod certificates;
 mod coordination;
 mod core;
+mod directory;
 mod discovery;
 mod events;
 mod flowcontrol;
@@ -31,6 +32,7 @@ mod storagemigration;
 #[cfg(test)]
 mod tests;
 
+pub use directory::{custom_directory, overlapping};
 pub use row::{Field, Fields, Resource, Scope, Storage, Subresource, Verb, Version, verbs};
 pub use served::Served;
 

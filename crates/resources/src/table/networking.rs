@@ -7,6 +7,7 @@ pub(super) const RESOURCES: &[Resource] = &[
     Resource {
         kind: "Ingress",
         plural: "ingresses",
+        directory: Some("ingress"),
         singular: "ingress",
         short_names: &["ing"],
         subresources: &[Subresource::status("Ingress")],

@@ -27,6 +27,8 @@ pub struct Resource {
     pub subresources: &'static [Subresource],
     /// Where its objects are kept.
     pub storage: Storage,
+    /// The storage directory, where it is not the plural name: see [`Resource::directory`].
+    pub directory: Option<&'static str>,
     /// The version Kubernetes 1.37 keeps it in, where that is not ours: discovery's storage hash is made of it.
     pub hashed_version: Option<&'static str>,
     /// The fields that field selectors know.
@@ -94,7 +96,7 @@ pub struct Subresource {
 /// Where a kind's objects are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// Under its own group and plural name, in this version.
+    /// In a directory of its own, in this version.
     Own(&'static str),
     /// With the objects of another group, in the shape of that group and version.
     With(&'static str, &'static str),
@@ -252,6 +254,7 @@ impl Resource {
         verbs: verbs::ALL,
         subresources: &[],
         storage: Storage::Own("v1"),
+        directory: None,
         hashed_version: None,
         fields: Fields::Metadata,
         returns_deleted: false,

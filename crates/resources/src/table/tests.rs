@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use super::{Fields, GROUPS, Resource, Served, Storage, Verb, all, find, find_kind, verbs};
+use super::{Fields, GROUPS, Resource, Served, Storage, Verb, all, find, find_kind, overlapping, verbs};
 use crate::discovery::storage_hash;
 
 fn verbs_word(verbs: &[Verb]) -> String {
@@ -163,4 +163,56 @@ fn a_deleted_taint_rule_is_answered_with_itself_before_v1_only() {
     assert!(!rules.returns_deleted_in("v1") && rules.returns_deleted_in("v1beta2"));
     let claims = find("resource.k8s.io", "v1", "resourceclaims").unwrap();
     assert!(claims.returns_deleted_in("v1") && claims.returns_deleted_in("v1beta1"));
+}
+
+/// Kubernetes' own directories: see its test of storage paths.
+#[test]
+fn directories_are_those_of_kubernetes() {
+    let unusual: Vec<_> = all()
+        .filter(|row| row.directory().is_some_and(|directory| directory != row.plural))
+        .map(|row| (row.group, row.plural, row.directory().unwrap()))
+        .collect();
+    assert_eq!(
+        unusual,
+        [
+            ("", "endpoints", "services/endpoints"),
+            ("", "nodes", "minions"),
+            ("", "replicationcontrollers", "controllers"),
+            ("", "services", "services/specs"),
+            ("apiregistration.k8s.io", "apiservices", "apiregistration.k8s.io/apiservices"),
+            ("networking.k8s.io", "ingresses", "ingress"),
+            (
+                "apiextensions.k8s.io",
+                "customresourcedefinitions",
+                "apiextensions.k8s.io/customresourcedefinitions"
+            ),
+        ]
+    );
+    assert!(all().filter(|row| row.storage == Storage::Nowhere).all(|row| row.directory().is_none()));
+}
+
+#[test]
+fn only_two_built_in_directories_can_be_reached_by_a_crd() {
+    let groups = GROUPS.iter().map(|group| group.name).filter(|name| !name.is_empty());
+    let groups: Vec<&str> =
+        groups.chain(all().map(|row| row.plural)).chain(["services", "minions"]).collect();
+    let plurals: Vec<&str> = all().map(|row| row.plural).chain(["specs", "things"]).collect();
+    let mut found = Vec::new();
+    for group in groups.iter().filter(|group| group.contains('.')) {
+        found.extend(
+            plurals.iter().filter(|plural| overlapping(group, plural).is_some()).map(|p| (*group, *p)),
+        );
+    }
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(
+        found,
+        [("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")]
+    );
+    // Groups that validation refuses for want of a dot would overlap, and are refused for that, too.
+    for (group, plural) in [("services", "specs"), ("pods", "x"), ("events", "events"), ("minions", "a")] {
+        assert!(overlapping(group, plural).is_some(), "{group} {plural}");
+    }
+    assert!(overlapping("services", "other").is_none());
+    assert!(overlapping("networking.k8s.io", "networkpolicies").is_none());
 }

@@ -86,6 +86,11 @@ impl Medium {
         self.databases()?.begin(&self.condition)
     }
 
+    /// Keeps the file under the name of its format.
+    pub(super) fn preserve(&self, format: u32) -> io::Result<()> {
+        self.databases()?.preserve(format)
+    }
+
     /// Makes the new file the one that will be opened.
     pub(super) fn replace(&self) -> io::Result<()> {
         self.databases()?.replace()?;
@@ -111,6 +116,7 @@ impl Medium {
 trait Databases: Send {
     fn open(&self, condition: &Arc<Condition>) -> Result<Option<Database>, DatabaseError>;
     fn begin(&self, condition: &Arc<Condition>) -> Result<Database, DatabaseError>;
+    fn preserve(&self, format: u32) -> io::Result<()>;
     fn replace(&self) -> io::Result<()>;
 }
 
@@ -121,6 +127,10 @@ impl<P: Place> Databases for P {
 
     fn begin(&self, condition: &Arc<Condition>) -> Result<Database, DatabaseError> {
         database(Place::begin(self)?, condition)
+    }
+
+    fn preserve(&self, format: u32) -> io::Result<()> {
+        Place::preserve(self, format)
     }
 
     fn replace(&self) -> io::Result<()> {

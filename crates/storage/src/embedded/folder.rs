@@ -66,6 +66,21 @@ impl Place for Folder {
         backend(options.open(self.path.join(NEW))?)
     }
 
+    fn preserve(&self, format: u32) -> io::Result<()> {
+        let kept = self.path.join(format!("{FILE}.v{format}"));
+        let unfinished = self.path.join(format!("{FILE}.v{format}.new"));
+        remove_if_there(&unfinished)?;
+        // A second name costs nothing. Where a file can have only one, it is copied.
+        if std::fs::hard_link(self.file_path(), &unfinished).is_err() {
+            std::fs::copy(self.file_path(), &unfinished)?;
+            File::open(&unfinished)?.sync_all()?;
+        }
+        std::fs::rename(&unfinished, &kept)?;
+        // Renaming one name of a file to another of the same file leaves both.
+        remove_if_there(&unfinished)?;
+        File::open(&self.path)?.sync_all()
+    }
+
     fn replace(&self) -> io::Result<()> {
         std::fs::rename(self.path.join(NEW), self.file_path())?;
         File::open(&self.path)?.sync_all()?;
@@ -75,6 +90,13 @@ impl Place for Folder {
             parent.sync_all()?;
         }
         Ok(())
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::table::Entries;
 
 use super::FORMAT;
 use super::disk::Medium;
+use super::migrate::{self, Rekey};
 use super::row::{self, Row};
 
 const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
@@ -52,19 +53,22 @@ pub(super) struct Changes {
 }
 
 impl Log {
-    /// Opens the file and checks that it is ours. If there is none, it is made.
-    pub(super) fn open(medium: &Medium) -> Result<Log, OpenError> {
+    /// Opens the file and checks that it is ours. If there is none, it is made. One of the format before this is migrated, if
+    /// there is a way to give its records their new keys.
+    pub(super) fn open(medium: &Medium, rekey: Option<Rekey>) -> Result<Log, OpenError> {
         let opened = guarded(|| {
             let Some(database) = medium.open()? else { return Ok(None) };
             let log = Log { database };
-            log.identify()?;
-            Ok(Some(log))
+            let format = log.identify()?;
+            Ok(Some((log, format)))
         });
-        let log = opened.and_then(|log| match log {
-            Some(log) => Ok(log),
-            None => Log::make(medium, &Entries::default(), 0),
-        });
-        log.map_err(|fault| fault.opening(&medium.path()))
+        let path = medium.path();
+        match (opened.map_err(|fault| fault.opening(&path))?, rekey) {
+            (None, _) => Log::make(medium, &Entries::default(), 0).map_err(|fault| fault.opening(&path)),
+            (Some((log, FORMAT)), _) => Ok(log),
+            (Some((log, migrate::FROM)), Some(rekey)) => migrate::migrate(log, medium, rekey),
+            (Some((_, found)), _) => Err(OpenError::Format { path, found, known: FORMAT }),
+        }
     }
 
     /// Writes a new file that has what is live at `revision`, and puts it in the place of the one that is there.
@@ -121,15 +125,15 @@ impl Log {
         reading.map(Snapshot).map_err(|fault| ReadError::Unavailable(fault.message))
     }
 
-    fn identify(&self) -> Result<(), Error> {
+    /// The version of the file's format.
+    fn identify(&self) -> Result<u32, Error> {
         let reading = self.database.begin_read()?;
         match reading.open_table(META) {
             Ok(meta) => {
                 let found = meta.get(IS)?.ok_or(Error::Foreign("it has no format".to_owned()))?;
                 let version = found.value().strip_prefix(MAGIC).and_then(|version| version.try_into().ok());
                 let version = version.ok_or(Error::Foreign("its format is of something else".to_owned()))?;
-                let version = u32::from_le_bytes(version);
-                if version == FORMAT { Ok(()) } else { Err(Error::Format(version)) }
+                Ok(u32::from_le_bytes(version))
             }
             Err(TableError::TableDoesNotExist(_)) => {
                 Err(Error::Foreign(match reading.list_tables()?.next() {
@@ -296,7 +300,6 @@ enum Error {
     Redb(redb::Error),
     Damaged(String),
     Foreign(String),
-    Format(u32),
 }
 
 impl<E: Into<redb::Error>> From<E> for Error {
@@ -317,19 +320,18 @@ enum What {
     Io(io::Error),
     Damaged,
     Foreign,
-    Format(u32),
     Locked,
 }
 
 impl Fault {
-    fn opening(self, path: &Path) -> OpenError {
+    /// The error of a start that this ends.
+    pub(super) fn opening(self, path: &Path) -> OpenError {
         let path = path.to_owned();
         let detail = self.message;
         match self.what {
             What::Io(source) => OpenError::Folder { path, source },
             What::Damaged => OpenError::Damaged { path, detail },
             What::Foreign => OpenError::NotAStore { path, detail },
-            What::Format(found) => OpenError::Format { path, found, known: FORMAT },
             What::Locked => OpenError::Locked(path),
         }
     }
@@ -340,7 +342,6 @@ impl From<Error> for Fault {
         let (message, what) = match error {
             Error::Damaged(detail) => (detail, What::Damaged),
             Error::Foreign(detail) => (detail, What::Foreign),
-            Error::Format(version) => (format!("format {version}"), What::Format(version)),
             Error::Redb(error) => {
                 let message = error.to_string();
                 let what = match error {

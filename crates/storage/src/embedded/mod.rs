@@ -13,6 +13,7 @@
 mod disk;
 mod folder;
 mod log;
+mod migrate;
 mod place;
 mod row;
 mod writer;
@@ -28,7 +29,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::backend::{Backend, BoxFuture, Decision, Feed, Range, RangePage, Unavailable};
 use crate::error::{OpenError, ReadError};
 use crate::record::Write;
+use crate::table::Entries;
 
+pub use self::migrate::Rekey;
 pub use self::place::Place;
 
 use self::disk::{Condition, Medium};
@@ -36,7 +39,7 @@ use self::log::Log;
 use self::writer::{Job, Writer};
 
 /// The version of the file format that this build reads and writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// How many writes may wait for the writer; more than that wait to be taken into the queue.
 const QUEUE: usize = 1024;
@@ -45,6 +48,8 @@ const QUEUE: usize = 1024;
 pub struct Embedded {
     /// What [`Backend::start`] opens, until it does.
     medium: Mutex<Option<Medium>>,
+    /// Migrates a file of the format before this one.
+    rekey: Mutex<Option<Rekey>>,
     path: PathBuf,
     running: Mutex<Option<Running>>,
     shared: Arc<Shared>,
@@ -85,10 +90,28 @@ impl Embedded {
         Embedded::new(Medium::place(place), PathBuf::from("(not a file)"))
     }
 
+    /// Migrates a file of format 1 when it is opened. Its records stay what they are, and `rekey` gives each its new key; a record
+    /// that gets none is left out. The old file stays beside the new one, with `.v1` after its name. What happened before
+    /// can no longer be listed or watched.
+    #[must_use]
+    pub fn migrating(
+        self,
+        rekey: impl FnOnce(&Entries) -> Vec<Option<Arc<str>>> + Send + 'static,
+    ) -> Embedded {
+        *self.rekey.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(rekey));
+        self
+    }
+
     fn new(medium: Medium, path: PathBuf) -> Embedded {
         let condition = medium.condition();
-        let medium = Mutex::new(Some(medium));
-        Embedded { medium, path, running: Mutex::default(), shared: Arc::default(), condition }
+        Embedded {
+            medium: Mutex::new(Some(medium)),
+            rekey: Mutex::default(),
+            path,
+            running: Mutex::default(),
+            shared: Arc::default(),
+            condition,
+        }
     }
 
     fn queue(&self) -> Result<mpsc::Sender<Job>, Unavailable> {
@@ -107,12 +130,13 @@ impl Backend for Embedded {
             let medium = self.medium.lock().unwrap_or_else(PoisonError::into_inner).take();
             let medium =
                 medium.ok_or_else(|| OpenError::Unavailable("it has been opened before".to_owned()))?;
+            let rekey = self.rekey.lock().unwrap_or_else(PoisonError::into_inner).take();
             let (queue, jobs) = mpsc::channel(QUEUE);
             let (opened, is_open) = oneshot::channel();
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new()
                 .name("store-writer".to_owned())
-                .spawn(move || match Writer::open(medium, feed, shared) {
+                .spawn(move || match Writer::open(medium, rekey, feed, shared) {
                     Ok(mut writer) => {
                         if opened.send(Ok(())).is_ok() {
                             writer.run(jobs);

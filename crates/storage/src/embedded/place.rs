@@ -15,6 +15,10 @@ pub trait Place: Send + 'static {
     /// Begins a new, empty file beside it.
     fn begin(&self) -> io::Result<Self::File>;
 
+    /// Keeps the store's file, which is closed and of this format, under a second name, so that [`Place::replace`] leaves it
+    /// there. When it returns, that survives a crash; what was kept under that name before is replaced.
+    fn preserve(&self, format: u32) -> io::Result<()>;
+
     /// Makes the file that was begun, and has been synced, the store's file. When it returns, that survives a crash;
     /// if there is a crash before, one of the two files is the store's.
     fn replace(&self) -> io::Result<()>;

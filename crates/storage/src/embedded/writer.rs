@@ -13,6 +13,7 @@ use crate::record::{Change, Write};
 use super::Shared;
 use super::disk::Medium;
 use super::log::{Changes, Log, Replaced, remember};
+use super::migrate::Rekey;
 use super::row;
 
 /// The most writes in one transaction.
@@ -49,9 +50,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn open(mut medium: Medium, feed: Feed, shared: Arc<Shared>) -> Result<Writer, OpenError> {
+    pub(super) fn open(
+        mut medium: Medium,
+        rekey: Option<Rekey>,
+        feed: Feed,
+        shared: Arc<Shared>,
+    ) -> Result<Writer, OpenError> {
         medium.hold()?;
-        let log = Log::open(&medium)?;
+        let log = Log::open(&medium, rekey)?;
         let (compacted, trail) = log.load(&feed, &medium.path())?;
         *shared.log.write().unwrap_or_else(PoisonError::into_inner) = Some(log);
         shared.compact.store(compacted, Ordering::Relaxed);
@@ -211,7 +217,7 @@ impl Writer {
     fn reopen(&mut self) -> Result<Log, String> {
         let revision = self.feed.revision();
         if !self.medium.has_sync_failed() {
-            let log = Log::open(&self.medium).map_err(|error| error.to_string())?;
+            let log = Log::open(&self.medium, None).map_err(|error| error.to_string())?;
             let left = log.cut(revision).map_err(|fault| fault.message)?;
             if left.max(self.compacted).max(1) == revision {
                 return Ok(log);

@@ -1,21 +1,28 @@
-use super::{covers, is_key, is_scope, is_within_shard, scopes, shard};
+use super::{Shards, covers, is_key, is_scope, scopes};
 
 #[test]
 fn a_key_is_a_path_that_is_no_directory() {
-    assert!(is_key("/registry/core/configmaps/default/a"));
+    assert!(is_key("/registry/configmaps/default/a"));
     for wrong in ["", "registry/a", "/registry/a/", "/registry//a", "/registry/a\0", "/"] {
         assert!(!is_key(wrong), "{wrong:?}");
     }
-    assert!(is_scope("/") && is_scope("/registry/core/") && !is_scope("registry"));
+    assert!(is_scope("/") && is_scope("/registry/nodes/") && !is_scope("registry"));
 }
 
 #[test]
-fn a_shard_is_the_resource() {
-    assert_eq!(shard("/registry/core/configmaps/default/a"), "/registry/core/configmaps/");
-    assert_eq!(shard("/registry/core/nodes/a"), "/registry/core/nodes/");
-    assert_eq!(shard("/registry/a"), "/registry/");
-    assert!(is_within_shard("/registry/core/nodes/") && is_within_shard("/a/b"));
-    assert!(!is_within_shard("/registry/core/"));
+fn a_shard_is_what_the_division_says() {
+    let by_segment = Shards(|key| key.match_indices('/').nth(1).map(|(slash, _)| slash + 1));
+    assert_eq!(by_segment.of("/pods/default/a"), "/pods/");
+    assert_eq!(by_segment.of("/a"), "");
+    assert!(
+        by_segment.is_within("/pods/")
+            && by_segment.is_within("/pods/default/")
+            && by_segment.is_within("/a")
+    );
+    assert!(!by_segment.is_within("/"));
+    let undivided = Shards(|_| None);
+    assert_eq!(undivided.of("/pods/default/a"), "");
+    assert!(undivided.is_within("/pods/default/a") && !undivided.is_within("/pods/"));
 }
 
 #[test]

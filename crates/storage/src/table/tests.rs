@@ -30,7 +30,6 @@ fn it_behaves_as_a_sorted_map() {
         } else {
             assert_eq!(table.remove(&key).map(|old| old.revision), model.remove(&key));
         }
-        assert_eq!(table.len(), model.len());
     }
     let all = table.select("/r/g/things/", None);
     assert_eq!(keys(&all), model.keys().collect::<Vec<_>>());
@@ -65,7 +64,7 @@ fn a_reader_keeps_what_it_took() {
     assert!(before.iter().all(|entry| entry.revision == 1));
     assert_eq!(before.iter().count(), 1000);
     assert!(table.select("/r/g/t/", None).iter().all(|entry| entry.revision == 2));
-    assert_eq!(table.len(), 500);
+    assert_eq!(table.select("/", None).len(), 500);
 }
 
 #[test]

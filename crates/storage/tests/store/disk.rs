@@ -19,6 +19,8 @@ struct State {
     /// Which one is the store's, and which one was begun.
     store: Option<usize>,
     begun: Option<usize>,
+    /// The one that was preserved.
+    preserved: Option<usize>,
     /// Handles opened before the last crash are dead.
     life: u64,
     /// How many more operations succeed before the power goes.
@@ -127,11 +129,21 @@ impl Disk {
         state.store.map_or(0, |store| state.files[store].current.len() as u64)
     }
 
+    /// The preserved file, as a disk of its own.
+    pub(crate) fn preserved(&self) -> Option<Disk> {
+        let state = self.lock();
+        let bytes = state.files[state.preserved?].durable.clone();
+        let file = File { current: bytes.clone(), durable: bytes, unsynced: Vec::new() };
+        Some(Disk(Arc::new(Mutex::new(State { files: vec![file], store: Some(0), ..State::default() }))))
+    }
+
     /// The power goes and comes back.
     pub(crate) fn crash(&self, dice: &mut Dice) {
         let mut state = self.lock();
-        if let Some(store) = state.store {
-            state.files[store].crash(dice);
+        for file in
+            [state.store, state.preserved.filter(|file| Some(*file) != state.store)].into_iter().flatten()
+        {
+            state.files[file].crash(dice);
         }
         state.life += 1;
         state.fuse = None;
@@ -168,9 +180,15 @@ impl Place for Disk {
         Ok(Handle { disk: self.clone(), life: state.life, file })
     }
 
+    fn preserve(&self, _: u32) -> io::Result<()> {
+        let mut state = self.operate(None)?;
+        state.preserved = state.store;
+        Ok(())
+    }
+
     fn replace(&self) -> io::Result<()> {
         let mut state = self.operate(None)?;
-        if let Some(old) = state.store {
+        if let Some(old) = state.store.filter(|old| Some(*old) != state.preserved) {
             state.files[old] = File::default();
         }
         state.store = Some(state.begun.take().ok_or(io::ErrorKind::NotFound)?);

@@ -149,7 +149,7 @@ async fn a_file_of_an_unknown_format_is_refused() {
     transaction.commit().unwrap();
     drop(database);
     let refused = open(&folder).await.unwrap_err();
-    assert!(matches!(refused, OpenError::Format { found: 7, known: 1, .. }), "{refused}");
+    assert!(matches!(refused, OpenError::Format { found: 7, known: 2, .. }), "{refused}");
     assert!(refused.to_string().contains("format 7"), "{refused}");
 }
 

@@ -13,6 +13,11 @@ pub(crate) fn key(name: &str) -> Arc<str> {
     format!("/registry/core/things/{name}").into()
 }
 
+/// A shard for each directory of three segments, as `/registry/core/things/`.
+pub(crate) fn shard_end(key: &str) -> Option<usize> {
+    key.match_indices('/').nth(3).map(|(slash, _)| slash + 1)
+}
+
 /// `{"v":"VALUE","r":"REVISION"}`
 pub(crate) fn record(value: &str) -> Record {
     let body = format!(r#"{{"v":"{value}","r":""}}"#);

@@ -6,6 +6,7 @@ mod disk;
 mod embedded;
 mod faults;
 mod fixture;
+mod migration;
 mod quota;
 mod shared;
 mod suite;

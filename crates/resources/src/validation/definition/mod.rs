@@ -25,6 +25,7 @@ use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::{Context, Rules, meta};
 use crate::custom::names::{APPROVED, Approval, approved, is_protected};
 use crate::repeated::{Repeated, first_by};
+use crate::table;
 
 pub(super) const DEFINITION: Rules = Rules {
     create,
@@ -59,6 +60,7 @@ fn create(definition: &Value, context: &Context) -> FieldErrors {
     errors.extend(meta::create(definition, false, |_, _| Vec::new()));
     let internal = internal(spec);
     spec_rules(&internal, &Strictness::for_create(context), &mut errors);
+    own_directory(&internal, &mut errors);
     status_rules(definition, &mut errors);
     approval(definition, None, &mut errors);
     preserve(&internal, None, &mut errors);
@@ -221,6 +223,17 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
         }
     }
     conversion(spec, strict, errors);
+}
+
+/// Custom resources must not be stored among the objects of a built-in resource. Kubernetes lets such definitions in.
+fn own_directory(spec: &Value, errors: &mut FieldErrors) {
+    let (group, plural) = (spec.text("group"), spec.part("names").text("plural"));
+    if let Some(row) = table::overlapping(group, plural) {
+        let built_in = api::GroupResource::new(row.group, row.plural);
+        let detail =
+            format!("{built_in} is a built-in resource, whose storage custom resources must not share");
+        errors.invalid(&SPEC.field("names.plural"), plural, detail);
+    }
 }
 
 fn one_of(value: &str, allowed: &[&str], at: &At<'_>, errors: &mut FieldErrors) {

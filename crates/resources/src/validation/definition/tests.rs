@@ -120,3 +120,34 @@ fn an_update_that_only_empties_changes_nothing() {
     assert!(super::same(new.at(&["spec"]), old.at(&["spec"])));
     assert!(update(&new, &old, &Context::default()).iter().all(|error| error.field.starts_with("metadata")));
 }
+
+#[test]
+fn a_definition_over_the_storage_of_a_built_in_resource_is_refused() {
+    let of = |group: &str, plural: &str| {
+        let text = value::write::to_string(&definition("", ""));
+        let named = text
+            .replace("g.example.com", group)
+            .replace(r#""plural":"ts""#, &format!(r#""plural":"{plural}""#));
+        let named = named.replace(r#""name":"ts."#, &format!(r#""name":"{plural}."#));
+        let approved = r#""metadata":{"annotations":{"api-approved.kubernetes.io":"https://example.com/1"},"#;
+        errors(&decoded(&named.replace(r#""metadata":{"#, approved)))
+    };
+    for (group, plural) in
+        [("apiregistration.k8s.io", "apiservices"), ("apiextensions.k8s.io", "customresourcedefinitions")]
+    {
+        assert_eq!(
+            of(group, plural),
+            [format!(
+                r#"spec.names.plural: Invalid value: "{plural}": {plural}.{group} is a built-in resource, whose storage custom resources must not share"#
+            )]
+        );
+    }
+    assert_eq!(of("apiregistration.k8s.io", "others"), [""; 0]);
+    assert_eq!(of("networking.k8s.io", "networkpolicies"), [""; 0]);
+    // Without a dot a group is none, and these would be in the way of built-in resources, too.
+    for (group, plural) in
+        [("services", "specs"), ("services", "endpoints"), ("pods", "things"), ("events", "events")]
+    {
+        assert_eq!(of(group, plural).len(), 2, "{group} {plural}");
+    }
+}

@@ -1,0 +1,63 @@
+//! From the format before this one to this one.
+//!
+//! Format 1 has the same rows under other keys. What is live in it is read, gets its new keys, and is written to a new file that
+//! replaces the old one in one step. Until then the old file is the store's, so an interrupted migration begins again; it is
+//! given a second name before that step, under which it stays.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::backend::Feed;
+use crate::error::OpenError;
+use crate::key;
+use crate::record::Entry;
+use crate::store::Options;
+use crate::table::Entries;
+use crate::working_set::WorkingSet;
+
+use super::FORMAT;
+use super::disk::Medium;
+use super::log::Log;
+
+/// The format that can be migrated.
+pub(super) const FROM: u32 = 1;
+
+/// Gives each record, in the order of the entries, its new key; a record that gets none is left out.
+pub type Rekey = Box<dyn FnOnce(&Entries) -> Vec<Option<Arc<str>>> + Send>;
+
+/// Migrates the file that is open as `old`, and opens the new one.
+pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, OpenError> {
+    let path = medium.path();
+    tracing::info!(path = %path.display(), from = FROM, to = FORMAT, "migrating the store to a new format");
+    let feed = Feed(Arc::new(WorkingSet::new(&Options::default())));
+    old.load(&feed, &path)?;
+    // Closed, so that what is preserved is whole.
+    drop(old);
+    let entries = feed.live();
+    let live = rekeyed(&entries, rekey(&entries)).map_err(OpenError::Migration)?;
+    medium.preserve(FROM).map_err(|source| OpenError::Folder { path: path.clone(), source })?;
+    let log = Log::make(medium, &live, feed.revision()).map_err(|fault| fault.opening(&path))?;
+    let left_out = entries.len() - live.len();
+    tracing::info!(path = %path.display(), records = live.len(), left_out, "the store has been migrated");
+    Ok(log)
+}
+
+fn rekeyed(entries: &Entries, keys: Vec<Option<Arc<str>>>) -> Result<Entries, String> {
+    if keys.len() != entries.len() {
+        return Err(format!("{} records got {} keys", entries.len(), keys.len()));
+    }
+    let mut given = HashSet::with_capacity(keys.len());
+    let mut live = Vec::with_capacity(keys.len());
+    for (entry, key) in entries.iter().zip(keys) {
+        let Some(key) = key else { continue };
+        if !key::is_key(&key) {
+            return Err(format!("`{}` became `{key}`, which is not a key", entry.key));
+        }
+        if !given.insert(Arc::clone(&key)) {
+            return Err(format!("two records became `{key}`"));
+        }
+        live.push(Arc::new(Entry::new(key, entry.revision, entry.created, &entry.record())));
+    }
+    live.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    Ok(Entries::from_vec(live))
+}

@@ -1,0 +1,177 @@
+//! A file of the format before this one becomes one of this format, whatever happens on the way.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::{Builder, Database, TableDefinition};
+use storage::embedded::Place as _;
+use storage::{Embedded, Entries, OpenError, Options, ReadError, Store, WatchError, WatchFrom};
+
+use crate::disk::Disk;
+use crate::fixture::{Dice, at, create, now, remove, update};
+
+const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
+const NEW: &str = "/registry/things/";
+/// What [`fill`] leaves, after [`rekey`].
+const LIVE: [&str; 3] = ["/registry/things/b=2", "/registry/things/c=4", "/registry/things/d=6"];
+
+/// Writes and deletes; `left-out` gets no new key.
+async fn fill(store: &Store) {
+    create(store, "a", "1").await;
+    create(store, "b", "2").await;
+    create(store, "c", "3").await;
+    update(store, "c", "4").await;
+    create(store, "left-out", "5").await;
+    create(store, "d", "6").await;
+    remove(store, "a").await;
+}
+
+/// `/registry/core/things/NAME` becomes `/registry/things/NAME`.
+fn rekey(entries: &Entries) -> Vec<Option<Arc<str>>> {
+    let new = |key: &str| (!key.contains("/left-out")).then(|| key.replace("/core/", "/").into());
+    entries.iter().map(|entry| new(&entry.key)).collect()
+}
+
+/// Says in the file that it has another format. Both formats have the same rows.
+fn set_format(database: &Database, format: u32) {
+    let transaction = database.begin_write().unwrap();
+    let text = [b"portcullis store".as_slice(), &format.to_le_bytes()].concat();
+    transaction.open_table(META).unwrap().insert("format", text.as_slice()).unwrap();
+    transaction.commit().unwrap();
+}
+
+/// A disk with a file of format 1.
+async fn old_disk() -> Disk {
+    let disk = Disk::default();
+    let store = Store::open(Embedded::over(disk.clone()), Options::default()).await.unwrap();
+    fill(&store).await;
+    store.close().await;
+    drop(store);
+    set_format(&Builder::new().create_with_backend(disk.open().unwrap().unwrap()).unwrap(), 1);
+    disk
+}
+
+/// A folder with a file of format 1.
+async fn old_folder(folder: &Path) {
+    let store = Store::open(Embedded::at(folder), Options::default()).await.unwrap();
+    fill(&store).await;
+    store.close().await;
+    drop(store);
+    set_format(&Database::open(folder.join("store.redb")).unwrap(), 1);
+}
+
+async fn all(store: &Store) -> Vec<String> {
+    now(store, "/").await
+}
+
+#[tokio::test]
+async fn an_old_file_gets_new_keys_and_stays_beside_the_new_one() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("store");
+    old_folder(&folder).await;
+    let before = fs::read(folder.join("store.redb")).unwrap();
+    let store = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap();
+    assert_eq!(all(&store).await, LIVE);
+    // Revisions go on from where they were; each record has kept its own.
+    assert_eq!(store.revision(), 8);
+    let c = store.get("/registry/things/c").unwrap();
+    assert_eq!((c.created, c.revision, &*c.body), (4, 5, br#"{"v":"4","r":"5"}"#.as_slice()));
+    // What happened before the migration happened to other keys.
+    assert!(matches!(at(&store, NEW, 5).await, Err(ReadError::Compacted { oldest: 8 })));
+    assert!(matches!(store.watch(NEW, WatchFrom::Revision(5)), Err(WatchError::Compacted { oldest: 8 })));
+    assert_eq!(create(&store, "e", "7").await, 9);
+    store.close().await;
+    drop(store);
+    let after = fs::read(folder.join("store.redb.v1")).unwrap();
+    assert!(before == after, "the old file is kept as it was");
+    // A second start has nothing to migrate.
+    let refuse = |_: &Entries| panic!("a file of this format is migrated");
+    let store = Store::open(Embedded::at(&folder).migrating(refuse), Options::default()).await.unwrap();
+    assert_eq!(all(&store).await.len(), 4);
+    let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["LOCK", "store.redb", "store.redb.v1"]);
+}
+
+#[tokio::test]
+async fn an_old_file_without_a_migration_and_a_newer_one_are_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("store");
+    old_folder(&folder).await;
+    let refused = Store::open(Embedded::at(&folder), Options::default()).await.unwrap_err();
+    assert!(matches!(refused, OpenError::Format { found: 1, known: 2, .. }), "{refused}");
+    set_format(&Database::open(folder.join("store.redb")).unwrap(), 3);
+    let refused = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap_err();
+    assert!(matches!(refused, OpenError::Format { found: 3, known: 2, .. }), "{refused}");
+    let told = refused.to_string();
+    assert!(told.contains("has store format 3, and this build knows format 2 only"), "{told}");
+    assert!(!folder.join("store.redb.v1").exists());
+}
+
+#[tokio::test]
+async fn keys_that_are_wrong_leave_the_old_file_as_it_was() {
+    type Wrong = fn(&Entries) -> Vec<Option<Arc<str>>>;
+    let wrong: [(Wrong, &str); 3] = [
+        (|_| Vec::new(), "4 records got 0 keys"),
+        (|entries| entries.iter().map(|_| Some("/same".into())).collect(), "two records became `/same`"),
+        (|entries| entries.iter().map(|_| Some("/a/".into())).collect(), "which is not a key"),
+    ];
+    let disk = old_disk().await;
+    for (rekey, why) in wrong {
+        let embedded = Embedded::over(disk.clone()).migrating(rekey);
+        let refused = Store::open(embedded, Options::default()).await.unwrap_err();
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
+    let store = Store::open(Embedded::over(disk).migrating(rekey), Options::default()).await.unwrap();
+    assert_eq!(all(&store).await, LIVE);
+}
+
+/// The power goes after each operation on the disk in turn. The next start finds the old file, and migrates it, or the new one.
+#[tokio::test]
+async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
+    let mut dice = Dice(7);
+    let (mut operations, mut interrupted) = (0, 0);
+    loop {
+        let disk = old_disk().await;
+        disk.light_fuse(operations);
+        let first = Store::open(Embedded::over(disk.clone()).migrating(rekey), Options::default()).await;
+        let finished = first.is_ok();
+        drop(first);
+        disk.crash(&mut dice);
+        let store = Store::open(Embedded::over(disk.clone()).migrating(rekey), Options::default()).await;
+        let store = store.unwrap_or_else(|error| panic!("after {operations} operations: {error}"));
+        assert_eq!(all(&store).await, LIVE, "after {operations} operations");
+        assert_eq!(store.revision(), 8);
+        store.close().await;
+        drop(store);
+        // The old file is whole, too.
+        let kept = disk.preserved().expect("the old file is kept");
+        let again = Store::open(Embedded::over(kept).migrating(rekey), Options::default()).await.unwrap();
+        assert_eq!(all(&again).await, LIVE, "after {operations} operations");
+        if finished {
+            break;
+        }
+        interrupted += 1;
+        operations += 1;
+    }
+    assert!(interrupted > 20, "{interrupted}");
+}
+
+/// What an interruption may leave in a folder: the second name of the old file, and an unfinished new one.
+#[tokio::test]
+async fn what_an_interrupted_migration_left_in_the_folder_is_taken_up() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("store");
+    old_folder(&folder).await;
+    fs::hard_link(folder.join("store.redb"), folder.join("store.redb.v1")).unwrap();
+    fs::write(folder.join("store.redb.v1.new"), "unfinished").unwrap();
+    fs::write(folder.join("store.redb.new"), [0; 5000]).unwrap();
+    let store = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap();
+    assert_eq!(all(&store).await, LIVE);
+    store.close().await;
+    drop(store);
+    let old = Database::open(folder.join("store.redb.v1")).unwrap();
+    set_format(&old, 1);
+    assert!(!folder.join("store.redb.v1.new").exists() && !folder.join("store.redb.new").exists());
+}
