@@ -1,5 +1,12 @@
 //! Attacks on the security plane, each over HTTPS against the built binary. Every test fails on a server without the defence.
-//! Attacks on a running server, and what stops them. Each one succeeded before its defence was there.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod bindings;
 mod bodies;
@@ -12,12 +19,3 @@ mod paths;
 mod store_quota;
 mod subresources;
 mod targets;
-
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
