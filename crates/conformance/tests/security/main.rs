@@ -14,6 +14,7 @@ mod bootstrap_denied;
 mod callers;
 mod descriptors;
 mod identity_headers;
+mod large_bodies;
 mod node_restriction;
 mod paths;
 mod store_quota;

@@ -237,9 +237,14 @@ pub trait Report {
     }
 }
 
+/// The most errors that are kept about one object. An answer tells far fewer, and the memory must not grow with what is wrong.
+pub const MAX_ERRORS: usize = 10_000;
+
 impl Report for FieldErrors {
     fn report(&mut self, kind: FieldErrorKind, at: &At<'_>, bad_value: Option<Value>, detail: String) {
-        self.push(FieldError { kind, field: at.to_string(), bad_value, detail });
+        if self.len() < MAX_ERRORS {
+            self.push(FieldError { kind, field: at.to_string(), bad_value, detail });
+        }
     }
 }
 

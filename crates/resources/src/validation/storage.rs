@@ -1,6 +1,6 @@
 //! storage.k8s.io: StorageClass, VolumeAttributesClass, VolumeAttachment, CSIDriver, CSINode, CSIStorageCapacity.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
@@ -8,7 +8,7 @@ use api::names;
 use api::quantity::Quantity;
 use value::{Map, Value};
 
-use super::fields::{At, IMMUTABLE, NOT_NEGATIVE, Read, Report, same, supersede};
+use super::fields::{At, IMMUTABLE, MAX_ERRORS, NOT_NEGATIVE, Read, Report, same, supersede};
 use super::persistent_volume::volume_spec;
 use super::pod_volumes::csi_driver_name;
 use super::{Context, Rules, internal_json, meta, no_rules};
@@ -123,7 +123,7 @@ fn parameters(parameters: Option<&Map>, may_be_empty: bool, errors: &mut FieldEr
 
 fn topologies(terms: &[Value], errors: &mut FieldErrors) {
     let list = At::new("allowedTopologies");
-    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    let mut earlier: HashMap<BTreeMap<&str, BTreeSet<&str>>, usize> = HashMap::new();
     for (i, term) in terms.iter().enumerate() {
         let at = list.index(i);
         let expressions = at.field("matchLabelExpressions");
@@ -148,11 +148,12 @@ fn topologies(terms: &[Value], errors: &mut FieldErrors) {
         }
         // Terms without expressions equal the empty slots Kubernetes compares with, one for every term.
         let empty = if values_of.is_empty() { terms.len() } else { 0 };
-        let equal = empty + seen.iter().filter(|earlier| **earlier == values_of).count();
-        for _ in 0..equal {
+        let times = earlier.entry(values_of).or_default();
+        // Every pair of equal terms is an error: as many as are kept, and no more.
+        for _ in 0..(empty + *times).min(MAX_ERRORS.saturating_sub(errors.len())) {
             errors.duplicate(&expressions, "");
         }
-        seen.push(values_of);
+        *times += 1;
     }
 }
 
@@ -387,11 +388,12 @@ fn csi_node_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
         driver.remove_at(&["allocatable"]);
         driver
     };
+    let mut by_name: HashMap<&str, Vec<&Value>> = HashMap::new();
+    for driver in new.list_at(&["spec", "drivers"]) {
+        by_name.entry(driver.text("name")).or_default().push(driver);
+    }
     for former in old.list_at(&["spec", "drivers"]) {
-        for driver in new.list_at(&["spec", "drivers"]) {
-            if former.text("name") != driver.text("name") {
-                continue;
-            }
+        for driver in by_name.get(former.text("name")).into_iter().flatten() {
             let (former, driver) = (without_allocatable(former), without_allocatable(driver));
             if !same(Some(&former), Some(&driver)) {
                 let shown = internal_json::compact("CSINodeDriver", Some(&driver));

@@ -107,3 +107,29 @@ fn duplicates_and_broken_rules_are_told_until_it_is_enough() {
     assert_eq!(ruled(100).len(), 100);
     assert_eq!(ruled(5_000).len(), 1_000);
 }
+
+#[test]
+fn failing_alternatives_end_when_the_budget_does() {
+    let alternatives: Vec<String> = (0..50).map(|i| format!(r#"{{"required":["r{i}"]}}"#)).collect();
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"spec":{{"type":"array","items":{{"type":"object","oneOf":[{}]}}}}}}}}"#,
+        alternatives.join(",")
+    );
+    let items = value::json::parse(format!("[{}]", vec!["{}"; 1000].join(",")).as_bytes()).unwrap();
+    let mut object = thing("{}");
+    object.set_at(&["spec"], items);
+    let compiled = compiled(&schema);
+    let errors = |steps: u64| {
+        let budget = value::Budget::new(steps);
+        compiled.validate_create(&object, Bounds { budget: &budget, ..Bounds::NONE }).errors
+    };
+    let all = errors(u64::MAX);
+    assert!(
+        all.len() > 2 && !all.iter().any(|error| error.detail.contains("too many steps")),
+        "{}",
+        all.len()
+    );
+    let few = errors(1000);
+    assert_eq!(few.len(), 1);
+    assert!(few.iter().all(|error| error.detail.contains("takes too many steps")), "{few:?}");
+}

@@ -234,15 +234,19 @@ fn shown(source: &Source) -> String {
     if source.1.is_empty() { path } else { format!("{path} ({})", source.1) }
 }
 
+/// The most paths of one volume that are compared with each other: every pair of 100,000 would take minutes.
+const MAX_COMPARED: usize = 1000;
+
 /// Pairs of paths of which one lies in the other, in the order they come up.
 fn overlapping(paths: Vec<Source>) -> Vec<String> {
-    let mut seen: Vec<Source> = Vec::new();
+    let inside =
+        |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let mut earlier: Vec<Source> = Vec::new();
     let mut found = Vec::new();
-    for (path, source) in paths {
+    for (path, source) in paths.into_iter().take(MAX_COMPARED) {
         let path = path.trim_end_matches('/').to_owned();
         let this = (path, source);
-        for other in &seen {
-            let inside = |a: &str, b: &str| format!("{a}/").starts_with(&format!("{b}/"));
+        for other in &earlier {
             if !this.0.is_empty()
                 && !other.0.is_empty()
                 && (inside(&other.0, &this.0) || inside(&this.0, &other.0))
@@ -250,7 +254,7 @@ fn overlapping(paths: Vec<Source>) -> Vec<String> {
                 found.push(format!("{} with {}", shown(&this), shown(other)));
             }
         }
-        seen.push(this);
+        earlier.push(this);
     }
     found
 }

@@ -1,0 +1,181 @@
+//! Large bodies are answered, their work is bounded, and nobody else waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use conformance::{Client, Problem, Server, accepts, eventually, rejects};
+use http::Method;
+use serde_json::{Value, json};
+
+const PODS: &str = "/api/v1/namespaces/default/pods?dryRun=All";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Small requests are answered in milliseconds; this is for a busy machine.
+const SOON: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn pod(spec: &Value) -> Value {
+    let mut pod =
+        json!({"metadata": {"name": "large"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    for (field, value) in spec.as_object().unwrap() {
+        pod["spec"][field] = value.clone();
+    }
+    pod
+}
+
+fn named(count: usize) -> Value {
+    (0..count).map(|i| json!({"name": format!("n{i}")})).collect()
+}
+
+/// Bodies that took between four and fourteen seconds each when each item of a list was compared with all others.
+fn long_lists() -> Vec<(&'static str, Value)> {
+    let env: Value = (0..60_000).map(|i| json!({"name": format!("N{i}")})).collect();
+    let gates: Value = (0..60_000).map(|i| json!({"name": format!("example.com/n{i}")})).collect();
+    let ports: Value =
+        (0..50_000).map(|i| json!({"name": format!("n{i}"), "port": i % 60_000 + 1})).collect();
+    vec![
+        (PODS, pod(&json!({"volumes": named(60_000)}))),
+        (PODS, pod(&json!({"containers": [{"name": "c", "image": "i", "env": env}]}))),
+        (PODS, pod(&json!({"imagePullSecrets": named(60_000)}))),
+        (PODS, pod(&json!({"schedulingGates": gates}))),
+        (
+            "/api/v1/namespaces/default/services?dryRun=All",
+            json!({"metadata": {"name": "large"}, "spec": {"ports": ports}}),
+        ),
+    ]
+}
+
+/// Sends every body at once, each over a connection of its own; the count grows with each answer.
+fn send_all(server: &Server, answered: &Arc<AtomicUsize>) -> Vec<tokio::task::JoinHandle<u16>> {
+    let bodies = long_lists();
+    let send = |(path, body): (&'static str, Value)| {
+        let (client, answered) = (server.client().unwrap(), Arc::clone(answered));
+        tokio::spawn(async move {
+            let answer = client.post(path, &body).await.unwrap();
+            answered.fetch_add(1, Ordering::Relaxed);
+            answer.code
+        })
+    };
+    bodies.into_iter().map(send).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_requests_are_answered_while_large_ones_are_worked_on() {
+    let server = Server::serve(&[]).await.unwrap();
+    let small = server.client().unwrap();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let large = send_all(&server, &answered);
+    let mut before_the_first = 0;
+    while answered.load(Ordering::Relaxed) < large.len() {
+        for path in ["/livez", "/api/v1/namespaces/default"] {
+            let answer = tokio::time::timeout(SOON, small.get(path)).await;
+            let answer = answer.unwrap_or_else(|_| Err(Problem::new(format!("{path} was not answered"))));
+            assert_eq!(answer.unwrap().code, 200);
+        }
+        before_the_first += usize::from(answered.load(Ordering::Relaxed) == 0);
+    }
+    for request in large {
+        let code = request.await.unwrap();
+        assert!(matches!(code, 201 | 413 | 422), "{code}");
+    }
+    assert!(before_the_first > 0);
+    let metrics = small.get("/metrics").await.unwrap().text();
+    assert!(metrics.contains("portcullis_large_requests_total 5"), "all of them ran on the heavy lane");
+}
+
+#[tokio::test]
+async fn a_strategic_merge_of_a_long_list_is_answered() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    accepts(client.post("/api/v1/namespaces/default/pods", &pod(&json!({}))).await).unwrap();
+    let env: Value = (0..60_000).map(|i| json!({"name": format!("N{i}"), "value": "x"})).collect();
+    let patch = json!({"spec": {"containers": [{"name": "c", "env": env}]}});
+    let headers = [("content-type", "application/strategic-merge-patch+json")];
+    let path = "/api/v1/namespaces/default/pods/large?dryRun=All";
+    let body = serde_json::to_vec(&patch).unwrap();
+    // The variables of a pod cannot change: it is refused for that, after all of the merge.
+    let status =
+        rejects(client.send(Method::PATCH, path, &headers, body.into()).await, 422, "Invalid").unwrap();
+    assert!(status["message"].as_str().unwrap().contains("pod updates may not change fields"), "{status}");
+}
+
+#[tokio::test]
+async fn terms_that_all_equal_each_other_are_told_within_bounds() {
+    let server = Server::serve(&[]).await.unwrap();
+    let terms: Value = (0..60_000).map(|_| json!({})).collect();
+    let class =
+        json!({"metadata": {"name": "large"}, "provisioner": "example.com/p", "allowedTopologies": terms});
+    let client = server.client().unwrap();
+    rejects(client.post("/apis/storage.k8s.io/v1/storageclasses", &class).await, 422, "Invalid").unwrap();
+    assert!(server.resident_kib().unwrap() < 2 * 1024 * 1024, "the errors do not fill the memory");
+}
+
+/// A kind whose items have many alternatives, none of which fits.
+async fn define_alternatives(client: &Client) {
+    let alternatives: Value = (0..400)
+        .map(|i| json!({"properties": {"a": {"enum": [format!("v{i}")]}}, "required": ["a"]}))
+        .collect();
+    let definition = json!({
+        "metadata": {"name": "bombs.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "bombs", "kind": "Bomb", "listKind": "BombList", "singular": "bomb"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object",
+                "properties": {"items": {"type": "array", "items": {
+                    "type": "object", "properties": {"a": {"type": "string"}}, "oneOf": alternatives,
+                }}},
+            }}}],
+        },
+    });
+    accepts(client.post(DEFINITIONS, &definition).await).unwrap();
+    eventually(PATIENCE, async || accepts(client.get(BOMBS).await)).await.unwrap();
+}
+
+const BOMBS: &str = "/apis/example.com/v1/namespaces/default/bombs";
+
+/// 1.6 megabytes: 160,000 items of 400 alternatives.
+fn bomb() -> Value {
+    let items: Value = (0..160_000).map(|_| json!({"a": "x"})).collect();
+    json!({"apiVersion": "example.com/v1", "kind": "Bomb", "metadata": {"name": "bomb"}, "items": items})
+}
+
+#[tokio::test]
+async fn failing_alternatives_end_with_the_request() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    define_alternatives(&client).await;
+    // Its time is over before the work is: the answer comes all the same.
+    let path = format!("{BOMBS}?timeout=1s");
+    let answer = tokio::time::timeout(Duration::from_secs(20), client.post(&path, &bomb())).await;
+    let answer = answer.unwrap_or_else(|_| Err(Problem::new("the request was not answered")));
+    let status = rejects(answer, 504, "Timeout").unwrap();
+    assert_eq!(status["message"], "Timeout: request did not complete within the allotted timeout");
+    is_idle(&client, 1).await;
+
+    // A client that goes away takes its work with it.
+    let (leaving, body) = (server.client().unwrap(), bomb());
+    let request = tokio::spawn(async move { leaving.post(BOMBS, &body).await });
+    eventually(PATIENCE, async || {
+        let metrics = client.get("/metrics").await?.text();
+        let runs = metrics.contains("portcullis_large_requests_running 1");
+        if runs { Ok(()) } else { Err(Problem::new("the request has not begun")) }
+    })
+    .await
+    .unwrap();
+    request.abort();
+    is_idle(&client, 2).await;
+}
+
+/// Waits until no large request is running and so many have been cancelled.
+async fn is_idle(client: &Client, cancelled: usize) {
+    eventually(PATIENCE, async || {
+        let metrics = client.get("/metrics").await?.text();
+        let is_idle = metrics.contains("portcullis_large_requests_running 0\n")
+            && metrics.contains(&format!("portcullis_large_requests_cancelled_total {cancelled}\n"));
+        if is_idle { Ok(()) } else { Err(Problem::new("large requests are still running")) }
+    })
+    .await
+    .unwrap();
+}
