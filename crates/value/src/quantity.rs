@@ -58,6 +58,8 @@ pub struct Quantity {
 const NANO: i32 = -9;
 /// Room to align two amounts by a few digits without overflowing.
 const MAX_MANTISSA: i128 = 10_i128.pow(36);
+/// The most zeros that the text of a quantity ends with; a larger one is cut to what 128 bits can say.
+const MAX_ZEROS: i32 = 1024;
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [(&str, u8); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
@@ -267,7 +269,16 @@ impl Quantity {
         }
         let format = if self.format == Format::BinarySi { Format::DecimalSi } else { self.format };
         let whole = exponent - exponent.rem_euclid(3);
-        let whole = if format == Format::DecimalSi { whole.min(18) } else { whole };
+        let (suffix, largest) = ("E", 18);
+        // More than any suffix says: the zeros are written.
+        if format == Format::DecimalSi && exponent > largest && exponent - largest <= MAX_ZEROS {
+            return format!(
+                "{mantissa}{:0<1$}{suffix}",
+                "",
+                usize::try_from(exponent - largest).unwrap_or(0)
+            );
+        }
+        let whole = if format == Format::DecimalSi { whole.min(largest) } else { whole };
         while exponent > whole {
             mantissa = mantissa.saturating_mul(10);
             exponent -= 1;

@@ -15,6 +15,9 @@ const ROUNDS: &str = "500";
 /// The same for servers that are started under fire, and folders that are changed under load.
 const STARTS: &str = "100";
 
+/// Rounds of 256 inputs for every reader: some ten minutes of each.
+const FUZZ: &str = "2000";
+
 /// Runs the command.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let rounds = env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| ROUNDS.to_owned());
@@ -48,6 +51,19 @@ pub(crate) fn run(root: &Path) -> Result<()> {
                     "PORTCULLIS_ROUNDS",
                     env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| STARTS.to_owned()),
                 ),
+        )
+    });
+    stages.run("fuzzing of the readers", || {
+        let rounds = env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| FUZZ.to_owned());
+        run_command(
+            cargo(root)
+                .args(["test", "--package", "fuzz", "--test", "readers"])
+                .env("PORTCULLIS_ROUNDS", &rounds),
+        )?;
+        run_command(
+            cargo(root)
+                .args(["test", "--package", "server", "--lib", "fuzzed"])
+                .env("PORTCULLIS_ROUNDS", &rounds),
         )
     });
     stages.finish()

@@ -55,16 +55,16 @@ fn scan(text: &str) -> Vec<(Token, Str)> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start_matches(is_blank);
     while let Some(first) = rest.chars().next() {
-        let end = rest.find(|c| is_special(c) != is_special(first) || is_blank(c)).unwrap_or(rest.len());
-        let (mut run, mut after) = rest.split_at(end);
-        if is_special(first) {
-            // The longest token that starts the run; every special character but none is one by itself.
-            let known = [2, 1].into_iter().find(|n| run.get(..*n).is_some_and(|t| token(t).is_some()));
-            (run, after) = rest.split_at(known.unwrap_or(1));
-            tokens.push((token(run).unwrap_or(Token::Unknown), run.into()));
+        // One pass in all: looking for the end of a run of special characters for each of them would be quadratic.
+        let end = if is_special(first) {
+            // The longest token that begins here; every special character is one by itself.
+            [2, 1].into_iter().find(|n| rest.get(..*n).is_some_and(|t| token(t).is_some())).unwrap_or(1)
         } else {
-            tokens.push((token(run).unwrap_or(Token::Identifier), run.into()));
-        }
+            rest.find(|c| is_special(c) || is_blank(c)).unwrap_or(rest.len())
+        };
+        let (text, after) = rest.split_at(end);
+        let unknown = if is_special(first) { Token::Unknown } else { Token::Identifier };
+        tokens.push((token(text).unwrap_or(unknown), text.into()));
         rest = after.trim_start_matches(is_blank);
     }
     tokens

@@ -76,10 +76,10 @@ async fn behind() -> (TempDir, Server, Client, Extension) {
     std::fs::write(&path, authority.pem()).unwrap();
     let server = Server::serve(&[
         &format!("--requestheader-client-ca-file={}", path.display()),
-        "--requestheader-username-headers=X-Proxied-User",
-        "--requestheader-uid-headers=X-Proxied-Uid",
-        "--requestheader-group-headers=X-Proxied-Group",
-        "--requestheader-extra-headers-prefix=X-Proxied-Extra-",
+        "--requestheader-username-headers=X-Remote-User,X-Proxied-User",
+        "--requestheader-uid-headers=X-Remote-Uid,X-Proxied-Uid",
+        "--requestheader-group-headers=X-Remote-Group,X-Proxied-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-,X-Proxied-Extra-",
     ])
     .await
     .unwrap();

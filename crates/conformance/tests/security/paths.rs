@@ -47,7 +47,7 @@ fn aliases(path: &str) -> BTreeSet<String> {
     }
     for (at, _) in path.match_indices('/') {
         let (before, after) = path.split_at(at);
-        for inserted in ["/", "/.", "/x/..", "/%2E", "/x/%2e%2e", "%2F"] {
+        for inserted in ["/", "/.", "/x/..", "/%2E", "/x/%2e%2e", "/%2F"] {
             add(format!("{before}{inserted}{after}"));
         }
     }

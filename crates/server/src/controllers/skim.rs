@@ -85,6 +85,8 @@ fn end_of_value(bytes: &[u8], at: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use value::{json, write};
+
     use super::{contains, member};
 
     fn metadata(text: &str) -> Option<&str> {
@@ -119,6 +121,37 @@ mod tests {
         ] {
             assert_eq!(metadata(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn fuzzed_objects_have_the_metadata_that_the_full_reader_finds() {
+        let seeds = [
+            r#"{"metadata":{"name":"n","ownerReferences":[{"uid":"u"}]},"spec":{"a":[1,{"metadata":{}}]}}"#,
+            r#"{"data":{"x":"\"metadata\":{"},"kind":"K","metadata":{"annotations":{"a":"}\\"}},"n":-1.5e3}"#,
+        ];
+        let tokens = [
+            "{",
+            "}",
+            "[",
+            "]",
+            "\"metadata\":",
+            "\"metadata\":{}",
+            "\"a\":",
+            "\\\"",
+            "\"",
+            "\"metad\\u0061ta\":1,",
+        ];
+        fuzz::run(&fuzz::Corpus::new(seeds, &tokens).inputs(), |input| {
+            let _ = member(input, b"\"metadata\"");
+            let Ok(object) = json::parse(input) else { return Ok(()) };
+            let stored = write::to_vec(&object);
+            let skimmed = member(&stored, b"\"metadata\"").and_then(|bytes| json::parse_wrapped(bytes).ok());
+            if skimmed.as_ref() == object.get("metadata") {
+                Ok(())
+            } else {
+                Err(format!("found {skimmed:?}"))
+            }
+        });
     }
 
     #[test]

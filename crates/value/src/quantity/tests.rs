@@ -186,3 +186,21 @@ fn products_keep_the_format() {
     assert_eq!(Quantity::from_milli(5, Format::DecimalSi).to_string(), "5m");
     assert_eq!(Quantity::parse_json(" 5 ").unwrap(), Quantity::new(5, Format::DecimalSi));
 }
+
+#[test]
+fn quantities_beyond_the_largest_suffix_are_written_as_they_are_read() {
+    for (text, canonical) in [
+        (
+            "11111111111111111111111111111111123456789012345678901234567890",
+            "1111111111111111111111111111111113000000000000E",
+        ),
+        ("1000000000000000000000000000000000000000000000000000", "1000000000000000000000000000000000E"),
+        ("-1000000000000000000000000000000000000000000000000000", "-1000000000000000000000000000000000E"),
+    ] {
+        let quantity = Quantity::parse(text).unwrap();
+        let again = Quantity::parse(&quantity.canonical()).unwrap();
+        assert_eq!(again, quantity, "{text}");
+        assert_eq!(again.canonical(), quantity.canonical(), "{text}");
+        assert!(quantity.canonical().len() >= canonical.len() - 20, "{}", quantity.canonical());
+    }
+}

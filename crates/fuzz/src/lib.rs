@@ -1,0 +1,21 @@
+//! Mutation-based fuzzing for tests.
+//!
+//! A [`Corpus`] has valid inputs (seeds) and the tokens of their language; [`Corpus::inputs`] makes broken ones of them. [`run`]
+//! gives them to a check for ten seconds, or for `PORTCULLIS_ROUNDS` rounds of [`ROUND`] inputs. A check fails by returning an
+//! error, by panicking or by using more than [`MOST_CPU`] for one input; the smallest list of mutations that still fails is
+//! printed, and `PORTCULLIS_SEED` repeats a run.
+//!
+//! ```
+//! let corpus = fuzz::Corpus::new(["[1,2]", "true"], &["[", "]", ","]);
+//! fuzz::run_rounds(1, &corpus.inputs(), |input| {
+//!     let depth = input.iter().filter(|byte| **byte == b'[').count();
+//!     if depth <= input.len() { Ok(()) } else { Err("impossible".to_owned()) }
+//! });
+//! ```
+
+mod corpus;
+mod mutate;
+mod run;
+
+pub use corpus::{Corpus, Input};
+pub use run::{MOST_CPU, ROUND, run, run_rounds};

@@ -1,0 +1,114 @@
+//! Files that operators write and objects that configure the security plane: a broken one is refused, never misread.
+
+use admission::configuration::{AdmissionConfiguration, WebhookAdmission};
+use admission::manifests::{self, File, Set};
+use authn::StaticTokens;
+use authz::abac::Policies;
+use authz::config::Environment;
+use fuzz::Corpus;
+use server::audit::Policy;
+
+const YAML: &[&str] = &[
+    "\n",
+    "\n  ",
+    "\n- ",
+    "- ",
+    ": ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "name: a\n",
+    "apiVersion: v1\n",
+    "kind: ",
+    "level: None",
+    "level: RequestResponse",
+    "omitStages: [RequestReceived]",
+    "resources: ",
+    "nonResourceURLs: ['*']",
+    "users: ",
+    "type: Webhook",
+    "type: RBAC",
+    "timeout: 3s",
+    "failurePolicy: Deny",
+    "matchConditions: ",
+    "expression: ",
+    "'true'",
+    "request.user",
+    "---\n",
+    "&a ",
+    "*a",
+    "<<: *a",
+    "!!binary ",
+    "~",
+    "y",
+    "static.k8s.io",
+    "plugins: ",
+    "configuration: ",
+    "path: ",
+    "# ",
+];
+
+#[test]
+fn configuration_files_do_no_harm() {
+    let audit = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: RequestResponse\n  resources: [{group: '', resources: [pods, 'pods/*'], resourceNames: [a]}]\n  verbs: [create]\n  users: [u]\n  userGroups: [g]\n  namespaces: [ns]\n- level: None\n  nonResourceURLs: ['/healthz*', '/version']\n- level: Metadata\n";
+    let authorization = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: Webhook\n  name: w\n  webhook:\n    timeout: 3s\n    subjectAccessReviewVersion: v1\n    matchConditionSubjectAccessReviewVersion: v1\n    failurePolicy: Deny\n    authorizedTTL: 5m\n    unauthorizedTTL: 30s\n    connectionInfo: {type: KubeConfigFile, kubeConfigFile: /k}\n    matchConditions:\n    - expression: \"has(request.resourceAttributes) && request.user != 'x'\"\n- type: Node\n  name: node\n- type: RBAC\n  name: rbac\n";
+    let plugins = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: PodSecurity\n  configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforce: baseline}}\n- name: ValidatingAdmissionWebhook\n  path: /p\n";
+    let webhook = "apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\nkubeConfigFile: /k\nstaticManifestsDir: /d\n";
+    let pod_security = "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\ndefaults: {enforce: baseline, enforce-version: latest, audit: restricted}\nexemptions: {usernames: [u], namespaces: [ns]}\n";
+    let abac = r#"{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"u","namespace":"*","resource":"pods","readonly":true}}"#;
+    let tokens = "t,u,uid,\"a,b\"\nt2,u2,uid2\n\"t\"\"3\",u,uid\n";
+    let seeds = [audit, authorization, plugins, webhook, pod_security, abac, tokens];
+    let environment =
+        Environment { compiler: &authz::ReviewCompiler::default(), kubeconfig: &|_| Ok(()), required: &[] };
+    authz::config::load(authorization.as_bytes(), &environment).unwrap();
+    Policy::parse(audit.as_bytes()).unwrap();
+    fuzz::run(&Corpus::new(seeds, YAML).inputs(), |input| {
+        let text = input.text();
+        let _ = Policy::parse(input);
+        let _ = AdmissionConfiguration::parse(input);
+        let _ = WebhookAdmission::parse(input);
+        let _ = admission::plugins::pod_security::Configuration::parse(input);
+        let _ = Policies::parse("/p", &text);
+        let _ = StaticTokens::parse("/t", &text);
+        match authz::config::load(input, &environment) {
+            Ok(configuration) if configuration.authorizers.is_empty() => {
+                Err("no authorizer at all".to_owned())
+            }
+            Ok(_) => Ok(()),
+            Err(refused) if refused.problems().is_empty() => Err("refused without a reason".to_owned()),
+            Err(_) => Ok(()),
+        }
+    });
+}
+
+#[test]
+fn static_manifests_do_no_harm() {
+    let seeds = [
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: a.static.k8s.io}\nspec:\n  failurePolicy: Fail\n  matchConstraints:\n    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]\n  variables: [{name: v, expression: 'object.metadata.name'}]\n  validations: [{expression: \"variables.v != 'x' && size(object.spec.containers) < 5\", message: m, messageExpression: \"'a' + variables.v\"}]\n---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b.static.k8s.io}\nspec: {policyName: a.static.k8s.io, validationActions: [Deny, Audit]}\n",
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: c.static.k8s.io}\nwebhooks:\n- name: w.example.com\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  clientConfig: {url: 'https://127.0.0.1:1/x'}\n  rules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*']}]\n  matchConditions: [{name: m, expression: \"request.userInfo.username != 'a'\"}]\n",
+        r#"{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfigurationList","items":[{"metadata":{"name":"d.static.k8s.io"},"webhooks":[]}]}"#,
+    ];
+    let load = |bytes: &[u8]| {
+        manifests::load(
+            Set::Mixed,
+            "/f",
+            &[File { path: "/f/a.yaml".to_owned(), content: Ok(bytes.to_vec()) }],
+        )
+    };
+    load(seeds[0].as_bytes()).unwrap();
+    fuzz::run(&Corpus::new(seeds, YAML).inputs(), |input| match load(input) {
+        Ok(loaded) => {
+            let named = |manifest: &manifests::Manifest| {
+                api::meta::name(&manifest.object).ends_with(".static.k8s.io")
+            };
+            if loaded.objects.values().flatten().all(named) {
+                Ok(())
+            } else {
+                Err("an object without the suffix".to_owned())
+            }
+        }
+        Err(refused) if refused.problems().is_empty() => Err("refused without a reason".to_owned()),
+        Err(_) => Ok(()),
+    });
+}

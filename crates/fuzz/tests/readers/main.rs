@@ -1,0 +1,19 @@
+//! Every reader of input from outside, with mutated input: nothing panics, work and output are bounded, what is read and
+//! written is read again as it was, and two readers of the same language agree.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod authorities;
+mod configuration;
+mod expressions;
+mod json;
+mod json_path;
+mod kubeconfig;
+mod objects;
+mod patches;
+mod protobuf;
+mod requests;
+mod scalars;
+mod seeds;
+mod selectors;
+mod tokens;
+mod yaml;

@@ -1,0 +1,132 @@
+//! Objects on their way into the store: decoded by their schema, defaulted, validated, printed; and schemas that clients write.
+
+use std::sync::Arc;
+
+use api::GroupKind;
+use fuzz::Corpus;
+use resources::custom::{Definition, Source};
+use resources::{decode, defaults, print, schema, validation};
+use value::{Value, json, write};
+
+use crate::{json as json_corpus, seeds};
+
+/// Group, version and kind of an object.
+fn identity(object: &Value) -> (&str, &str, &str) {
+    let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    (group, version, object.str_at(&["kind"]).unwrap_or_default())
+}
+
+#[test]
+fn objects_of_any_shape_are_validated_without_harm() {
+    let mut bodies = seeds::bodies();
+    bodies.retain(|body| {
+        let (group, version, kind) = identity(body);
+        schema::of(group, version, kind).is_some()
+    });
+    assert!(bodies.len() > 100, "only {} objects", bodies.len());
+    let context = validation::Context { now: 1_800_000_000, ..validation::Context::default() };
+    let corpus = Corpus::new(bodies.iter().map(write::to_vec), json_corpus::TOKENS);
+    fuzz::run(&corpus.inputs(), |input| {
+        let Ok(mut object) = json::parse(input) else { return Ok(()) };
+        let (group, version, kind) = identity(&object);
+        let Some(schema) = schema::of(group, version, kind) else { return Ok(()) };
+        let kind = GroupKind::new(group, kind);
+        let raw = object.clone();
+        decode::normalise(&mut object, schema);
+        let mut again = object.clone();
+        decode::normalise(&mut again, schema);
+        if again != object {
+            return Err(format!("normalised twice it is {}", write::to_string(&again)));
+        }
+        defaults::apply(&kind, &mut object);
+        if let Some(rules) = validation::rules(&kind) {
+            // An object that does not fit its schema is refused before these run; they must not depend on it.
+            for object in [&object, &raw] {
+                let _ = (rules.create)(object, &context);
+                let _ = (rules.update)(object, &raw, &context);
+                let _ = (rules.update_status)(&raw, object, &context);
+            }
+        }
+        let _ = validation::warnings(&kind, &object, Some(&raw));
+        let _ = print::row_conditions(&kind.group, &kind.kind, &object);
+        Ok(())
+    });
+}
+
+/// A definition that is kept as it is.
+#[derive(Debug)]
+struct Kept(Value);
+
+impl Source for Kept {
+    fn load(&self) -> Option<Value> {
+        Some(self.0.clone())
+    }
+}
+
+#[test]
+fn custom_resources_of_any_schema_are_validated_without_harm() {
+    let schema = r#"{"type":"object","properties":{"spec":{"type":"object","required":["a"],"properties":{"a":{"type":"string","pattern":"^a+$","maxLength":5,"default":"aa"},"n":{"type":"integer","minimum":1,"multipleOf":2},"l":{"type":"array","items":{"type":"object","properties":{"k":{"type":"string"}},"required":["k"]},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"]},"m":{"type":"object","additionalProperties":{"type":"string","format":"date-time"}},"q":{"x-kubernetes-int-or-string":true},"e":{"type":"string","enum":["x","y"],"nullable":true}},"x-kubernetes-validations":[{"rule":"self.a == 'aa' || self.l.all(x, x.k != '')","message":"m"}],"oneOf":[{"required":["a"]},{"properties":{"n":{"not":{"minimum":3}}}}]},"any":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}"#;
+    let object = r#"{"apiVersion":"e.example/v1","kind":"E","metadata":{"name":"e","namespace":"n"},"spec":{"a":"aa","n":4,"l":[{"k":"x"},{"k":"y"}],"m":{"x":"2026-01-01T00:00:00Z"},"q":"5%","e":null},"any":{"b":[1,{}]},"status":{"replicas":3}}"#;
+    let definition = |schema: &str| {
+        format!(
+            r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"es.e.example"}},"spec":{{"group":"e.example","scope":"Namespaced","names":{{"plural":"es","singular":"e","kind":"E","listKind":"EList"}},"versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{schema}}},"subresources":{{"status":{{}},"scale":{{"specReplicasPath":".spec.n","statusReplicasPath":".status.replicas"}}}},"additionalPrinterColumns":[{{"name":"A","type":"string","jsonPath":".spec.l[*].k"}}],"selectableFields":[{{"jsonPath":".spec.a"}}]}}]}},"status":{{"storedVersions":["v1"]}}}}"#
+        )
+    };
+    let seeds = [definition(schema), object.to_owned()];
+    let tokens: Vec<&str> = json_corpus::TOKENS
+        .iter()
+        .copied()
+        .chain([
+            "\"type\":\"array\"",
+            "\"items\":{}",
+            "\"items\":[{}]",
+            "\"additionalProperties\":true",
+            "\"nullable\":true",
+            "\"default\":{}",
+            "\"x-kubernetes-embedded-resource\":true",
+            "\"pattern\":\"(a+)+$\"",
+            "\"format\":\"int32\"",
+            "\"allOf\":[",
+            "\"not\":{",
+            "\"$ref\":\"x\"",
+            "\"x-kubernetes-map-type\":\"atomic\"",
+            "\"uniqueItems\":true",
+            "\"rule\":\"self == oldSelf\"",
+        ])
+        .collect();
+    let good = json::parse(definition(schema).as_bytes()).unwrap();
+    let thing = json::parse(object.as_bytes()).unwrap();
+    let context = validation::Context { now: 1_800_000_000, ..validation::Context::default() };
+    let rules =
+        validation::rules(&GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition")).unwrap();
+    assert!((rules.create)(&good, &context).is_empty(), "{:?}", (rules.create)(&good, &context));
+    fuzz::run(&Corpus::new(&seeds, &tokens).inputs(), |input| {
+        let Ok(value) = json::parse(input) else { return Ok(()) };
+        let is_definition = value.str_at(&["kind"]) == Some("CustomResourceDefinition");
+        let (definition, object) = if is_definition { (&value, &thing) } else { (&good, &value) };
+        if is_definition {
+            let _ = (rules.create)(definition, &context);
+        }
+        let source: Arc<dyn Source> = Arc::new(Kept(definition.clone()));
+        let read = Definition::read(definition, &source);
+        for version in &read.versions {
+            let compiled = version.compiled();
+            let _ = (version.openapi(), compiled.columns().cells(object, 0));
+            let mut object = object.clone();
+            if compiled.coerce(&mut object, true).is_err() {
+                continue;
+            }
+            compiled.default(&mut object);
+            let _ = compiled.validate_create(&object, None);
+            let _ = compiled.validate_update(&object, &thing, None);
+            let _ = compiled.validate_status(&object, &thing, None);
+            compiled.settle(&mut object);
+            let written = write::to_vec(&object);
+            if json::parse(&written).ok().as_ref() != Some(&object) {
+                return Err(format!("stored as {}", String::from_utf8_lossy(&written)));
+            }
+        }
+        Ok(())
+    });
+}
