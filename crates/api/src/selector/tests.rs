@@ -256,11 +256,11 @@ fn damaged_facts_read_as_fewer() {
     assert_eq!(FactsRef::new(&[0xff; 40]).label("a"), None);
 }
 
-/// Scanned in quadratic time, this would take hours; it is read before the caller is authenticated.
+/// Scanned in quadratic time, this would take minutes; it is read before the caller is authenticated.
 #[test]
 fn a_long_run_of_operators_is_scanned_in_one_pass() {
     for text in ["(", "!", "=", ",(", "=!"] {
-        assert!(Selector::parse(&text.repeat(2_000_000)).is_err(), "{text}");
+        assert!(Selector::parse(&text.repeat(200_000)).is_err(), "{text}");
     }
     assert_eq!(
         Selector::parse("a!=b,c==d,!e").map(|selector| selector.to_string()),

@@ -189,18 +189,12 @@ fn products_keep_the_format() {
 
 #[test]
 fn quantities_beyond_the_largest_suffix_are_written_as_they_are_read() {
-    for (text, canonical) in [
-        (
-            "11111111111111111111111111111111123456789012345678901234567890",
-            "1111111111111111111111111111111113000000000000E",
-        ),
-        ("1000000000000000000000000000000000000000000000000000", "1000000000000000000000000000000000E"),
-        ("-1000000000000000000000000000000000000000000000000000", "-1000000000000000000000000000000000E"),
-    ] {
-        let quantity = Quantity::parse(text).unwrap();
+    let many = format!("1{}", "0".repeat(51));
+    for text in [many.clone(), format!("-{many}"), "1".repeat(32) + "123456789012345678901234567890"] {
+        let quantity = Quantity::parse(&text).unwrap();
         let again = Quantity::parse(&quantity.canonical()).unwrap();
         assert_eq!(again, quantity, "{text}");
         assert_eq!(again.canonical(), quantity.canonical(), "{text}");
-        assert!(quantity.canonical().len() >= canonical.len() - 20, "{}", quantity.canonical());
     }
+    assert_eq!(Quantity::parse(&many).unwrap().canonical(), format!("1{}E", "0".repeat(33)));
 }
