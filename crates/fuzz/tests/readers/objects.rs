@@ -118,9 +118,9 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
                 continue;
             }
             compiled.default(&mut object);
-            let _ = compiled.validate_create(&object, None);
-            let _ = compiled.validate_update(&object, &thing, None);
-            let _ = compiled.validate_status(&object, &thing, None);
+            let _ = compiled.validate_create(&object, resources::custom::Bounds::NONE);
+            let _ = compiled.validate_update(&object, &thing, resources::custom::Bounds::NONE);
+            let _ = compiled.validate_status(&object, &thing, resources::custom::Bounds::NONE);
             compiled.settle(&mut object);
             let written = write::to_vec(&object);
             if json::parse(&written).ok().as_ref() != Some(&object) {
