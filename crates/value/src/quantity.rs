@@ -58,7 +58,9 @@ pub struct Quantity {
 const NANO: i32 = -9;
 /// Room to align two amounts by a few digits without overflowing.
 const MAX_MANTISSA: i128 = 10_i128.pow(36);
-/// The most zeros that the text of a quantity ends with; a larger one is cut to what 128 bits can say.
+/// The digits of the largest mantissa.
+const MAX_DIGITS: i32 = 36;
+/// The largest power of ten of a quantity that is written without an exponent; a larger quantity is read as if it had this one.
 const MAX_ZEROS: i32 = 1024;
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
@@ -271,7 +273,7 @@ impl Quantity {
         let whole = exponent - exponent.rem_euclid(3);
         let (suffix, largest) = ("E", 18);
         // More than any suffix says: the zeros are written.
-        if format == Format::DecimalSi && exponent > largest && exponent - largest <= MAX_ZEROS {
+        if format == Format::DecimalSi && exponent > largest && exponent <= MAX_ZEROS + MAX_DIGITS {
             return format!(
                 "{mantissa}{:0<1$}{suffix}",
                 "",
@@ -461,6 +463,9 @@ impl<'a> Parts<'a> {
         }
         if more {
             mantissa = mantissa.saturating_add(1);
+        }
+        if format == Format::DecimalSi {
+            scale = scale.min(MAX_ZEROS);
         }
         let mut quantity = Quantity { mantissa, scale, format, wide: true, written: None };
         if format == Format::BinarySi {

@@ -103,7 +103,7 @@ fn yaml_that_is_read_and_written_is_read_again_as_it_was() {
 /// Whether YAML reads text of this tree in another way: it knows more escapes, and its keys are shorter.
 fn is_plain(value: &Value) -> bool {
     let plain = |text: &str| {
-        text.len() <= 1024 && text.chars().all(|c| (' '..='~').contains(&c) && c != '/' && c != '\\')
+        text.len() <= 1000 && text.chars().all(|c| (' '..='~').contains(&c) && c != '/' && c != '\\')
     };
     match value {
         Value::Map(map) => map.iter().all(|(key, value)| plain(key) && key != "<<" && is_plain(value)),

@@ -190,7 +190,12 @@ fn products_keep_the_format() {
 #[test]
 fn quantities_beyond_the_largest_suffix_are_written_as_they_are_read() {
     let many = format!("1{}", "0".repeat(51));
-    for text in [many.clone(), format!("-{many}"), "1".repeat(32) + "123456789012345678901234567890"] {
+    for text in [
+        many.clone(),
+        format!("-{many}"),
+        "1".repeat(32) + "123456789012345678901234567890",
+        "1".repeat(5000),
+    ] {
         let quantity = Quantity::parse(&text).unwrap();
         let again = Quantity::parse(&quantity.canonical()).unwrap();
         assert_eq!(again, quantity, "{text}");
