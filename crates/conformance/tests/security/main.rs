@@ -20,3 +20,4 @@ mod paths;
 mod store_quota;
 mod subresources;
 mod targets;
+mod unauthenticated_work;
