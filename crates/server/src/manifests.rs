@@ -10,7 +10,7 @@ mod standing;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use admission::manifests::{self, File, Judged, Loaded, Refused, Set};
 use admission::plugins::Settings;
@@ -84,24 +84,72 @@ pub fn read(set: Set, folder: &Path) -> Result<Vec<File>, Refused> {
     Ok(files)
 }
 
-/// The files of a folder once nobody seems to write to it: they must be the same twice. After a while they are taken as they are.
+/// Why there are no files to use.
+enum Unsettled {
+    /// The folder cannot be read.
+    Unreadable(Refused),
+    /// It was different each time it was looked at: part of what is being written would be taken for all of it.
+    StillWritten(Refused),
+}
+
+impl Unsettled {
+    fn into_refused(self) -> Refused {
+        match self {
+            Unsettled::Unreadable(refused) | Unsettled::StillWritten(refused) => refused,
+        }
+    }
+}
+
+/// The files of a folder once nothing seems to write to it: they must be the same twice in a row. A folder that keeps changing is
+/// refused, because a valid part of a set of policies must not be taken for the whole.
 ///
 /// A file that is being written in place is empty for a moment, and an empty file is no policy at all: one that has just become
 /// empty must stay so for longer.
-fn settled(set: Set, folder: &Path, before: &[File]) -> Result<Vec<File>, Refused> {
-    let mut files = read(set, folder)?;
+fn settled(set: Set, folder: &Path, before: &[File]) -> Result<Vec<File>, Unsettled> {
+    let shown = folder.display().to_string();
+    let still_written = || {
+        let what = format!(
+            "manifest directory {} is still being written: it changed again and again for {} ms",
+            api::field::quote(&shown),
+            SETTLE.as_millis() * SETTLING as u128
+        );
+        Unsettled::StillWritten(Refused::folder(set, &shown, &what))
+    };
+    let mut read = || read(set, folder).map_err(Unsettled::Unreadable);
+    settle(&mut read, || std::thread::sleep(SETTLE), before)?.ok_or_else(still_written)
+}
+
+/// Reads until what is read stays the same; nothing if it does not.
+fn settle<E>(
+    read: &mut impl FnMut() -> Result<Vec<File>, E>,
+    mut pause: impl FnMut(),
+    before: &[File],
+) -> Result<Option<Vec<File>>, E> {
+    let mut files = read()?;
     let mut calm = 0;
     for _ in 0..SETTLING {
-        std::thread::sleep(SETTLE);
-        let again = read(set, folder)?;
+        pause();
+        let again = read()?;
         calm = if again == files { calm + 1 } else { 0 };
         files = again;
         let wanted = if files.iter().any(|file| is_emptied(file, before)) { EMPTY_FOR } else { 1 };
         if calm >= wanted {
-            break;
+            return Ok(Some(files));
         }
     }
-    Ok(files)
+    Ok(None)
+}
+
+/// Whether nothing in a folder has changed for a while, so that it need not be looked at twice.
+fn is_old(folder: &Path) -> bool {
+    let now = SystemTime::now();
+    let is_old = |path: &Path| {
+        let changed = std::fs::metadata(path).and_then(|found| found.modified());
+        changed.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > OLD))
+    };
+    is_old(folder)
+        && std::fs::read_dir(folder)
+            .is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(|entry| is_old(&entry.path()))))
 }
 
 /// Whether a file is empty that was not, or that was not there.
@@ -132,8 +180,10 @@ fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
 const SETTLE: Duration = Duration::from_millis(15);
 /// How many times as long a file must stay empty.
 const EMPTY_FOR: usize = 15;
-/// How often a folder that keeps changing is read again before it is taken as it is.
+/// How often a folder that keeps changing is read again before it is refused.
 const SETTLING: usize = 40;
+/// What was last written longer ago than this is not being written.
+const OLD: Duration = Duration::from_secs(2);
 
 /// What learns how folders fare.
 #[derive(Clone)]
@@ -165,6 +215,8 @@ struct Kept {
     seen: Vec<File>,
     /// What of it need not be judged again.
     judged: Judged,
+    /// Whether the last look found the folder being written, which has been reported.
+    still_written: bool,
 }
 
 /// What becomes of the objects of a folder: they replace the ones before, all at once.
@@ -173,14 +225,18 @@ pub(crate) type Apply = Arc<dyn Fn(Set, &Loaded) + Send + Sync>;
 impl Kept {
     /// Loads a folder and puts it in force, or says why the server must not start.
     fn start(set: Set, path: PathBuf, apply: &Apply, told: &Told) -> Result<Self, Refused> {
-        let files = read(set, &path)?;
+        let files = if is_old(&path) {
+            read(set, &path)?
+        } else {
+            settled(set, &path, &[]).map_err(Unsettled::into_refused)?
+        };
         let mut judged = Judged::default();
         let loaded = manifests::load_changes(set, &path.display().to_string(), &files, &mut judged)?;
         apply(set, &loaded);
         let count = loaded.len();
         info!(plugin = set.plugin(), dir = %path.display(), count, "Loaded {count} manifest-based {}", what(set));
         told.loaded(set, &loaded);
-        Ok(Kept { set, path, hash: loaded.hash, count, seen: files, judged })
+        Ok(Kept { set, path, hash: loaded.hash, count, seen: files, judged, still_written: false })
     }
 
     /// The files whose folders tell of changes: the folder's own, and where links in it lead. While the folder is missing, the one
@@ -201,8 +257,17 @@ impl Kept {
     fn look(&mut self, why: Look, apply: &Apply, told: &Told) {
         let (files, missing) = match settled(self.set, &self.path, &self.seen) {
             Ok(files) => (files, None),
-            Err(refused) => (Vec::new(), Some(refused)),
+            Err(Unsettled::Unreadable(refused)) => (Vec::new(), Some(refused)),
+            Err(Unsettled::StillWritten(refused)) => {
+                // What is being written is told of again and again: it is reported once, and then once a minute.
+                if !self.still_written || why != Look::Hinted {
+                    self.failed(&refused, told);
+                }
+                self.still_written = true;
+                return;
+            }
         };
+        self.still_written = false;
         // What was refused is refused again only after it changed, or after a minute.
         let same = files == self.seen;
         self.seen = files;
@@ -331,5 +396,42 @@ fn plugins(set: Set) -> &'static [&'static str] {
             "ValidatingAdmissionPolicy",
             "ValidatingAdmissionWebhook",
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EMPTY_FOR, File, SETTLING, settle};
+
+    fn file(text: &str) -> Vec<File> {
+        vec![File { path: "a.yaml".to_owned(), content: Ok(text.as_bytes().to_vec()) }]
+    }
+
+    /// Reads these in turn, the last again and again; says what comes of it and how many reads it took.
+    fn settles(turns: &[&str], before: &str) -> (Option<Vec<File>>, usize) {
+        let mut reads = 0;
+        let mut read = || {
+            let text = turns.get(reads).or(turns.last()).copied().unwrap_or_default();
+            reads += 1;
+            Ok::<_, ()>(file(text))
+        };
+        let settled = settle(&mut read, || {}, &file(before)).unwrap();
+        (settled, reads)
+    }
+
+    #[test]
+    fn what_stays_the_same_is_taken_and_what_keeps_changing_never_is() {
+        assert_eq!(settles(&["a"], "b"), (Some(file("a")), 2));
+        assert_eq!(settles(&["a", "ab", "abc"], "b"), (Some(file("abc")), 4));
+        let endless: Vec<String> = (0..=SETTLING).map(|n| "x".repeat(n + 1)).collect();
+        let endless: Vec<&str> = endless.iter().map(String::as_str).collect();
+        assert_eq!(settles(&endless, "b"), (None, SETTLING + 1), "a prefix is never the whole");
+    }
+
+    #[test]
+    fn a_file_that_has_just_become_empty_must_stay_so_for_longer() {
+        assert_eq!(settles(&[""], "b"), (Some(file("")), EMPTY_FOR + 1));
+        assert_eq!(settles(&[""], ""), (Some(file("")), 2), "it was empty before");
+        assert_eq!(settles(&["", "", "a"], "b").0, Some(file("a")));
     }
 }
