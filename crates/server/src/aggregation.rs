@@ -26,10 +26,11 @@ use tokio::sync::watch;
 use value::{Str, Value};
 
 use crate::config::{ConfigError, Redirects};
-use crate::follow::{Followed, follow};
+use crate::follow::{Followed, Notes, follow};
 use crate::outbound::{self, Forward, Trust};
 use crate::pki;
 use crate::state::State;
+use crate::unreadable::{Concern, Unreadable};
 
 use documents::Documents;
 use metrics::AvailabilityMetrics;
@@ -76,6 +77,7 @@ impl Aggregation {
     /// Reads what is registered, and follows it.
     pub(crate) fn start(
         store: &Store,
+        unreadable: &Arc<Unreadable>,
         identity: Option<&pki::Identity>,
         redirects: Redirects,
         metrics: &prometheus::Registry,
@@ -97,7 +99,8 @@ impl Aggregation {
             redirects,
         });
         let kept = Arc::clone(&registry);
-        let followed = follow(store, SCOPE, move |old, new| kept.apply(old, new))?;
+        let notes = Notes::of(unreadable, Concern::Registration);
+        let followed = follow(store, SCOPE, notes, move |old, new| kept.apply(old, new));
         Ok(Aggregation { registry, followed })
     }
 
@@ -112,12 +115,9 @@ impl Aggregation {
         if services.remote.is_empty() {
             return None;
         }
-        let (group, version) = match path.strip_prefix("/apis/") {
-            Some(rest) => {
-                let (group, rest) = rest.split_once('/')?;
-                (group, rest.split_once('/').map_or(rest, |(version, _)| version))
-            }
-            None if path == "/api" || path.starts_with("/api/") => ("", "v1"),
+        let (group, version) = match group_version(path) {
+            Some(found) => found,
+            None if path.starts_with("/apis/") => return None,
             None => {
                 // Documents about what they serve are theirs too, if they have any.
                 let below = path.strip_prefix("/openapi/v3/apis/")?;
@@ -180,6 +180,22 @@ impl Aggregation {
     fn redirects(&self) -> Redirects {
         self.registry.redirects
     }
+}
+
+/// The group and the version that a path below `/api` or `/apis` is of.
+fn group_version(path: &str) -> Option<(&str, &str)> {
+    match path.strip_prefix("/apis/") {
+        Some(rest) => {
+            let (group, rest) = rest.split_once('/')?;
+            Some((group, rest.split_once('/').map_or(rest, |(version, _)| version)))
+        }
+        None => (path == "/api" || path.starts_with("/api/")).then_some(("", "v1")),
+    }
+}
+
+/// The name of the APIService that registers what serves a path.
+pub(crate) fn service_name(path: &str) -> Option<String> {
+    group_version(path).map(|(group, version)| format!("{version}.{group}"))
 }
 
 /// Starts what runs beside requests.

@@ -21,7 +21,6 @@ use value::{Map, Value};
 
 use crate::admission::webhooks::account;
 use crate::client::Client;
-use crate::config::ConfigError;
 use crate::kept::{Kept, Placed};
 use crate::state::State;
 
@@ -110,10 +109,10 @@ fn namespaces() -> impl Iterator<Item = Placed> {
 }
 
 /// What comes back when it is deleted: the namespaces, the ranges of services, and the service by which pods reach the server.
-pub(crate) fn kept(state: &State, port: u16, advertise: IpAddr) -> Result<Kept, ConfigError> {
+pub(crate) fn kept(state: &State, port: u16, advertise: IpAddr) -> Kept {
     let objects = namespaces().chain([cidr::placed(state)]).chain(service::objects(state, port, advertise));
     let objects = objects.collect();
-    Kept::watch(&state.store, objects, |_, _| {})
+    Kept::watch(&state.store, &state.unreadable, objects, |_, _| {})
 }
 
 fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {

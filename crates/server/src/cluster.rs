@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use admission::{Cluster, Later, Served};
-use api::{GroupResource, GroupVersionKind, meta};
+use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
 use resources::schema::Link;
 use storage::Entry;
@@ -15,6 +15,7 @@ use value::Value;
 use crate::catalog::Kind;
 use crate::encode;
 use crate::state::State;
+use crate::unreadable::Concern;
 
 /// How long an object is waited for that a controller is about to make, and how often it is looked for.
 const APPEARS_WITHIN: Duration = Duration::from_millis(1500);
@@ -37,22 +38,69 @@ impl Parsed {
     /// How much is kept, as stored. When there is more, all of it goes.
     const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-    fn get(&self, entry: &Entry) -> Option<Arc<Value>> {
+    fn get(&self, entry: &Entry) -> Result<Arc<Value>, Status> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((revision, object)) = kept.objects.get(&entry.key)
             && *revision == entry.revision
         {
-            return Some(Arc::clone(object));
+            return Ok(Arc::clone(object));
         }
         drop(kept);
-        let object = Arc::new(encode::tree(entry).ok()?);
+        let object = Arc::new(encode::tree(entry)?);
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
         if kept.bytes > Self::MAX_BYTES {
             *kept = Kept::default();
         }
         kept.bytes += entry.body.len();
         kept.objects.insert(Arc::clone(&entry.key), (entry.revision, Arc::clone(&object)));
-        Some(object)
+        Ok(object)
+    }
+}
+
+impl State {
+    /// Notes that admission could not read an object. Whatever comes of the request that it was looked at for, the request is
+    /// refused afterwards: see [`State::admission_is_informed`].
+    fn unread(&self, entry: &Entry, why: &Status, resource: (&str, &str), namespace: &str) {
+        let concern = match (resource, namespace) {
+            (("", "namespaces"), _) => {
+                Concern::AdmissionIn(entry.key.rsplit('/').next().unwrap_or_default().into())
+            }
+            (_, "") => Concern::Admission,
+            (_, namespace) => Concern::AdmissionIn(namespace.into()),
+        };
+        self.unreadable.note(entry, why, Some(concern));
+    }
+
+    fn readable<'e>(
+        &self,
+        entries: impl Iterator<Item = (&'e Arc<Entry>, Result<Arc<Value>, Status>)>,
+        resource: (&str, &str),
+        namespace: &str,
+    ) -> Vec<Arc<Value>> {
+        let read = entries.filter_map(|(entry, read)| {
+            read.map_err(|why| self.unread(entry, &why, resource, namespace)).ok()
+        });
+        read.collect()
+    }
+
+    /// Notes which of the unreadable objects that were found at start admission decides by in any case. Others are noted when
+    /// admission looks for them.
+    pub(crate) fn classify_unreadable(&self) {
+        for (key, why) in self.unreadable.found() {
+            for resource in ["namespaces", "resourcequotas", "limitranges", "serviceaccounts"] {
+                let kind = self.catalog.find(&"".into(), &"v1".into(), &resource.into());
+                let kind = kind.filter(|kind| key.starts_with(&kind.scope("")));
+                if let Some((kind, entry)) = kind.zip(self.store.get(&key)) {
+                    self.unread(&entry, &why, ("", resource), kind.namespace_of(&key));
+                }
+            }
+        }
+    }
+
+    /// Whether admission could read all it decides by, for a request in a namespace or in none. Asked after a stage of admission
+    /// has run, because only that knows what it looks at.
+    pub(crate) fn admission_is_informed(&self, namespace: &str) -> Result<(), Status> {
+        self.unreadable.check_admission(namespace)
     }
 }
 
@@ -74,21 +122,20 @@ impl Cluster for State {
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let key = format!("{}{name}", scope(group, resource, namespace));
         let entry = self.store.get(&key)?;
-        self.parsed.get(&entry)
+        let unread = |why: Status| self.unread(&entry, &why, (group, resource), namespace);
+        self.parsed.get(&entry).map_err(unread).ok()
     }
 
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
         let snapshot = self.store.snapshot(&scope(group, resource, namespace));
         // What there is much of is not worth keeping.
         if matches!((group, resource), ("", "pods" | "events" | "secrets")) {
-            return snapshot
-                .entries
-                .iter()
-                .filter_map(|entry| encode::tree(entry).ok())
-                .map(Arc::new)
-                .collect();
+            let read = |entry: &Arc<Entry>| encode::tree(entry).map(Arc::new);
+            let entries = snapshot.entries.iter().map(|entry| (entry, read(entry)));
+            return self.readable(entries, (group, resource), namespace);
         }
-        snapshot.entries.iter().filter_map(|entry| self.parsed.get(entry)).collect()
+        let entries = snapshot.entries.iter().map(|entry| (entry, self.parsed.get(entry)));
+        self.readable(entries, (group, resource), namespace)
     }
 
     fn appears<'a>(

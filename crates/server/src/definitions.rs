@@ -16,13 +16,14 @@ use resources::custom::names::{self, CLEANUP, Taken};
 use resources::custom::{Definition, Source};
 use storage::{Entry, Kind as Change, Store, WatchError};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tracing::{debug, error, warn};
+use tracing::{debug, warn};
 use value::{Str, Value};
 
 use crate::catalog::{Catalog, CustomKinds, Fresh};
 use crate::client::Client;
 use crate::encode;
 use crate::state::State;
+use crate::unreadable::{Concern, Unreadable};
 
 /// Where definitions are kept.
 const SCOPE: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
@@ -78,12 +79,15 @@ pub(crate) struct Follower {
 }
 
 /// Reads the stored definitions into the catalog.
-pub(crate) fn load(store: &Store, catalog: &Catalog) -> Result<(Definitions, Follower), Status> {
+pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) -> (Definitions, Follower) {
     let (page, events) = store.list_and_watch(SCOPE);
     let mut seen = BTreeSet::new();
     let mut definitions = Vec::with_capacity(page.entries.len());
     for entry in &page.entries {
-        definitions.push((Arc::new(read(entry)?), entry.revision));
+        match read(entry) {
+            Ok(definition) => definitions.push((Arc::new(definition), entry.revision)),
+            Err(why) => unreadable.note(entry, &why, Some(Concern::Definition)),
+        }
         seen.insert(Arc::clone(&entry.key));
     }
     catalog.change_custom(|custom| {
@@ -93,7 +97,7 @@ pub(crate) fn load(store: &Store, catalog: &Catalog) -> Result<(Definitions, Fol
         true
     });
     let (sender, revision) = watch::channel(page.revision);
-    Ok((Definitions { revision }, Follower { store: store.clone(), seen, events, sender }))
+    (Definitions { revision }, Follower { store: store.clone(), seen, events, sender })
 }
 
 fn read(entry: &Arc<Entry>) -> Result<Definition, Status> {
@@ -137,8 +141,17 @@ fn name_of(key: &str) -> &str {
 
 impl Follower {
     /// Takes a definition over into the catalog, unless what is there is newer: the keeper serves it before its status is stored.
-    fn put(&mut self, state: &State, entry: &Arc<Entry>) -> Result<(), Status> {
-        let definition = read(entry)?;
+    /// One that cannot be read is served no longer, and requests for its resource are refused.
+    fn put(&mut self, state: &State, entry: &Arc<Entry>) {
+        let definition = match read(entry) {
+            Ok(definition) => definition,
+            Err(why) => {
+                state.unreadable.note(entry, &why, Some(Concern::Definition));
+                self.remove(state, &entry.key);
+                self.seen.insert(Arc::clone(&entry.key));
+                return;
+            }
+        };
         self.seen.insert(Arc::clone(&entry.key));
         state.catalog.change_custom(|custom| {
             let is_news = custom.revision(&definition.name).is_none_or(|known| known < entry.revision);
@@ -149,7 +162,6 @@ impl Follower {
         });
         settle(state, name_of(&entry.key));
         state.openapi.forget_custom();
-        Ok(())
     }
 
     fn remove(&mut self, state: &State, key: &str) {
@@ -177,17 +189,16 @@ impl Follower {
             }
         }
         loop {
-            let heard = match self.events.next().await {
+            let reached = match self.events.next().await {
                 Ok(event) => {
                     let key = Arc::clone(&event.entry.key);
-                    let outcome = if event.kind == Change::Deleted {
+                    if event.kind == Change::Deleted {
                         self.remove(&state, &key);
-                        Ok(())
                     } else {
-                        self.put(&state, &event.entry)
-                    };
+                        self.put(&state, &event.entry);
+                    }
                     let _ = changed.send(name_of(&key));
-                    outcome.map(|()| event.revision)
+                    event.revision
                 }
                 Err(WatchError::Closed) => return,
                 Err(problem) => {
@@ -200,26 +211,14 @@ impl Follower {
                     for key in &gone {
                         self.remove(&state, key);
                     }
-                    let mut outcome = Ok(page.revision);
                     for entry in &page.entries {
-                        if let Err(status) = self.put(&state, entry) {
-                            outcome = Err(status);
-                        }
+                        self.put(&state, entry);
                         let _ = changed.send(name_of(&entry.key));
                     }
-                    outcome
+                    page.revision
                 }
             };
-            match heard {
-                Ok(revision) => {
-                    let _ = self.sender.send(revision);
-                }
-                Err(status) => {
-                    // Going on would mean to judge objects by schemas that no longer hold.
-                    error!(error = %status, "a stored definition cannot be read");
-                    std::process::abort();
-                }
-            }
+            let _ = self.sender.send(reached);
         }
     }
 }

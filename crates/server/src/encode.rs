@@ -112,8 +112,11 @@ pub fn tail(entry: &Entry, stored_head: usize) -> &[u8] {
 /// The tree of an entry. Bytes that this server wrote always parse; should they not, the object is unreadable and the
 /// request fails.
 pub fn tree(entry: &Entry) -> Result<Value, api::Status> {
-    value::json::parse_wrapped(&entry.body)
-        .map_err(|e| api::Status::internal(format!("the stored object at {} cannot be read: {e}", entry.key)))
+    let unreadable = |why: &dyn std::fmt::Display| {
+        api::Status::internal(format!("the stored object at {} cannot be read: {why}", entry.key))
+    };
+    let tree = value::json::parse_wrapped(&entry.body).map_err(|error| unreadable(&error))?;
+    if tree.as_map().is_some() { Ok(tree) } else { Err(unreadable(&"it is not an object")) }
 }
 
 /// Indents compact JSON by two spaces a level, as Go's encoder does.

@@ -1,19 +1,19 @@
 //! Followers: what the server derives from stored objects, kept at what is stored.
 //!
 //! A follower reads everything in its scope once and then each change, in order. A writer that must see its own effect (who
-//! may do what, after a role was changed) waits for [`Followed::reached`].
+//! may do what, after a role was changed) waits for [`Followed::reached`]. An object that cannot be read is as good as absent to
+//! what is derived, and is noted in [`Unreadable`], where whatever decides by it finds that it must refuse.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::Status;
 use storage::{Entry, Event, Kind as Change, ListPage, Store, Watch, WatchError};
 use tokio::sync::watch;
-use tracing::{error, warn};
+use tracing::warn;
 use value::Value;
 
-use crate::config::ConfigError;
 use crate::encode;
+use crate::unreadable::{Concern, Unreadable};
 
 /// How far a follower has come.
 #[derive(Clone, Debug)]
@@ -32,85 +32,110 @@ impl Followed {
 /// Hears of every change: `(old, new)`.
 type Apply = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 
+/// Where unreadable objects are noted, and what decides by those that a follower follows.
+#[derive(Clone)]
+pub(crate) struct Notes {
+    pub(crate) unreadable: Arc<Unreadable>,
+    pub(crate) concern: Option<Concern>,
+}
+
+impl Notes {
+    /// For a follower whose objects something decides by.
+    pub(crate) fn of(unreadable: &Arc<Unreadable>, concern: Concern) -> Self {
+        Notes { unreadable: Arc::clone(unreadable), concern: Some(concern) }
+    }
+
+    /// For a follower that takes what it follows as a hint.
+    pub(crate) fn hints(unreadable: &Arc<Unreadable>) -> Self {
+        Notes { unreadable: Arc::clone(unreadable), concern: None }
+    }
+}
+
 /// Reads what is in `scope` now, and then follows it.
 pub(crate) fn follow(
     store: &Store,
     scope: &str,
+    notes: Notes,
     apply: impl Fn(Option<&Value>, Option<&Value>) + Send + 'static,
-) -> Result<Followed, ConfigError> {
-    let mut follower = Follower { store: store.clone(), seen: BTreeMap::new(), apply: Box::new(apply) };
+) -> Followed {
+    let mut follower =
+        Follower { store: store.clone(), seen: BTreeMap::new(), notes, apply: Box::new(apply) };
     let (page, events) = store.list_and_watch(scope);
-    follower.catch_up(&page).map_err(ConfigError::other)?;
+    follower.catch_up(&page);
     let (sender, revision) = watch::channel(page.revision);
     tokio::spawn(run(follower, events, sender));
-    Ok(Followed { revision })
+    Followed { revision }
 }
 
 struct Follower {
     store: Store,
     /// What `apply` has heard of last, by key.
     seen: BTreeMap<Arc<str>, Arc<Entry>>,
+    notes: Notes,
     apply: Apply,
 }
 
 impl Follower {
     /// Brings what was heard of to what there is.
-    fn catch_up(&mut self, page: &ListPage) -> Result<(), Status> {
+    fn catch_up(&mut self, page: &ListPage) {
         let there: BTreeMap<Arc<str>, Arc<Entry>> =
             page.entries.iter().map(|entry| (Arc::clone(&entry.key), Arc::clone(entry))).collect();
         for (key, old) in &self.seen {
             if !there.contains_key(key) {
-                (self.apply)(Some(&encode::tree(old)?), None);
+                self.apply(Some(old), None);
             }
         }
         for (key, new) in &there {
             let old = self.seen.get(key);
             if old.is_none_or(|old| old.revision != new.revision) {
-                let old = old.map(|old| encode::tree(old)).transpose()?;
-                (self.apply)(old.as_ref(), Some(&encode::tree(new)?));
+                self.apply(old, Some(new));
             }
         }
         self.seen = there;
-        Ok(())
     }
 
-    fn hear(&mut self, event: &Event) -> Result<(), Status> {
+    fn hear(&mut self, event: &Event) {
         let key = Arc::clone(&event.entry.key);
-        let old = self.seen.get(&key).map(|old| encode::tree(old)).transpose()?;
         if event.kind == Change::Deleted {
-            (self.apply)(old.as_ref(), None);
+            self.apply(self.seen.get(&key), None);
             self.seen.remove(&key);
         } else {
-            (self.apply)(old.as_ref(), Some(&encode::tree(&event.entry)?));
+            self.apply(self.seen.get(&key), Some(&event.entry));
             self.seen.insert(key, Arc::clone(&event.entry));
         }
-        Ok(())
+    }
+
+    /// Tells of a change. What cannot be read is noted, and is told as if it were not there: what was derived from it before must
+    /// not stay.
+    fn apply(&self, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        let old = old.and_then(|old| encode::tree(old).ok());
+        let new = new.and_then(|new| {
+            let Notes { unreadable, concern } = &self.notes;
+            encode::tree(new).map_err(|why| unreadable.note(new, &why, concern.clone())).ok()
+        });
+        if old.is_some() || new.is_some() {
+            (self.apply)(old.as_ref(), new.as_ref());
+        }
     }
 }
 
 async fn run(mut follower: Follower, mut events: Watch, revision: watch::Sender<u64>) {
     loop {
-        let heard = match events.next().await {
-            Ok(event) => follower.hear(&event).map(|()| event.revision),
+        let reached = match events.next().await {
+            Ok(event) => {
+                follower.hear(&event);
+                event.revision
+            }
             Err(WatchError::Closed) => return,
             Err(error) => {
                 // More changes came than the history holds: read everything anew.
                 warn!(%error, scope = events.scope(), "a follower fell behind and reads everything again");
                 let (page, again) = follower.store.list_and_watch(events.scope());
-                let caught_up = follower.catch_up(&page).map(|()| page.revision);
+                follower.catch_up(&page);
                 events = again;
-                caught_up
+                page.revision
             }
         };
-        match heard {
-            Ok(reached) => {
-                let _ = revision.send(reached);
-            }
-            Err(error) => {
-                // Going on would mean to decide by what no longer holds.
-                error!(%error, "a stored object that decides who may do what cannot be read");
-                std::process::abort();
-            }
-        }
+        let _ = revision.send(reached);
     }
 }

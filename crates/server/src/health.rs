@@ -10,6 +10,7 @@ use storage::Store;
 use crate::bootstrap::{Hook, Progress};
 use crate::manifests::Standings;
 use crate::request_info::Query;
+use crate::unreadable::Unreadable;
 
 /// What the checks look at.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct Health {
     manifests: Arc<Standings>,
     /// Which objects that every cluster has are not written yet.
     bootstrap: Arc<Progress>,
+    /// The stored objects that cannot be read.
+    unreadable: Arc<Unreadable>,
     /// The server is on its way down.
     stopping: AtomicBool,
     results: Results,
@@ -101,9 +104,10 @@ impl Health {
         store: Store,
         manifests: Arc<Standings>,
         bootstrap: Arc<Progress>,
+        unreadable: Arc<Unreadable>,
     ) -> Result<Self, prometheus::Error> {
         let stopping = AtomicBool::new(false);
-        Ok(Health { store, manifests, bootstrap, stopping, results: Results::new()? })
+        Ok(Health { store, manifests, bootstrap, unreadable, stopping, results: Results::new()? })
     }
 
     /// The results of all checks so far, as metrics.
@@ -152,6 +156,8 @@ impl Health {
         match name {
             "etcd" | "etcd-readiness" => self.store.health(),
             "storage-quota" if self.store.space().alarm => Err("the store is full".to_owned()),
+            // What roles, policies, webhooks, quotas and definitions say is known only if all of them can be read.
+            "informer-sync" => self.unreadable.check_decisive(),
             "shutdown" if self.stopping.load(Ordering::Acquire) => Err("process is shutting down".to_owned()),
             _ => match (name.strip_prefix(MANIFESTS), hook(name)) {
                 (Some(plugin), _) => self.manifests.check(plugin),
@@ -241,6 +247,7 @@ mod tests {
     use super::{Health, Hook};
     use crate::manifests::Standings;
     use crate::request_info::Query;
+    use crate::unreadable::Unreadable;
 
     async fn health() -> Health {
         health_of(Standings::default()).await
@@ -248,7 +255,8 @@ mod tests {
 
     async fn health_of(manifests: Standings) -> Health {
         let store = Store::open(Memory::new(), Options::default()).await.unwrap();
-        Health::new(store, Arc::new(manifests), Arc::default()).unwrap()
+        let unreadable = Arc::new(Unreadable::scan(&store));
+        Health::new(store, Arc::new(manifests), Arc::default(), unreadable).unwrap()
     }
 
     #[tokio::test]

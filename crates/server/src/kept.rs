@@ -11,9 +11,9 @@ use tracing::warn;
 use value::Value;
 
 use crate::client::Client;
-use crate::config::ConfigError;
-use crate::follow::follow;
+use crate::follow::{Notes, follow};
 use crate::state::State;
+use crate::unreadable::Unreadable;
 
 /// How long it takes until the next attempt after one that failed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,20 +32,22 @@ impl Kept {
     /// Follows the objects; `heard` hears of every change too.
     pub(crate) fn watch(
         store: &Store,
+        unreadable: &Arc<Unreadable>,
         objects: Vec<Placed>,
         heard: impl Fn(Option<&Value>, Option<&Value>) + Clone + Send + 'static,
-    ) -> Result<Self, ConfigError> {
+    ) -> Self {
         let deleted = Arc::new(Notify::new());
         for (collection, object) in &objects {
             let (deleted, heard) = (Arc::clone(&deleted), heard.clone());
-            follow(store, &key(collection, meta::name(object)), move |old, new| {
+            let key = key(collection, meta::name(object));
+            follow(store, &key, Notes::hints(unreadable), move |old, new| {
                 heard(old, new);
                 if new.is_none() {
                     deleted.notify_one();
                 }
-            })?;
+            });
         }
-        Ok(Kept { objects, deleted })
+        Kept { objects, deleted }
     }
 
     /// Brings back what is deleted, until the server stops.

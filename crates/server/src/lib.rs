@@ -40,6 +40,7 @@ mod kept;
 pub mod manifests;
 pub mod metrics;
 pub mod negotiate;
+pub mod offline;
 pub mod options;
 pub mod outbound;
 pub mod ownership;
@@ -59,6 +60,7 @@ pub mod table;
 pub mod tls;
 pub mod tokens;
 pub mod trust;
+mod unreadable;
 pub mod version;
 pub mod write;
 

@@ -39,6 +39,7 @@ use crate::request_info::{Query, RequestInfo, has_other_readings, percent_decode
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
+use crate::unreadable::Concern;
 use attributes::attributes;
 use route::{Target, route, route_custom};
 
@@ -399,6 +400,13 @@ async fn finish(
         return Outcome::unknown(respond::page_not_found());
     }
     let answered_by = call.answered_by();
+    // Who serves this is not known while its APIService cannot be read.
+    if answered_by != AnsweredBy::Us
+        && let Some(name) = aggregation::service_name(&call.info.path)
+        && let Err(status) = state.unreadable.check_named(&Concern::Registration, &name)
+    {
+        return Outcome::unknown(respond::finish(&mut call, None, Err(status)));
+    }
     if answered_by != AnsweredBy::Us
         && let Some(service) = state.aggregation.serving(&call.info.path)
     {
@@ -431,6 +439,13 @@ async fn finish(
     } else {
         state.catalog.find_to_write(find)
     };
+    if found.is_none() {
+        // What its objects are is not known while its definition cannot be read: it is not the same as none.
+        let definition = format!("{}.{}", call.info.resource, call.info.group);
+        if let Err(status) = state.unreadable.check_named(&Concern::Definition, &definition) {
+            return Outcome::unknown(respond::finish(&mut call, None, Err(status)));
+        }
+    }
     let is_custom = found.as_ref().is_some_and(|kind| kind.row().is_none());
     if found.is_none() && !state.catalog.served().has_group(&call.info.group) {
         return Outcome::unknown(respond::page_not_found());

@@ -16,8 +16,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::bootstrap::{Hook, LONGEST_PAUSE, PAUSE};
 use crate::client::Client;
-use crate::config::ConfigError;
-use crate::follow::follow;
+use crate::follow::{Notes, follow};
 use crate::state::State;
 use crate::tls;
 
@@ -26,16 +25,12 @@ const NAME: &str = "extension-apiserver-authentication";
 const KEY: &str = "/registry/core/configmaps/kube-system/extension-apiserver-authentication";
 
 /// Begins to publish, and keeps it so until the server stops. `changed` says that the authorities have changed.
-pub(crate) fn publish(
-    state: &Arc<State>,
-    changed: Arc<Notify>,
-    mut stopped: watch::Receiver<bool>,
-) -> Result<(), ConfigError> {
+pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: watch::Receiver<bool>) {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
     let path = format!("{CONFIG_MAPS}/{NAME}");
     state.bootstrap.begin(Hook::ClusterAuthentication, &path);
     let hint = Arc::clone(&changed);
-    follow(&state.store, KEY, move |_, _| hint.notify_one())?;
+    follow(&state.store, KEY, Notes::hints(&state.unreadable), move |_, _| hint.notify_one());
     let state = Arc::clone(state);
     tokio::spawn(async move {
         loop {
@@ -60,7 +55,6 @@ pub(crate) fn publish(
             }
         }
     });
-    Ok(())
 }
 
 async fn sync(state: &State, client: &Client) -> Result<(), Status> {

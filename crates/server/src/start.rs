@@ -18,7 +18,7 @@ use storage::{Embedded, Memory, Options, Store};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
-use tracing::{error, info};
+use tracing::info;
 
 use crate::accept;
 use crate::addresses::Addresses;
@@ -40,7 +40,7 @@ use crate::catalog::Catalog;
 use crate::config::{Config, ConfigError, Data};
 use crate::connections::ConnectionMetrics;
 use crate::encode;
-use crate::follow::{Followed, follow};
+use crate::follow::{Followed, Notes, follow};
 use crate::health::Health;
 use crate::identity;
 use crate::manifests::{self, ManifestMetrics};
@@ -52,6 +52,7 @@ use crate::state::State;
 use crate::tls;
 use crate::tokens::Tokens;
 use crate::trust::{Authority, Trust};
+use crate::unreadable::{Concern, Unreadable};
 
 /// A server that runs. Dropping it without [`Running::stop`] ends it with the runtime.
 pub struct Running {
@@ -71,6 +72,11 @@ impl Running {
     /// What the server knows, for parts of the same process.
     pub fn state(&self) -> &Arc<State> {
         &self.state
+    }
+
+    /// Whether every object of bootstrap is written: `/readyz` has further checks.
+    pub fn is_ready(&self) -> bool {
+        self.state.bootstrap.is_done()
     }
 
     /// Stops accepting, ends watches, finishes what is in flight, and closes the store.
@@ -209,22 +215,33 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     }
     .map_err(ConfigError::other)?;
 
+    let unreadable = {
+        let store = store.clone();
+        let scanned = tokio::task::spawn_blocking(move || Unreadable::scan(&store)).await;
+        Arc::new(scanned.map_err(ConfigError::other)?)
+    };
     let index = Arc::new(rbac::Index::default());
-    let roles = follow_rbac(&store, &index)?;
-    let node = if authorization.uses(AuthorizerType::Node) { Some(follow_nodes(&store)?) } else { None };
+    let roles = follow_rbac(&store, &unreadable, &index);
+    let node = authorization.uses(AuthorizerType::Node).then(|| follow_nodes(&store, &unreadable));
     let authorization_metrics =
         AuthorizationMetrics::new(metrics.registry(), &identity::id()).map_err(ConfigError::other)?;
     let (authorizer, parts, files) = authorization.stand(&index, node, Arc::clone(&authorization_metrics))?;
     let authorizer = Arc::new(ArcSwap::from_pointee(authorizer));
     let internal = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
     let internal_authorizer = AuthorizationChain::new(vec![internal]).map_err(ConfigError::other)?;
-    let policies = Followers::start(&store, validating, mutating)?;
+    let policies = Followers::start(&store, &unreadable, validating, mutating);
     let token_metrics = TokenMetrics::new(metrics.registry()).map_err(ConfigError::other)?;
     // Without an issuer there are no tokens to show.
     let webhook_tokens = (webhook_tokens && tokens.is_some()).then(|| WebhookTokens::new(token_metrics));
-    let webhooks =
-        RegisteredWebhooks::start(&store, webhook_credentials, webhook_tokens.as_ref(), &meter, &mut stages)?;
-    let account = webhook_tokens.as_ref().map(|tokens| account::watch(&store, tokens)).transpose()?;
+    let webhooks = RegisteredWebhooks::start(
+        &store,
+        &unreadable,
+        webhook_credentials,
+        webhook_tokens.as_ref(),
+        &meter,
+        &mut stages,
+    );
+    let account = webhook_tokens.as_ref().map(|tokens| account::watch(&store, &unreadable, tokens));
     let admission = AdmissionChain::new(&enable_admission, &disable_admission, &stages)
         .map_err(ConfigError::other)?
         .metered(Arc::clone(&meter));
@@ -239,15 +256,22 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     };
     let audit = Audit::open(audit, metrics.registry())?;
     let catalog = Catalog::new(served.clone());
-    let (definitions, follower) = crate::definitions::load(&store, &catalog).map_err(ConfigError::other)?;
+    let (definitions, follower) = crate::definitions::load(&store, &unreadable, &catalog);
     let standings = Arc::new(manifests::Standings::of(&folders));
-    let aggregation = Aggregation::start(&store, proxy_client.as_ref(), redirects, metrics.registry())?;
+    let aggregation =
+        Aggregation::start(&store, &unreadable, proxy_client.as_ref(), redirects, metrics.registry())?;
     let heavy = crate::heavy::HeavyLane::start(metrics.registry()).map_err(ConfigError::other)?;
     let progress = Arc::new(Progress::default());
     let state = Arc::new(State {
         heavy,
-        health: Health::new(store.clone(), Arc::clone(&standings), Arc::clone(&progress))
-            .map_err(ConfigError::other)?,
+        health: Health::new(
+            store.clone(),
+            Arc::clone(&standings),
+            Arc::clone(&progress),
+            Arc::clone(&unreadable),
+        )
+        .map_err(ConfigError::other)?,
+        unreadable,
         bootstrap: progress,
         started: i64::try_from(started.as_secs()).unwrap_or(i64::MAX),
         flags,
@@ -304,13 +328,16 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         tokens.attach(&state);
     }
     for entry in &state.store.snapshot("/registry/core/services/").entries {
-        if let Ok(service) = encode::tree(entry) {
-            state.addresses.load(&service);
+        match encode::tree(entry) {
+            Ok(service) => state.addresses.load(&service),
+            // What it has must not be handed out again, and nobody knows what that is.
+            Err(why) => state.unreadable.note(entry, &why, Some(Concern::Addresses)),
         }
     }
+    state.classify_unreadable();
     // Before anything is written or answered, by anybody.
     let manifests = manifests_in_force(folders, &state)?;
-    let kept = bootstrap::kept(&state, address.port(), advertise)?;
+    let kept = bootstrap::kept(&state, address.port(), advertise);
     let trust_changed = Arc::new(Notify::new());
     crate::definitions::start(&state, follower);
     // Both at once, so that their writes share commits.
@@ -345,10 +372,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
 /// Writes what every cluster begins with, and says when all of it is there.
 async fn bootstrapping(state: Arc<State>, port: u16, advertise: IpAddr, trust_changed: Arc<Notify>) {
     bootstrap::run(&state, port, advertise).await;
-    if let Err(error) = published::publish(&state, trust_changed, state.stopping()) {
-        error!(%error, "how aggregated API servers recognise callers cannot be published");
-        return;
-    }
+    published::publish(&state, trust_changed, state.stopping());
     state.bootstrap.set_complete();
     let mut stop = state.stopping();
     tokio::select! {
@@ -385,9 +409,10 @@ fn manifests_in_force(
 }
 
 /// Keeps the index of roles and bindings at what is stored.
-fn follow_rbac(store: &Store, index: &Arc<rbac::Index>) -> Result<Followed, ConfigError> {
+fn follow_rbac(store: &Store, unreadable: &Arc<Unreadable>, index: &Arc<rbac::Index>) -> Followed {
+    let notes = Notes::of(unreadable, Concern::Authorization);
     let index = Arc::clone(index);
-    follow(store, "/registry/rbac.authorization.k8s.io/", move |old, new| {
+    follow(store, "/registry/rbac.authorization.k8s.io/", notes, move |old, new| {
         let kind = new.or(old).and_then(|o| o.str_at(&["kind"])).and_then(rbac::Kind::parse);
         if let Some(kind) = kind {
             index.apply(kind, old, new);
@@ -405,16 +430,17 @@ const NODE_SCOPES: &[&str] = &[
 ];
 
 /// Keeps the graph of what nodes need at what is stored.
-fn follow_nodes(store: &Store) -> Result<Arc<NodeAuthorizer>, ConfigError> {
+fn follow_nodes(store: &Store, unreadable: &Arc<Unreadable>) -> Arc<NodeAuthorizer> {
     let nodes = Arc::new(NodeAuthorizer::new());
     for scope in NODE_SCOPES {
         let authorizer = Arc::clone(&nodes);
-        follow(store, scope, move |old, new| {
+        let notes = Notes::of(unreadable, Concern::Authorization);
+        follow(store, scope, notes, move |old, new| {
             let kind = new.or(old).and_then(|o| o.str_at(&["kind"])).and_then(node::Kind::parse);
             if let Some(kind) = kind {
                 authorizer.graph().apply(kind, old, new);
             }
-        })?;
+        });
     }
-    Ok(nodes)
+    nodes
 }

@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::seats::Seats;
 use crate::tokens::Tokens;
 use crate::trust::Trust;
+use crate::unreadable::Unreadable;
 
 /// Everything a request may need, built once.
 pub struct State {
@@ -78,6 +79,8 @@ pub struct State {
     pub health: Health,
     /// How far bootstrap has come.
     pub(crate) bootstrap: Arc<Progress>,
+    /// The stored objects that cannot be read.
+    pub(crate) unreadable: Arc<Unreadable>,
     /// Cluster IPs and node ports.
     pub addresses: Addresses,
     /// `--allow-privileged`.

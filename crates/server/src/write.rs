@@ -10,7 +10,7 @@ use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
 use resources::custom::Found;
 use resources::{strategy, validation};
-use storage::{Change, CommitError, Entry, Expect, Record, Write, WritePriority};
+use storage::{Change, CommitError, Entry, Expect, Record, Store, Write, WritePriority};
 use value::{Path, Str, Value, json};
 
 mod metadata;
@@ -30,6 +30,7 @@ use crate::device_access;
 use crate::encode;
 use crate::ownership::{self, Writer};
 use crate::state::State;
+use crate::unreadable::Concern;
 
 /// What a write is about, the same for every stage.
 #[derive(Clone, Copy)]
@@ -146,6 +147,7 @@ impl Subject<'_> {
         let attributes = self.attributes(call, operation, name, old);
         let outcome = self.state.admission.mutate(&attributes, object, self.state, &mut notes).await;
         call.note(notes);
+        self.state.admission_is_informed(&call.info.namespace)?;
         outcome
     }
 
@@ -162,6 +164,7 @@ impl Subject<'_> {
         let attributes = self.attributes(call, operation, name, old);
         let outcome = self.state.admission.validate(&attributes, object, self.state, &mut notes).await;
         call.note(notes);
+        self.state.admission_is_informed(&call.info.namespace)?;
         outcome
     }
 
@@ -440,6 +443,8 @@ impl Subject<'_> {
         if !self.is_service() || !matches!(self.facet, Facet::Whole) {
             return Ok(None);
         }
+        // What a service that cannot be read has must not be handed out again.
+        self.state.unreadable.check(&Concern::Addresses)?;
         Ok(Some(self.state.addresses.allocate(object, old, self.dry_run)?))
     }
 
@@ -545,6 +550,15 @@ impl Subject<'_> {
             Err(_) => Err(StoreError::Refused(Status::internal("the store stopped"))),
         }
     }
+}
+
+/// Removes a key from a store that no server uses, whatever is stored there; what was there comes back, or nothing if nothing was.
+/// Nobody is asked: this is how an object goes that cannot be read. See [`crate::offline`].
+pub(crate) async fn remove_offline(store: &Store, key: &str) -> Result<Option<Arc<Entry>>, CommitError> {
+    let Some(entry) = store.get(key) else { return Ok(None) };
+    let (expect, change, priority) = (Expect::Any, Change::Delete, WritePriority::System);
+    let write = Write { key: Arc::clone(&entry.key), expect, change, priority };
+    store.commit(write).await.map(|_| Some(entry))
 }
 
 /// An object nests deeper than what the server reads.

@@ -23,7 +23,7 @@ mod watch;
 mod working_set;
 
 pub use backend::Backend;
-pub use embedded::Embedded;
+pub use embedded::{Embedded, is_store};
 pub use error::{CommitError, OpenError, ReadError, WatchError};
 pub use key::ShardEnd;
 pub use memory::Memory;

@@ -16,8 +16,8 @@ use storage::Store;
 use tokio::sync::{Notify, watch};
 use value::{Str, Value};
 
-use crate::config::ConfigError;
-use crate::follow::{Followed, follow};
+use crate::follow::{Followed, Notes, follow};
+use crate::unreadable::{Concern, Unreadable};
 
 /// The API group of policies.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
@@ -32,24 +32,28 @@ impl Followers {
     /// Puts the stored policies in force and keeps them so.
     pub(crate) fn start(
         store: &Store,
+        unreadable: &Arc<Unreadable>,
         validating: Arc<Validating>,
         mutating: Arc<Mutating>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Self {
+        let notes = Notes::of(unreadable, Concern::Admission);
         let validating = keep(
             store,
+            &notes,
             ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
             ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
             ValidatingPolicy::compile,
             move |snapshot| validating.replace(snapshot),
-        )?;
+        );
         let mutating = keep(
             store,
+            &notes,
             ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"],
             ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
             MutatingPolicy::compile,
             move |snapshot| mutating.replace(snapshot),
-        )?;
-        Ok(Followers { validating, mutating })
+        );
+        Followers { validating, mutating }
     }
 
     /// Compiles the validating policies of manifest files; they are in force when what comes back has run.
@@ -188,17 +192,18 @@ type Shared<P> = Arc<(Mutex<Table<P>>, Notify)>;
 
 fn keep<P: Policies + 'static>(
     store: &Store,
+    notes: &Notes,
     resources: [&str; 2],
     kinds: [&'static str; 2],
     compile: fn(&Value) -> P,
     replace: impl Fn(Snapshot<P>) + Send + Sync + 'static,
-) -> Result<Kept, ConfigError> {
+) -> Kept {
     let (heard, heard_of) = watch::channel(0);
     let table = Table { stored: Policied::default(), fixed: Policied::default(), heard };
     let shared: Shared<P> = Arc::new((Mutex::new(table), Notify::new()));
     let [policies, bindings] = resources.map(|resource| format!("/registry/{GROUP}/{resource}/"));
     let hear = Arc::clone(&shared);
-    let policies = follow(store, &policies, move |old, new| {
+    let policies = follow(store, &policies, notes.clone(), move |old, new| {
         // A change of metadata or status changes nothing here, and compiling is the costly part.
         let same = old.zip(new).is_some_and(|(old, new)| old.get("spec") == new.get("spec"));
         if same {
@@ -216,15 +221,15 @@ fn keep<P: Policies + 'static>(
                 table.stored.policies.remove(&name);
             }
         });
-    })?;
+    });
     let hear = Arc::clone(&shared);
-    let bindings = follow(store, &bindings, move |old, new| {
+    let bindings = follow(store, &bindings, notes.clone(), move |old, new| {
         let read = new.map(|new| Arc::new(Binding::read(new)));
         change(&hear, old.or(new), |table, name| match read {
             Some(binding) => drop(table.stored.bindings.insert(name, binding)),
             None => drop(table.stored.bindings.remove(&name)),
         });
-    })?;
+    });
     let replace = Arc::new(replace);
     let (sender, built) = watch::channel(build(&shared, &*replace));
     let fix = {
@@ -253,13 +258,7 @@ fn keep<P: Policies + 'static>(
             let _ = sender.send(build(&shared, &*replace));
         }
     });
-    Ok(Kept {
-        fix: Box::new(fix),
-        list: Box::new(list),
-        followed: [policies, bindings],
-        heard: heard_of,
-        built,
-    })
+    Kept { fix: Box::new(fix), list: Box::new(list), followed: [policies, bindings], heard: heard_of, built }
 }
 
 fn change<P>(shared: &Shared<P>, object: Option<&Value>, apply: impl FnOnce(&mut Table<P>, Str)) {

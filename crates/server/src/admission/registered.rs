@@ -11,9 +11,9 @@ use value::{Str, Value};
 
 use crate::admission::attached::Attached;
 use crate::admission::webhooks::{Credentials, WebhookTokens, WebhookTransport};
-use crate::config::ConfigError;
-use crate::follow::{Followed, follow};
+use crate::follow::{Followed, Notes, follow};
 use crate::state::State;
+use crate::unreadable::{Concern, Unreadable};
 
 /// As whom the two kinds of webhooks are asked.
 #[derive(Debug, Default)]
@@ -48,37 +48,39 @@ impl RegisteredWebhooks {
     /// Puts the stored webhooks in force, as stages of the chain, and keeps them so.
     pub(crate) fn start(
         store: &Store,
+        unreadable: &Arc<Unreadable>,
         credentials: WebhookCredentials,
         tokens: Option<&Arc<WebhookTokens>>,
         meter: &Arc<dyn Meter>,
         stages: &mut Stages,
-    ) -> Result<Self, ConfigError> {
+    ) -> Self {
         let kept = |resource: &str| {
             let set = Arc::new(Set::default());
             let follower = Arc::clone(&set);
             let scope = format!("/registry/admissionregistration.k8s.io/{resource}/");
             let tokens = tokens.cloned();
-            let followed = follow(store, &scope, move |old, new| {
+            let notes = Notes::of(unreadable, Concern::Admission);
+            let followed = follow(store, &scope, notes, move |old, new| {
                 follower.apply(old, new);
                 if let Some(tokens) = &tokens {
                     tokens.configuration_changed(old, new);
                 }
-            })?;
-            Ok::<_, ConfigError>((set, followed))
+            });
+            (set, followed)
         };
         let server: Arc<Attached> = Arc::default();
         let transport = |credentials| {
             let (tokens, server) = (tokens.cloned(), Arc::clone(&server));
             Arc::new(WebhookTransport::new(store.clone(), credentials, tokens, server))
         };
-        let mutating = kept("mutatingwebhookconfigurations")?;
+        let mutating = kept("mutatingwebhookconfigurations");
         let stage = MutatingWebhooks::new(
             Arc::clone(&mutating.0),
             transport(credentials.mutating),
             Arc::clone(meter),
         );
         stages.mutating_webhooks = Some(Arc::new(stage));
-        let validating = kept("validatingwebhookconfigurations")?;
+        let validating = kept("validatingwebhookconfigurations");
         let stage = ValidatingWebhooks::new(
             Arc::clone(&validating.0),
             transport(credentials.validating),
@@ -86,7 +88,7 @@ impl RegisteredWebhooks {
         );
         stages.validating_webhooks = Some(Arc::new(stage));
         let (mutating_places, validating_places) = (Mutex::default(), Mutex::default());
-        Ok(RegisteredWebhooks { mutating, validating, mutating_places, validating_places, server })
+        RegisteredWebhooks { mutating, validating, mutating_places, validating_places, server }
     }
 
     /// Tells it which server this is, once.

@@ -114,13 +114,15 @@ impl Progress {
         self.change(|inner| inner.complete = true);
     }
 
+    /// Whether every object is written.
+    pub(crate) fn is_done(&self) -> bool {
+        let inner = self.lock();
+        inner.complete && inner.pending.is_empty()
+    }
+
     /// Waits until every object is written.
     pub(crate) async fn done_all(&self) {
-        let done = |_: &u64| {
-            let inner = self.lock();
-            inner.complete && inner.pending.is_empty()
-        };
-        let _ = self.changed.subscribe().wait_for(done).await;
+        let _ = self.changed.subscribe().wait_for(|_| self.is_done()).await;
     }
 
     /// Waits until each of the objects begun so far is written or was refused at least once.

@@ -14,9 +14,8 @@ pub async fn handle(state: &State, call: &Call, kind: &Kind, facet: Facet) -> Re
     {
         return Err(super::list::too_large(wanted, state.store.revision()));
     }
-    let entry = state
-        .store
-        .get(&kind.key(&call.info.namespace, &call.info.name))
-        .ok_or_else(|| Status::not_found(&kind.resource, &call.info.name))?;
+    let key = kind.key(&call.info.namespace, &call.info.name);
+    let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, &call.info.name))?;
+    state.unreadable.check_scope(&key)?;
     kind.answer(state, facet, 200, entry).await
 }

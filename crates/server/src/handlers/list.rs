@@ -72,6 +72,7 @@ pub async fn select(state: &State, call: &Call, kind: &Kind) -> Result<Page, Sta
     }
     let selection = selection(call, kind)?;
     let scope = kind.scope(&call.info.namespace);
+    state.unreadable.check_scope(&scope)?;
     let from = start(state, &options, &scope).await?;
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
     let everything = selection.is_everything();

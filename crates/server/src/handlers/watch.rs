@@ -69,6 +69,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
         Some(name) => kind.key(&call.info.namespace, name),
         None => kind.scope(&call.info.namespace),
     };
+    state.unreadable.check_scope(&scope)?;
     let begin = begin(&state.store, &options, &scope, || state.store.revision())?;
     // Whoever has less than no time left has none for a single event.
     if options.timeout_seconds.is_some_and(i64::is_negative) {

@@ -55,6 +55,7 @@ impl Posted<'_> {
         let chain = &self.state.admission;
         let outcome = chain.mutate(&self.attributes(call), Some(&mut object), self.state, &mut notes).await;
         call.note(notes);
+        self.state.admission_is_informed(&call.info.namespace)?;
         outcome.map(|()| object)
     }
 
@@ -64,6 +65,7 @@ impl Posted<'_> {
         let chain = &self.state.admission;
         let outcome = chain.validate(&self.attributes(call), Some(object), self.state, &mut notes).await;
         call.note(notes);
+        self.state.admission_is_informed(&call.info.namespace)?;
         outcome
     }
 

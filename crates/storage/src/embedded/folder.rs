@@ -16,6 +16,11 @@ const FILE: &str = "store.redb";
 const NEW: &str = "store.redb.new";
 const LOCK: &str = "LOCK";
 
+/// Whether a folder has the file of a store in it.
+pub fn is_store(folder: &Path) -> bool {
+    folder.join(FILE).is_file()
+}
+
 /// A folder that this process holds until this is dropped.
 #[derive(Debug)]
 pub(super) struct Folder {

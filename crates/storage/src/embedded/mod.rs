@@ -31,6 +31,7 @@ use crate::error::{OpenError, ReadError};
 use crate::record::Write;
 use crate::table::Entries;
 
+pub use self::folder::is_store;
 pub use self::migrate::Rekey;
 pub use self::place::Place;
 

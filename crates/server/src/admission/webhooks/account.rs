@@ -10,8 +10,8 @@ use value::Value;
 
 use super::WebhookTokens;
 use crate::bootstrap::rbac_collection;
-use crate::config::ConfigError;
 use crate::kept::{Kept, Placed};
+use crate::unreadable::Unreadable;
 
 /// The account.
 pub(crate) fn account() -> Placed {
@@ -22,11 +22,11 @@ pub(crate) fn account() -> Placed {
 }
 
 /// Follows what must be there, and forgets tokens of an account that is no longer the same one.
-pub(crate) fn watch(store: &Store, tokens: &Arc<WebhookTokens>) -> Result<Kept, ConfigError> {
+pub(crate) fn watch(store: &Store, unreadable: &Arc<Unreadable>, tokens: &Arc<WebhookTokens>) -> Kept {
     let roles = bootstrap::webhook_tokens().into_iter().map(|object| (rbac_collection(&object), object));
     let objects = std::iter::once(account()).chain(roles).collect();
     let tokens = Arc::clone(tokens);
-    Kept::watch(store, objects, move |old, new| {
+    Kept::watch(store, unreadable, objects, move |old, new| {
         let is_account = new.or(old).and_then(|object| object.str_at(&["kind"])) == Some("ServiceAccount");
         if is_account && is_another(old, new) {
             tokens.account_changed();

@@ -1,0 +1,293 @@
+//! Stored objects that cannot be read: reads say so, what they decide about is refused, and an operator can remove them.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use authn::InternalIdentity;
+use server::client::Client;
+use server::request_info::Query;
+use server::{Data, Ephemeral, offline};
+use storage::{Change, Embedded, Expect, Options, Record, Store, Write, WritePriority};
+use value::{Value, json};
+
+const ROBOT: InternalIdentity<'static> =
+    InternalIdentity::ServiceAccount { namespace: "mine", name: "robot" };
+
+struct Server {
+    ephemeral: Ephemeral,
+    admin: Client,
+    robot: Client,
+}
+
+impl Server {
+    async fn start(folder: &Path) -> Self {
+        let folder = folder.to_owned();
+        let ephemeral = Ephemeral::start_with(|config| config.data = Data::Folder(folder)).await.unwrap();
+        let client = |identity| Client::new(Arc::clone(ephemeral.running.state()), identity);
+        let (admin, robot) = (client(InternalIdentity::ApiServer), client(ROBOT));
+        Server { ephemeral, admin, robot }
+    }
+
+    async fn create(&self, path: &str, object: &str) {
+        let made = self.admin.create(path, &parse(object)).await;
+        made.unwrap_or_else(|status| panic!("POST {path}: {status}"));
+    }
+
+    /// The code and the message of a GET.
+    async fn get(&self, path: &str) -> (u16, String) {
+        outcome(self.admin.get(path).await)
+    }
+
+    /// The code and the message of an attempt to create.
+    async fn tries(&self, path: &str, object: &str) -> (u16, String) {
+        outcome(self.admin.create(&format!("{path}?dryRun=All"), &parse(object)).await)
+    }
+
+    fn health(&self, path: &str) -> (u16, String) {
+        let state = self.ephemeral.running.state();
+        state.health.page(path, &Query::parse("verbose"), true).unwrap()
+    }
+
+    async fn stop(self) {
+        self.ephemeral.running.stop().await;
+    }
+}
+
+fn parse(text: &str) -> Value {
+    json::parse(text.as_bytes()).unwrap()
+}
+
+fn outcome(answer: Result<Value, api::Status>) -> (u16, String) {
+    match answer {
+        Ok(_) => (200, String::new()),
+        Err(status) => (status.code(), status.message().to_owned()),
+    }
+}
+
+/// Puts bytes that are no JSON in place of the object whose key has these segments, and says the key.
+async fn break_object(store: &Store, segments: &[&str]) -> String {
+    let has = |key: &str| {
+        let mut parts = key.split('/');
+        segments.iter().all(|segment| parts.any(|part| part == *segment)) && parts.next().is_none()
+    };
+    let all = store.snapshot("/registry/").entries;
+    let found: Vec<_> = all.iter().filter(|entry| has(&entry.key)).collect();
+    let [entry] = found.as_slice() else { panic!("{segments:?} names {} keys", found.len()) };
+    let record = Record { body: "{\"kind\":".into(), revision_at: 0, facts: entry.facts.clone() };
+    let (change, priority) = (Change::Put(record), WritePriority::System);
+    let write = Write { key: Arc::clone(&entry.key), expect: Expect::Any, change, priority };
+    store.commit(write).await.unwrap();
+    entry.key.to_string()
+}
+
+/// The same in a folder that no server uses.
+async fn break_offline(folder: &Path, segments: &[&str]) -> String {
+    let store = Store::open(Embedded::at(folder), Options::default()).await.unwrap();
+    let key = break_object(&store, segments).await;
+    store.close().await;
+    key
+}
+
+const MAPS: &str = "/api/v1/namespaces/mine/configmaps";
+const OTHER_MAPS: &str = "/api/v1/namespaces/other/configmaps";
+const MAP: &str = r#"{"metadata":{"name":"new"}}"#;
+const SERVICES: &str = "/api/v1/namespaces/other/services";
+const SERVICE: &str = r#"{"metadata":{"name":"new"},"spec":{"ports":[{"port":80}]}}"#;
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/mine";
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/mine/widgets";
+
+/// A folder with one object of each kind that something is decided by, and an ordinary one.
+async fn filled(folder: &Path) {
+    let server = Server::start(folder).await;
+    server.create("/api/v1/namespaces", r#"{"metadata":{"name":"mine"}}"#).await;
+    server.create("/api/v1/namespaces", r#"{"metadata":{"name":"other"}}"#).await;
+    server.create(MAPS, r#"{"metadata":{"name":"plain"},"data":{"k":"v"}}"#).await;
+    server.create(OTHER_MAPS, r#"{"metadata":{"name":"plain"},"data":{"k":"v"}}"#).await;
+    let role = r#"{"metadata":{"name":"all"},"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}"#;
+    server.create(&format!("{RBAC}/roles"), role).await;
+    let binding = r#"{"metadata":{"name":"all"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"all"},
+        "subjects":[{"kind":"ServiceAccount","name":"robot","namespace":"mine"}]}"#;
+    server.create(&format!("{RBAC}/rolebindings"), binding).await;
+    // A policy and a webhook that are about nothing: it is enough that nobody can know that.
+    let policy = r#"{"metadata":{"name":"p"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["none.example.com"],
+        "apiVersions":["*"],"operations":["*"],"resources":["*"]}]},"validations":[{"expression":"false"}]}}"#;
+    server.create(&format!("{ADMISSION}/validatingadmissionpolicies"), policy).await;
+    let webhook = r#"{"metadata":{"name":"w"},"webhooks":[]}"#;
+    server.create(&format!("{ADMISSION}/mutatingwebhookconfigurations"), webhook).await;
+    let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"configmaps":"100"}}}"#;
+    server.create("/api/v1/namespaces/mine/resourcequotas", quota).await;
+    server
+        .create(
+            "/api/v1/namespaces/mine/services",
+            r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#,
+        )
+        .await;
+    let crd = r#"{"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+        "names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
+        "versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
+    server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ordinary_object_that_cannot_be_read_is_named_by_reads_and_hurts_nothing_else() {
+    let folder = private_folder();
+    filled(folder.path()).await;
+    let key = break_offline(folder.path(), &["configmaps", "mine", "plain"]).await;
+    let server = Server::start(folder.path()).await;
+    for path in [
+        format!("{MAPS}/plain"),
+        MAPS.to_owned(),
+        "/api/v1/configmaps".to_owned(),
+        format!("{MAPS}?watch=true&resourceVersion=0"),
+        format!("{MAPS}?limit=1"),
+    ] {
+        let (code, message) = server.get(&path).await;
+        assert_eq!(code, 500, "{path}: {message}");
+        assert!(message.contains(&key), "{path}: {message}");
+    }
+    assert_eq!(server.get(&format!("{OTHER_MAPS}/plain")).await.0, 200);
+    assert_eq!(server.get(OTHER_MAPS).await.0, 200);
+    assert_eq!(server.tries(OTHER_MAPS, MAP).await.0, 200);
+    assert_eq!(server.health("/readyz/informer-sync").0, 200);
+    // Neither a write nor a deletion goes past what cannot be read.
+    let put = server.admin.update(&format!("{MAPS}/plain"), &parse(r#"{"metadata":{"name":"plain"}}"#)).await;
+    assert_eq!(outcome(put).0, 500);
+    let deleted = server.admin.delete(&format!("{MAPS}/plain"), &parse("{}")).await;
+    assert_eq!(outcome(deleted).0, 500);
+
+    // A server that runs holds the store; afterwards the key can go.
+    let held = offline::delete_key(folder.path(), &key).await.unwrap_err();
+    assert!(matches!(held, offline::OfflineError::Open(_)), "{held}");
+    server.stop().await;
+    let (unreadable, _) = offline::check(folder.path()).await.unwrap();
+    assert_eq!(unreadable.iter().map(|found| found.key.as_str()).collect::<Vec<_>>(), [key.as_str()]);
+    let removed = offline::delete_key(folder.path(), &key).await.unwrap();
+    assert!(removed.unreadable.is_some());
+    let missing = offline::delete_key(folder.path(), &key).await.unwrap_err();
+    assert!(matches!(missing, offline::OfflineError::NoSuchKey(_)), "{missing}");
+    let server = Server::start(folder.path()).await;
+    assert_eq!(server.get(MAPS).await.0, 200);
+    assert_eq!(server.get(&format!("{MAPS}/plain")).await.0, 404);
+    server.stop().await;
+}
+
+/// What is asked of a server whose store has an unreadable object.
+struct Asked {
+    /// Of the object that is broken.
+    segments: &'static [&'static str],
+    /// What is refused with 500 and the key, and what is not.
+    refused: &'static [(&'static str, &'static str)],
+    allowed: &'static [(&'static str, &'static str)],
+}
+
+const DECISIVE: &[Asked] = &[
+    Asked {
+        segments: &["validatingadmissionpolicies", "p"],
+        refused: &[(MAPS, MAP), (OTHER_MAPS, MAP), (SERVICES, SERVICE)],
+        allowed: &[],
+    },
+    Asked {
+        segments: &["mutatingwebhookconfigurations", "w"],
+        refused: &[(MAPS, MAP), (OTHER_MAPS, MAP)],
+        allowed: &[],
+    },
+    Asked {
+        segments: &["resourcequotas", "mine", "q"],
+        refused: &[(MAPS, MAP)],
+        allowed: &[(OTHER_MAPS, MAP), (SERVICES, SERVICE)],
+    },
+    Asked { segments: &["namespaces", "mine"], refused: &[(MAPS, MAP)], allowed: &[(OTHER_MAPS, MAP)] },
+    Asked {
+        segments: &["mine", "s"],
+        refused: &[(SERVICES, SERVICE)],
+        allowed: &[(MAPS, MAP), (OTHER_MAPS, MAP)],
+    },
+    Asked {
+        segments: &["customresourcedefinitions", "widgets.example.com"],
+        refused: &[(WIDGETS, r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"new"}}"#)],
+        allowed: &[(MAPS, MAP), (SERVICES, SERVICE)],
+    },
+];
+
+async fn check(server: &Server, asked: &Asked, key: &str) {
+    for (path, object) in asked.refused {
+        let (code, message) = server.tries(path, object).await;
+        assert_eq!(code, 500, "{key}: {path}: {message}");
+        assert!(message.contains(key), "{key}: {path}: {message}");
+    }
+    for (path, object) in asked.allowed {
+        assert_eq!(server.tries(path, object).await, (200, String::new()), "{key}: {path}");
+    }
+    // Reads of other things go on, and the server lives; but it is not ready.
+    assert_eq!(server.get(&format!("{OTHER_MAPS}/plain")).await.0, 200, "{key}");
+    let (code, page) = server.health("/readyz");
+    assert!(
+        code == 500 && page.contains(&format!("[-]informer-sync failed: the stored object at {key}")),
+        "{page}"
+    );
+    assert_eq!(server.health("/livez").0, 200, "{key}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at_once() {
+    let folder = private_folder();
+    filled(folder.path()).await;
+    for asked in DECISIVE {
+        let copy = private_folder();
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+        let key = break_offline(copy.path(), asked.segments).await;
+        let server = Server::start(copy.path()).await;
+        check(&server, asked, &key).await;
+        server.stop().await;
+        offline::delete_key(copy.path(), &key).await.unwrap();
+        let server = Server::start(copy.path()).await;
+        assert_eq!(server.health("/readyz/informer-sync").0, 200, "{key}");
+        assert_eq!(server.tries(OTHER_MAPS, MAP).await.0, 200, "{key}");
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_becomes_unreadable_while_the_server_runs_stops_writes_instead_of_the_server() {
+    let folder = private_folder();
+    filled(folder.path()).await;
+    let server = Server::start(folder.path()).await;
+    assert_eq!(server.tries(MAPS, MAP).await.0, 200);
+    let store = &server.ephemeral.running.state().store;
+    let key = break_object(store, &["validatingadmissionpolicies", "p"]).await;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while server.tries(MAPS, MAP).await.0 != 500 {
+        assert!(std::time::Instant::now() < deadline, "writes still pass");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let (_, message) = server.tries(MAPS, MAP).await;
+    assert!(message.contains(&key), "{message}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_binding_grants_nothing() {
+    let folder = private_folder();
+    filled(folder.path()).await;
+    let server = Server::start(folder.path()).await;
+    assert_eq!(outcome(server.robot.get(&format!("{MAPS}/plain")).await).0, 200);
+    server.stop().await;
+    let key = break_offline(folder.path(), &["rolebindings", "mine", "all"]).await;
+    let server = Server::start(folder.path()).await;
+    assert_eq!(outcome(server.robot.get(&format!("{MAPS}/plain")).await).0, 403);
+    assert_eq!(server.get(&format!("{MAPS}/plain")).await.0, 200);
+    let (code, page) = server.health("/readyz");
+    assert!(code == 500 && page.contains(&key), "{page}");
+    server.stop().await;
+}
+
+fn private_folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
