@@ -12,6 +12,7 @@ mod gates;
 mod limits;
 mod logging;
 mod serve;
+mod store;
 mod up;
 
 use std::io::Write as _;
@@ -51,6 +52,8 @@ enum Task {
     Check(check::Args),
     /// Look at an authorization configuration without a server.
     Authz(authz::Args),
+    /// Look at or repair the store of a server that does not run.
+    Store(store::Args),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.
@@ -84,6 +87,10 @@ fn main() -> ExitCode {
         Task::Cel(args) => cel::run(&args),
         Task::Check(args) => check::run(&args),
         Task::Authz(args) => match authz::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Task::Store(args) => match store::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },

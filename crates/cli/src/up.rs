@@ -90,7 +90,9 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
         write_private(&kubeconfig, &pki::kubeconfig(&url, &files.authority.cert_pem, &files.admin))?;
         let shown = fs::canonicalize(&kubeconfig).unwrap_or(kubeconfig);
         let mut out = std::io::stdout().lock();
-        let _ = writeln!(out, "Portcullis is ready at {url}");
+        let readiness =
+            if running.is_ready() { "ready" } else { "serving, but not ready (see /readyz?verbose)," };
+        let _ = writeln!(out, "Portcullis is {readiness} at {url}");
         let _ = writeln!(out, "export KUBECONFIG={}", shown.display());
         let _ = writeln!(
             out,
