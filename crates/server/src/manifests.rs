@@ -100,7 +100,7 @@ impl Unsettled {
     }
 }
 
-/// The files of a folder once nothing seems to write to it: they must be the same twice in a row. A folder that keeps changing is
+/// The files of a folder once nothing seems to write to it: they must be the same several times in a row. A folder that keeps changing is
 /// refused, because a valid part of a set of policies must not be taken for the whole.
 ///
 /// A file that is being written in place is empty for a moment, and an empty file is no policy at all: one that has just become
@@ -132,7 +132,7 @@ fn settle<E>(
         let again = read()?;
         calm = if again == files { calm + 1 } else { 0 };
         files = again;
-        let wanted = if files.iter().any(|file| is_emptied(file, before)) { EMPTY_FOR } else { 1 };
+        let wanted = if files.iter().any(|file| is_emptied(file, before)) { EMPTY_FOR } else { QUIET_FOR };
         if calm >= wanted {
             return Ok(Some(files));
         }
@@ -176,12 +176,14 @@ fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// How long a folder must stay the same to be read.
+/// How long it is between two looks at a folder.
 const SETTLE: Duration = Duration::from_millis(15);
-/// How many times as long a file must stay empty.
+/// How often in a row a folder must be found unchanged: somewhat more than a tenth of a second.
+const QUIET_FOR: usize = 7;
+/// The same for a file that has just become empty.
 const EMPTY_FOR: usize = 15;
 /// How often a folder that keeps changing is read again before it is refused.
-const SETTLING: usize = 40;
+const SETTLING: usize = 80;
 /// What was last written longer ago than this is not being written.
 const OLD: Duration = Duration::from_secs(2);
 
@@ -401,7 +403,7 @@ fn plugins(set: Set) -> &'static [&'static str] {
 
 #[cfg(test)]
 mod tests {
-    use super::{EMPTY_FOR, File, SETTLING, settle};
+    use super::{EMPTY_FOR, File, QUIET_FOR, SETTLING, settle};
 
     fn file(text: &str) -> Vec<File> {
         vec![File { path: "a.yaml".to_owned(), content: Ok(text.as_bytes().to_vec()) }]
@@ -421,8 +423,8 @@ mod tests {
 
     #[test]
     fn what_stays_the_same_is_taken_and_what_keeps_changing_never_is() {
-        assert_eq!(settles(&["a"], "b"), (Some(file("a")), 2));
-        assert_eq!(settles(&["a", "ab", "abc"], "b"), (Some(file("abc")), 4));
+        assert_eq!(settles(&["a"], "b"), (Some(file("a")), QUIET_FOR + 1));
+        assert_eq!(settles(&["a", "ab", "abc"], "b"), (Some(file("abc")), QUIET_FOR + 3));
         let endless: Vec<String> = (0..=SETTLING).map(|n| "x".repeat(n + 1)).collect();
         let endless: Vec<&str> = endless.iter().map(String::as_str).collect();
         assert_eq!(settles(&endless, "b"), (None, SETTLING + 1), "a prefix is never the whole");
@@ -431,7 +433,7 @@ mod tests {
     #[test]
     fn a_file_that_has_just_become_empty_must_stay_so_for_longer() {
         assert_eq!(settles(&[""], "b"), (Some(file("")), EMPTY_FOR + 1));
-        assert_eq!(settles(&[""], ""), (Some(file("")), 2), "it was empty before");
+        assert_eq!(settles(&[""], ""), (Some(file("")), QUIET_FOR + 1), "it was empty before");
         assert_eq!(settles(&["", "", "a"], "b").0, Some(file("a")));
     }
 }
