@@ -49,7 +49,8 @@ impl Subresource {
             _ => {}
         }
         if self.parent == "services" {
-            body["spec"] = json!({"clusterIP": "10.0.0.1", "ports": [{"port": 80}]});
+            body["spec"] =
+                json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": [{"port": 80}]});
         }
         body
     }
@@ -191,7 +192,7 @@ async fn the_address_of_the_api_server_is_not_taken_through_a_status() {
     let alice = admin.as_token(Some("alicetoken"));
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "thief"},
-        "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 443}]},
+        "spec": {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": [{"port": 443}]},
     });
     let path = format!("{SERVICES}/thief/status");
     rejects(alice.json(Method::PUT, &path, &service).await, 404, "NotFound").unwrap();
@@ -200,7 +201,7 @@ async fn the_address_of_the_api_server_is_not_taken_through_a_status() {
     // The service itself may still be created by a PUT, where the allocator decides about its address.
     rejects(alice.json(Method::PUT, &format!("{SERVICES}/thief"), &service).await, 422, "Invalid").unwrap();
     let mut honest = service.clone();
-    honest["spec"].as_object_mut().unwrap().remove("clusterIP");
+    honest["spec"] = json!({"ports": [{"port": 443}]});
     let made = accepts(alice.json(Method::PUT, &format!("{SERVICES}/thief"), &honest).await).unwrap();
     assert_ne!(made["spec"]["clusterIP"], "10.0.0.1");
     // Of a service that exists, the status is written as ever.
