@@ -26,11 +26,28 @@ pub struct Served {
 
 /// The cluster as plugins see it: objects are answered from memory, in their stored shape.
 pub trait Cluster: Send + Sync {
-    /// An object as it is now; `None` if there is none.
+    /// An object of a built-in resource as it is now; `None` if there is none.
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 
-    /// Every object of a resource, sorted by namespace and name; an empty namespace is all of them.
+    /// Every object of a built-in resource, sorted by namespace and name; an empty namespace is all of them.
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>>;
+
+    /// An object of any resource. A custom resource may have the group and plural name of a built-in one; they differ in their
+    /// versions.
+    fn object_of(&self, served: &Served, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.object(&served.resource.group, &served.resource.resource, namespace, name)
+    }
+
+    /// Every object of any resource, as [`Cluster::list`].
+    fn list_of(&self, served: &Served, namespace: &str) -> Vec<Arc<Value>> {
+        self.list(&served.resource.group, &served.resource.resource, namespace)
+    }
+
+    /// Whether a resource is a custom one in this version, though its group and plural name may be those of a built-in one.
+    fn is_custom(&self, resource: &GroupResource, version: &str) -> bool {
+        let _ = (resource, version);
+        false
+    }
 
     /// As [`Cluster::object`], but waits a moment for one that somebody is about to make.
     fn appears<'a>(

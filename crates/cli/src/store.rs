@@ -32,7 +32,7 @@ enum Task {
 
 #[derive(Debug, clap::Args)]
 struct DeleteKeyArgs {
-    /// The key, as in `/registry/core/configmaps/default/example`.
+    /// The key, as in `/registry/configmaps/default/example`.
     key: String,
     #[command(flatten)]
     data: DataArgs,

@@ -27,6 +27,7 @@ use value::{Str, Value};
 
 use crate::config::{ConfigError, Redirects};
 use crate::follow::{Followed, Notes, follow};
+use crate::keys;
 use crate::outbound::{self, Forward, Trust};
 use crate::pki;
 use crate::state::State;
@@ -38,8 +39,6 @@ pub(crate) use service::{ApiService, Remote};
 
 /// The group of APIServices.
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
-/// Where they are kept.
-const SCOPE: &str = "/registry/apiregistration.k8s.io/apiservices/";
 /// Where they are written.
 const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 /// The APIService of the core group, which stands for everything below `/api`.
@@ -100,7 +99,7 @@ impl Aggregation {
         });
         let kept = Arc::clone(&registry);
         let notes = Notes::of(unreadable, Concern::Registration);
-        let followed = follow(store, SCOPE, notes, move |old, new| kept.apply(old, new));
+        let followed = follow(store, keys::API_SERVICES, notes, move |old, new| kept.apply(old, new));
         Ok(Aggregation { registry, followed })
     }
 

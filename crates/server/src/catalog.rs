@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use api::GroupVersionKind;
 use arc_swap::ArcSwap;
 use resources::custom::Definition;
-use resources::table::{self, Served, Storage};
+use resources::table::{self, Resource, Served, Storage};
 use value::Str;
 
 pub use custom::CustomKinds;
@@ -68,13 +68,37 @@ impl Catalog {
 
     /// The kind that an `apiVersion` and `kind` name.
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Kind>> {
-        if let Some(row) = table::find_kind(group, version, kind) {
-            return self.find(&row.group.into(), &version.into(), &row.plural.into());
+        if let Some(row) = table::find_kind(group, version, kind)
+            && let Some(found) = self.built_in(row, version)
+        {
+            return Some(found);
         }
         let custom = self.custom.load();
         let mut of_group = custom.of_group(group).filter(|definition| definition.established);
         let definition = of_group.find(|definition| definition.names.kind == kind)?;
-        self.find(&definition.group, &version.into(), &definition.names.plural)
+        self.custom_version(definition, &version.into())
+    }
+
+    /// A row of the table in a version that is served.
+    fn built_in(&self, row: &Resource, version: &str) -> Option<Arc<Kind>> {
+        self.kinds.get(&(row.group.into(), version.into(), row.plural.into())).cloned()
+    }
+
+    /// A custom kind in a version that is served. Where a built-in resource has the same path, requests go there.
+    fn custom_version(&self, definition: &Definition, version: &Str) -> Option<Arc<Kind>> {
+        self.find(&definition.group, version, &definition.names.plural).filter(|kind| kind.row().is_none())
+    }
+
+    /// A path under which an internal request reaches the objects of a definition, whether or not its version is served: one that
+    /// is not that of a built-in resource. The stored version is the first choice.
+    pub fn reachable(&self, definition: &Definition) -> Option<Arc<Kind>> {
+        let (group, plural) = (&definition.group, &definition.names.plural);
+        let mut versions: Vec<_> = definition.versions.iter().collect();
+        versions.sort_by_key(|version| !version.storage);
+        let custom = self.custom.load();
+        let own = |version: &Str| !self.kinds.contains_key(&(group.clone(), version.clone(), plural.clone()));
+        let mut reachable = versions.into_iter().filter(|version| own(&version.name));
+        reachable.find_map(|version| custom.kind(group, &version.name, plural).cloned())
     }
 
     /// The kinds that are served in a version under a plural or singular name, in one group, or in any if none is named.
@@ -84,13 +108,13 @@ impl Catalog {
             (group.is_empty() || of == group) && (plural == name || singular == name)
         };
         let rows = table::all().filter(|row| wanted(row.group, row.plural, row.singular));
-        let built_in = rows.filter_map(|row| self.find(&row.group.into(), &version, &row.plural.into()));
+        let built_in = rows.filter_map(|row| self.built_in(row, &version));
         let custom = self.custom.load();
         let definitions = custom.definitions().filter(|definition| {
             let names = &definition.names;
             definition.established && wanted(&definition.group, &names.plural, &names.singular)
         });
-        let custom = definitions.filter_map(|of| self.find(&of.group, &version, &of.names.plural));
+        let custom = definitions.filter_map(|of| self.custom_version(of, &version));
         built_in.chain(custom).collect()
     }
 
@@ -99,9 +123,7 @@ impl Catalog {
         if let Some(custom) = kind.as_custom() {
             let definition = &custom.definition;
             let served = definition.versions.iter().filter(|version| version.served);
-            return served
-                .filter_map(|v| self.find(&definition.group, &v.name, &definition.names.plural))
-                .collect();
+            return served.filter_map(|version| self.custom_version(definition, &version.name)).collect();
         }
         self.by_prefix.get(&kind.prefix).cloned().unwrap_or_default()
     }
@@ -110,7 +132,7 @@ impl Catalog {
     pub fn stored_kinds(&self) -> Vec<Arc<Kind>> {
         let own = table::all().filter(|row| matches!(row.storage, Storage::Own(_))).filter_map(|row| {
             let version = self.served.versions(row).next()?;
-            self.find(&row.group.into(), &version.into(), &row.plural.into())
+            self.built_in(row, version)
         });
         let custom = self.custom.load();
         let custom = custom.definitions().filter_map(|definition| self.preferred(definition));
@@ -120,8 +142,8 @@ impl Catalog {
     /// A definition's kind in the served version that clients prefer.
     fn preferred(&self, definition: &Definition) -> Option<Arc<Kind>> {
         let served = definition.versions.iter().filter(|version| version.served);
-        let best = served.min_by(|a, b| resources::discovery::compare_versions(&a.name, &b.name))?;
-        self.find(&definition.group, &best.name, &definition.names.plural)
+        let kinds = served.filter_map(|version| self.custom_version(definition, &version.name));
+        kinds.min_by(|a, b| resources::discovery::compare_versions(&a.gvk.version, &b.gvk.version))
     }
 
     /// The custom kind whose objects are kept under a group and plural name, in the version that clients prefer.

@@ -14,6 +14,7 @@ use value::Value;
 
 use crate::catalog::Kind;
 use crate::encode;
+use crate::keys;
 use crate::state::State;
 use crate::unreadable::Concern;
 
@@ -71,6 +72,12 @@ impl State {
         self.unreadable.note(entry, why, Some(concern));
     }
 
+    fn read(&self, key: &str, resource: (&str, &str), namespace: &str) -> Option<Arc<Value>> {
+        let entry = self.store.get(key)?;
+        let unread = |why: Status| self.unread(&entry, &why, resource, namespace);
+        self.parsed.get(&entry).map_err(unread).ok()
+    }
+
     fn readable<'e>(
         &self,
         entries: impl Iterator<Item = (&'e Arc<Entry>, Result<Arc<Value>, Status>)>,
@@ -102,32 +109,25 @@ impl State {
     pub(crate) fn admission_is_informed(&self, namespace: &str) -> Result<(), Status> {
         self.unreadable.check_admission(namespace)
     }
-}
 
-/// Where the objects of a resource are kept.
-fn scope(group: &str, resource: &str, namespace: &str) -> String {
-    let directory = if group.is_empty() { "core" } else { group };
-    if namespace.is_empty() {
-        format!("/registry/{directory}/{resource}/")
-    } else {
-        format!("/registry/{directory}/{resource}/{namespace}/")
+    fn kind_of(&self, served: &Served) -> Option<Arc<Kind>> {
+        self.catalog.find(&served.resource.group, &served.kind.version, &served.resource.resource)
     }
 }
 
-fn served(kind: &Kind) -> Served {
+pub(crate) fn served(kind: &Kind) -> Served {
     Served { resource: kind.resource.clone(), kind: kind.gvk.clone(), namespaced: kind.namespaced }
 }
 
 impl Cluster for State {
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let key = format!("{}{name}", scope(group, resource, namespace));
-        let entry = self.store.get(&key)?;
-        let unread = |why: Status| self.unread(&entry, &why, (group, resource), namespace);
-        self.parsed.get(&entry).map_err(unread).ok()
+        let scope = keys::in_namespace(keys::built_in(group, resource)?, namespace);
+        self.read(&format!("{scope}{name}"), (group, resource), namespace)
     }
 
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
-        let snapshot = self.store.snapshot(&scope(group, resource, namespace));
+        let Some(prefix) = keys::built_in(group, resource) else { return Vec::new() };
+        let snapshot = self.store.snapshot(&keys::in_namespace(prefix, namespace));
         // What there is much of is not worth keeping.
         if matches!((group, resource), ("", "pods" | "events" | "secrets")) {
             let read = |entry: &Arc<Entry>| encode::tree(entry).map(Arc::new);
@@ -136,6 +136,28 @@ impl Cluster for State {
         }
         let entries = snapshot.entries.iter().map(|entry| (entry, self.parsed.get(entry)));
         self.readable(entries, (group, resource), namespace)
+    }
+
+    fn object_of(&self, served: &Served, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let kind = self.kind_of(served)?;
+        let GroupResource { group, resource } = &served.resource;
+        self.read(&kind.key(namespace, name), (group, resource), namespace)
+    }
+
+    fn list_of(&self, served: &Served, namespace: &str) -> Vec<Arc<Value>> {
+        let Some(kind) = self.kind_of(served) else { return Vec::new() };
+        if let Some(row) = kind.row() {
+            return self.list(row.group, row.plural, namespace);
+        }
+        let snapshot = self.store.snapshot(&kind.scope(namespace));
+        let entries = snapshot.entries.iter().map(|entry| (entry, self.parsed.get(entry)));
+        let GroupResource { group, resource } = &served.resource;
+        self.readable(entries, (group, resource), namespace)
+    }
+
+    fn is_custom(&self, resource: &GroupResource, version: &str) -> bool {
+        let found = self.catalog.find(&resource.group, &version.into(), &resource.resource);
+        found.is_some_and(|kind| kind.row().is_none())
     }
 
     fn appears<'a>(

@@ -27,10 +27,8 @@ use crate::catalog::{self, Catalog};
 use crate::client::Client;
 use crate::encode;
 use crate::heard::heard;
+use crate::keys;
 use crate::state::State;
-
-/// Everything is below this.
-const EVERYTHING: &str = "/registry/";
 
 /// Starts the controllers; the handle ends when the server stops and they have finished what was under way.
 pub(crate) fn start(
@@ -98,14 +96,13 @@ impl Kinds {
         kinds
     }
 
-    /// Which object a key names: `/registry/<group>/<resource>/[<namespace>/]<name>`.
+    /// Which object a key names. Its kind is that of its directory.
     fn place(&self, catalog: &Catalog, key: &str) -> Option<Place> {
-        let end = key.match_indices('/').nth(3)?.0;
-        let (prefix, rest) = key.split_at_checked(end + 1)?;
+        let (prefix, rest) = key.split_at_checked(keys::prefix_end(key)?)?;
         let kind = match self.by_prefix.get(prefix) {
             Some(kind) => Arc::clone(kind),
             None => {
-                let (group, plural) = prefix.strip_prefix(EVERYTHING)?.strip_suffix('/')?.split_once('/')?;
+                let (group, plural) = keys::custom_resource(prefix)?;
                 Arc::new(kind(&*catalog.custom_resource(group, plural)?))
             }
         };
@@ -169,7 +166,10 @@ impl InProcess {
 impl View for InProcess {
     fn kind(&self, api_version: &str, name: &str) -> Option<Arc<Kind>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        self.state.catalog.find_kind(group, version, name).map(|served| Arc::new(kind(&served)))
+        let found = self.state.catalog.find_kind(group, version, name)?;
+        // A kind of the table that is not served must not become that of a custom resource of the same name.
+        let is_known = resources::table::find_kind(group, version, name).is_some();
+        (!is_known || found.row().is_some()).then(|| Arc::new(kind(&found)))
     }
 
     fn kinds(&self) -> Vec<Arc<Kind>> {
@@ -241,7 +241,7 @@ impl StoreWatch {
                 named.then(|| self.decode(entry)).flatten()
             }
             Filter::Owners => {
-                let is_event = entry.key.starts_with("/registry/core/events/");
+                let is_event = entry.key.starts_with(keys::EVENTS);
                 let concerns =
                     deleted || skim::concerns_owners(entry) || old.is_some_and(skim::concerns_owners);
                 if is_event || !concerns {
@@ -288,7 +288,7 @@ impl Api for InProcess {
             What::Named(kind, name) => (self.scope(kind, ""), Filter::Named(name.clone())),
             What::Owners => (None, Filter::Owners),
         };
-        let (page, events) = self.state.store.list_and_watch(scope.as_deref().unwrap_or(EVERYTHING));
+        let (page, events) = self.state.store.list_and_watch(scope.as_deref().unwrap_or(keys::ROOT));
         let watch =
             StoreWatch { events, filter, kinds: Arc::clone(&self.kinds), state: Arc::clone(&self.state) };
         let initial = page.entries.iter().filter_map(|entry| watch.change(entry, None, false)).collect();

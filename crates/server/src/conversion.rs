@@ -17,6 +17,7 @@ use value::{Map, Str, Value, go, json, write};
 
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
 use crate::heard::{MAX_OBJECTS, heard};
+use crate::keys;
 use crate::metrics::Review;
 use crate::outbound::{Answer, Endpoint, Failure, Reach, Request, Target, Trust, WEBHOOK_AGENT};
 use crate::state::State;
@@ -379,8 +380,7 @@ fn target(state: &State, definition: &Definition, webhook: &Value) -> Result<Tar
 /// Where a service is reached from outside of the cluster network: its cluster IP, or the name it stands for.
 fn service_address(state: &State, namespace: &str, name: &str, port: i64) -> Result<String, String> {
     let missing = || format!("service {} not found", quote(name));
-    let entry =
-        state.store.get(&format!("/registry/core/services/{namespace}/{name}")).ok_or_else(missing)?;
+    let entry = state.store.get(&keys::namespaced(keys::SERVICES, namespace, name)).ok_or_else(missing)?;
     let service = crate::encode::tree(&entry).map_err(|status| status.message().to_owned())?;
     let spec = |field| service.str_at(&["spec", field]).unwrap_or_default();
     let host = match spec("type") {

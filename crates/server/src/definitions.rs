@@ -12,7 +12,7 @@ use std::time::Duration;
 use api::field::aggregate;
 use api::{Status, meta};
 use authn::InternalIdentity;
-use resources::custom::names::{self, CLEANUP, Taken};
+use resources::custom::names::{self, CLEANUP, OVERLAPPING, Taken};
 use resources::custom::{Definition, Source};
 use storage::{Entry, Kind as Change, Store, WatchError};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -22,11 +22,10 @@ use value::{Str, Value};
 use crate::catalog::{Catalog, CustomKinds, Fresh};
 use crate::client::Client;
 use crate::encode;
+use crate::keys::CRDS;
 use crate::state::State;
 use crate::unreadable::{Concern, Unreadable};
 
-/// Where definitions are kept.
-const SCOPE: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// How often the deletion of a definition looks whether its objects are gone.
 const POLL: Duration = Duration::from_millis(250);
@@ -80,7 +79,7 @@ pub(crate) struct Follower {
 
 /// Reads the stored definitions into the catalog.
 pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) -> (Definitions, Follower) {
-    let (page, events) = store.list_and_watch(SCOPE);
+    let (page, events) = store.list_and_watch(CRDS);
     let mut seen = BTreeSet::new();
     let mut definitions = Vec::with_capacity(page.entries.len());
     for entry in &page.entries {
@@ -203,7 +202,7 @@ impl Follower {
                 Err(WatchError::Closed) => return,
                 Err(problem) => {
                     warn!(error = %problem, "the follower of definitions fell behind and reads everything again");
-                    let (page, events) = self.store.list_and_watch(SCOPE);
+                    let (page, events) = self.store.list_and_watch(CRDS);
                     self.events = events;
                     let there: BTreeSet<&Arc<str>> = page.entries.iter().map(|entry| &entry.key).collect();
                     let gone: Vec<Arc<str>> =
@@ -316,7 +315,7 @@ impl Keeper {
     /// What the status of a definition should be, if it is not. It is served by that at once; names are given one after the
     /// other.
     fn decide(self: &Arc<Self>, name: &Str) -> Result<Option<NewStatus>, Status> {
-        let Some(entry) = self.state.store.get(&format!("{SCOPE}{name}")) else {
+        let Some(entry) = self.state.store.get(&format!("{CRDS}{name}")) else {
             self.others_of_its_group(name);
             return Ok(None);
         };
@@ -331,7 +330,7 @@ impl Keeper {
                     }
                     keeper.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
                     // Whatever is left is tried again, as long as the definition is there.
-                    if keeper.state.store.get(&format!("{SCOPE}{name}")).is_some() {
+                    if keeper.state.store.get(&format!("{CRDS}{name}")).is_some() {
                         tokio::time::sleep(AGAIN).await;
                         let _ = keeper.again.send(name);
                     }
@@ -403,10 +402,8 @@ impl Keeper {
             .any(|c| c.str_at(&["type"]) == Some("Established") && c.str_at(&["status"]) == Some("True"));
         let text = |path: &[&str]| definition.str_at(path).unwrap_or_default().to_owned();
         let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));
-        let condition = if resources::table::group(&group)
-            .is_some_and(|group| group.resources.iter().any(|row| row.plural == plural))
-        {
-            ("False", "OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
+        let condition = if resources::table::overlapping(&group, &plural).is_some() {
+            ("False", OVERLAPPING.0, OVERLAPPING.1)
         } else if established {
             self.delete_objects(name, &group, &plural).await?;
             ("False", "InstanceDeletionCompleted", "removed all instances")
@@ -425,7 +422,7 @@ impl Keeper {
     ) -> Result<Option<Value>, Status> {
         let mut attempts = 0;
         loop {
-            let Some(entry) = self.state.store.get(&format!("{SCOPE}{name}")) else { return Ok(None) };
+            let Some(entry) = self.state.store.get(&format!("{CRDS}{name}")) else { return Ok(None) };
             let mut definition = encode::tree(&entry)?;
             let mut status = definition.get("status").cloned().unwrap_or_default();
             names::set(&mut status, "Terminating", condition, &self.now());
@@ -449,7 +446,8 @@ impl Keeper {
 
     async fn delete_objects(&self, name: &Str, group: &str, plural: &str) -> Result<(), Status> {
         let custom = self.state.catalog.custom();
-        let Some(kind) = custom.storage_kind(name) else {
+        let definition = custom.definition(name);
+        let Some(kind) = definition.and_then(|definition| self.state.catalog.reachable(definition)) else {
             let why = format!(
                 "could not list instances: unable to find a custom resource client for {plural}.{group}"
             );
@@ -490,7 +488,7 @@ impl Keeper {
         }
     }
 
-    /// Deletes one object, in the version it is stored in, whether or not that is served.
+    /// Deletes one object, in a version that need not be served.
     async fn delete_one(
         &self,
         kind: &crate::catalog::Kind,

@@ -16,7 +16,7 @@ use crate::state::State;
 /// Drops admin access where there is no such thing: from what is new, not from what has it already.
 pub(crate) fn drop_admin(state: &State, kind: &Kind, object: &mut Value, old: Option<&Value>) {
     if !state.admin_access {
-        resources::strategy::drop_admin_access(&kind.stored.group_kind(), object, old);
+        resources::strategy::drop_admin_access(&kind.built_in_kind(), object, old);
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn check_admin(
     old_status_of: Option<&Value>,
 ) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let Some(at) = admin_access::asked(&kind.stored.group_kind(), new, old_status_of) else { return errors };
+    let Some(at) = admin_access::asked(&kind.built_in_kind(), new, old_status_of) else { return errors };
     let name = call.info.namespace.clone();
     let namespace = Cluster::object(state, "", "namespaces", "", &name);
     match namespace.as_deref().and_then(admin_access::allowed_by) {
@@ -69,7 +69,7 @@ pub(crate) async fn check_status(
     old: &Value,
 ) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    if kind.stored.group != "resource.k8s.io" || kind.stored.kind != "ResourceClaim" {
+    if !kind.is_built_in("resource.k8s.io", "ResourceClaim") {
         return errors;
     }
     let status = Path::root().field("status");

@@ -29,6 +29,19 @@ impl Followed {
     }
 }
 
+/// How far the index of roles and bindings has come, by the plural name of each of its resources.
+pub(crate) struct FollowedRoles(pub(crate) [(&'static str, Followed); 4]);
+
+impl FollowedRoles {
+    /// Waits until the authorizer knows what was written to a resource at `revision`, so that a caller who has changed a role
+    /// sees the change in the next request.
+    pub(crate) async fn reached(&self, plural: &str, revision: u64) {
+        for (_, followed) in self.0.iter().filter(|(of, _)| *of == plural) {
+            followed.reached(revision).await;
+        }
+    }
+}
+
 /// Hears of every change: `(old, new)`.
 type Apply = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 

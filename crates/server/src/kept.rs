@@ -12,6 +12,7 @@ use value::Value;
 
 use crate::client::Client;
 use crate::follow::{Notes, follow};
+use crate::keys;
 use crate::state::State;
 use crate::unreadable::Unreadable;
 
@@ -39,7 +40,7 @@ impl Kept {
         let deleted = Arc::new(Notify::new());
         for (collection, object) in &objects {
             let (deleted, heard) = (Arc::clone(&deleted), heard.clone());
-            let key = key(collection, meta::name(object));
+            let Some(key) = key(collection, meta::name(object)) else { continue };
             follow(store, &key, Notes::hints(unreadable), move |old, new| {
                 heard(old, new);
                 if new.is_none() {
@@ -104,17 +105,20 @@ async fn create(client: &Client, collection: &str, path: &str, object: &Value) -
     Ok(())
 }
 
-/// Where an object of a collection is stored.
-fn key(collection: &str, name: &str) -> String {
+/// Where an object of a built-in collection is stored, as `/api/v1/namespaces/default/services`; `None` of any other.
+fn key(collection: &str, name: &str) -> Option<String> {
     let parts: Vec<&str> = collection.split('/').filter(|part| !part.is_empty()).collect();
     let (group, rest) = match parts.as_slice() {
-        ["api", _, rest @ ..] => ("core", rest),
+        ["api", _, rest @ ..] => ("", rest),
         ["apis", group, _, rest @ ..] => (*group, rest),
-        _ => ("", parts.as_slice()),
+        _ => return None,
     };
     match rest {
-        ["namespaces", namespace, plural] => format!("/registry/{group}/{plural}/{namespace}/{name}"),
-        _ => format!("/registry/{group}/{}/{name}", rest.join("/")),
+        ["namespaces", namespace, plural] => {
+            keys::built_in(group, plural).map(|prefix| keys::namespaced(prefix, namespace, name))
+        }
+        [plural] => keys::built_in(group, plural).map(|prefix| format!("{prefix}{name}")),
+        _ => None,
     }
 }
 
@@ -123,15 +127,22 @@ mod tests {
     use super::key;
 
     #[test]
-    fn objects_are_stored_by_group_resource_namespace_and_name() {
-        assert_eq!(key("/api/v1/namespaces", "default"), "/registry/core/namespaces/default");
+    fn objects_are_stored_in_the_directory_of_their_resource() {
+        let key = |collection, name| key(collection, name).unwrap();
+        assert_eq!(key("/api/v1/namespaces", "default"), "/registry/namespaces/default");
         assert_eq!(
             key("/api/v1/namespaces/default/services", "kubernetes"),
-            "/registry/core/services/default/kubernetes"
+            "/registry/services/specs/default/kubernetes"
         );
         assert_eq!(
             key("/apis/rbac.authorization.k8s.io/v1/clusterroles", "view"),
-            "/registry/rbac.authorization.k8s.io/clusterroles/view"
+            "/registry/clusterroles/view"
         );
+    }
+
+    #[test]
+    fn what_is_no_built_in_collection_has_no_key() {
+        assert_eq!(key("/apis/example.com/v1/things", "a"), None);
+        assert_eq!(key("/version", "a"), None);
     }
 }

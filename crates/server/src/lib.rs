@@ -37,6 +37,7 @@ pub mod heavy;
 mod hints;
 pub mod identity;
 mod kept;
+mod keys;
 pub mod manifests;
 pub mod metrics;
 pub mod negotiate;

@@ -314,9 +314,10 @@ impl Metrics {
         self.storage_objects.reset();
         self.resource_objects.reset();
         for (resource, count) in objects {
-            self.storage_objects.with_label_values(&[resource.as_str()]).set(int(*count));
+            // A custom resource may have the group and the name of a built-in one.
+            self.storage_objects.with_label_values(&[resource.as_str()]).add(int(*count));
             let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
-            self.resource_objects.with_label_values(&[group, plural]).set(int(*count));
+            self.resource_objects.with_label_values(&[group, plural]).add(int(*count));
         }
         self.process.read();
         let mut out = Vec::with_capacity(64 * 1024);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use storage::{Embedded, Options, Store};
 
+use crate::keys;
 use crate::unreadable;
 use crate::write;
 
@@ -51,7 +52,8 @@ async fn open(data: &Path) -> Result<Store, OfflineError> {
     let folders = [data.to_owned(), data.join("store")];
     let folder = folders.into_iter().find(|folder| storage::is_store(folder));
     let folder = folder.ok_or_else(|| OfflineError::Missing(data.to_owned()))?;
-    Ok(Store::open(Embedded::at(folder), Options::default()).await?)
+    let options = Options { shard_end: keys::prefix_end, ..Options::default() };
+    Ok(Store::open(Embedded::at(folder).migrating(keys::migrate), options).await?)
 }
 
 /// Removes what is stored under a key, whatever it is.
@@ -68,7 +70,7 @@ pub async fn delete_key(data: &Path, key: &str) -> Result<Removed, OfflineError>
 pub async fn check(data: &Path) -> Result<(Vec<UnreadableKey>, usize), OfflineError> {
     let store = open(data).await?;
     let found = unreadable::check(&store);
-    let all = store.count(unreadable::ROOT);
+    let all = store.count(keys::ROOT);
     store.close().await;
     let found = found.into_iter().map(|(entry, status)| UnreadableKey {
         key: entry.key.to_string(),

@@ -194,7 +194,7 @@ pub async fn track(
 ) {
     let api_version = kind.gvk.api_version();
     let mut new = kind.from_stored_shape(object.clone());
-    strategy::show(&kind.stored.group_kind(), &mut new);
+    strategy::show(&kind.built_in_kind(), &mut new);
     kind.fill_shown(&mut new);
     for path in empty {
         let path: Vec<&str> = path.iter().map(Str::as_str).collect();

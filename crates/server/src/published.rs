@@ -17,12 +17,13 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::bootstrap::{Hook, LONGEST_PAUSE, PAUSE};
 use crate::client::Client;
 use crate::follow::{Notes, follow};
+use crate::keys;
 use crate::state::State;
 use crate::tls;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
+const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
-const KEY: &str = "/registry/core/configmaps/kube-system/extension-apiserver-authentication";
 
 /// Begins to publish, and keeps it so until the server stops. `changed` says that the authorities have changed.
 pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: watch::Receiver<bool>) {
@@ -30,7 +31,8 @@ pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: wat
     let path = format!("{CONFIG_MAPS}/{NAME}");
     state.bootstrap.begin(Hook::ClusterAuthentication, &path);
     let hint = Arc::clone(&changed);
-    follow(&state.store, KEY, Notes::hints(&state.unreadable), move |_, _| hint.notify_one());
+    let key = keys::namespaced(keys::CONFIG_MAPS, NAMESPACE, NAME);
+    follow(&state.store, &key, Notes::hints(&state.unreadable), move |_, _| hint.notify_one());
     let state = Arc::clone(state);
     tokio::spawn(async move {
         loop {

@@ -17,6 +17,7 @@ use crate::call::Answer;
 use crate::catalog::{Custom, Facet, Kind};
 use crate::conversion;
 use crate::encode;
+use crate::keys;
 use crate::state::State;
 
 impl Kind {
@@ -75,7 +76,7 @@ impl Kind {
                     break;
                 }
                 Err(status) => {
-                    let field = self.etcd_key(&entry.key);
+                    let field = entry.key.to_string();
                     let message = corrupt(&field, entry.revision, &status);
                     causes.push(Cause { reason: "UnexpectedServerResponse".into(), message, field });
                 }
@@ -97,8 +98,7 @@ impl Kind {
 
     /// Kubernetes' words for a stored object that no webhook converts.
     fn undecodable(&self, entry: &Entry, status: &Status) -> Status {
-        let key = self.etcd_key(&entry.key);
-        Status::internal(corrupt(key.strip_prefix("/registry").unwrap_or(&key), entry.revision, status))
+        Status::internal(corrupt(keys::below_root(&entry.key), entry.revision, status))
     }
 
     /// Which of some entries are selected; what has to be converted for that is converted together.

@@ -40,9 +40,10 @@ use crate::catalog::Catalog;
 use crate::config::{Config, ConfigError, Data};
 use crate::connections::ConnectionMetrics;
 use crate::encode;
-use crate::follow::{Followed, Notes, follow};
+use crate::follow::{FollowedRoles, Notes, follow};
 use crate::health::Health;
 use crate::identity;
+use crate::keys;
 use crate::manifests::{self, ManifestMetrics};
 use crate::metrics::Metrics;
 use crate::published;
@@ -208,10 +209,10 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     })?;
     let address = listener.local_addr().map_err(ConfigError::other)?;
 
-    let options = Options { quota: store_quota, ..Options::default() };
+    let options = Options { quota: store_quota, shard_end: keys::prefix_end, ..Options::default() };
     let store = match data {
         Data::Memory => Store::open(Memory::new(), options).await,
-        Data::Folder(folder) => Store::open(Embedded::at(folder), options).await,
+        Data::Folder(folder) => Store::open(Embedded::at(folder).migrating(keys::migrate), options).await,
     }
     .map_err(ConfigError::other)?;
 
@@ -327,7 +328,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     if let Some(tokens) = &state.webhook_tokens {
         tokens.attach(&state);
     }
-    for entry in &state.store.snapshot("/registry/core/services/").entries {
+    for entry in &state.store.snapshot(keys::SERVICES).entries {
         match encode::tree(entry) {
             Ok(service) => state.addresses.load(&service),
             // What it has must not be handed out again, and nobody knows what that is.
@@ -408,39 +409,36 @@ fn manifests_in_force(
     manifests::InForce::start(folders, Arc::new(apply), metrics, Arc::clone(&state.manifests))
 }
 
-/// Keeps the index of roles and bindings at what is stored.
-fn follow_rbac(store: &Store, unreadable: &Arc<Unreadable>, index: &Arc<rbac::Index>) -> Followed {
-    let notes = Notes::of(unreadable, Concern::Authorization);
-    let index = Arc::clone(index);
-    follow(store, "/registry/rbac.authorization.k8s.io/", notes, move |old, new| {
-        let kind = new.or(old).and_then(|o| o.str_at(&["kind"])).and_then(rbac::Kind::parse);
-        if let Some(kind) = kind {
-            index.apply(kind, old, new);
-        }
-    })
+/// Keeps the index of roles and bindings at what is stored. What an object is follows from where it is stored.
+fn follow_rbac(store: &Store, unreadable: &Arc<Unreadable>, index: &Arc<rbac::Index>) -> FollowedRoles {
+    let followed = |plural, prefix, kind: rbac::Kind| {
+        let (notes, index) = (Notes::of(unreadable, Concern::Authorization), Arc::clone(index));
+        (plural, follow(store, prefix, notes, move |old, new| index.apply(kind, old, new)))
+    };
+    FollowedRoles([
+        followed("roles", keys::ROLES, rbac::Kind::Role),
+        followed("clusterroles", keys::CLUSTER_ROLES, rbac::Kind::ClusterRole),
+        followed("rolebindings", keys::ROLE_BINDINGS, rbac::Kind::RoleBinding),
+        followed("clusterrolebindings", keys::CLUSTER_ROLE_BINDINGS, rbac::Kind::ClusterRoleBinding),
+    ])
 }
 
 /// What the Node authorizer needs to know.
-const NODE_SCOPES: &[&str] = &[
-    "/registry/core/pods/",
-    "/registry/core/persistentvolumes/",
-    "/registry/storage.k8s.io/volumeattachments/",
-    "/registry/resource.k8s.io/resourceslices/",
-    "/registry/certificates.k8s.io/podcertificaterequests/",
+const NODE_SCOPES: [(&str, node::Kind); 5] = [
+    (keys::PODS, node::Kind::Pod),
+    (keys::PERSISTENT_VOLUMES, node::Kind::PersistentVolume),
+    (keys::VOLUME_ATTACHMENTS, node::Kind::VolumeAttachment),
+    (keys::RESOURCE_SLICES, node::Kind::ResourceSlice),
+    (keys::POD_CERTIFICATE_REQUESTS, node::Kind::PodCertificateRequest),
 ];
 
 /// Keeps the graph of what nodes need at what is stored.
 fn follow_nodes(store: &Store, unreadable: &Arc<Unreadable>) -> Arc<NodeAuthorizer> {
     let nodes = Arc::new(NodeAuthorizer::new());
-    for scope in NODE_SCOPES {
+    for (prefix, kind) in NODE_SCOPES {
         let authorizer = Arc::clone(&nodes);
         let notes = Notes::of(unreadable, Concern::Authorization);
-        follow(store, scope, notes, move |old, new| {
-            let kind = new.or(old).and_then(|o| o.str_at(&["kind"])).and_then(node::Kind::parse);
-            if let Some(kind) = kind {
-                authorizer.graph().apply(kind, old, new);
-            }
-        });
+        follow(store, prefix, notes, move |old, new| authorizer.graph().apply(kind, old, new));
     }
     nodes
 }

@@ -25,7 +25,7 @@ use crate::bootstrap::Progress;
 use crate::call::Call;
 use crate::catalog::{Catalog, Kind};
 use crate::cluster::Parsed;
-use crate::follow::Followed;
+use crate::follow::FollowedRoles;
 use crate::health::Health;
 use crate::manifests::Standings;
 use crate::metrics::Metrics;
@@ -106,7 +106,7 @@ pub struct State {
     /// What is registered with APIServices, here and at other servers.
     pub(crate) aggregation: crate::aggregation::Aggregation,
     /// How far [`State::rbac`] has come.
-    pub(crate) roles: Followed,
+    pub(crate) roles: FollowedRoles,
     /// How far the policies in force have come.
     pub(crate) policies: Followers,
     /// How far the webhooks in force have come.
@@ -190,20 +190,16 @@ impl State {
         })
     }
 
-    /// Waits until the authorizer knows what was written at `revision`, so that a caller who has changed a role sees the change
-    /// in the next request.
-    pub async fn authorizer_reached(&self, revision: u64) {
-        self.roles.reached(revision).await;
-    }
-
     /// Waits until a write of `kind` is in force, where it changes what decides: whoever writes or removes a role, a policy, a
     /// webhook or a definition meets the change in the next request.
     pub(crate) async fn in_force(&self, kind: &Kind, revision: u64) {
-        match kind.stored.group.as_str() {
-            authz::rbac::GROUP => self.authorizer_reached(revision).await,
+        // A custom resource decides nothing, whatever its group is called.
+        let Some(row) = kind.row() else { return };
+        match row.group {
+            authz::rbac::GROUP => self.roles.reached(row.plural, revision).await,
             crate::admission::follow::GROUP => {
-                self.policies.reached(&kind.resource.resource, revision).await;
-                self.webhooks.reached(&kind.resource.resource, revision).await;
+                self.policies.reached(row.plural, revision).await;
+                self.webhooks.reached(row.plural, revision).await;
             }
             "apiextensions.k8s.io" => self.definitions.reached(revision).await,
             crate::aggregation::GROUP => self.aggregation.reached(revision).await,

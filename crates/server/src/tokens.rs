@@ -10,6 +10,7 @@ use value::{Str, Value};
 
 use crate::config::ConfigError;
 use crate::encode;
+use crate::keys;
 
 /// What the flags say about service-account tokens.
 #[derive(Clone, Debug)]
@@ -102,16 +103,12 @@ pub struct StoredObjects(pub Store);
 impl BoundObjects for StoredObjects {
     fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> Lookup<'a> {
         let key = match kind {
-            BoundKind::ServiceAccount => format!("/registry/core/serviceaccounts/{namespace}/{name}"),
-            BoundKind::Pod => format!("/registry/core/pods/{namespace}/{name}"),
-            BoundKind::Secret => format!("/registry/core/secrets/{namespace}/{name}"),
-            BoundKind::Node => format!("/registry/core/nodes/{name}"),
-            BoundKind::Webhooks(Configuration::Validating) => {
-                format!("/registry/admissionregistration.k8s.io/validatingwebhookconfigurations/{name}")
-            }
-            BoundKind::Webhooks(Configuration::Mutating) => {
-                format!("/registry/admissionregistration.k8s.io/mutatingwebhookconfigurations/{name}")
-            }
+            BoundKind::ServiceAccount => keys::namespaced(keys::SERVICE_ACCOUNTS, namespace, name),
+            BoundKind::Pod => keys::namespaced(keys::PODS, namespace, name),
+            BoundKind::Secret => keys::namespaced(keys::SECRETS, namespace, name),
+            BoundKind::Node => format!("{}{name}", keys::NODES),
+            BoundKind::Webhooks(Configuration::Validating) => format!("{}{name}", keys::VALIDATING_WEBHOOKS),
+            BoundKind::Webhooks(Configuration::Mutating) => format!("{}{name}", keys::MUTATING_WEBHOOKS),
         };
         let found = match self.0.get(&key) {
             None => Ok(None),
@@ -132,8 +129,6 @@ impl BoundObjects for StoredObjects {
             let page = self.0.snapshot(scope);
             page.entries.iter().filter_map(|entry| encode::tree(entry).ok()).any(|object| names(&object))
         };
-        resources::table::group(group).is_some()
-            || any("/registry/apiregistration.k8s.io/apiservices/")
-            || any("/registry/apiextensions.k8s.io/customresourcedefinitions/")
+        resources::table::group(group).is_some() || any(keys::API_SERVICES) || any(keys::CRDS)
     }
 }

@@ -15,6 +15,7 @@ use tracing::error;
 use value::Str;
 
 use crate::encode;
+use crate::keys::ROOT;
 
 /// What decides by an object, and so is refused when the object cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,7 +155,5 @@ pub(crate) fn check(store: &Store) -> Vec<(Arc<Entry>, Status)> {
     })
 }
 
-/// Where all objects are.
-pub(crate) const ROOT: &str = "/registry/";
 /// So few objects are not worth a thread.
 const SMALL: usize = 1024;

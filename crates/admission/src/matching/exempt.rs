@@ -2,6 +2,8 @@
 
 use api::GroupResource;
 
+use crate::{Attributes, Cluster};
+
 /// The API group of webhook configurations and policies.
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
@@ -18,8 +20,16 @@ pub enum Exempt {
     Always,
 }
 
-/// Who may intercept requests for a resource.
-pub fn exempt(resource: &GroupResource) -> Exempt {
+/// Who may intercept a request. Custom resources are never exempt, whatever their group and name are.
+pub fn exempt(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> Exempt {
+    match of_built_in(&attributes.resource) {
+        Exempt::No => Exempt::No,
+        _ if cluster.is_custom(&attributes.resource, &attributes.version) => Exempt::No,
+        exempt => exempt,
+    }
+}
+
+pub(super) fn of_built_in(resource: &GroupResource) -> Exempt {
     match (resource.group.as_str(), resource.resource.as_str()) {
         (ADMISSION, "validatingwebhookconfigurations" | "mutatingwebhookconfigurations") => {
             Exempt::FromWebhooks

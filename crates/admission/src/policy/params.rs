@@ -46,19 +46,18 @@ pub(super) async fn collect(
     } else {
         return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
     };
-    let (group, resource) = (&served.resource.group, &served.resource.resource);
     let cluster = asked.cluster;
     let found: Vec<Arc<Value>> = match (reference.name.as_str(), &reference.selector) {
         ("", Some(selector)) => {
             let selector = selector.as_ref().map_err(Clone::clone)?;
-            let all = cluster.list(group, resource, namespace);
+            let all = cluster.list_of(served, namespace);
             all.into_iter().filter(|object| selector.matches_object(object)).collect()
         }
         ("", None) => return Err("one of name or selector must be provided".to_owned()),
         (_, Some(_)) => {
             return Err("paramRef.name and paramRef.selector are mutually exclusive".to_owned());
         }
-        (name, None) => cluster.object(group, resource, namespace, name).into_iter().collect(),
+        (name, None) => cluster.object_of(served, namespace, name).into_iter().collect(),
     };
     if found.is_empty() && reference.must_exist {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());

@@ -98,7 +98,7 @@ impl<P: Policies> Snapshot<P> {
 
     /// The policies that may match a request, in order.
     pub(super) fn candidates<'s>(&'s self, asked: &Asked<'_>) -> impl Iterator<Item = &'s Hook<P>> {
-        let only_manifests = match exempt(&asked.attributes.resource) {
+        let only_manifests = match exempt(asked.attributes, asked.cluster) {
             Exempt::No | Exempt::FromWebhooks => Some(false),
             Exempt::FromAll => Some(true),
             Exempt::Always => None,

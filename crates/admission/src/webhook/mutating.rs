@@ -38,7 +38,7 @@ impl Stage for MutatingWebhooks {
         object: Option<&'a mut Value>,
     ) -> Later<'a, Result<(), Status>> {
         let hooks = pass.attributes.in_force.mutating_webhooks(|| self.set.hooks());
-        let reach = exempt(&pass.attributes.resource);
+        let reach = exempt(pass.attributes, pass.cluster);
         let none = hooks.is_empty() || reach == Exempt::Always;
         if none || reach != Exempt::No && !hooks.iter().any(|hook| hook.is_static) {
             return Box::pin(std::future::ready(Ok(())));

@@ -41,7 +41,7 @@ impl Stage for ValidatingWebhooks {
         notes: &'a mut Notes,
     ) -> Later<'a, Result<(), Status>> {
         let hooks = attributes.in_force.validating_webhooks(|| self.set.hooks());
-        let reach = exempt(&attributes.resource);
+        let reach = exempt(attributes, cluster);
         let none = hooks.is_empty() || reach == Exempt::Always;
         if none || reach != Exempt::No && !hooks.iter().any(|hook| hook.is_static) {
             return Box::pin(std::future::ready(Ok(())));

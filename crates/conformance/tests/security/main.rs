@@ -18,6 +18,8 @@ mod large_bodies;
 mod manifest_folders;
 mod node_restriction;
 mod paths;
+mod storage_keys;
+mod storage_migration;
 mod store_command;
 mod store_quota;
 mod subresources;

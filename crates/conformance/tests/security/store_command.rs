@@ -19,7 +19,7 @@ async fn a_key_is_removed_offline_and_never_under_a_running_server() {
     }
     let data = server.data();
     let flag = format!("--data-dir={}", data.display());
-    let key = "/registry/core/configmaps/default/gone";
+    let key = "/registry/configmaps/default/gone";
     let store = async |args: &[&str]| {
         let mut all = vec!["store"];
         all.extend(args);
@@ -35,7 +35,7 @@ async fn a_key_is_removed_offline_and_never_under_a_running_server() {
     let (code, said) = store(&["check", &flag]).await;
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains(" 0 cannot be read"), "{said}");
-    let (code, said) = store(&["delete-key", "/registry/core/configmaps/default/none", &flag]).await;
+    let (code, said) = store(&["delete-key", "/registry/configmaps/default/none", &flag]).await;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("nothing is stored under the key"), "{said}");
     let (code, said) = store(&["delete-key", key, "--data-dir=/nonexistent"]).await;

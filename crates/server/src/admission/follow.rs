@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use value::{Str, Value};
 
 use crate::follow::{Followed, Notes, follow};
+use crate::keys;
 use crate::unreadable::{Concern, Unreadable};
 
 /// The API group of policies.
@@ -40,7 +41,7 @@ impl Followers {
         let validating = keep(
             store,
             &notes,
-            ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+            [keys::VALIDATING_POLICIES, keys::VALIDATING_BINDINGS],
             ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
             ValidatingPolicy::compile,
             move |snapshot| validating.replace(snapshot),
@@ -48,7 +49,7 @@ impl Followers {
         let mutating = keep(
             store,
             &notes,
-            ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"],
+            [keys::MUTATING_POLICIES, keys::MUTATING_BINDINGS],
             ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
             MutatingPolicy::compile,
             move |snapshot| mutating.replace(snapshot),
@@ -193,7 +194,7 @@ type Shared<P> = Arc<(Mutex<Table<P>>, Notify)>;
 fn keep<P: Policies + 'static>(
     store: &Store,
     notes: &Notes,
-    resources: [&str; 2],
+    [policies, bindings]: [&str; 2],
     kinds: [&'static str; 2],
     compile: fn(&Value) -> P,
     replace: impl Fn(Snapshot<P>) + Send + Sync + 'static,
@@ -201,9 +202,8 @@ fn keep<P: Policies + 'static>(
     let (heard, heard_of) = watch::channel(0);
     let table = Table { stored: Policied::default(), fixed: Policied::default(), heard };
     let shared: Shared<P> = Arc::new((Mutex::new(table), Notify::new()));
-    let [policies, bindings] = resources.map(|resource| format!("/registry/{GROUP}/{resource}/"));
     let hear = Arc::clone(&shared);
-    let policies = follow(store, &policies, notes.clone(), move |old, new| {
+    let policies = follow(store, policies, notes.clone(), move |old, new| {
         // A change of metadata or status changes nothing here, and compiling is the costly part.
         let same = old.zip(new).is_some_and(|(old, new)| old.get("spec") == new.get("spec"));
         if same {
@@ -223,7 +223,7 @@ fn keep<P: Policies + 'static>(
         });
     });
     let hear = Arc::clone(&shared);
-    let bindings = follow(store, &bindings, notes.clone(), move |old, new| {
+    let bindings = follow(store, bindings, notes.clone(), move |old, new| {
         let read = new.map(|new| Arc::new(Binding::read(new)));
         change(&hear, old.or(new), |table, name| match read {
             Some(binding) => drop(table.stored.bindings.insert(name, binding)),

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use admission::plugins::resource_quota::{self, Charge, Limited};
-use admission::{Attributes, Cluster, Later, Notes, Seen, Stage};
-use api::{GroupResource, Status, meta};
+use admission::{Attributes, Cluster, Later, Notes, Seen, Served, Stage};
+use api::{Status, meta};
 use authn::InternalIdentity;
 use tokio::sync::Notify;
 use value::{Str, Value};
@@ -163,12 +163,12 @@ impl Quotas {
             return Ok(false);
         }
         let Some(quota) = server.object("", "resourcequotas", namespace, name) else { return Ok(true) };
-        let resources: Vec<GroupResource> = server
+        let resources: Vec<Served> = server
             .catalog
             .stored_kinds()
             .iter()
             .filter(|kind| kind.namespaced)
-            .map(|kind| kind.resource.clone())
+            .map(|kind| crate::cluster::served(kind))
             .collect();
         let status = resource_quota::recount(&quota, &resources, &*server, server.now());
         let Some(status) = status else { return Ok(true) };

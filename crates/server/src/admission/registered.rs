@@ -12,6 +12,7 @@ use value::{Str, Value};
 use crate::admission::attached::Attached;
 use crate::admission::webhooks::{Credentials, WebhookTokens, WebhookTransport};
 use crate::follow::{Followed, Notes, follow};
+use crate::keys;
 use crate::state::State;
 use crate::unreadable::{Concern, Unreadable};
 
@@ -54,13 +55,12 @@ impl RegisteredWebhooks {
         meter: &Arc<dyn Meter>,
         stages: &mut Stages,
     ) -> Self {
-        let kept = |resource: &str| {
+        let kept = |prefix: &str| {
             let set = Arc::new(Set::default());
             let follower = Arc::clone(&set);
-            let scope = format!("/registry/admissionregistration.k8s.io/{resource}/");
             let tokens = tokens.cloned();
             let notes = Notes::of(unreadable, Concern::Admission);
-            let followed = follow(store, &scope, notes, move |old, new| {
+            let followed = follow(store, prefix, notes, move |old, new| {
                 follower.apply(old, new);
                 if let Some(tokens) = &tokens {
                     tokens.configuration_changed(old, new);
@@ -73,14 +73,14 @@ impl RegisteredWebhooks {
             let (tokens, server) = (tokens.cloned(), Arc::clone(&server));
             Arc::new(WebhookTransport::new(store.clone(), credentials, tokens, server))
         };
-        let mutating = kept("mutatingwebhookconfigurations");
+        let mutating = kept(keys::MUTATING_WEBHOOKS);
         let stage = MutatingWebhooks::new(
             Arc::clone(&mutating.0),
             transport(credentials.mutating),
             Arc::clone(meter),
         );
         stages.mutating_webhooks = Some(Arc::new(stage));
-        let validating = kept("validatingwebhookconfigurations");
+        let validating = kept(keys::VALIDATING_WEBHOOKS);
         let stage = ValidatingWebhooks::new(
             Arc::clone(&validating.0),
             transport(credentials.validating),

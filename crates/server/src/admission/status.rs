@@ -13,10 +13,9 @@ use value::{Map, Value};
 
 use crate::client::Client;
 use crate::encode;
+use crate::keys;
 use crate::state::State;
 
-/// Where policies are kept.
-const SCOPE: &str = "/registry/admissionregistration.k8s.io/validatingadmissionpolicies/";
 /// Where they are served.
 const PATH: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 /// How often a refused write is tried again, and after how long.
@@ -39,7 +38,7 @@ pub(crate) fn start(state: &Arc<State>) -> JoinHandle<()> {
 }
 
 async fn run(state: &State, client: &Client) {
-    let (page, mut events) = state.store.list_and_watch(SCOPE);
+    let (page, mut events) = state.store.list_and_watch(keys::VALIDATING_POLICIES);
     for entry in &page.entries {
         if let Ok(policy) = encode::tree(entry) {
             reconcile(state, client, &policy).await;
@@ -55,7 +54,7 @@ async fn run(state: &State, client: &Client) {
             }
             Err(WatchError::Closed) => return,
             Err(_) => {
-                let (page, again) = state.store.list_and_watch(SCOPE);
+                let (page, again) = state.store.list_and_watch(keys::VALIDATING_POLICIES);
                 events = again;
                 for entry in &page.entries {
                     if let Ok(policy) = encode::tree(entry) {

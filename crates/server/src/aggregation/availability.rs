@@ -17,10 +17,11 @@ use tracing::{debug, info};
 use value::{Str, Value};
 
 use super::service::AVAILABLE;
-use super::{ApiService, CORE, PATH, Remote, SCOPE, forward};
+use super::{ApiService, CORE, PATH, Remote, forward};
 use crate::admission::webhooks::resolve;
 use crate::client::Client;
 use crate::encode;
+use crate::keys;
 use crate::state::State;
 
 /// How often a server that answers is asked again.
@@ -95,7 +96,7 @@ pub(super) async fn local(state: Arc<State>, name: Str) {
 
 /// Writes a finding, if it is news.
 async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> Result<(), Status> {
-    let Some(entry) = state.store.get(&format!("{SCOPE}{name}")) else { return Ok(()) };
+    let Some(entry) = state.store.get(&format!("{}{name}", keys::API_SERVICES)) else { return Ok(()) };
     let mut object = encode::tree(&entry)?;
     let is_remote = object.at(&["spec", "service"]).is_some_and(|reference| !reference.is_null());
     if is_remote == (finding.reason == "Local") {
@@ -134,7 +135,7 @@ async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> R
 /// Looks at everything between here and the server, and asks it.
 async fn find(state: &State, service: &ApiService, remote: &Remote) -> Finding {
     let (name, namespace) = (&remote.service, quote(&remote.namespace));
-    let key = format!("/registry/core/services/{}/{name}", remote.namespace);
+    let key = keys::namespaced(keys::SERVICES, &remote.namespace, name);
     let Some(stored) = state.store.get(&key).and_then(|entry| encode::tree(&entry).ok()) else {
         return Finding::not("ServiceNotFound", format!("service/{name} in {namespace} is not present"));
     };
@@ -166,7 +167,7 @@ async fn find(state: &State, service: &ApiService, remote: &Remote) -> Finding {
 }
 
 fn slices(store: &Store, remote: &Remote) -> Vec<Value> {
-    let scope = format!("/registry/discovery.k8s.io/endpointslices/{}/", remote.namespace);
+    let scope = keys::in_namespace(keys::ENDPOINT_SLICES, &remote.namespace);
     let entries = store.snapshot(&scope).entries;
     let trees = entries.iter().filter_map(|entry| encode::tree(entry).ok());
     trees
@@ -183,7 +184,7 @@ fn has_ready_endpoint(slice: &Value, port_name: &str) -> bool {
 
 /// `HOST:PORT` of a server of the service.
 pub(super) fn locate(store: &Store, remote: &Remote) -> Result<String, String> {
-    let key = format!("/registry/core/services/{}/{}", remote.namespace, remote.service);
+    let key = keys::namespaced(keys::SERVICES, &remote.namespace, &remote.service);
     let service = store.get(&key).and_then(|entry| encode::tree(&entry).ok());
     match service.as_ref().and_then(|service| service.str_at(&["spec", "type"])) {
         Some("ExternalName") => {

@@ -10,10 +10,11 @@ use value::Str;
 
 use super::{ApiService, Remote, availability, documents, openapi};
 use crate::encode;
+use crate::keys;
 use crate::state::State;
 
 /// Where it is told which servers there are.
-const PLACES: [&str; 2] = ["/registry/core/services/", "/registry/discovery.k8s.io/endpointslices/"];
+const PLACES: [&str; 2] = [keys::SERVICES, keys::ENDPOINT_SLICES];
 
 /// The tasks of one APIService.
 struct Tasks {

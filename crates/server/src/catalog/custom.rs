@@ -86,13 +86,6 @@ impl CustomKinds {
         known.map(|known| &known.definition)
     }
 
-    /// The kind of a definition in the version that is stored, whether or not that is served.
-    pub fn storage_kind(&self, name: &str) -> Option<Arc<Kind>> {
-        let definition = self.definition(name)?;
-        let stored = definition.stored()?;
-        self.kind(&definition.group, &stored.name, &definition.names.plural).cloned()
-    }
-
     fn known(&self, name: &str) -> Option<&Known> {
         self.groups.get(group_of(name))?.definitions.get(name)
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use api::selector::Facts;
-use api::{GroupResource, GroupVersionKind, meta};
+use api::{GroupKind, GroupResource, GroupVersionKind, meta};
 use bytes::Bytes;
 use resources::schema::Schema;
 use resources::table::{self, Resource, Storage, Subresource, Verb, verbs};
@@ -14,6 +14,7 @@ use value::Value;
 
 use super::fresh::Fresh;
 use crate::encode;
+use crate::keys;
 
 /// One shape into another.
 type Convert = fn(&Value) -> Value;
@@ -96,7 +97,6 @@ impl Kind {
             Storage::Nowhere => (row.group, version),
         };
         let stored = GroupVersionKind::new(stored_group, stored_version, row.kind);
-        let directory = if stored_group.is_empty() { "core" } else { stored_group };
         Some(Kind {
             nature: Nature::BuiltIn(BuiltIn {
                 row,
@@ -106,7 +106,8 @@ impl Kind {
             resource: GroupResource::new(row.group, row.plural),
             namespaced: row.is_namespaced(),
             verbs: row.verbs,
-            prefix: format!("/registry/{directory}/{}/", row.plural),
+            // What is not stored is looked for where nothing is.
+            prefix: keys::prefix(row).unwrap_or_else(|| format!("/virtual/{}/", row.plural)),
             head: encode::head(&gvk.api_version(), row.kind),
             stored_head: encode::head(&stored.api_version(), row.kind),
             gvk,
@@ -128,7 +129,7 @@ impl Kind {
             resource: GroupResource::new(group.clone(), names.plural.clone()),
             namespaced: definition.namespaced,
             verbs: verbs::ALL,
-            prefix: format!("/registry/{group}/{}/", names.plural),
+            prefix: keys::custom_prefix(group, &names.plural),
             head: encode::sorted_head(&gvk.api_version(), &names.kind),
             stored_head: encode::sorted_head(&stored_gvk.api_version(), &names.kind),
             nature: Nature::Custom(Custom {
@@ -157,6 +158,20 @@ impl Kind {
             Nature::BuiltIn(built_in) => Some(built_in.row),
             Nature::Custom(_) => None,
         }
+    }
+
+    /// The group and kind by which the rules of built-in resources are found: strategies, escalation, what must be waited for. A
+    /// custom resource has none of them, whatever its group and kind are called.
+    pub fn built_in_kind(&self) -> GroupKind {
+        match &self.nature {
+            Nature::BuiltIn(_) => self.stored.group_kind(),
+            Nature::Custom(_) => GroupKind::new("", ""),
+        }
+    }
+
+    /// Whether it is the built-in resource of this group, stored as this kind.
+    pub fn is_built_in(&self, group: &str, kind: &str) -> bool {
+        self.row().is_some() && self.stored.group == group && self.stored.kind == kind
     }
 
     /// What is known of a custom kind.
@@ -209,7 +224,7 @@ impl Kind {
     /// Where an object is kept.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced {
-            format!("{}{namespace}/{name}", self.prefix)
+            keys::namespaced(&self.prefix, namespace, name)
         } else {
             format!("{}{name}", self.prefix)
         }
@@ -217,11 +232,7 @@ impl Kind {
 
     /// The part of the key space that a request is about; an empty namespace is all of them.
     pub fn scope(&self, namespace: &str) -> String {
-        if self.namespaced && !namespace.is_empty() {
-            format!("{}{namespace}/", self.prefix)
-        } else {
-            self.prefix.clone()
-        }
+        keys::in_namespace(&self.prefix, if self.namespaced { namespace } else { "" })
     }
 
     /// The namespace in a key.
@@ -230,47 +241,21 @@ impl Kind {
         if self.namespaced { rest.split('/').next().unwrap_or_default() } else { "" }
     }
 
-    /// The key under which etcd would have the object, as some of Kubernetes' messages show it.
-    pub fn etcd_key(&self, key: &str) -> String {
-        format!(
-            "/registry/{}/{}",
-            match &self.nature {
-                Nature::BuiltIn(built_in) => match (self.stored.group.as_str(), built_in.row.plural) {
-                    // Names of former times.
-                    ("", "replicationcontrollers") => "controllers".to_owned(),
-                    ("", "endpoints") => "services/endpoints".to_owned(),
-                    ("", "nodes") => "minions".to_owned(),
-                    ("", "services") => "services/specs".to_owned(),
-                    ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
-                    // Those of the servers that kube-apiserver is put together from.
-                    (group @ ("apiregistration.k8s.io" | "apiextensions.k8s.io"), plural) => {
-                        format!("{group}/{plural}")
-                    }
-                    (_, plural) => plural.to_owned(),
-                },
-                Nature::Custom(_) => format!("{}/{}", self.resource.group, self.resource.resource),
-            },
-            key.strip_prefix(self.prefix.as_str()).unwrap_or_default()
-        )
-    }
-
     /// Why a write that names a uid does not apply, in the words of Kubernetes' storage.
-    pub fn uid_mismatch(&self, key: &str, wanted: &str, found: &str, dry_run: bool) -> String {
-        self.precondition_failed(key, "UID", wanted, found, dry_run)
+    pub fn uid_mismatch(key: &str, wanted: &str, found: &str, dry_run: bool) -> String {
+        Self::precondition_failed(key, "UID", wanted, found, dry_run)
     }
 
     /// Why a write that names a resource version does not apply, in the words of Kubernetes' storage.
-    pub fn version_mismatch(&self, key: &str, wanted: &str, found: &str, dry_run: bool) -> String {
-        self.precondition_failed(key, "ResourceVersion", wanted, found, dry_run)
+    pub fn version_mismatch(key: &str, wanted: &str, found: &str, dry_run: bool) -> String {
+        Self::precondition_failed(key, "ResourceVersion", wanted, found, dry_run)
     }
 
-    fn precondition_failed(&self, key: &str, what: &str, wanted: &str, found: &str, dry_run: bool) -> String {
-        let key = self.etcd_key(key);
-        // A dry run of Kubernetes does not come as far as the store, which has all keys in one folder.
-        let folder = if dry_run { "/registry" } else { "" };
+    fn precondition_failed(key: &str, what: &str, wanted: &str, found: &str, dry_run: bool) -> String {
+        // A dry run of Kubernetes does not come as far as the store, which adds the root of all keys.
+        let key = if dry_run { keys::below_root(key) } else { key };
         format!(
-            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}",
-            key.strip_prefix(folder).unwrap_or(&key)
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
         )
     }
 

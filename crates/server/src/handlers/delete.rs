@@ -55,7 +55,7 @@ pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, 
 
 /// Jobs leave their pods behind unless told otherwise, which not everybody expects.
 fn warn_of_orphans(call: &mut Call, kind: &Kind, options: &DeleteOptions) {
-    let is_job = kind.stored.group == "batch" && kind.stored.kind == "Job";
+    let is_job = kind.is_built_in("batch", "Job");
     if is_job && options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
         call.warn(
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
@@ -71,8 +71,7 @@ fn refuse_readable(state: &State, call: &Call, kind: &Kind, name: &str) -> Statu
         return Status::not_found(&kind.resource, name);
     }
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not allowed because the object is decodable from storage",
-        key = kind.etcd_key(&key)
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not allowed because the object is decodable from storage"
     );
     Status::conflict(&kind.resource, name, why)
 }
@@ -261,7 +260,7 @@ fn gone(kind: &Kind, name: &str, old: &Value, last: Arc<Entry>) -> Answer {
 }
 
 fn check_preconditions(kind: &Kind, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
-    let is_namespace = kind.stored.group.is_empty() && kind.stored.kind == "Namespace";
+    let is_namespace = kind.is_built_in("", "Namespace");
     // Kubernetes names the kind here where it names the resource elsewhere.
     let about = if is_namespace {
         kind.resource.clone()
@@ -307,13 +306,10 @@ enum Step {
 }
 
 fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Step {
-    if kind.stored.group.is_empty() && kind.stored.kind == "Namespace" {
+    if kind.is_built_in("", "Namespace") {
         return namespace_step(old, options, now);
     }
-    if kind.stored.kind == "CustomResourceDefinition"
-        && kind.stored.group == "apiextensions.k8s.io"
-        && !meta::is_deleting(old)
-    {
+    if kind.is_built_in("apiextensions.k8s.io", "CustomResourceDefinition") && !meta::is_deleting(old) {
         return definition_step(old, now);
     }
     let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s.min(MAX_GRACE) });
@@ -322,7 +318,7 @@ fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Ste
     let mut marked = old.clone();
     let mut graceful = false;
     let mut timed = false;
-    let grace = strategy::check_graceful_delete(&kind.stored.group_kind(), old, requested);
+    let grace = strategy::check_graceful_delete(&kind.built_in_kind(), old, requested);
     if let Some(grace) = grace.map(|g| g.clamp(0, MAX_GRACE)) {
         if deleting {
             let current = current_grace.unwrap_or(0);
@@ -436,7 +432,7 @@ fn bump_generation(object: &mut Value) {
 
 /// Puts the garbage collector's finalizers on or takes them off, as the options, the object or the kind say.
 fn set_propagation_finalizers(kind: &Kind, object: &mut Value, options: &DeleteOptions) {
-    let default = strategy::default_propagation(&kind.stored.group_kind());
+    let default = strategy::default_propagation(&kind.built_in_kind());
     let has = |f: &str| meta::finalizers(object).any(|o| o == f);
     let policy = options.propagation_policy.as_deref();
     let (orphan, foreground) = match (default, options.orphan_dependents, policy) {

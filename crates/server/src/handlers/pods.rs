@@ -69,12 +69,12 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
         let mut object = encode::tree(&entry)?;
         let (uid, wanted) = (meta::uid(&object), meta::uid(&binding));
         if !wanted.is_empty() && wanted != uid {
-            let why = pods.uid_mismatch(&key, wanted, uid, options.dry_run);
+            let why = Kind::uid_mismatch(&key, wanted, uid, options.dry_run);
             return Err(Status::conflict(&pods.resource, &pod, why));
         }
         let (version, wanted) = (entry.revision.to_string(), meta::resource_version(&binding));
         if !wanted.is_empty() && wanted != version {
-            let why = pods.version_mismatch(&key, wanted, &version, options.dry_run);
+            let why = Kind::version_mismatch(&key, wanted, &version, options.dry_run);
             return Err(Status::conflict(&pods.resource, &pod, why));
         }
         assign(&mut object, &binding, call.now)

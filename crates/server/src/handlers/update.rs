@@ -103,7 +103,7 @@ async fn change(
                     let uid = meta::uid(&object);
                     if !uid.is_empty() {
                         // Whoever names one means an object that is there.
-                        let why = kind.uid_mismatch(&key, uid, "", options.dry_run);
+                        let why = Kind::uid_mismatch(&key, uid, "", options.dry_run);
                         return Err(Status::conflict(&kind.resource, &name, why));
                     }
                     state.authorize_create(call, kind).await?;
@@ -253,14 +253,14 @@ fn check_uid(
     if sent.is_empty() || sent == there {
         return Ok(());
     }
-    let why = kind.uid_mismatch(&entry.key, sent, there, dry_run);
+    let why = Kind::uid_mismatch(&entry.key, sent, there, dry_run);
     Err(Status::conflict(&kind.resource, meta::name(old), why))
 }
 
 /// Whether the update takes the last finalizer off an object that is going away, so that it goes now. A namespace has a
 /// second list of them.
 fn is_last_finalizer(kind: &Kind, new: &Value, old: &Value) -> bool {
-    let is_namespace = kind.stored.group.is_empty() && kind.stored.kind == "Namespace";
+    let is_namespace = kind.is_built_in("", "Namespace");
     meta::is_deleting(old)
         && meta::finalizers(new).next().is_none()
         && old.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) == 0

@@ -12,13 +12,13 @@ mod usage;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::{GroupResource, Status, meta};
+use api::{Status, meta};
 use value::{Map, Str, Value};
 
 pub use self::limited::Limited;
 pub(super) use self::scopes::is_best_effort;
 use self::usage::Evaluator;
-use crate::{Attributes, Cluster, Operation};
+use crate::{Attributes, Cluster, Operation, Served};
 use api::pod_resources::{Amounts, add, amounts};
 
 /// What nobody is charged for: what is not stored, and events.
@@ -227,18 +227,18 @@ fn to_value(list: &Amounts) -> Value {
 
 /// The status that a quota should have, if it has another: its limits, and what the namespace uses of them, counted anew.
 /// `resources` are those that live in namespaces and are served.
-pub fn recount(quota: &Value, resources: &[GroupResource], cluster: &dyn Cluster, now: i64) -> Option<Value> {
+pub fn recount(quota: &Value, resources: &[Served], cluster: &dyn Cluster, now: i64) -> Option<Value> {
     let namespace = meta::namespace(quota);
     let hard = amounts(quota.at(&["spec", "hard"]));
     let mut counted = Amounts::new();
     for resource in resources {
-        let evaluator = Evaluator::of(resource);
+        let evaluator = Evaluator::of(&resource.resource);
         let names: Vec<&Str> = hard.keys().filter(|name| evaluator.uses(name, cluster)).collect();
         if names.is_empty() {
             continue;
         }
         let mut sum = Amounts::new();
-        for object in cluster.list(&resource.group, &resource.resource, namespace) {
+        for object in cluster.list_of(resource, namespace) {
             if scopes::all_match(quota, &evaluator, &object) {
                 add(&mut sum, &evaluator.usage(&object, cluster, now));
             }

@@ -6,15 +6,20 @@ use value::{Value, yaml};
 
 use super::{Limited, check, recount};
 use crate::small::Small;
-use crate::{Attributes, Operation, Seen};
+use crate::{Attributes, Operation, Seen, Served};
 
 /// A list of objects.
 fn read(text: &str) -> Vec<Value> {
     yaml::document(text.as_bytes()).unwrap().value.as_list().unwrap().to_vec()
 }
 
-fn resources() -> Vec<GroupResource> {
-    ["pods", "services", "configmaps"].iter().map(|name| GroupResource::new("", *name)).collect()
+fn resources() -> Vec<Served> {
+    let served = |(plural, kind): (&str, &str)| Served {
+        resource: GroupResource::new("", plural),
+        kind: GroupVersionKind::new("", "v1", kind),
+        namespaced: true,
+    };
+    [("pods", "Pod"), ("services", "Service"), ("configmaps", "ConfigMap")].map(served).to_vec()
 }
 
 const OBJECTS: &str = "

@@ -8,6 +8,7 @@ use storage::Store;
 use value::Value;
 
 use crate::encode;
+use crate::keys;
 use crate::outbound::is_routable;
 
 /// The label by which slices name their service.
@@ -16,7 +17,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// `IP:PORT` of a ready endpoint that serves a port of a service, of the service's first address family if there is one.
 pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) -> Result<String, String> {
     let service = store
-        .get(&format!("/registry/core/services/{namespace}/{name}"))
+        .get(&keys::namespaced(keys::SERVICES, namespace, name))
         .and_then(|entry| encode::tree(&entry).ok())
         .ok_or_else(|| format!("service {} not found", quote(name)))?;
     let kind = service.str_at(&["spec", "type"]).unwrap_or("ClusterIP");
@@ -30,7 +31,7 @@ pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) ->
         .ok_or_else(|| format!("no service port {port} found for service {}", quote(name)))?;
     let port_name = found.str_at(&["name"]).unwrap_or_default();
     let family = service.list_at(&["spec", "ipFamilies"]).first().and_then(Value::as_str).unwrap_or_default();
-    let scope = format!("/registry/discovery.k8s.io/endpointslices/{namespace}/");
+    let scope = keys::in_namespace(keys::ENDPOINT_SLICES, namespace);
     let mut slices: Vec<Value> = store
         .snapshot(&scope)
         .entries

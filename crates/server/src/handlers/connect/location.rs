@@ -6,6 +6,7 @@ use storage::Store;
 use value::Value;
 
 use crate::encode;
+use crate::keys;
 use crate::outbound::is_routable;
 
 /// The label of a slice that names its service.
@@ -52,7 +53,7 @@ fn name_and_port<'i>(id: &'i str, what: &str) -> Result<(&'i str, &'i str), Stat
 }
 
 fn get(store: &Store, resource: &str, key: &str, name: &str) -> Result<Value, Status> {
-    let found = store.get(&format!("/registry/core/{key}"));
+    let found = store.get(key);
     let entry = found.ok_or_else(|| Status::not_found(&GroupResource::new("", resource.to_owned()), name))?;
     encode::tree(&entry)
 }
@@ -69,7 +70,7 @@ fn joined(host: &str, port: &str) -> String {
 /// A pod by its address.
 pub(super) fn pod(store: &Store, namespace: &str, id: &str) -> Result<Located, Status> {
     let (name, port) = name_and_port(id, "pod")?;
-    let pod = get(store, "pods", &format!("pods/{namespace}/{name}"), name)?;
+    let pod = get(store, "pods", &keys::namespaced(keys::PODS, namespace, name), name)?;
     let containers = pod.list_at(&["spec", "containers"]);
     let first = containers.iter().find_map(|c| c.list_at(&["ports"]).first()?.int_at(&["containerPort"]));
     let port =
@@ -87,7 +88,7 @@ pub(super) fn service(store: &Store, namespace: &str, id: &str) -> Result<Locate
     let (name, port) = name_and_port(id, "service")?;
     let mut port_name = port.to_owned();
     if let Ok(number) = port.parse::<i64>() {
-        let service = get(store, "services", &format!("services/{namespace}/{name}"), name)?;
+        let service = get(store, "services", &keys::namespaced(keys::SERVICES, namespace, name), name)?;
         let ports = service.list_at(&["spec", "ports"]);
         let Some(found) = ports.iter().find(|port| port.int_at(&["port"]) == Some(number)) else {
             let message = format!("no service port {number} found for service {}", quote(name));
@@ -95,7 +96,7 @@ pub(super) fn service(store: &Store, namespace: &str, id: &str) -> Result<Locate
         };
         found.str_at(&["name"]).unwrap_or_default().clone_into(&mut port_name);
     }
-    let scope = format!("/registry/discovery.k8s.io/endpointslices/{namespace}/");
+    let scope = keys::in_namespace(keys::ENDPOINT_SLICES, namespace);
     let slices = store.snapshot(&scope).entries;
     let slices = slices.iter().filter_map(|entry| encode::tree(entry).ok());
     for slice in slices.filter(|s| s.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(name)) {
@@ -123,7 +124,7 @@ fn pod_address(store: &Store, namespace: &str, endpoint: &Value) -> Option<Strin
         return None;
     }
     let name = target.str_at(&["name"])?;
-    let pod = get(store, "pods", &format!("pods/{namespace}/{name}"), name).ok()?;
+    let pod = get(store, "pods", &keys::namespaced(keys::PODS, namespace, name), name).ok()?;
     let address = endpoint.list_at(&["addresses"]).first()?.as_str()?;
     let own = pod.list_at(&["status", "podIPs"]);
     own.iter().any(|ip| ip.str_at(&["ip"]) == Some(address)).then(|| address.to_owned())
@@ -169,7 +170,7 @@ pub(super) fn container(
     stream: &str,
     options: &Value,
 ) -> Result<Located, Status> {
-    let pod = get(store, "pods", &format!("pods/{namespace}/{name}"), name)?;
+    let pod = get(store, "pods", &keys::namespaced(keys::PODS, namespace, name), name)?;
     let container = match stream {
         "portforward" => String::new(),
         _ => chosen(&pod, name, options.str_at(&["container"]).unwrap_or_default())?,

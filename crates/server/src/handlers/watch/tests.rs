@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::options::ListOptions;
 use crate::request_info::Query;
 
-const SCOPE: &str = "/registry/core/configmaps/default/";
+const SCOPE: &str = "/registry/configmaps/default/";
 
 /// The revisions that a watch from `after` tells of at once, in a store that has `seen` told how far it has come.
 fn told(store: &Store, after: u64, seen: &[u64]) -> Vec<u64> {

@@ -25,14 +25,14 @@ async fn store(objects: &[(&str, &str)]) -> Store {
 }
 
 const SERVICE: (&str, &str) = (
-    "/registry/core/services/ns/hook",
+    "/registry/services/specs/ns/hook",
     r#"{"metadata":{"name":"hook"},"spec":{"ipFamilies":["IPv4"],"ports":[{"name":"web","port":443},{"name":"other","port":444}]}}"#,
 );
 
 fn slice(name: &str, service: &str, ready: bool, address: &str) -> (String, String) {
     let family = if address.contains(':') { "IPv6" } else { "IPv4" };
     (
-        format!("/registry/discovery.k8s.io/endpointslices/ns/{name}"),
+        format!("/registry/endpointslices/ns/{name}"),
         format!(
             r#"{{"addressType":"{family}","metadata":{{"name":"{name}","labels":{{"kubernetes.io/service-name":"{service}"}}}},"ports":[{{"name":"web","port":8443}}],"endpoints":[{{"addresses":["{address}"],"conditions":{{"ready":{ready}}}}}]}}"#
         ),
@@ -75,7 +75,7 @@ async fn what_is_no_such_service_is_said_as_kubernetes_says_it() {
     assert_eq!(found(&[], 1).await, Err("no service port 1 found for service \"hook\"".to_owned()));
     let empty = store(&[]).await;
     assert_eq!(endpoint(&empty, "ns", "hook", 443), Err("service \"hook\" not found".to_owned()));
-    let external = ("/registry/core/services/ns/hook", r#"{"metadata":{},"spec":{"type":"ExternalName"}}"#);
+    let external = ("/registry/services/specs/ns/hook", r#"{"metadata":{},"spec":{"type":"ExternalName"}}"#);
     let store = store(&[external]).await;
     assert_eq!(
         endpoint(&store, "ns", "hook", 443),

@@ -1,0 +1,128 @@
+//! From the keys of format 1 of the embedded store, `/registry/<group>/<plural>/…`, to those of today.
+//!
+//! In the old layout a custom resource of a built-in group and plural name was stored among the built-in objects, and could be
+//! taken for one of them. So a key alone does not say what an object is. Its first bytes do: the server has always written built-in
+//! objects with `kind` first, and custom resources with `apiVersion` first, whatever clients sent. An object moves only if they are
+//! exactly those of its row of the table, or of a stored CRD, and if the rest of its key is what its metadata say. Everything else
+//! is left out and reported; it is still in the old file.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::{GroupVersion, meta};
+use resources::table::{self, Resource, Storage};
+use storage::{Entries, Entry};
+use tracing::error;
+use value::Str;
+
+use super::{ROOT, custom_prefix, prefix};
+use crate::encode;
+
+/// Where format 1 kept CRDs.
+const OLD_CRDS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+/// How many objects that are left out are named in the log.
+const NAMED: usize = 100;
+
+/// What must be known of a stored CRD.
+struct Crd {
+    namespaced: bool,
+    /// What its objects begin with, in each of its versions.
+    heads: Vec<Vec<u8>>,
+}
+
+/// The keys of today, in the order of the entries; none for what is left out.
+pub(crate) fn migrate(entries: &Entries) -> Vec<Option<Arc<str>>> {
+    let crds = stored_crds(entries);
+    let mut left_out = 0_usize;
+    let mut keys = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match new_key(entry, &crds) {
+            Ok(key) => keys.push(Some(Arc::from(key))),
+            Err(reason) => {
+                left_out += 1;
+                if left_out <= NAMED {
+                    error!(key = %entry.key, reason, "an object is left out of the migrated store");
+                }
+                keys.push(None);
+            }
+        }
+    }
+    if left_out > 0 {
+        error!(
+            left_out,
+            "objects were left out of the migrated store; they are in the old file, which is kept beside it"
+        );
+    }
+    keys
+}
+
+fn stored_crds(entries: &Entries) -> HashMap<(Str, Str), Crd> {
+    let rows = table::group("apiextensions.k8s.io").map(|group| group.resources).unwrap_or_default();
+    let head = rows.first().and_then(stored_head).unwrap_or_default();
+    let mut crds = HashMap::new();
+    for entry in
+        entries.iter().filter(|entry| entry.key.starts_with(OLD_CRDS) && entry.body.starts_with(&head))
+    {
+        let Ok(crd) = encode::tree(entry) else { continue };
+        let text = |path: &[&str]| Str::from(crd.str_at(path).unwrap_or_default());
+        let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
+        let heads = crd.list_at(&["spec", "versions"]).iter().map(|version| {
+            let version = version.str_at(&["name"]).unwrap_or_default();
+            encode::sorted_head(&GroupVersion::new(group.clone(), version).to_string(), &kind)
+        });
+        let known =
+            Crd { namespaced: crd.str_at(&["spec", "scope"]) == Some("Namespaced"), heads: heads.collect() };
+        crds.insert((group, text(&["spec", "names", "plural"])), known);
+    }
+    crds
+}
+
+/// What the objects of a built-in resource begin with.
+fn stored_head(row: &Resource) -> Option<Vec<u8>> {
+    let Storage::Own(version) = row.storage else { return None };
+    Some(encode::head(&GroupVersion::new(row.group, version).to_string(), row.kind))
+}
+
+fn new_key(entry: &Entry, crds: &HashMap<(Str, Str), Crd>) -> Result<String, &'static str> {
+    let mut parts = entry.key.strip_prefix(ROOT).unwrap_or_default().splitn(3, '/');
+    let (Some(group), Some(plural), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err("the key is not that of an object");
+    };
+    let group = if group == "core" { "" } else { group };
+    let row = table::group(group).and_then(|group| group.resources.iter().find(|row| row.plural == plural));
+    if let Some(row) = row
+        && stored_head(row).is_some_and(|head| entry.body.starts_with(&head))
+    {
+        check_place(entry, rest, row.is_namespaced())?;
+        return prefix(row)
+            .map(|prefix| format!("{prefix}{rest}"))
+            .ok_or("objects of its resource are not stored");
+    }
+    let Some(crd) = crds.get(&(group.into(), plural.into())) else {
+        return Err("it is neither a built-in object nor one of a stored CustomResourceDefinition");
+    };
+    if table::overlapping(group, plural).is_some() {
+        return Err("its CustomResourceDefinition has the storage of a built-in resource");
+    }
+    if !crd.heads.iter().any(|head| entry.body.starts_with(head)) {
+        return Err("it does not have the kind and a version of its CustomResourceDefinition");
+    }
+    check_place(entry, rest, crd.namespaced)?;
+    Ok(format!("{}{rest}", custom_prefix(group, plural)))
+}
+
+/// Whether the rest of a key, `[<namespace>/]<name>`, is what the object's metadata say. An object that cannot be read moves by its
+/// first bytes and the form of its key: it must not be forgotten that it is there.
+fn check_place(entry: &Entry, rest: &str, namespaced: bool) -> Result<(), &'static str> {
+    let (namespace, name) = match rest.split_once('/') {
+        Some((namespace, name)) if namespaced && !name.contains('/') => (namespace, name),
+        None if !namespaced => ("", rest),
+        _ => return Err("its key does not fit the scope of its resource"),
+    };
+    match encode::tree(entry) {
+        Ok(object) if meta::name(&object) != name || meta::namespace(&object) != namespace => {
+            Err("its name and namespace are not those of its key")
+        }
+        _ => Ok(()),
+    }
+}

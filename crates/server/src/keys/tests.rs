@@ -1,0 +1,91 @@
+use std::collections::BTreeMap;
+
+use resources::table::{self, GROUPS, Served, Storage};
+
+use super::{CRDS, NAMED, ROOT, SERVICES, built_in, custom_prefix, custom_resource, prefix, prefix_end};
+use crate::catalog::Catalog;
+
+#[test]
+fn prefixes_with_a_name_are_those_of_the_table() {
+    for (group, plural, named) in NAMED {
+        assert_eq!(built_in(group, plural), Some(*named), "{group} {plural}");
+    }
+}
+
+/// Every resource of the table in every version, and custom resources over every group and plural name there is.
+#[test]
+fn no_two_resources_have_overlapping_prefixes() {
+    let mut owners: BTreeMap<String, String> = BTreeMap::new();
+    for row in table::all() {
+        for _version in row.versions {
+            let Some(prefix) = prefix(row) else { continue };
+            // Both groups of events are the same objects.
+            let (group, _) = match row.storage {
+                Storage::With(group, _) => {
+                    assert_eq!((row.group, row.plural, group), ("events.k8s.io", "events", ""));
+                    (group, ())
+                }
+                _ => (row.group, ()),
+            };
+            let owner = format!("built-in {}.{group}", row.plural);
+            let other = owners.insert(prefix, owner.clone());
+            assert!(other.as_ref().is_none_or(|other| *other == owner), "{owner} and {other:?}");
+        }
+    }
+    let plurals: Vec<&str> =
+        table::all().map(|row| row.plural).chain(["specs", "endpoints", "things"]).collect();
+    let own = ["example.com", "pods.example.com", "services.specs", "k8s.io"];
+    let mut refused = Vec::new();
+    // A group without a dot is none that validation lets pass: those are covered by `table::overlapping`.
+    for group in GROUPS.iter().map(|group| group.name).chain(own).chain(plurals.iter().copied()) {
+        for plural in &plurals {
+            if table::overlapping(group, plural).is_some() {
+                refused.push((group, *plural));
+            } else if !group.is_empty() {
+                owners.insert(custom_prefix(group, plural), format!("custom {plural}.{group}"));
+            }
+        }
+    }
+    // In order, a prefix comes right before what it contains.
+    let all: Vec<_> = owners.iter().collect();
+    assert!(all.len() > 1000, "{}", all.len());
+    for pair in all.windows(2) {
+        assert!(!pair[1].0.starts_with(pair[0].0.as_str()), "{pair:?}");
+    }
+    refused.retain(|(group, _)| group.contains('.'));
+    assert_eq!(
+        refused,
+        [("apiregistration.k8s.io", "apiservices"), ("apiextensions.k8s.io", "customresourcedefinitions")]
+    );
+    // What a key is in is what its prefix says.
+    for prefix in owners.keys() {
+        for rest in ["a", "a/b", "pods/x"] {
+            let key = format!("{prefix}{rest}");
+            assert_eq!(prefix_end(&key).and_then(|end| key.get(..end)), Some(prefix.as_str()), "{key}");
+        }
+        assert_eq!(prefix_end(prefix), Some(prefix.len()));
+    }
+}
+
+#[test]
+fn what_is_above_the_directories_has_no_prefix() {
+    for above in
+        ["/", ROOT, "/registry/services/", "/registry/example.com/", "/other/pods/a", "/registry/pods"]
+    {
+        assert_eq!(prefix_end(above), None, "{above}");
+    }
+    assert_eq!(prefix_end("/registry/services/specs/default/kubernetes"), Some(SERVICES.len()));
+    assert_eq!(custom_resource("/registry/example.com/things/"), Some(("example.com", "things")));
+    assert_eq!(custom_resource(CRDS), Some(("apiextensions.k8s.io", "customresourcedefinitions")));
+}
+
+#[test]
+fn every_served_kind_has_a_prefix_of_its_own_or_shares_it_with_its_other_versions() {
+    let catalog = Catalog::new(Served::parse("api/all=true").unwrap());
+    for kind in catalog.stored_kinds() {
+        for other in catalog.equivalents(&kind) {
+            assert_eq!(other.scope(""), kind.scope(""));
+        }
+        assert!(kind.scope("").starts_with(ROOT));
+    }
+}
