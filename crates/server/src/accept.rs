@@ -199,7 +199,7 @@ async fn connection<A: Answer>(
         async move {
             let response = answer.answer(peer, request).await;
             if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
-                busy.for_good();
+                busy.upgraded();
                 return Ok::<_, std::convert::Infallible>(response.map(|body| Sending { body, _busy: None }));
             }
             Ok(response.map(|body| Sending { body, _busy: Some(busy) }))

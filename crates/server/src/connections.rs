@@ -37,7 +37,11 @@ pub(crate) struct Connections {
     began: Instant,
     /// One permit for each connection that may be open.
     free: Arc<Semaphore>,
+    /// Handshakes in progress that have not been told to go.
     handshakes: AtomicUsize,
+    /// Open connections that have been asked to leave, and those that have been told to go.
+    leaving: AtomicUsize,
+    going: AtomicUsize,
     table: Mutex<Table>,
     metrics: ConnectionMetrics,
     closing_log: LogLimit,
@@ -73,6 +77,8 @@ pub(crate) struct Connection {
     /// Requests in flight, until their answers have been handed to the connection.
     busy: AtomicUsize,
     was_used: AtomicBool,
+    /// It has become a connection of another protocol, and is in use until it is closed.
+    is_upgraded: AtomicBool,
     /// When it was last busy, in milliseconds since the server began.
     last_busy: AtomicU64,
     close: AtomicU8,
@@ -86,11 +92,6 @@ const TAKE_LEAVE: u8 = 1;
 const GO: u8 = 2;
 
 impl Connection {
-    /// The TLS handshake is complete. Returned by value so that the count of handshakes is lowered once.
-    fn finish_handshake(&self) -> bool {
-        self.is_handshaking.swap(false, Ordering::Relaxed)
-    }
-
     /// A request is in flight until the result is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +105,7 @@ impl Connection {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.busy.load(Ordering::Relaxed) == 0
+        self.busy.load(Ordering::Relaxed) == 0 && !self.is_upgraded.load(Ordering::Relaxed)
     }
 
     /// Returns when the connection is to be closed as soon as nothing is in flight on it.
@@ -123,12 +124,11 @@ impl Connection {
         }
     }
 
-    fn ask_to_close(&self, level: u8) -> bool {
-        let is_first = self.close.fetch_max(level, Ordering::AcqRel) < level;
-        if is_first {
-            self.changed.notify_one();
-        }
-        is_first
+    /// Gives the level before.
+    fn ask_to_close(&self, level: u8) -> u8 {
+        let before = self.close.fetch_max(level, Ordering::AcqRel);
+        self.changed.notify_one();
+        before
     }
 }
 
@@ -138,8 +138,8 @@ pub(crate) struct Busy(Arc<Connection>);
 
 impl Busy {
     /// The connection has become one of another protocol: it is in use until it is closed.
-    pub(crate) fn for_good(self) {
-        std::mem::forget(self);
+    pub(crate) fn upgraded(self) {
+        self.0.is_upgraded.store(true, Ordering::Relaxed);
     }
 }
 
@@ -170,6 +170,10 @@ impl Drop for Open {
         self.connections.handshake_ended(&self.connection);
         let mut table = self.connections.lock();
         table.open.remove(&self.id);
+        // Under the lock, as they are raised.
+        let level = self.connection.close.load(Ordering::Acquire);
+        self.connections.leaving.fetch_sub(usize::from(level >= TAKE_LEAVE), Ordering::Relaxed);
+        self.connections.going.fetch_sub(usize::from(level >= GO), Ordering::Relaxed);
         let client = self.connection.client;
         let left = table.clients.get_mut(&client).map_or(0, |count| {
             *count = count.saturating_sub(1);
@@ -199,6 +203,8 @@ impl Connections {
             began: Instant::now(),
             free: Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS))),
             handshakes: AtomicUsize::new(0),
+            leaving: AtomicUsize::new(0),
+            going: AtomicUsize::new(0),
             table: Mutex::default(),
             metrics,
             closing_log: LogLimit::default(),
@@ -209,13 +215,12 @@ impl Connections {
     pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             let taken = self.limits.connections.saturating_sub(self.free.available_permits());
-            if taken.saturating_mul(100) >= self.limits.connections.saturating_mul(HIGH) {
-                let level = if taken.saturating_mul(100) >= self.limits.connections.saturating_mul(URGENT) {
-                    GO
-                } else {
-                    TAKE_LEAVE
-                };
-                self.close_idle(Closes::Idle, level);
+            // Those that are about to be closed are not replaced by others.
+            for (level, closing, share) in [(TAKE_LEAVE, &self.leaving, HIGH), (GO, &self.going, URGENT)] {
+                let staying = taken.saturating_sub(closing.load(Ordering::Relaxed));
+                if staying.saturating_mul(100) >= self.limits.connections.saturating_mul(share) {
+                    self.close_idle(Closes::Idle, level);
+                }
             }
             let permit = tokio::time::timeout(LOOK_AGAIN, Arc::clone(&self.free).acquire_owned());
             if let Ok(permit) = permit.await {
@@ -233,6 +238,7 @@ impl Connections {
             is_handshaking: AtomicBool::new(true),
             busy: AtomicUsize::new(0),
             was_used: AtomicBool::new(false),
+            is_upgraded: AtomicBool::new(false),
             last_busy: AtomicU64::new(now),
             close: AtomicU8::new(STAY),
             changed: Notify::new(),
@@ -257,16 +263,18 @@ impl Connections {
         Some(Open { connections: Arc::clone(self), id, connection, _permit: permit })
     }
 
-    /// The TLS handshake of a connection is complete, or it has ended without.
+    /// The TLS handshake of a connection is complete, or is given up.
     pub(crate) fn handshake_ended(&self, connection: &Connection) {
-        if connection.finish_handshake() {
+        if connection.is_handshaking.swap(false, Ordering::Relaxed) {
             self.handshakes.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// The process has no descriptor left for a connection.
     pub(crate) fn out_of_descriptors(&self) {
-        self.close_idle(Closes::Idle, GO);
+        if self.going.load(Ordering::Relaxed) == 0 {
+            self.close_idle(Closes::Idle, GO);
+        }
     }
 
     /// Counts an error of `accept`.
@@ -304,9 +312,13 @@ impl Connections {
         {
             let Some(connections) = idle.get_mut(&client) else { continue };
             let Some(connection) = connections.pop() else { continue };
-            if connection.ask_to_close(level) {
-                closed += 1;
+            let before = connection.ask_to_close(level);
+            self.leaving.fetch_add(usize::from(before < TAKE_LEAVE), Ordering::Relaxed);
+            self.going.fetch_add(usize::from(before < GO && level == GO), Ordering::Relaxed);
+            if which == Closes::Handshaking {
+                self.handshake_ended(connection);
             }
+            closed += 1;
             if !connections.is_empty() {
                 most.push((count.saturating_sub(1), client));
             }

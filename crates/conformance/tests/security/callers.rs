@@ -5,12 +5,12 @@ use std::time::Duration;
 use conformance::{Client, accepts, eventually};
 use serde_json::json;
 
-pub const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Lets alice and bob do anything with config maps; gives their clients.
-pub async fn alice_and_bob(admin: &Client) -> (Client, Client) {
+pub(crate) async fn alice_and_bob(admin: &Client) -> (Client, Client) {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     let role = json!({"metadata": {"name": "maps"}, "rules": rules});
@@ -29,8 +29,9 @@ pub async fn alice_and_bob(admin: &Client) -> (Client, Client) {
 }
 
 /// The value of a metric, whose labels must contain `labels`.
-pub async fn metric(admin: &Client, name: &str, labels: &str) -> Option<f64> {
-    let page = admin.get("/metrics").await.ok()?.text();
+pub(crate) async fn metric(admin: &Client, name: &str, labels: &str) -> Option<f64> {
+    // The connection may just have been closed for others.
+    let page = eventually(SOON, async || admin.get("/metrics").await).await.unwrap().text();
     let line = page.lines().find(|line| {
         let rest = line.strip_prefix(name);
         rest.is_some_and(|rest| rest.starts_with([' ', '{'])) && line.contains(labels)

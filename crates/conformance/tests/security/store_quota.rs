@@ -62,7 +62,6 @@ async fn a_full_store_refuses_growth_and_recovers_by_deletions() {
     full(admin.post(MAPS, &map("another", 1)).await).unwrap();
     full(patch(&admin, &format!("{MAPS}/small"), &json!({"data": {"more": "x".repeat(1000)}})).await)
         .unwrap();
-    full(admin.json(Method::PUT, &format!("{MAPS}/put"), &map("put", 1)).await).unwrap();
     full(admin.post(LEASES, &json!({"metadata": {"name": "new"}})).await).unwrap();
     let condition = json!({"status": {"conditions": [{"type": "T", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z", "reason": "R", "message": "M"}]}});
     full(patch(&admin, "/api/v1/namespaces/kube-public/status", &condition).await).unwrap();
