@@ -73,7 +73,7 @@ async fn a_full_store_refuses_growth_and_recovers_by_deletions() {
     accepts(admin.get(MAPS).await).unwrap();
     accepts(admin.post(&format!("{MAPS}?dryRun=All"), &map("dry", 1)).await).unwrap();
     accepts(patch(&admin, &format!("{MAPS}/small"), &json!({"data": {"k": "y"}})).await).unwrap();
-    accepts(admin.json(Method::PUT, &format!("{LEASES}/leader"), &lease("another-holder")).await).unwrap();
+    accepts(patch(&admin, &format!("{LEASES}/leader"), &lease("another-holder")).await).unwrap();
     // It is shown where operators look, and is no reason to start the server anew.
     let ready = admin.get("/readyz").await.unwrap();
     assert_eq!(ready.code, 500);
