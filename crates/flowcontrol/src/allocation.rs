@@ -1,0 +1,148 @@
+//! How the seats of the server are divided among priority levels that lend and borrow.
+
+/// Targets below this count as this much, so that nothing is divided by zero.
+const MIN_TARGET: f64 = 0.001;
+const EPSILON: f64 = 1e-7;
+
+/// What one priority level can get.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// What it should get if all got what they want.
+    pub target: f64,
+    /// It gets no less.
+    pub lower: f64,
+    /// It gets no more.
+    pub upper: f64,
+}
+
+/// Seats for each claim, and the part of its target that each level without a bound gets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allocation {
+    /// In the order of the claims.
+    pub seats: Vec<f64>,
+    /// The common part of the targets.
+    pub fair_fraction: f64,
+}
+
+/// Divides exactly `total` seats: each claim gets the same part of its target, unless a bound keeps it from that. An error says why no such
+/// division exists.
+pub fn divide(total: f64, claims: &[Claim]) -> Result<Allocation, String> {
+    for (number, claim) in claims.iter().enumerate() {
+        if claim.lower < 0.0 || claim.target < claim.lower || claim.upper < claim.lower {
+            return Err(format!("the bounds of claim {number} contradict each other: {claim:?}"));
+        }
+    }
+    let sum = |of: fn(&Claim) -> f64| claims.iter().map(of).sum::<f64>();
+    let (low, high) = (sum(|claim| claim.lower), sum(|claim| claim.upper));
+    if low - total > EPSILON {
+        return Err(format!("the lower bounds sum to {low}, which is more than {total}"));
+    }
+    if total - high > EPSILON {
+        return Err(format!("the upper bounds sum to {high}, which is less than {total}"));
+    }
+    let target = |claim: &Claim| claim.target.max(MIN_TARGET);
+    if total == 0.0 {
+        return Ok(Allocation { seats: vec![0.0; claims.len()], fair_fraction: 0.0 });
+    }
+    let smallest = claims.iter().map(|claim| claim.lower / target(claim)).fold(f64::INFINITY, f64::min);
+    if low - total > -EPSILON {
+        let seats = claims.iter().map(|claim| claim.lower).collect();
+        return Ok(Allocation { seats, fair_fraction: smallest });
+    }
+    if total - high > -EPSILON {
+        let largest = claims.iter().map(|claim| claim.upper / target(claim)).fold(0.0, f64::max);
+        let seats = claims.iter().map(|claim| claim.upper).collect();
+        return Ok(Allocation { seats, fair_fraction: largest });
+    }
+    // Raise the fraction from one bound to the next. Between two of them, what is given grows with the targets of the claims that no bound
+    // holds.
+    let mut bounds: Vec<f64> = claims
+        .iter()
+        .flat_map(|claim| [claim.lower / target(claim), claim.upper / target(claim)])
+        .collect();
+    bounds.sort_unstable_by(f64::total_cmp);
+    let given = |fraction: f64| -> f64 {
+        claims.iter().map(|claim| (fraction * target(claim)).max(claim.lower).min(claim.upper)).sum()
+    };
+    let mut fraction = smallest;
+    for bound in bounds {
+        if bound <= fraction {
+            continue;
+        }
+        if given(bound) < total {
+            fraction = bound;
+            continue;
+        }
+        let free: f64 = claims
+            .iter()
+            .filter(|claim| claim.lower <= fraction * target(claim) && claim.upper > fraction * target(claim))
+            .map(target)
+            .sum();
+        if free > 0.0 {
+            fraction = (fraction + (total - given(fraction)) / free).min(bound);
+        }
+        break;
+    }
+    let seats =
+        claims.iter().map(|claim| (fraction * target(claim)).max(claim.lower).min(claim.upper)).collect();
+    Ok(Allocation { seats, fair_fraction: fraction })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(target: f64, lower: f64, upper: f64) -> Claim {
+        Claim { target, lower, upper }
+    }
+
+    #[track_caller]
+    fn check(total: f64, claims: &[Claim], seats: &[f64], fraction: f64) {
+        let allocation = divide(total, claims).unwrap();
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        assert!(allocation.seats.iter().zip(seats).all(|(a, b)| close(*a, *b)), "{allocation:?}");
+        assert!(close(allocation.fair_fraction, fraction), "{allocation:?}");
+    }
+
+    #[test]
+    fn without_bounds_in_the_way_everybody_gets_the_same_part_of_the_target() {
+        check(30.0, &[claim(10.0, 0.0, 100.0), claim(5.0, 0.0, 100.0)], &[20.0, 10.0], 2.0);
+    }
+
+    #[test]
+    fn what_a_bound_keeps_from_one_goes_to_the_others() {
+        check(30.0, &[claim(10.0, 0.0, 12.0), claim(5.0, 0.0, 100.0)], &[12.0, 18.0], 3.6);
+        check(12.0, &[claim(10.0, 9.0, 12.0), claim(5.0, 0.0, 100.0)], &[9.0, 3.0], 0.6);
+        check(30.0, &[claim(0.0, 0.0, 20.0), claim(0.0, 0.0, 10.0)], &[20.0, 10.0], 20_000.0);
+        check(15.0, &[claim(10.0, 10.0, 20.0), claim(5.0, 5.0, 9.0)], &[10.0, 5.0], 1.0);
+    }
+
+    #[test]
+    fn what_the_bounds_do_not_allow_is_an_error() {
+        assert!(divide(5.0, &[claim(10.0, 6.0, 12.0)]).unwrap_err().contains("lower bounds"));
+        assert!(divide(50.0, &[claim(10.0, 6.0, 12.0)]).unwrap_err().contains("upper bounds"));
+        assert!(divide(10.0, &[claim(1.0, 6.0, 12.0)]).unwrap_err().contains("contradict"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn all_seats_are_given_and_all_bounds_are_kept(
+            parts in proptest::collection::vec((0.0..50.0_f64, 0.0..1.0_f64, 0.0..50.0_f64), 1..12),
+            at in 0.0..1.0_f64,
+        ) {
+            let claims: Vec<Claim> = parts
+                .iter()
+                .map(|(target, part, more)| claim(*target, target * part, target * part + more))
+                .collect();
+            let low: f64 = claims.iter().map(|claim| claim.lower).sum();
+            let high: f64 = claims.iter().map(|claim| claim.upper).sum();
+            let total = low + (high - low) * at;
+            let allocation = divide(total, &claims).unwrap();
+            let given: f64 = allocation.seats.iter().sum();
+            proptest::prop_assert!((given - total).abs() < 1e-4, "{} of {}", given, total);
+            for (seats, claim) in allocation.seats.iter().zip(&claims) {
+                proptest::prop_assert!(*seats >= claim.lower - 1e-9 && *seats <= claim.upper + 1e-9);
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The objects that every server has: the mandatory ones, which cannot be changed, and the suggested ones, which operators may take over.
+
+use authn::names;
+use value::Value;
+
+use crate::objects::{CATCH_ALL, EXEMPT};
+
+/// Says whether the server keeps an object's spec at what it suggests.
+pub const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
+/// The API group of both kinds.
+pub const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
+
+/// The two kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// PriorityLevelConfiguration.
+    PriorityLevel,
+    /// FlowSchema.
+    FlowSchema,
+}
+
+impl Kind {
+    /// Both, levels first: schemas refer to them.
+    pub const ALL: [Kind; 2] = [Kind::PriorityLevel, Kind::FlowSchema];
+
+    /// The name of the resource.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Kind::PriorityLevel => "prioritylevelconfigurations",
+            Kind::FlowSchema => "flowschemas",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::PriorityLevel => "PriorityLevelConfiguration",
+            Kind::FlowSchema => "FlowSchema",
+        }
+    }
+}
+
+/// An object that the server maintains.
+#[derive(Clone, Debug)]
+pub struct Maintained {
+    /// Its kind.
+    pub kind: Kind,
+    /// Whether it cannot be changed.
+    pub is_mandatory: bool,
+    /// The object.
+    pub object: Value,
+}
+
+/// What has to be done about a maintained object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Revision {
+    /// Nothing.
+    Keep,
+    /// It is missing.
+    Create(Value),
+    /// It is not as it should be.
+    Update(Value),
+}
+
+impl Maintained {
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        api::meta::name(&self.object)
+    }
+
+    /// Compares with what is stored. The spec of a suggested object is left alone if its annotation says so; where the annotation says
+    /// nothing, a spec that was never changed is brought up to date, and the annotation is made to say what was decided.
+    pub fn revise(&self, stored: Option<&Value>) -> Revision {
+        let Some(stored) = stored else { return Revision::Create(self.object.clone()) };
+        let said = auto_update(stored);
+        let wanted = self.is_mandatory
+            || said.unwrap_or_else(|| stored.int_at(&["metadata", "generation"]) == Some(1));
+        let mut revised = stored.clone();
+        if wanted && !self.is_equal_spec(stored) {
+            revised.set_at(&["spec"], self.object.get("spec").cloned().unwrap_or_default());
+        }
+        if said != Some(wanted) {
+            let word = if wanted { "true" } else { "false" };
+            revised.set_at(&["metadata", "annotations", AUTO_UPDATE], word);
+        }
+        if revised == *stored { Revision::Keep } else { Revision::Update(revised) }
+    }
+
+    /// Whether a stored spec is as it should be. How much the exempt level lends and holds may be chosen freely.
+    fn is_equal_spec(&self, stored: &Value) -> bool {
+        let mut wanted = self.object.get("spec").cloned().unwrap_or_default();
+        if self.kind == Kind::PriorityLevel && self.name() == EXEMPT {
+            let Some(exempt) = stored.at(&["spec", "exempt"]) else { return false };
+            for field in ["nominalConcurrencyShares", "lendablePercent"] {
+                match exempt.get(field) {
+                    Some(chosen) => wanted.set_at(&["exempt", field], chosen.clone()),
+                    None => drop(wanted.remove_at(&["exempt", field])),
+                }
+            }
+        }
+        stored.get("spec") == Some(&wanted)
+    }
+}
+
+/// Whether a stored object is one that a former version of the server maintained and this one does not know.
+pub fn is_obsolete(kind: Kind, stored: &Value) -> bool {
+    let name = api::meta::name(stored);
+    let is_known = objects().iter().any(|known| known.kind == kind && known.name() == name);
+    !is_known && auto_update(stored) == Some(true)
+}
+
+/// What the annotation says, read as Go reads booleans.
+fn auto_update(stored: &Value) -> Option<bool> {
+    match stored.str_at(&["metadata", "annotations", AUTO_UPDATE])? {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Every maintained object, in the order they are written: suggested before mandatory, levels before schemas.
+pub fn objects() -> Vec<Maintained> {
+    let mut all = Vec::new();
+    let mut add = |kind, is_mandatory, objects: Vec<Value>| {
+        all.extend(objects.into_iter().map(|object| Maintained { kind, is_mandatory, object }));
+    };
+    add(Kind::PriorityLevel, false, suggested_levels());
+    add(Kind::FlowSchema, false, suggested_schemas());
+    add(Kind::PriorityLevel, true, vec![catch_all_level(), exempt_level()]);
+    add(Kind::FlowSchema, true, vec![exempt_schema(), catch_all_schema()]);
+    all
+}
+
+/// The mandatory level of requests that are never limited.
+pub fn exempt_level() -> Value {
+    let exempt = Value::map([("lendablePercent", 0_i64), ("nominalConcurrencyShares", 0)]);
+    object(Kind::PriorityLevel, EXEMPT, Value::map([("exempt", exempt), ("type", "Exempt".into())]))
+}
+
+/// The mandatory level of requests that no schema matches.
+pub fn catch_all_level() -> Value {
+    limited(CATCH_ALL, 5, 0, Value::map([("type", "Reject")]))
+}
+
+/// The mandatory schema of the cluster's administrators.
+pub fn exempt_schema() -> Value {
+    schema(EXEMPT, EXEMPT, 1, "", groups(&[names::MASTERS]), vec![every_resource()], vec![every_path()])
+}
+
+/// The mandatory schema of everybody.
+pub fn catch_all_schema() -> Value {
+    let subjects = groups(&[names::UNAUTHENTICATED, names::AUTHENTICATED]);
+    let (resources, paths) = (vec![every_resource()], vec![every_path()]);
+    schema(CATCH_ALL, CATCH_ALL, 10_000, "ByUser", subjects, resources, paths)
+}
+
+/// Name, shares, lendable percent, queues and hand size.
+const LEVELS: [(&str, i64, i64, i64, i64); 6] = [
+    ("system", 30, 33, 64, 6),
+    ("node-high", 40, 25, 64, 6),
+    ("leader-election", 10, 0, 16, 4),
+    ("workload-high", 40, 50, 128, 6),
+    ("workload-low", 100, 90, 128, 6),
+    ("global-default", 20, 50, 128, 6),
+];
+
+fn suggested_levels() -> Vec<Value> {
+    LEVELS
+        .iter()
+        .map(|(name, shares, lendable, queues, hand)| {
+            let queuing =
+                Value::map([("handSize", *hand), ("queueLengthLimit", 50), ("queues", *queues)]);
+            let response = Value::map([("queuing", queuing), ("type", "Queue".into())]);
+            limited(name, *shares, *lendable, response)
+        })
+        .collect()
+}
+
+fn suggested_schemas() -> Vec<Value> {
+    let (user, namespace) = ("ByUser", "ByNamespace");
+    let all = || (vec![every_resource()], vec![every_path()]);
+    let everything = |name, level, precedence, method, subjects| {
+        let (resources, paths) = all();
+        schema(name, level, precedence, method, subjects, resources, paths)
+    };
+    let everybody = || groups(&[names::UNAUTHENTICATED, names::AUTHENTICATED]);
+    let leases = |verbs: &[&str]| resource_rule(verbs, "coordination.k8s.io", &["leases"], false);
+    let mut electing = users(&[CONTROLLER_MANAGER, names::SCHEDULER]);
+    electing.extend(kube_system_accounts());
+    let nodes = resource_rule(&["*"], "", &["nodes", "nodes/status"], true);
+    let probes = Value::map([
+        ("nonResourceURLs", Value::list(["/healthz", "/readyz", "/livez"])),
+        ("verbs", Value::list(["get"])),
+    ]);
+    vec![
+        everything("system-nodes", "system", 500, user, groups(&[names::NODES])),
+        schema(
+            "system-node-high",
+            "node-high",
+            400,
+            user,
+            groups(&[names::NODES]),
+            vec![nodes, leases(&["*"])],
+            Vec::new(),
+        ),
+        schema("probes", EXEMPT, 2, "", everybody(), Vec::new(), vec![probes]),
+        schema(
+            "system-leader-election",
+            "leader-election",
+            100,
+            user,
+            electing,
+            vec![leases(&["get", "create", "update"])],
+            Vec::new(),
+        ),
+        everything("kube-controller-manager", "workload-high", 800, namespace, users(&[CONTROLLER_MANAGER])),
+        everything("kube-scheduler", "workload-high", 800, namespace, users(&[names::SCHEDULER])),
+        everything("kube-system-service-accounts", "workload-high", 900, namespace, kube_system_accounts()),
+        everything("service-accounts", "workload-low", 9000, user, groups(&[names::SERVICE_ACCOUNTS])),
+        everything("global-default", "global-default", 9900, user, everybody()),
+    ]
+}
+
+fn object(kind: Kind, name: &str, spec: Value) -> Value {
+    let annotations = Value::map([(AUTO_UPDATE, "true")]);
+    let metadata = Value::map([("annotations", annotations), ("name", name.into())]);
+    Value::map([
+        ("apiVersion", format!("{GROUP}/v1").into()),
+        ("kind", kind.name().into()),
+        ("metadata", metadata),
+        ("spec", spec),
+    ])
+}
+
+fn limited(name: &str, shares: i64, lendable: i64, response: Value) -> Value {
+    let limited = Value::map([
+        ("lendablePercent", lendable.into()),
+        ("limitResponse", response),
+        ("nominalConcurrencyShares", shares.into()),
+    ]);
+    object(Kind::PriorityLevel, name, Value::map([("limited", limited), ("type", "Limited".into())]))
+}
+
+fn schema(
+    name: &str,
+    level: &str,
+    precedence: i64,
+    method: &str,
+    subjects: Vec<Value>,
+    resources: Vec<Value>,
+    paths: Vec<Value>,
+) -> Value {
+    let mut rule = Value::map([("subjects", Value::List(subjects))]);
+    if !resources.is_empty() {
+        rule.set_at(&["resourceRules"], Value::List(resources));
+    }
+    if !paths.is_empty() {
+        rule.set_at(&["nonResourceRules"], Value::List(paths));
+    }
+    let mut spec = Value::map([
+        ("matchingPrecedence", precedence.into()),
+        ("priorityLevelConfiguration", Value::map([("name", level)])),
+        ("rules", Value::list([rule])),
+    ]);
+    if !method.is_empty() {
+        spec.set_at(&["distinguisherMethod", "type"], method);
+    }
+    object(Kind::FlowSchema, name, spec)
+}
+
+fn subject(kind: &str, field: &str, of: Value) -> Value {
+    Value::map([(field, of), ("kind", kind.into())])
+}
+
+fn groups(of: &[&str]) -> Vec<Value> {
+    of.iter().map(|name| subject("Group", "group", Value::map([("name", *name)]))).collect()
+}
+
+fn users(of: &[&str]) -> Vec<Value> {
+    of.iter().map(|name| subject("User", "user", Value::map([("name", *name)]))).collect()
+}
+
+fn kube_system_accounts() -> Vec<Value> {
+    let account = Value::map([("name", "*"), ("namespace", "kube-system")]);
+    vec![subject("ServiceAccount", "serviceAccount", account)]
+}
+
+fn resource_rule(verbs: &[&str], group: &str, resources: &[&str], cluster_scope: bool) -> Value {
+    let mut rule = Value::map([
+        ("apiGroups", Value::list([group])),
+        ("namespaces", Value::list(["*"])),
+        ("resources", Value::list(resources.iter().copied())),
+        ("verbs", Value::list(verbs.iter().copied())),
+    ]);
+    if cluster_scope {
+        rule.set_at(&["clusterScope"], true);
+    }
+    rule
+}
+
+fn every_resource() -> Value {
+    resource_rule(&["*"], "*", &["*"], true)
+}
+
+fn every_path() -> Value {
+    Value::map([("nonResourceURLs", Value::list(["*"])), ("verbs", Value::list(["*"]))])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+use super::*;
+
+fn maintained(kind: Kind, name: &str) -> Maintained {
+    objects().into_iter().find(|found| found.kind == kind && found.name() == name).unwrap()
+}
+
+fn stored(of: &Maintained, generation: i64) -> Value {
+    let mut stored = of.object.clone();
+    stored.set_at(&["metadata", "generation"], generation);
+    stored
+}
+
+#[test]
+fn there_are_two_mandatory_objects_of_each_kind_and_fifteen_suggested_ones() {
+    let all = objects();
+    assert_eq!(all.iter().filter(|found| found.is_mandatory).count(), 4);
+    assert_eq!(all.len(), 19);
+}
+
+#[test]
+fn what_is_as_it_should_be_is_kept_and_what_is_missing_is_created() {
+    for one in objects() {
+        assert_eq!(one.revise(None), Revision::Create(one.object.clone()));
+        assert_eq!(one.revise(Some(&stored(&one, 1))), Revision::Keep);
+    }
+}
+
+#[test]
+fn a_changed_suggested_spec_is_restored_unless_its_annotation_forbids_it() {
+    let level = maintained(Kind::PriorityLevel, "workload-low");
+    let mut changed = stored(&level, 2);
+    changed.set_at(&["spec", "limited", "nominalConcurrencyShares"], 7_i64);
+    assert_eq!(level.revise(Some(&changed)), Revision::Update(stored(&level, 2)));
+    changed.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
+    assert_eq!(level.revise(Some(&changed)), Revision::Keep);
+    // Nothing readable is said: what an operator changed is theirs, and the annotation says so from now on.
+    for word in [Some("maybe"), None] {
+        match word {
+            Some(word) => changed.set_at(&["metadata", "annotations", AUTO_UPDATE], word),
+            None => drop(changed.remove_at(&["metadata", "annotations"])),
+        }
+        let mut kept = changed.clone();
+        kept.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
+        assert_eq!(level.revise(Some(&changed)), Revision::Update(kept));
+    }
+    // What was never changed is the server's.
+    changed.set_at(&["metadata", "generation"], 1_i64);
+    assert_eq!(level.revise(Some(&changed)), Revision::Update(stored(&level, 1)));
+}
+
+#[test]
+fn a_mandatory_object_is_restored_whatever_its_annotation_says() {
+    let schema = maintained(Kind::FlowSchema, "catch-all");
+    let mut changed = stored(&schema, 5);
+    changed.set_at(&["spec", "matchingPrecedence"], 9_i64);
+    changed.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
+    assert_eq!(schema.revise(Some(&changed)), Revision::Update(stored(&schema, 5)));
+}
+
+#[test]
+fn the_exempt_level_may_hold_and_lend_seats() {
+    let level = maintained(Kind::PriorityLevel, "exempt");
+    let mut changed = stored(&level, 3);
+    changed.set_at(&["spec", "exempt", "nominalConcurrencyShares"], 40_i64);
+    changed.set_at(&["spec", "exempt", "lendablePercent"], 50_i64);
+    assert_eq!(level.revise(Some(&changed)), Revision::Keep);
+    changed.remove_at(&["spec", "exempt"]);
+    assert_eq!(level.revise(Some(&changed)), Revision::Update(stored(&level, 3)));
+}
+
+#[test]
+fn only_unknown_objects_with_the_annotation_are_obsolete() {
+    let mut foreign = maintained(Kind::FlowSchema, "probes").object;
+    assert!(!is_obsolete(Kind::FlowSchema, &foreign));
+    assert!(is_obsolete(Kind::PriorityLevel, &foreign), "there is no such level");
+    foreign.set_at(&["metadata", "name"], "old");
+    for (word, obsolete) in [("true", true), ("T", true), ("false", false), ("yes", false)] {
+        foreign.set_at(&["metadata", "annotations", AUTO_UPDATE], word);
+        assert_eq!(is_obsolete(Kind::FlowSchema, &foreign), obsolete, "{word}");
+    }
+    foreign.remove_at(&["metadata", "annotations"]);
+    assert!(!is_obsolete(Kind::FlowSchema, &foreign));
+}

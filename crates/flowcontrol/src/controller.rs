@@ -1,0 +1,210 @@
+//! [`Controller`]: from the stored objects to the configuration that requests meet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use value::Str;
+
+use crate::bootstrap;
+use crate::demand::{self, LevelLimits};
+use crate::level::{Class, Configuration, Level};
+use crate::objects::{CATCH_ALL, DanglingCondition, EXEMPT, FlowSchema, PriorityLevel};
+use crate::queueset::{Queuing, Ticket};
+
+/// Keeps the priority levels and their seats.
+#[derive(Debug)]
+pub struct Controller<T> {
+    /// The seats of all levels together.
+    seats: u32,
+    levels: BTreeMap<Str, State<T>>,
+    fair_fraction: f64,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    level: Arc<Level<T>>,
+    object: PriorityLevel,
+    limits: LevelLimits,
+    /// Whether it has been given seats before.
+    has_begun: bool,
+}
+
+/// The condition that a FlowSchema should have and has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusUpdate {
+    /// The flow schema's name.
+    pub schema: Str,
+    /// What its `Dangling` condition should say.
+    pub condition: DanglingCondition,
+}
+
+/// What came of a change of the objects.
+#[derive(Debug)]
+pub struct Configured<T> {
+    /// What requests are classified by from now on.
+    pub configuration: Configuration<T>,
+    /// What should be written to FlowSchemas.
+    pub updates: Vec<StatusUpdate>,
+    /// How many requests may wait in all queues together.
+    pub max_waiting: u64,
+    /// How many seats there are in all levels together.
+    pub max_executing: i64,
+}
+
+impl<T: Ticket> Controller<T> {
+    /// A server with so many seats, and the mandatory levels alone.
+    pub fn new(seats: u32, now: Duration) -> Self {
+        let mut controller = Controller { seats, levels: BTreeMap::new(), fair_fraction: 0.0 };
+        controller.configure(now, Vec::new(), Vec::new());
+        controller
+    }
+
+    /// Takes in all objects. A level whose object is gone stays until its last request is; a schema whose level does not exist has no effect.
+    pub fn configure(
+        &mut self,
+        now: Duration,
+        levels: Vec<PriorityLevel>,
+        mut schemas: Vec<FlowSchema>,
+    ) -> Configured<T> {
+        let mut wanted: BTreeMap<Str, PriorityLevel> =
+            levels.into_iter().map(|level| (level.name.clone(), level)).collect();
+        let updates = schemas.iter().filter_map(|schema| {
+            let condition = DanglingCondition::of(&schema.level, wanted.contains_key(&schema.level));
+            (schema.dangling.as_ref() != Some(&condition))
+                .then(|| StatusUpdate { schema: schema.name.clone(), condition })
+        });
+        let updates = updates.collect();
+        schemas.retain(|schema| wanted.contains_key(&schema.level));
+
+        self.retire(&mut wanted);
+        for (name, object) in wanted {
+            let state = self.levels.entry(name).or_insert_with(|| State {
+                level: Arc::new(Level::new(object.name.clone(), object.queuing, now)),
+                object: object.clone(),
+                limits: LevelLimits::default(),
+                has_begun: false,
+            });
+            state.level.set_quiescing(false);
+            state.object = object;
+        }
+        self.share();
+        self.divide(now);
+
+        let max_waiting = self.levels.values().map(|state| match state.object.queuing {
+            Queuing::Queue { queues, length_limit, .. } => u64::from(queues) * u64::from(length_limit),
+            _ => 0,
+        });
+        Configured {
+            max_waiting: max_waiting.sum(),
+            max_executing: self.levels.values().map(|state| state.limits.nominal).sum(),
+            configuration: self.classes(schemas),
+            updates,
+        }
+    }
+
+    /// Decides about the levels that have no object: the mandatory ones stay or come back, the others go when they are idle.
+    fn retire(&mut self, wanted: &mut BTreeMap<Str, PriorityLevel>) {
+        self.levels.retain(|name, state| {
+            let is_mandatory = matches!(name.as_str(), EXEMPT | CATCH_ALL);
+            if wanted.contains_key(name) || is_mandatory {
+                return true;
+            }
+            state.level.set_quiescing(true);
+            !state.level.queues().is_idle()
+        });
+        for imagined in [bootstrap::exempt_level(), bootstrap::catch_all_level()] {
+            let name = api::meta::name(&imagined);
+            if !wanted.contains_key(name)
+                && !self.levels.contains_key(name)
+                && let Ok(level) = PriorityLevel::read(&imagined)
+            {
+                wanted.insert(level.name.clone(), level);
+            }
+        }
+    }
+
+    /// Computes every level's limits from the shares of all.
+    fn share(&mut self) {
+        let all: f64 = self.levels.values().map(|state| f64::from(state.object.shares)).sum();
+        for state in self.levels.values_mut() {
+            state.limits.share(&state.object, self.seats, all);
+            if let Some(hand) = state.object.hand_size {
+                state.level.set_max_seats(state.limits.max_seats(hand));
+            }
+            if !state.has_begun {
+                state.has_begun = true;
+                state.limits.begin();
+            }
+        }
+    }
+
+    /// Moves seats to where they are needed. To be called every [`ADJUSTMENT_PERIOD`](crate::ADJUSTMENT_PERIOD).
+    pub fn adjust(&mut self, now: Duration) {
+        self.divide(now);
+    }
+
+    fn divide(&mut self, now: Duration) {
+        for state in self.levels.values_mut() {
+            let period = state.level.queues().end_period(now);
+            state.limits.observe(period);
+        }
+        let mut limits: Vec<(bool, &mut LevelLimits)> =
+            self.levels.values_mut().map(|state| (state.object.is_exempt(), &mut state.limits)).collect();
+        self.fair_fraction = demand::divide(&mut limits);
+        for state in self.levels.values() {
+            let limit = u64::try_from(state.limits.current).unwrap_or_default();
+            // Where there is no seat, metrics are relative to a tenth of the server's.
+            let denominator = if limit > 0 { limit } else { u64::from(self.seats.div_ceil(10).max(1)) };
+            state.level.queues().configure(now, state.object.queuing, limit, denominator);
+        }
+    }
+
+    /// Sorts the schemas by precedence, then name, and puts the mandatory ones that are missing first and last.
+    fn classes(&self, mut schemas: Vec<FlowSchema>) -> Configuration<T> {
+        schemas.sort_by(|a, b| a.precedence.cmp(&b.precedence).then_with(|| a.name.cmp(&b.name)));
+        let has = |name: &str| schemas.iter().any(|schema| schema.name == name);
+        let (has_exempt, has_catch_all) = (has(EXEMPT), has(CATCH_ALL));
+        let mandatory = |missing: bool, object: fn() -> value::Value| {
+            (!missing).then(|| FlowSchema::read(&object())).into_iter()
+        };
+        let all = mandatory(has_exempt, bootstrap::exempt_schema)
+            .chain(schemas)
+            .chain(mandatory(has_catch_all, bootstrap::catch_all_schema));
+        let classes = all.filter_map(|schema| self.class(schema)).collect();
+        let fallback = FlowSchema::read(&bootstrap::catch_all_schema());
+        let catch_all = self.class(fallback.clone()).unwrap_or_else(|| {
+            let level = Arc::new(Level::new(CATCH_ALL.into(), Queuing::Reject, Duration::ZERO));
+            let flow = level.queues().flow(CATCH_ALL);
+            let uid = Str::default();
+            Class { schema: fallback, level, level_uid: uid, flow, is_exempt: false, has_flows: false }
+        });
+        Configuration { classes, catch_all }
+    }
+
+    fn class(&self, schema: FlowSchema) -> Option<Class<T>> {
+        let state = self.levels.get(&schema.level)?;
+        let has_flows = matches!(state.object.queuing, Queuing::Queue { queues, .. } if queues > 1);
+        Some(Class {
+            level: Arc::clone(&state.level),
+            level_uid: state.object.uid.clone(),
+            flow: state.level.queues().flow(&schema.name),
+            is_exempt: state.object.is_exempt(),
+            has_flows,
+            schema,
+        })
+    }
+
+    /// Every level with its limits, by name.
+    pub fn levels(&self) -> impl Iterator<Item = (&Arc<Level<T>>, &LevelLimits)> {
+        self.levels.values().map(|state| (&state.level, &state.limits))
+    }
+
+    /// The part of its target that each level got which no bound held back.
+    pub fn fair_fraction(&self) -> f64 {
+        self.fair_fraction
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! How many seats a request will probably occupy, and for how long.
+
+use std::time::Duration;
+
+use crate::SeatSeconds;
+
+/// A list occupies at most this many seats.
+const MAX_LIST_SEATS: u64 = 100;
+/// The events of a write occupy at most this many seats.
+const MAX_MUTATING_SEATS: u64 = 10;
+/// One seat for this much memory that a list needs at once.
+const BYTES_PER_SEAT: u64 = 100_000;
+/// A list that is served from memory is streamed and never needs more than this at once.
+const STREAMED_BYTES: u64 = 1_000_000;
+/// The largest object, assumed where the size is not known.
+const MAX_OBJECT_BYTES: u64 = 1_500_000;
+/// As many watches are served by one seat.
+const WATCHES_PER_SEAT: u64 = 10;
+/// How long a seat is busy with the event of a write.
+const EVENT_TIME: Duration = Duration::from_millis(5);
+
+/// What a request will probably cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Seats while it executes.
+    pub initial_seats: u64,
+    /// Seats afterwards, while its event goes to watches.
+    pub final_seats: u64,
+    /// For how long afterwards. The client does not wait for it.
+    pub additional_latency: Duration,
+}
+
+impl Work {
+    /// The cost of most requests.
+    pub const ONE_SEAT: Work = Work::seats(1);
+
+    /// So many seats, and nothing afterwards.
+    pub const fn seats(seats: u64) -> Self {
+        Work { initial_seats: seats, final_seats: 0, additional_latency: Duration::ZERO }
+    }
+
+    /// The seats that are taken for it, from its beginning to its end.
+    pub fn max_seats(&self) -> u64 {
+        self.initial_seats.max(self.final_seats)
+    }
+}
+
+/// What is stored of a resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectStats {
+    /// How many objects there are.
+    pub count: u64,
+    /// How large they are on average.
+    pub average_bytes: u64,
+}
+
+/// The options of a list or watch that its cost depends on. A list whose options cannot be read costs the most.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListQuery<'a> {
+    /// Whether it is a watch.
+    pub is_watch: bool,
+    /// Whether it is about one object by name.
+    pub names_one: bool,
+    /// `limit`; zero is none.
+    pub limit: i64,
+    /// `resourceVersion`.
+    pub resource_version: &'a str,
+    /// `resourceVersionMatch`.
+    pub resource_version_match: &'a str,
+    /// `continue`.
+    pub continue_token: &'a str,
+    /// Whether there is a selector of labels or fields.
+    pub has_selector: bool,
+    /// `sendInitialEvents`.
+    pub sends_initial_events: bool,
+}
+
+impl ListQuery<'_> {
+    /// Whether kube-apiserver would answer from its watch cache.
+    fn is_from_cache(&self) -> bool {
+        if self.is_watch {
+            return true;
+        }
+        match self.resource_version_match {
+            "NotOlderThan" => true,
+            "" if !self.continue_token.is_empty() => false,
+            "" => self.limit <= 0 || matches!(self.resource_version, "" | "0"),
+            _ => false,
+        }
+    }
+}
+
+/// The most seats for a request at a priority level, of which `level_max` is the level's own limit; zero is none.
+fn cap(level_max: u64, most: u64) -> u64 {
+    if level_max == 0 || level_max > most { most } else { level_max }
+}
+
+/// The cost of a list or watch whose options cannot be read: it will fail, and until then it may be anything.
+pub fn unreadable_list(level_max: u64) -> Work {
+    Work::seats(cap(level_max, MAX_LIST_SEATS))
+}
+
+/// The cost of a list, or of the beginning of a watch. Without `stats` another server keeps the objects.
+pub fn list(query: &ListQuery<'_>, stats: Option<ObjectStats>, level_max: u64) -> Work {
+    let begins_with_nothing =
+        query.is_watch && !query.sends_initial_events && !matches!(query.resource_version, "" | "0");
+    let Some(stats) = stats.filter(|_| !begins_with_nothing) else { return Work::ONE_SEAT };
+    let size = if stats.average_bytes == 0 && stats.count > 0 { MAX_OBJECT_BYTES } else { stats.average_bytes };
+    let limited = match u64::try_from(query.limit) {
+        Ok(limit) if limit > 0 => limit.min(stats.count),
+        _ => stats.count,
+    };
+    let from_cache = query.is_from_cache();
+    let objects = if query.names_one {
+        1
+    } else if !from_cache && query.has_selector {
+        limited.max(stats.count / 2)
+    } else {
+        limited
+    };
+    let bytes = objects.saturating_mul(size);
+    let bytes = if from_cache { bytes.min(STREAMED_BYTES) } else { bytes };
+    Work::seats(bytes.div_ceil(BYTES_PER_SEAT).max(1).min(cap(level_max, MAX_LIST_SEATS)))
+}
+
+/// The cost of a write that this many watches will hear of.
+pub fn mutating(watches: usize, level_max: u64) -> Work {
+    let watches = u64::try_from(watches).unwrap_or(u64::MAX);
+    if watches < WATCHES_PER_SEAT {
+        return Work::ONE_SEAT;
+    }
+    let wide = watches.div_ceil(WATCHES_PER_SEAT);
+    // The same work on fewer seats takes longer: wide requests keep many seats from others while they wait for them.
+    let final_seats = wide.min(cap(level_max, MAX_MUTATING_SEATS));
+    #[expect(clippy::cast_precision_loss, reason = "numbers of seats are small")]
+    let additional_latency = SeatSeconds::of(wide as f64, EVENT_TIME).duration_on(final_seats as f64);
+    Work { initial_seats: 1, final_seats, additional_latency }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seats(query: ListQuery<'_>, count: u64, average_bytes: u64, level_max: u64) -> u64 {
+        list(&query, Some(ObjectStats { count, average_bytes }), level_max).max_seats()
+    }
+
+    #[test]
+    fn a_list_costs_a_seat_per_100_kb_that_it_holds_at_once() {
+        let plain = ListQuery::default();
+        assert_eq!(seats(plain, 0, 0, 0), 1);
+        assert_eq!(seats(plain, 100, 1000, 0), 1);
+        assert_eq!(seats(plain, 101, 1000, 0), 2);
+        assert_eq!(seats(plain, 1_000_000, 1000, 0), 10, "served from memory, a list is streamed");
+        let page = ListQuery { limit: 500, ..plain };
+        assert_eq!(seats(page, 1_000_000, 1000, 0), 5);
+        let next = ListQuery { continue_token: "x", ..page };
+        assert_eq!(seats(next, 1_000_000, 10_000, 0), 50, "a continued list is not streamed");
+        assert_eq!(seats(next, 1_000_000, 10_000, 12), 12, "never more than the level allows");
+        let exact = ListQuery { resource_version: "5", resource_version_match: "Exact", ..plain };
+        assert_eq!(seats(exact, 1_000_000, 1000, 0), 100, "and never more than 100");
+        let selected = ListQuery { has_selector: true, ..next };
+        assert_eq!(seats(selected, 4000, 1000, 0), 20, "with a selector, half of everything is looked at");
+        let one = ListQuery { names_one: true, ..plain };
+        assert_eq!(seats(one, 1_000_000, 1000, 0), 1);
+        assert_eq!(seats(plain, 3, 0, 0), 10, "objects of unknown size may be large");
+        assert_eq!(list(&plain, None, 0), Work::ONE_SEAT, "another server keeps the objects");
+        assert_eq!(unreadable_list(7), Work::seats(7));
+        assert_eq!(unreadable_list(0), Work::seats(100));
+    }
+
+    #[test]
+    fn only_a_watch_that_begins_with_what_there_is_costs_as_a_list() {
+        let watch = ListQuery { is_watch: true, ..ListQuery::default() };
+        assert_eq!(seats(watch, 1000, 500, 0), 5);
+        assert_eq!(seats(ListQuery { resource_version: "0", ..watch }, 1000, 500, 0), 5);
+        let from = ListQuery { resource_version: "7", ..watch };
+        assert_eq!(seats(from, 1000, 500, 0), 1);
+        assert_eq!(seats(ListQuery { sends_initial_events: true, ..from }, 1000, 500, 0), 5);
+    }
+
+    #[test]
+    fn a_write_occupies_seats_after_its_end_when_many_watch() {
+        assert_eq!(mutating(9, 0), Work::ONE_SEAT);
+        let work = |final_seats, millis| Work {
+            initial_seats: 1,
+            final_seats,
+            additional_latency: Duration::from_millis(millis),
+        };
+        assert_eq!(mutating(10, 0), work(1, 5));
+        assert_eq!(mutating(95, 0), work(10, 5));
+        assert_eq!(mutating(200, 0), work(10, 10), "20 seats for 5 ms are 10 seats for 10 ms");
+        assert_eq!(mutating(200, 4), work(4, 25));
+    }
+}

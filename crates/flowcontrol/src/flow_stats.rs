@@ -1,0 +1,232 @@
+//! What is counted about a priority level and the flow schemas that lead to it.
+
+use std::time::Duration;
+
+use value::Str;
+
+use crate::SeatSeconds;
+use crate::estimate::Work;
+use crate::queueset::Load;
+use crate::statistics::{Histogram, RatioGauge};
+
+const QUEUE_LENGTHS: &[f64] = &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
+const SECONDS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
+const WATCHES: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0];
+const SEATS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
+const DEMAND: &[f64] = &[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0];
+const SEAT_UTILIZATION: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+const REQUEST_UTILIZATION: &[f64] = &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectReason {
+    /// No seat is free, and nobody may wait.
+    ConcurrencyLimit,
+    /// No seat is free, and its queue is full.
+    QueueFull,
+    /// It waited too long, or its client left.
+    TimeOut,
+}
+
+impl RejectReason {
+    /// Every reason.
+    pub const ALL: [RejectReason; 3] = [Self::ConcurrencyLimit, Self::QueueFull, Self::TimeOut];
+
+    /// As metrics say it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ConcurrencyLimit => "concurrency-limit",
+            Self::QueueFull => "queue-full",
+            Self::TimeOut => "time-out",
+        }
+    }
+}
+
+/// What was counted about the requests of one flow schema at one priority level.
+#[derive(Clone, Debug)]
+pub struct FlowStats {
+    /// The flow schema's name.
+    pub schema: Str,
+    /// Requests that began to execute.
+    pub dispatched: u64,
+    /// Requests that execute.
+    pub executing: i64,
+    /// Seats in use, by requests that linger, too.
+    pub executing_seats: u64,
+    /// Requests that wait; none if none ever did.
+    pub in_queue: Option<i64>,
+    /// Seats that waiting requests want.
+    pub in_queue_seats: u64,
+    /// How often the next request did not fit into the free seats.
+    pub no_accommodation: u64,
+    /// The length of its queue, as each request saw it after it was enqueued.
+    pub queue_length: Histogram,
+    /// How long requests waited that were not refused at once.
+    pub waited: Histogram,
+    /// How long requests waited that were refused at once.
+    pub waited_in_vain: Histogram,
+    /// How long requests executed.
+    pub executed: Histogram,
+    /// How long watches took to begin.
+    pub watches_began: Histogram,
+    /// How many watches were interested in mutating requests.
+    pub watch_counts: Histogram,
+    /// Estimated seats.
+    pub estimated_seats: Histogram,
+    rejected: [u64; 3],
+}
+
+impl FlowStats {
+    pub(crate) fn new(schema: &str) -> Self {
+        FlowStats {
+            schema: schema.into(),
+            dispatched: 0,
+            executing: 0,
+            executing_seats: 0,
+            in_queue: None,
+            in_queue_seats: 0,
+            no_accommodation: 0,
+            queue_length: Histogram::new(QUEUE_LENGTHS),
+            waited: Histogram::new(SECONDS),
+            waited_in_vain: Histogram::new(SECONDS),
+            executed: Histogram::new(SECONDS),
+            watches_began: Histogram::new(SECONDS),
+            watch_counts: Histogram::new(WATCHES),
+            estimated_seats: Histogram::new(SEATS),
+            rejected: [0; 3],
+        }
+    }
+
+    /// Notes what a request was estimated to cost.
+    #[expect(clippy::cast_precision_loss, reason = "for a histogram")]
+    pub fn estimated(&mut self, work: &Work, watches: Option<usize>) {
+        self.estimated_seats.observe(work.max_seats() as f64);
+        if let Some(watches) = watches {
+            self.watch_counts.observe(watches as f64);
+        }
+    }
+
+    /// How many requests were refused for a reason.
+    pub fn rejected_for(&self, reason: RejectReason) -> u64 {
+        self.rejected.get(reason as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn rejected(&mut self, reason: RejectReason) {
+        if let Some(count) = self.rejected.get_mut(reason as usize) {
+            *count += 1;
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "for a histogram")]
+    pub(crate) fn entered_queue(&mut self, work: &Work, length: usize) {
+        *self.in_queue.get_or_insert(0) += 1;
+        self.in_queue_seats += work.max_seats();
+        self.queue_length.observe(length as f64);
+    }
+
+    pub(crate) fn left_queue(&mut self, work: &Work) {
+        *self.in_queue.get_or_insert(0) -= 1;
+        self.in_queue_seats -= work.max_seats();
+    }
+
+    pub(crate) fn waited(&mut self, time: Duration, admitted: bool) {
+        let histogram = if admitted { &mut self.waited } else { &mut self.waited_in_vain };
+        histogram.observe(time.as_secs_f64());
+    }
+
+    pub(crate) fn started(&mut self, work: &Work) {
+        self.dispatched += 1;
+        self.executing += 1;
+        self.executing_seats += work.max_seats();
+    }
+
+    pub(crate) fn finished(&mut self, took: Duration, is_watch: bool) {
+        self.executing -= 1;
+        let histogram = if is_watch { &mut self.watches_began } else { &mut self.executed };
+        histogram.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn gave_back(&mut self, work: &Work) {
+        self.executing_seats -= work.max_seats();
+    }
+}
+
+/// Readings of the virtual time at the last dispatch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DispatchBounds {
+    /// The virtual time.
+    pub r: SeatSeconds,
+    /// The start of the dispatched request.
+    pub latest: SeatSeconds,
+    /// The earliest and latest start of the oldest requests.
+    pub starts: (SeatSeconds, SeatSeconds),
+    /// The same, less the estimated work in progress.
+    pub discounted: (SeatSeconds, SeatSeconds),
+    /// Whether there was a dispatch.
+    pub is_known: bool,
+}
+
+impl DispatchBounds {
+    pub(crate) fn note(&mut self, r: SeatSeconds, latest: SeatSeconds, starts: &[(SeatSeconds, SeatSeconds)]) {
+        let Some(first) = starts.first() else { return };
+        let spread = |of: fn(&(SeatSeconds, SeatSeconds)) -> SeatSeconds| {
+            starts.iter().map(of).fold((of(first), of(first)), |(low, high), x| (low.min(x), high.max(x)))
+        };
+        let (starts, discounted) = (spread(|s| s.0), spread(|s| s.1));
+        *self = DispatchBounds { r, latest, starts, discounted, is_known: true };
+    }
+}
+
+/// Utilization of a level over time.
+#[derive(Clone, Debug)]
+pub struct LevelGauges {
+    /// Waiting requests, as a part of the queues' capacity.
+    pub waiting: RatioGauge,
+    /// Executing requests, as a part of the seats.
+    pub executing: RatioGauge,
+    /// Seats in use, as a part of the seats.
+    pub seats: RatioGauge,
+    /// Seats that could be used, as a part of the seats.
+    pub demand: RatioGauge,
+    /// The last dispatch.
+    pub dispatch: DispatchBounds,
+    last: Load,
+}
+
+impl LevelGauges {
+    pub(crate) fn new(now: Duration) -> Self {
+        LevelGauges {
+            waiting: RatioGauge::new(REQUEST_UTILIZATION, now),
+            executing: RatioGauge::new(REQUEST_UTILIZATION, now),
+            seats: RatioGauge::new(SEAT_UTILIZATION, now),
+            demand: RatioGauge::new(DEMAND, now),
+            dispatch: DispatchBounds::default(),
+            last: Load::default(),
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
+    pub(crate) fn set_denominators(&mut self, now: Duration, queue_capacity: u64, seats: u64) {
+        self.waiting.set_denominator(now, queue_capacity as f64);
+        self.executing.set_denominator(now, seats as f64);
+        self.seats.set_denominator(now, seats as f64);
+        self.demand.set_denominator(now, seats as f64);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
+    pub(crate) fn set(&mut self, now: Duration, load: Load) {
+        let last = std::mem::replace(&mut self.last, load);
+        if last.waiting != load.waiting {
+            self.waiting.set(now, load.waiting as f64);
+        }
+        if last.executing != load.executing {
+            self.executing.set(now, load.executing as f64);
+        }
+        if last.seats_in_use != load.seats_in_use {
+            self.seats.set(now, load.seats_in_use as f64);
+        }
+        if last.seats_in_use + last.seats_waiting != load.seats_in_use + load.seats_waiting {
+            self.demand.set(now, (load.seats_in_use + load.seats_waiting) as f64);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! API Priority and Fairness: which requests run now, which wait, which are refused.
+//!
+//! FlowSchemas sort requests into flows and assign each to a priority level; a level has a number of seats and queues its requests fairly by
+//! flow. The crate decides and does nothing else: objects come in as trees, time arrives as a [`Duration`](std::time::Duration) since some
+//! moment of the caller's choice, and waiting is the caller's business.
+//!
+//! ```
+//! use std::time::Duration;
+//! use flowcontrol::{Admission, Arrival, Attributes, Controller, Ticket, Work};
+//!
+//! struct Waiter;
+//! impl Ticket for Waiter {
+//!     fn dispatched(&mut self) { /* wake the request */ }
+//! }
+//!
+//! // 600 seats, and the mandatory objects alone.
+//! let now = Duration::ZERO;
+//! let mut controller: Controller<Waiter> = Controller::new(600, now);
+//! let configuration = controller.configure(now, Vec::new(), Vec::new()).configuration;
+//!
+//! let user = authn::User::named("alice").in_groups(["system:authenticated"]);
+//! let asked = Attributes {
+//!     user: &user, is_resource: true, verb: "get", group: "", resource: "pods", subresource: "", namespace: "default", path: "",
+//! };
+//! let class = configuration.classify(&asked);
+//! assert_eq!(class.schema.name, "catch-all");
+//! let (distinguisher, hash) = class.flow_of(&asked);
+//! let arrival = Arrival {
+//!     flow: class.flow, distinguisher: distinguisher.into(), hash, work: Work::ONE_SEAT, is_watch: false, ticket: Waiter,
+//! };
+//! let Admission::Executing(id) = class.level.queues().start(now, arrival) else { panic!() };
+//! class.level.queues().finish(now + Duration::from_millis(2), id);
+//! ```
+//!
+//! [`Controller::adjust`] moves seats between levels that lend and borrow; [`bootstrap`] has the objects that every server maintains;
+//! [`dump`] makes the tables for `/debug/api_priority_and_fairness/`.
+
+pub mod allocation;
+pub mod bootstrap;
+mod controller;
+mod dealer;
+mod demand;
+pub mod dump;
+pub mod estimate;
+mod flow_stats;
+mod level;
+mod objects;
+mod queueset;
+mod retry;
+mod seat_seconds;
+mod statistics;
+mod watches;
+
+pub use controller::{Configured, Controller, StatusUpdate};
+pub use dealer::{Dealer, Hand};
+pub use demand::{ADJUSTMENT_PERIOD, LevelLimits};
+pub use estimate::Work;
+pub use flow_stats::{DispatchBounds, FlowStats, LevelGauges, RejectReason};
+pub use level::{Class, Configuration, Level, LevelReading, Queues};
+pub use objects::{
+    Attributes, CATCH_ALL, DanglingCondition, Distinguisher, EXEMPT, FlowSchema, PriorityLevel,
+};
+pub use queueset::{
+    Admission, Arrival, Counts, Finished, Load, QueueSet, QueueView, Queuing, Request, RequestId, Ticket,
+    Withdrawn,
+};
+pub use retry::RetryAfter;
+pub use seat_seconds::SeatSeconds;
+pub use statistics::{Histogram, RatioGauge};
+pub use watches::{WatchScope, WatchTracker};

@@ -1,0 +1,365 @@
+//! FlowSchema and PriorityLevelConfiguration objects as this crate uses them.
+
+use authn::{User, names};
+use value::{Str, Value};
+
+use crate::dealer::Dealer;
+use crate::queueset::Queuing;
+
+/// The name of the level and schema of requests that are never limited.
+pub const EXEMPT: &str = "exempt";
+/// The name of the level and schema of requests that nothing else matches.
+pub const CATCH_ALL: &str = "catch-all";
+
+/// What is asked for, as flow schemas see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    /// Who asks.
+    pub user: &'a User,
+    /// Whether the path names a resource.
+    pub is_resource: bool,
+    /// The verb.
+    pub verb: &'a str,
+    /// The API group.
+    pub group: &'a str,
+    /// The resource.
+    pub resource: &'a str,
+    /// The subresource.
+    pub subresource: &'a str,
+    /// The namespace; empty for requests that are in none.
+    pub namespace: &'a str,
+    /// The path.
+    pub path: &'a str,
+}
+
+/// How a flow schema tells flows apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distinguisher {
+    /// All its requests are one flow.
+    None,
+    /// One flow per user.
+    ByUser,
+    /// One flow per namespace.
+    ByNamespace,
+}
+
+impl Distinguisher {
+    /// The flow of a request.
+    pub fn of<'a>(self, attributes: &Attributes<'a>) -> &'a str {
+        match self {
+            Distinguisher::None => "",
+            Distinguisher::ByUser => attributes.user.name.as_str(),
+            Distinguisher::ByNamespace => attributes.namespace,
+        }
+    }
+}
+
+/// A FlowSchema, ready to match requests.
+#[derive(Clone, Debug)]
+pub struct FlowSchema {
+    /// Its name.
+    pub name: Str,
+    /// Its uid; empty where the object does not exist.
+    pub uid: Str,
+    /// The name of its priority level.
+    pub level: Str,
+    /// Lower comes first.
+    pub precedence: i64,
+    /// How it tells flows apart.
+    pub distinguisher: Distinguisher,
+    /// What `status.conditions` says about the level, if anything.
+    pub dangling: Option<DanglingCondition>,
+    rules: Vec<Rule>,
+}
+
+/// The part of the `Dangling` condition that this crate maintains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DanglingCondition {
+    /// `True` or `False`.
+    pub status: Str,
+    /// `NotFound` or `Found`.
+    pub reason: Str,
+    /// A sentence about it.
+    pub message: String,
+}
+
+impl DanglingCondition {
+    /// What the condition should say.
+    pub fn of(level: &str, exists: bool) -> Self {
+        let (status, reason, rest) = if exists {
+            ("False", "Found", "and it exists")
+        } else {
+            ("True", "NotFound", "but there is no such object")
+        };
+        let quoted = api::field::quote(level);
+        let message =
+            format!("This FlowSchema references the PriorityLevelConfiguration object named {quoted} {rest}");
+        DanglingCondition { status: status.into(), reason: reason.into(), message }
+    }
+}
+
+impl FlowSchema {
+    /// Reads a stored object, which validation has accepted.
+    pub fn read(object: &Value) -> Self {
+        let text = |path: &[&str]| Str::from(object.str_at(path).unwrap_or_default());
+        let distinguisher = match object.str_at(&["spec", "distinguisherMethod", "type"]) {
+            Some("ByUser") => Distinguisher::ByUser,
+            Some("ByNamespace") => Distinguisher::ByNamespace,
+            _ => Distinguisher::None,
+        };
+        let conditions = object.list_at(&["status", "conditions"]);
+        let dangling = conditions.iter().find(|c| c.str_at(&["type"]) == Some("Dangling")).map(|condition| {
+            DanglingCondition {
+                status: condition.str_at(&["status"]).unwrap_or_default().into(),
+                reason: condition.str_at(&["reason"]).unwrap_or_default().into(),
+                message: condition.str_at(&["message"]).unwrap_or_default().to_owned(),
+            }
+        });
+        FlowSchema {
+            name: text(&["metadata", "name"]),
+            uid: text(&["metadata", "uid"]),
+            level: text(&["spec", "priorityLevelConfiguration", "name"]),
+            precedence: object.int_at(&["spec", "matchingPrecedence"]).unwrap_or_default(),
+            distinguisher,
+            dangling,
+            rules: object.list_at(&["spec", "rules"]).iter().map(Rule::read).collect(),
+        }
+    }
+
+    /// Whether a request is one of its.
+    pub fn matches(&self, attributes: &Attributes<'_>) -> bool {
+        self.rules.iter().any(|rule| rule.matches(attributes))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    subjects: Vec<Subject>,
+    resources: Vec<ResourceRule>,
+    others: Vec<NonResourceRule>,
+}
+
+#[derive(Clone, Debug)]
+enum Subject {
+    Anybody,
+    User(Str),
+    Group(Str),
+    /// A user name that begins so: the service accounts of a namespace.
+    ServiceAccountsOf(Str),
+}
+
+/// A list in which a lone `*` stands for everything.
+#[derive(Clone, Debug)]
+enum Names {
+    All,
+    These(Vec<Str>),
+}
+
+#[derive(Clone, Debug)]
+struct ResourceRule {
+    verbs: Names,
+    groups: Names,
+    /// Resource and subresource.
+    resources: Option<Vec<(Str, Str)>>,
+    namespaces: Names,
+    cluster_scope: bool,
+}
+
+#[derive(Clone, Debug)]
+struct NonResourceRule {
+    verbs: Names,
+    /// Each with what the paths below it begin with; none for all paths.
+    urls: Option<Vec<(Str, Str)>>,
+}
+
+impl Names {
+    fn read(list: &[Value]) -> Self {
+        match list {
+            [only] if only.as_str() == Some("*") => Names::All,
+            _ => Names::These(list.iter().filter_map(Value::as_str).map(Str::from).collect()),
+        }
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        match self {
+            Names::All => true,
+            Names::These(names) => names.iter().any(|known| known == name),
+        }
+    }
+}
+
+impl Subject {
+    fn read(subject: &Value) -> Option<Self> {
+        let name = |kind: &str| subject.str_at(&[kind, "name"]);
+        match subject.str_at(&["kind"])? {
+            "User" if name("user")? == "*" => Some(Subject::Anybody),
+            "User" => Some(Subject::User(name("user")?.into())),
+            "Group" if name("group")? == "*" => Some(Subject::Anybody),
+            "Group" => Some(Subject::Group(name("group")?.into())),
+            "ServiceAccount" => {
+                let namespace = subject.str_at(&["serviceAccount", "namespace"])?;
+                let prefix = names::SERVICE_ACCOUNT_PREFIX;
+                Some(match name("serviceAccount")? {
+                    "*" => Subject::ServiceAccountsOf(format!("{prefix}{namespace}:").into()),
+                    account => Subject::User(format!("{prefix}{namespace}:{account}").into()),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn matches(&self, user: &User) -> bool {
+        match self {
+            Subject::Anybody => true,
+            Subject::User(name) => user.name == *name,
+            Subject::Group(group) => user.is_in(group),
+            Subject::ServiceAccountsOf(prefix) => user.name.starts_with(prefix.as_str()),
+        }
+    }
+}
+
+impl Rule {
+    fn read(rule: &Value) -> Self {
+        Rule {
+            subjects: rule.list_at(&["subjects"]).iter().filter_map(Subject::read).collect(),
+            resources: rule.list_at(&["resourceRules"]).iter().map(ResourceRule::read).collect(),
+            others: rule.list_at(&["nonResourceRules"]).iter().map(NonResourceRule::read).collect(),
+        }
+    }
+
+    fn matches(&self, attributes: &Attributes<'_>) -> bool {
+        if !self.subjects.iter().any(|subject| subject.matches(attributes.user)) {
+            return false;
+        }
+        if attributes.is_resource {
+            self.resources.iter().any(|rule| rule.matches(attributes))
+        } else {
+            self.others.iter().any(|rule| rule.matches(attributes))
+        }
+    }
+}
+
+impl ResourceRule {
+    fn read(rule: &Value) -> Self {
+        let resources = match Names::read(rule.list_at(&["resources"])) {
+            Names::All => None,
+            Names::These(names) => Some(
+                names
+                    .iter()
+                    .map(|name| name.split_once('/').unwrap_or((name, "")))
+                    .map(|(resource, subresource)| (resource.into(), subresource.into()))
+                    .collect(),
+            ),
+        };
+        ResourceRule {
+            verbs: Names::read(rule.list_at(&["verbs"])),
+            groups: Names::read(rule.list_at(&["apiGroups"])),
+            resources,
+            namespaces: Names::read(rule.list_at(&["namespaces"])),
+            cluster_scope: rule.bool_at(&["clusterScope"]).unwrap_or_default(),
+        }
+    }
+
+    fn matches(&self, asked: &Attributes<'_>) -> bool {
+        let is_named = |(resource, subresource): &(Str, Str)| {
+            resource == asked.resource && subresource == asked.subresource
+        };
+        self.verbs.contains(asked.verb)
+            && self.resources.as_ref().is_none_or(|resources| resources.iter().any(is_named))
+            && self.groups.contains(asked.group)
+            && if asked.namespace.is_empty() { self.cluster_scope } else { self.namespaces.contains(asked.namespace) }
+    }
+}
+
+impl NonResourceRule {
+    fn read(rule: &Value) -> Self {
+        let below = |url: &str| {
+            let prefix = url.strip_suffix('*').unwrap_or(url);
+            if prefix.ends_with('/') { Str::from(prefix) } else { format!("{prefix}/").into() }
+        };
+        let urls: Vec<&str> =
+            rule.list_at(&["nonResourceURLs"]).iter().filter_map(Value::as_str).collect();
+        NonResourceRule {
+            verbs: Names::read(rule.list_at(&["verbs"])),
+            urls: (!urls.contains(&"*"))
+                .then(|| urls.iter().map(|url| (Str::from(*url), below(url))).collect()),
+        }
+    }
+
+    fn matches(&self, asked: &Attributes<'_>) -> bool {
+        let is_named = |(url, below): &(Str, Str)| asked.path == url.as_str() || asked.path.starts_with(below.as_str());
+        self.verbs.contains(asked.verb) && self.urls.as_ref().is_none_or(|urls| urls.iter().any(is_named))
+    }
+}
+
+/// A PriorityLevelConfiguration.
+#[derive(Clone, Debug)]
+pub struct PriorityLevel {
+    /// Its name.
+    pub name: Str,
+    /// Its uid; empty where the object does not exist.
+    pub uid: Str,
+    /// Its share of the server's seats.
+    pub shares: u32,
+    /// How much of its seats it lends, in percent.
+    pub lendable: u32,
+    /// How much it borrows at most, in percent of its own seats; without it, there is no limit.
+    pub borrowing: Option<u32>,
+    /// What happens to requests that find no seat.
+    pub queuing: Queuing,
+    /// How many queues each flow has, if there are queues.
+    pub hand_size: Option<u32>,
+}
+
+impl PriorityLevel {
+    /// Reads a stored object; an error says why it cannot be used.
+    pub fn read(object: &Value) -> Result<Self, String> {
+        let name: Str = object.str_at(&["metadata", "name"]).unwrap_or_default().into();
+        let kind = object.str_at(&["spec", "type"]).unwrap_or_default();
+        let (limited, exempt) = (object.at(&["spec", "limited"]), object.at(&["spec", "exempt"]));
+        if (kind == "Limited") != limited.is_some() {
+            return Err("broken union structure at the top, for Limited".to_owned());
+        }
+        if (kind == "Exempt") != exempt.is_some() {
+            return Err("broken union structure at the top, for Exempt".to_owned());
+        }
+        if (kind == "Exempt") != (name == EXEMPT) {
+            return Err("non-alignment between name and type".to_owned());
+        }
+        let Some(spec) = limited.or(exempt) else { return Err("neither Limited nor Exempt".to_owned()) };
+        let number = |field: &str| spec.int_at(&[field]).and_then(|number| u32::try_from(number).ok());
+        let (queuing, hand_size) = queuing(limited)?;
+        Ok(PriorityLevel {
+            uid: object.str_at(&["metadata", "uid"]).unwrap_or_default().into(),
+            shares: number("nominalConcurrencyShares").unwrap_or_default(),
+            lendable: number("lendablePercent").unwrap_or_default(),
+            borrowing: limited.and_then(|_| number("borrowingLimitPercent")),
+            queuing,
+            hand_size,
+            name,
+        })
+    }
+
+    /// Whether its requests are never limited.
+    pub fn is_exempt(&self) -> bool {
+        self.queuing == Queuing::Exempt
+    }
+}
+
+fn queuing(limited: Option<&Value>) -> Result<(Queuing, Option<u32>), String> {
+    let Some(limited) = limited else { return Ok((Queuing::Exempt, None)) };
+    let queuing = limited.at(&["limitResponse", "queuing"]);
+    let rejects = limited.str_at(&["limitResponse", "type"]) == Some("Reject");
+    let Some(queuing) = queuing.filter(|_| !rejects) else {
+        return if rejects && queuing.is_none() {
+            Ok((Queuing::Reject, None))
+        } else {
+            Err("broken union structure for limit response".to_owned())
+        };
+    };
+    let number =
+        |field: &str| queuing.int_at(&[field]).and_then(|n| u32::try_from(n).ok()).unwrap_or_default();
+    let (queues, hand, length_limit) = (number("queues"), number("handSize"), number("queueLengthLimit"));
+    let dealer = Dealer::new(queues, hand)?;
+    Ok((Queuing::Queue { dealer, queues, length_limit }, Some(hand)))
+}

@@ -1,0 +1,78 @@
+//! When a refused client should come back: the more requests of a level are refused, the later.
+
+use std::collections::VecDeque;
+
+/// No client is told to wait longer, in seconds.
+const MAX_RETRY_AFTER: u64 = 32;
+
+/// The refusals of one priority level, by second.
+#[derive(Debug)]
+pub struct RetryAfter {
+    retry_after: u64,
+    /// When it was last raised, in seconds since the epoch.
+    raised: u64,
+    /// The current second, and its refusals.
+    current: (u64, u64),
+    /// Earlier seconds, oldest first.
+    history: VecDeque<(u64, u64)>,
+}
+
+impl Default for RetryAfter {
+    fn default() -> Self {
+        RetryAfter { retry_after: 1, raised: 0, current: (0, 0), history: VecDeque::new() }
+    }
+}
+
+impl RetryAfter {
+    /// A request was refused at this second since the epoch. Returns in how many seconds its client should come back.
+    pub fn refused(&mut self, second: u64) -> u64 {
+        if self.current.0 == second {
+            self.current.1 += 1;
+            return self.retry_after;
+        }
+        let previous = std::mem::replace(&mut self.current, (second, 1));
+        self.history.push_back(previous);
+        let kept = (2 * self.retry_after).min(MAX_RETRY_AFTER);
+        while self.history.front().is_some_and(|(then, _)| previous.0.saturating_sub(*then) > kept) {
+            self.history.pop_front();
+        }
+        self.adjust(second);
+        self.retry_after
+    }
+
+    /// Looks at the last `retry_after` seconds, without the present one: doubles it when they saw three refusals per second, lowers it when
+    /// they saw less than one. After it was raised, it is not raised again for as long as it says.
+    fn adjust(&mut self, second: u64) {
+        let window = self.retry_after;
+        let seconds = self.history.iter().rev().take_while(|(then, _)| second.saturating_sub(*then) <= window);
+        let refusals: u64 = seconds.filter(|(then, _)| *then < second).map(|(_, refused)| refused).sum();
+        if second.saturating_sub(self.raised) >= window && refusals >= 3 * window {
+            self.retry_after = (2 * window).min(MAX_RETRY_AFTER);
+            self.raised = second;
+        } else if refusals < window && window > 1 {
+            self.retry_after -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_come_back_later_while_refusals_go_on_and_sooner_when_they_end() {
+        let mut level = RetryAfter::default();
+        let mut refuse = |second: u64, times: u64| (0..times).map(|_| level.refused(second)).last().unwrap();
+        assert_eq!(refuse(1000, 5), 1, "a first burst is not known to last");
+        assert_eq!(refuse(1001, 5), 2);
+        assert_eq!(refuse(1002, 5), 2, "it was just raised");
+        assert_eq!(refuse(1003, 5), 4);
+        assert_eq!(refuse(1007, 20), 4, "5 refusals in the 4 seconds before are neither many nor few");
+        assert_eq!(refuse(1008, 1), 8);
+        assert_eq!(refuse(1100, 1), 7, "a quiet time lowers it by one");
+        for second in 1101..1400 {
+            refuse(second, 100);
+        }
+        assert_eq!(refuse(1400, 1), 32);
+    }
+}

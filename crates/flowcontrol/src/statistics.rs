@@ -1,0 +1,195 @@
+//! Plain histograms and time-weighted statistics. They are kept under the lock that guards what they are about, so recording costs no
+//! synchronisation of its own; metrics read them when somebody asks.
+
+use std::time::Duration;
+
+/// Counts observations by upper bound.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    bounds: &'static [f64],
+    /// One more than there are bounds: the last counts what is above all of them.
+    counts: Box<[u64]>,
+    sum: f64,
+}
+
+impl Histogram {
+    pub(crate) fn new(bounds: &'static [f64]) -> Self {
+        Histogram { bounds, counts: vec![0; bounds.len() + 1].into(), sum: 0.0 }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a sum in a histogram")]
+    fn record(&mut self, value: f64, times: u64) {
+        let bucket = self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len());
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count += times;
+        }
+        self.sum += value * times as f64;
+    }
+
+    pub(crate) fn observe(&mut self, value: f64) {
+        self.record(value, 1);
+    }
+
+    /// How often something was observed.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The sum of what was observed.
+    pub fn sum(&self) -> f64 {
+        self.sum
+    }
+
+    /// Upper bounds, each with how many observations are at or below it.
+    pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        self.bounds.iter().zip(&self.counts).scan(0, |below, (bound, count)| {
+            *below += count;
+            Some((*bound, *below))
+        })
+    }
+}
+
+/// A ratio whose value at the end of every nanosecond is an observation.
+#[derive(Clone, Debug)]
+pub struct RatioGauge {
+    numerator: f64,
+    denominator: f64,
+    ratio: f64,
+    since: Duration,
+    histogram: Histogram,
+}
+
+impl RatioGauge {
+    pub(crate) fn new(bounds: &'static [f64], now: Duration) -> Self {
+        RatioGauge {
+            numerator: 0.0,
+            denominator: 1.0,
+            ratio: 0.0,
+            since: now,
+            histogram: Histogram::new(bounds),
+        }
+    }
+
+    fn advance(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.since);
+        if !passed.is_zero() {
+            self.since = now;
+            self.histogram.record(self.ratio, u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+
+    pub(crate) fn set(&mut self, now: Duration, numerator: f64) {
+        self.advance(now);
+        self.numerator = numerator;
+        self.ratio = numerator / self.denominator;
+    }
+
+    pub(crate) fn set_denominator(&mut self, now: Duration, denominator: f64) {
+        self.advance(now);
+        self.denominator = denominator.max(1.0);
+        self.ratio = self.numerator / self.denominator;
+    }
+
+    /// The observations until `now`.
+    pub fn read(&mut self, now: Duration) -> Histogram {
+        self.advance(now);
+        self.histogram.clone()
+    }
+}
+
+/// The average, deviation and maximum of a value over a period, weighted by how long it had each value.
+#[derive(Clone, Debug)]
+pub(crate) struct Integrator {
+    value: f64,
+    since: Duration,
+    elapsed: f64,
+    integral: f64,
+    integral_of_squares: f64,
+    max: f64,
+}
+
+/// What an [`Integrator`] has seen in a period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Period {
+    pub(crate) seconds: f64,
+    pub(crate) average: f64,
+    pub(crate) deviation: f64,
+    pub(crate) max: f64,
+}
+
+impl Integrator {
+    pub(crate) fn new(now: Duration) -> Self {
+        Integrator {
+            value: 0.0,
+            since: now,
+            elapsed: 0.0,
+            integral: 0.0,
+            integral_of_squares: 0.0,
+            max: 0.0,
+        }
+    }
+
+    fn advance(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.since).as_secs_f64();
+        self.since = self.since.max(now);
+        self.elapsed += passed;
+        self.integral += self.value * passed;
+        self.integral_of_squares += self.value * self.value * passed;
+    }
+
+    pub(crate) fn set(&mut self, now: Duration, value: f64) {
+        self.advance(now);
+        self.value = value;
+        self.max = self.max.max(value);
+    }
+
+    /// Ends a period and begins the next.
+    pub(crate) fn reset(&mut self, now: Duration) -> Period {
+        self.advance(now);
+        let (mut average, mut deviation) = (0.0, 0.0);
+        if self.elapsed > 0.0 {
+            average = self.integral / self.elapsed;
+            let variance = self.integral_of_squares / self.elapsed - average * average;
+            deviation = variance.max(0.0).sqrt();
+        }
+        let period = Period { seconds: self.elapsed, average, deviation, max: self.max };
+        self.elapsed = 0.0;
+        self.integral = 0.0;
+        self.integral_of_squares = 0.0;
+        self.max = self.value;
+        period
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn an_integrator_weighs_values_by_how_long_they_held() {
+        let mut demand = Integrator::new(seconds(10));
+        demand.set(seconds(11), 4.0);
+        demand.set(seconds(13), 0.0);
+        // 0 for 1 s, 4 for 2 s, 0 for 1 s: average 2, mean square 8, deviation 2.
+        let period = demand.reset(seconds(14));
+        assert_eq!(period, Period { seconds: 4.0, average: 2.0, deviation: 2.0, max: 4.0 });
+        demand.set(seconds(14), 1.0);
+        let period = demand.reset(seconds(15));
+        assert_eq!(period, Period { seconds: 1.0, average: 1.0, deviation: 0.0, max: 1.0 });
+        assert!((demand.reset(seconds(15)).average - 0.0).abs() < f64::EPSILON, "no time has passed");
+    }
+
+    #[test]
+    fn a_ratio_is_observed_every_nanosecond() {
+        let mut gauge = RatioGauge::new(&[0.5, 1.0], Duration::ZERO);
+        gauge.set_denominator(Duration::ZERO, 4.0);
+        gauge.set(Duration::from_nanos(10), 4.0);
+        let seen = gauge.read(Duration::from_nanos(30));
+        assert_eq!(seen.cumulative().collect::<Vec<_>>(), [(0.5, 10), (1.0, 30)]);
+        assert!((seen.sum() - 20.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,93 @@
+//! How many watches will hear of a write.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use value::Str;
+
+/// What a watch is about. Selectors are evaluated for every event anyway, so they do not matter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WatchScope {
+    /// The API group.
+    pub group: Str,
+    /// The resource.
+    pub resource: Str,
+    /// The namespace; empty for all.
+    pub namespace: Str,
+    /// The name; empty for all.
+    pub name: Str,
+}
+
+/// Counts the watches that are open.
+#[derive(Debug, Default)]
+pub struct WatchTracker {
+    counts: Mutex<HashMap<WatchScope, usize>>,
+}
+
+impl WatchTracker {
+    /// A watch begins.
+    pub fn register(&self, scope: &WatchScope) {
+        *self.counts().entry(scope.clone()).or_default() += 1;
+    }
+
+    /// A watch ends.
+    pub fn forget(&self, scope: &WatchScope) {
+        let mut counts = self.counts();
+        if let Some(count) = counts.get_mut(scope) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(scope);
+            }
+        }
+    }
+
+    /// How many watches are interested in a write to this object; one that is created has no name yet.
+    pub fn interested(&self, written: &WatchScope) -> usize {
+        let counts = self.counts();
+        if counts.is_empty() {
+            return 0;
+        }
+        let count = |scope: &WatchScope| counts.get(scope).copied().unwrap_or_default();
+        let mut scope = WatchScope { namespace: Str::default(), name: Str::default(), ..written.clone() };
+        let mut interested = count(&scope);
+        if !written.namespace.is_empty() {
+            scope.namespace = written.namespace.clone();
+            interested += count(&scope);
+        }
+        if !written.name.is_empty() {
+            scope.name = written.name.clone();
+            interested += count(&scope);
+        }
+        interested
+    }
+
+    fn counts(&self) -> std::sync::MutexGuard<'_, HashMap<WatchScope, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(namespace: &str, name: &str) -> WatchScope {
+        WatchScope { group: "".into(), resource: "pods".into(), namespace: namespace.into(), name: name.into() }
+    }
+
+    #[test]
+    fn a_write_interests_watches_of_everything_of_its_namespace_and_of_its_name() {
+        let tracker = WatchTracker::default();
+        for watched in [scope("", ""), scope("", ""), scope("a", ""), scope("a", "x"), scope("b", "")] {
+            tracker.register(&watched);
+        }
+        assert_eq!(tracker.interested(&scope("a", "x")), 4);
+        assert_eq!(tracker.interested(&scope("a", "")), 3, "what is created has no name yet");
+        assert_eq!(tracker.interested(&scope("c", "y")), 2);
+        let nodes = WatchScope { resource: "nodes".into(), ..scope("", "n") };
+        assert_eq!(tracker.interested(&nodes), 0);
+        tracker.forget(&scope("", ""));
+        tracker.forget(&scope("a", "x"));
+        tracker.forget(&scope("a", "x"));
+        assert_eq!(tracker.interested(&scope("a", "x")), 2);
+    }
+}
