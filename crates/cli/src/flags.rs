@@ -126,7 +126,6 @@ pub(crate) const KNOWN: &[Known] = &[
     ignored("max-connection-bytes-per-sec", NO_NODES),
     ignored("kubernetes-service-node-port", "the kubernetes service has a cluster IP only"),
     switch(ignored("enable-logs-handler", "log files are not served")),
-    switch(ignored("enable-priority-and-fairness", "requests are limited by the in-flight limits alone")),
     switch(ignored("enable-garbage-collector", "garbage is always collected")),
     ignored("delete-collection-workers", "collections are deleted one object after the other"),
     ignored("external-hostname", "published documents name --advertise-address"),

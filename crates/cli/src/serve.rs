@@ -176,10 +176,13 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     limits: LimitArgs,
-    /// Requests that read, worked on at once; 0 is no limit.
+    /// Queue requests fairly by FlowSchemas and PriorityLevelConfigurations; otherwise the two limits below apply each on its own.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set, help_heading = "Limits")]
+    enable_priority_and_fairness: bool,
+    /// The seats of API Priority and Fairness are this and --max-mutating-requests-inflight together; without it, the most reading requests at once, 0 for no limit.
     #[arg(long, default_value_t = 400, help_heading = "Limits")]
     max_requests_inflight: usize,
-    /// Requests that change something, worked on at once; 0 is no limit.
+    /// See --max-requests-inflight; without API Priority and Fairness, the most mutating requests at once, 0 for no limit.
     #[arg(long, default_value_t = 200, help_heading = "Limits")]
     max_mutating_requests_inflight: usize,
     /// How long a request may take, as 1m0s; watches and the like excepted.
@@ -317,6 +320,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
         Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
     config.service_ranges = ranges;
     args.limits.apply(&mut config);
+    config.priority_and_fairness = args.enable_priority_and_fairness;
     config.max_in_flight = args.max_requests_inflight;
     config.max_mutating_in_flight = args.max_mutating_requests_inflight;
     let nanos =

@@ -56,10 +56,8 @@ pub fn divide(total: f64, claims: &[Claim]) -> Result<Allocation, String> {
     }
     // Raise the fraction from one bound to the next. Between two of them, what is given grows with the targets of the claims that no bound
     // holds.
-    let mut bounds: Vec<f64> = claims
-        .iter()
-        .flat_map(|claim| [claim.lower / target(claim), claim.upper / target(claim)])
-        .collect();
+    let mut bounds: Vec<f64> =
+        claims.iter().flat_map(|claim| [claim.lower / target(claim), claim.upper / target(claim)]).collect();
     bounds.sort_unstable_by(f64::total_cmp);
     let given = |fraction: f64| -> f64 {
         claims.iter().map(|claim| (fraction * target(claim)).max(claim.lower).min(claim.upper)).sum()

@@ -169,8 +169,7 @@ fn suggested_levels() -> Vec<Value> {
     LEVELS
         .iter()
         .map(|(name, shares, lendable, queues, hand)| {
-            let queuing =
-                Value::map([("handSize", *hand), ("queueLengthLimit", 50), ("queues", *queues)]);
+            let queuing = Value::map([("handSize", *hand), ("queueLengthLimit", 50), ("queues", *queues)]);
             let response = Value::map([("queuing", queuing), ("type", "Queue".into())]);
             limited(name, *shares, *lendable, response)
         })

@@ -61,8 +61,10 @@ impl Dealer {
             rest /= left;
             // Put the dealt cards back, the last first: whatever was at or behind one moves up.
             let earlier = positions.get(..hand.len).unwrap_or_default();
-            *slot =
-                earlier.iter().rev().fold(position, |card, taken| if card >= *taken { card + 1 } else { card });
+            *slot = earlier
+                .iter()
+                .rev()
+                .fold(position, |card, taken| if card >= *taken { card + 1 } else { card });
             if let Some(here) = positions.get_mut(hand.len) {
                 *here = position;
             }

@@ -176,11 +176,8 @@ pub fn requests<T: Ticket>(levels: &[Arc<Level<T>>], describe: &impl Describe<T>
             line
         };
         table.lines.extend(waiting(&queues).map(|(request, queue, index)| row(request, queue, index)));
-        let mut executing: Vec<&Request<T>> = queues
-            .requests()
-            .map(|(_, request)| request)
-            .filter(|request| request.is_executing())
-            .collect();
+        let mut executing: Vec<&Request<T>> =
+            queues.requests().map(|(_, request)| request).filter(|request| request.is_executing()).collect();
         executing.sort_by_key(|request| (request.queue.is_none(), request.queue, request.arrived));
         for request in executing {
             table.lines.push(row(request, request.queue.map_or(-1, i64::from), -1));

@@ -105,7 +105,8 @@ pub fn list(query: &ListQuery<'_>, stats: Option<ObjectStats>, level_max: u64) -
     let begins_with_nothing =
         query.is_watch && !query.sends_initial_events && !matches!(query.resource_version, "" | "0");
     let Some(stats) = stats.filter(|_| !begins_with_nothing) else { return Work::ONE_SEAT };
-    let size = if stats.average_bytes == 0 && stats.count > 0 { MAX_OBJECT_BYTES } else { stats.average_bytes };
+    let size =
+        if stats.average_bytes == 0 && stats.count > 0 { MAX_OBJECT_BYTES } else { stats.average_bytes };
     let limited = match u64::try_from(query.limit) {
         Ok(limit) if limit > 0 => limit.min(stats.count),
         _ => stats.count,

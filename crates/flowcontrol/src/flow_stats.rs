@@ -15,6 +15,8 @@ const WATCHES: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0];
 const SEATS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
 const DEMAND: &[f64] = &[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0];
 const SEAT_UTILIZATION: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+const READ_VS_WRITE: &[f64] =
+    &[0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
 const REQUEST_UTILIZATION: &[f64] = &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
 
 /// Why a request was refused.
@@ -134,16 +136,19 @@ impl FlowStats {
         histogram.observe(time.as_secs_f64());
     }
 
-    pub(crate) fn started(&mut self, work: &Work) {
-        self.dispatched += 1;
+    pub(crate) fn started(&mut self, work: &Work, is_new: bool) {
+        self.dispatched += u64::from(is_new);
         self.executing += 1;
         self.executing_seats += work.max_seats();
     }
 
-    pub(crate) fn finished(&mut self, took: Duration, is_watch: bool) {
+    /// A request stopped executing; without a time, it will go on later.
+    pub(crate) fn finished(&mut self, took: Option<Duration>, is_watch: bool) {
         self.executing -= 1;
         let histogram = if is_watch { &mut self.watches_began } else { &mut self.executed };
-        histogram.observe(took.as_secs_f64());
+        if let Some(took) = took {
+            histogram.observe(took.as_secs_f64());
+        }
     }
 
     pub(crate) fn gave_back(&mut self, work: &Work) {
@@ -167,7 +172,12 @@ pub struct DispatchBounds {
 }
 
 impl DispatchBounds {
-    pub(crate) fn note(&mut self, r: SeatSeconds, latest: SeatSeconds, starts: &[(SeatSeconds, SeatSeconds)]) {
+    pub(crate) fn note(
+        &mut self,
+        r: SeatSeconds,
+        latest: SeatSeconds,
+        starts: &[(SeatSeconds, SeatSeconds)],
+    ) {
         let Some(first) = starts.first() else { return };
         let spread = |of: fn(&(SeatSeconds, SeatSeconds)) -> SeatSeconds| {
             starts.iter().map(of).fold((of(first), of(first)), |(low, high), x| (low.min(x), high.max(x)))
@@ -228,5 +238,81 @@ impl LevelGauges {
         if last.seats_in_use + last.seats_waiting != load.seats_in_use + load.seats_waiting {
             self.demand.set(now, (load.seats_in_use + load.seats_waiting) as f64);
         }
+    }
+}
+
+/// Requests of all levels that wait or execute, reading and mutating ones apart.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    parts: [[TrafficPart; 2]; 2],
+}
+
+#[derive(Clone, Debug)]
+struct TrafficPart {
+    now: i64,
+    /// The most since the last look, and at the last look.
+    most: i64,
+    last_most: i64,
+    gauge: RatioGauge,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// In a queue.
+    Waiting,
+    /// At work.
+    Executing,
+}
+
+impl Traffic {
+    /// Nothing yet.
+    pub fn new(now: Duration) -> Self {
+        let part =
+            || TrafficPart { now: 0, most: 0, last_most: 0, gauge: RatioGauge::new(READ_VS_WRITE, now) };
+        Traffic { parts: [[part(), part()], [part(), part()]] }
+    }
+
+    fn part(&mut self, phase: Phase, mutating: bool) -> Option<&mut TrafficPart> {
+        self.parts.get_mut(phase as usize)?.get_mut(usize::from(mutating))
+    }
+
+    /// A request enters (`1`) or leaves (`-1`) a phase.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
+    pub fn note(&mut self, now: Duration, phase: Phase, mutating: bool, change: i64) {
+        if let Some(part) = self.part(phase, mutating) {
+            part.now += change;
+            part.most = part.most.max(part.now);
+            part.gauge.set(now, part.now as f64);
+        }
+    }
+
+    /// How many requests may wait and execute.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
+    pub fn set_limits(&mut self, now: Duration, waiting: u64, executing: u64) {
+        for mutating in [false, true] {
+            for (phase, limit) in [(Phase::Waiting, waiting), (Phase::Executing, executing)] {
+                if let Some(part) = self.part(phase, mutating) {
+                    part.gauge.set_denominator(now, limit as f64);
+                }
+            }
+        }
+    }
+
+    /// A second is over: what was the most in it is remembered until the next.
+    pub fn tick(&mut self) {
+        for part in self.parts.iter_mut().flatten() {
+            part.last_most = std::mem::replace(&mut part.most, part.now);
+        }
+    }
+
+    /// The most requests in a phase in the last second.
+    pub fn watermark(&mut self, phase: Phase, mutating: bool) -> i64 {
+        self.part(phase, mutating).map_or(0, |part| part.last_most.max(part.most))
+    }
+
+    /// The observations of a phase until now.
+    pub fn read(&mut self, now: Duration, phase: Phase, mutating: bool) -> Option<Histogram> {
+        self.part(phase, mutating).map(|part| part.gauge.read(now))
     }
 }

@@ -158,7 +158,9 @@ impl<T> Configuration<T> {
     pub fn index(&self, attributes: &Attributes<'_>) -> usize {
         let matching = self.classes.iter().position(|class| class.schema.matches(attributes));
         // A user who is in neither of the two groups of everybody matches nothing.
-        matching.or_else(|| self.classes.iter().position(|class| class.schema.name == CATCH_ALL)).unwrap_or(self.classes.len())
+        matching
+            .or_else(|| self.classes.iter().position(|class| class.schema.name == CATCH_ALL))
+            .unwrap_or(self.classes.len())
     }
 
     /// A class by its number; an unknown one is the catch-all class.

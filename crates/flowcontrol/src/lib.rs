@@ -26,7 +26,8 @@
 //! assert_eq!(class.schema.name, "catch-all");
 //! let (distinguisher, hash) = class.flow_of(&asked);
 //! let arrival = Arrival {
-//!     flow: class.flow, distinguisher: distinguisher.into(), hash, work: Work::ONE_SEAT, is_watch: false, ticket: Waiter,
+//!     flow: class.flow, distinguisher: distinguisher.into(), hash, work: Work::ONE_SEAT, is_watch: false,
+//!     is_resumed: false, ticket: Waiter,
 //! };
 //! let Admission::Executing(id) = class.level.queues().start(now, arrival) else { panic!() };
 //! class.level.queues().finish(now + Duration::from_millis(2), id);
@@ -55,7 +56,7 @@ pub use controller::{Configured, Controller, StatusUpdate};
 pub use dealer::{Dealer, Hand};
 pub use demand::{ADJUSTMENT_PERIOD, LevelLimits};
 pub use estimate::Work;
-pub use flow_stats::{DispatchBounds, FlowStats, LevelGauges, RejectReason};
+pub use flow_stats::{DispatchBounds, FlowStats, LevelGauges, Phase, RejectReason, Traffic};
 pub use level::{Class, Configuration, Level, LevelReading, Queues};
 pub use objects::{
     Attributes, CATCH_ALL, DanglingCondition, Distinguisher, EXEMPT, FlowSchema, PriorityLevel,

@@ -267,7 +267,11 @@ impl ResourceRule {
         self.verbs.contains(asked.verb)
             && self.resources.as_ref().is_none_or(|resources| resources.iter().any(is_named))
             && self.groups.contains(asked.group)
-            && if asked.namespace.is_empty() { self.cluster_scope } else { self.namespaces.contains(asked.namespace) }
+            && if asked.namespace.is_empty() {
+                self.cluster_scope
+            } else {
+                self.namespaces.contains(asked.namespace)
+            }
     }
 }
 
@@ -277,8 +281,7 @@ impl NonResourceRule {
             let prefix = url.strip_suffix('*').unwrap_or(url);
             if prefix.ends_with('/') { Str::from(prefix) } else { format!("{prefix}/").into() }
         };
-        let urls: Vec<&str> =
-            rule.list_at(&["nonResourceURLs"]).iter().filter_map(Value::as_str).collect();
+        let urls: Vec<&str> = rule.list_at(&["nonResourceURLs"]).iter().filter_map(Value::as_str).collect();
         NonResourceRule {
             verbs: Names::read(rule.list_at(&["verbs"])),
             urls: (!urls.contains(&"*"))
@@ -287,7 +290,8 @@ impl NonResourceRule {
     }
 
     fn matches(&self, asked: &Attributes<'_>) -> bool {
-        let is_named = |(url, below): &(Str, Str)| asked.path == url.as_str() || asked.path.starts_with(below.as_str());
+        let is_named =
+            |(url, below): &(Str, Str)| asked.path == url.as_str() || asked.path.starts_with(below.as_str());
         self.verbs.contains(asked.verb) && self.urls.as_ref().is_none_or(|urls| urls.iter().any(is_named))
     }
 }

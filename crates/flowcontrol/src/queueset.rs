@@ -66,6 +66,8 @@ pub struct Arrival<T> {
     pub work: Work,
     /// Whether it is a watch, of which only the beginning takes seats.
     pub is_watch: bool,
+    /// Whether it executed before and was suspended ([`QueueSet::suspend`]): it is not counted a second time.
+    pub is_resumed: bool,
     /// What its owner keeps with it.
     pub ticket: T,
 }
@@ -119,6 +121,7 @@ pub struct Request<T> {
     /// What its owner keeps with it.
     pub ticket: T,
     is_watch: bool,
+    is_resumed: bool,
     is_lingering: bool,
     arrived_at: SeatSeconds,
     total_work: SeatSeconds,
@@ -273,6 +276,23 @@ impl<T: Ticket> QueueSet<T> {
 
     /// A request has executed.
     pub fn finish(&mut self, now: Duration, id: RequestId) -> Finished {
+        self.end(now, id, false)
+    }
+
+    /// A request gives its seats up for a while; it comes back as an arrival that is resumed.
+    pub fn suspend(&mut self, now: Duration, id: RequestId) -> Finished {
+        self.end(now, id, true)
+    }
+
+    /// The owner of a request is done with it, wherever it is.
+    pub fn leave(&mut self, now: Duration, id: RequestId) -> Finished {
+        match self.withdraw(now, id) {
+            Withdrawn::Executing => self.finish(now, id),
+            Withdrawn::Removed | Withdrawn::Unknown => Finished { linger: None, idle: self.is_idle() },
+        }
+    }
+
+    fn end(&mut self, now: Duration, id: RequestId, is_suspended: bool) -> Finished {
         self.sync(now);
         let mut linger = None;
         if let Some(request) = self.requests.get_mut(id)
@@ -280,17 +300,16 @@ impl<T: Ticket> QueueSet<T> {
             && !request.is_lingering
         {
             let took = now.saturating_sub(started);
-            let (flow, queue, work, is_watch) =
-                (request.flow, request.queue, request.work, request.is_watch);
+            let (flow, queue, work, is_watch) = (request.flow, request.queue, request.work, request.is_watch);
             request.is_lingering = true;
             self.executing -= 1;
             if let Some(flow) = self.flows.get_mut(flow) {
-                flow.finished(took, is_watch);
+                flow.finished((!is_suspended).then_some(took), is_watch);
             }
             if let Some(index) = queue {
                 self.settle(index, work, took);
             }
-            if work.additional_latency.is_zero() {
+            if is_suspended || work.additional_latency.is_zero() {
                 self.give_back(id);
             } else {
                 linger = Some(work.additional_latency);
@@ -435,12 +454,13 @@ impl<T: Ticket> QueueSet<T> {
         let offset = self.enqueues as usize % cards.len().max(1);
         self.enqueues += 1;
         let (before, from) = cards.split_at_checked(offset).unwrap_or_default();
-        let waiting = |index: &u32| self.queues.get(index).map_or(SeatSeconds::ZERO, |queue| queue.waiting_work);
+        let waiting =
+            |index: &u32| self.queues.get(index).map_or(SeatSeconds::ZERO, |queue| queue.waiting_work);
         from.iter().chain(before).copied().min_by_key(waiting).unwrap_or_default()
     }
 
     fn insert(&mut self, now: Duration, queue: Option<u32>, arrival: Arrival<T>) -> RequestId {
-        let Arrival { flow, distinguisher, work, is_watch, ticket, .. } = arrival;
+        let Arrival { flow, distinguisher, work, is_watch, is_resumed, ticket, .. } = arrival;
         let final_work = SeatSeconds::of(seats(work.final_seats), work.additional_latency);
         self.requests.insert(Request {
             flow,
@@ -451,6 +471,7 @@ impl<T: Ticket> QueueSet<T> {
             queue,
             ticket,
             is_watch,
+            is_resumed,
             is_lingering: false,
             arrived_at: self.current_r,
             total_work: SeatSeconds::of(seats(work.initial_seats), ESTIMATED_SERVICE) + final_work,
@@ -561,11 +582,13 @@ impl<T: Ticket> QueueSet<T> {
         request.started = Some(now);
         self.executing += 1;
         self.seats_in_use += request.work.max_seats();
-        self.counts.dispatched += 1;
+        let waited = now.saturating_sub(request.arrived);
+        let is_new = !request.is_resumed;
+        self.counts.dispatched += u64::from(is_new);
         if let Some(flow) = self.flows.get_mut(request.flow) {
-            flow.started(&request.work);
-            if self.queuing != Queuing::Exempt {
-                flow.waited(now.saturating_sub(request.arrived), true);
+            flow.started(&request.work, is_new);
+            if self.queuing != Queuing::Exempt && (is_new || !waited.is_zero()) {
+                flow.waited(waited, true);
             }
         }
     }
@@ -625,14 +648,20 @@ impl<T: Ticket> QueueSet<T> {
             && let Some(queue) = self.queues.get(&index)
         {
             let discounted = queue.next_dispatch - queue.work_in_progress(ESTIMATED_SERVICE);
-            self.gauges.dispatch.note(self.current_r, queue.next_dispatch, &[(queue.next_dispatch, discounted)]);
+            self.gauges.dispatch.note(
+                self.current_r,
+                queue.next_dispatch,
+                &[(queue.next_dispatch, discounted)],
+            );
             return;
         }
         let starts: Vec<(SeatSeconds, SeatSeconds)> = self
             .queues
             .values()
             .filter(|queue| queue.oldest().is_some())
-            .map(|queue| (queue.next_dispatch, queue.next_dispatch - queue.work_in_progress(ESTIMATED_SERVICE)))
+            .map(|queue| {
+                (queue.next_dispatch, queue.next_dispatch - queue.work_in_progress(ESTIMATED_SERVICE))
+            })
             .collect();
         let latest = self.queues.get(&index).map(|queue| queue.next_dispatch).unwrap_or_default();
         self.gauges.dispatch.note(self.current_r, latest, &starts);
@@ -663,7 +692,10 @@ impl<T: Ticket> QueueSet<T> {
 
     /// The queues with requests that wait, and those.
     pub fn busy_queues(&self) -> impl Iterator<Item = (u32, Vec<RequestId>)> {
-        self.queues.iter().filter(|(_, queue)| queue.len() > 0).map(|(index, queue)| (*index, queue.ids().collect()))
+        self.queues
+            .iter()
+            .filter(|(_, queue)| queue.len() > 0)
+            .map(|(index, queue)| (*index, queue.ids().collect()))
     }
 
     /// How many queues have requests that wait.

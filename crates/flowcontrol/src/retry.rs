@@ -44,7 +44,8 @@ impl RetryAfter {
     /// they saw less than one. After it was raised, it is not raised again for as long as it says.
     fn adjust(&mut self, second: u64) {
         let window = self.retry_after;
-        let seconds = self.history.iter().rev().take_while(|(then, _)| second.saturating_sub(*then) <= window);
+        let seconds =
+            self.history.iter().rev().take_while(|(then, _)| second.saturating_sub(*then) <= window);
         let refusals: u64 = seconds.filter(|(then, _)| *then < second).map(|(_, refused)| refused).sum();
         if second.saturating_sub(self.raised) >= window && refusals >= 3 * window {
             self.retry_after = (2 * window).min(MAX_RETRY_AFTER);

@@ -119,14 +119,7 @@ pub(crate) struct Period {
 
 impl Integrator {
     pub(crate) fn new(now: Duration) -> Self {
-        Integrator {
-            value: 0.0,
-            since: now,
-            elapsed: 0.0,
-            integral: 0.0,
-            integral_of_squares: 0.0,
-            max: 0.0,
-        }
+        Integrator { value: 0.0, since: now, elapsed: 0.0, integral: 0.0, integral_of_squares: 0.0, max: 0.0 }
     }
 
     fn advance(&mut self, now: Duration) {

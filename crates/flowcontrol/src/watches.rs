@@ -71,7 +71,12 @@ mod tests {
     use super::*;
 
     fn scope(namespace: &str, name: &str) -> WatchScope {
-        WatchScope { group: "".into(), resource: "pods".into(), namespace: namespace.into(), name: name.into() }
+        WatchScope {
+            group: "".into(),
+            resource: "pods".into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     #[test]

@@ -141,6 +141,8 @@ pub struct Config {
     pub service_ranges: Vec<IpNet>,
     /// `--quota-backend-bytes`: how many bytes of objects the store may hold; no limit without.
     pub store_quota: Option<u64>,
+    /// `--enable-priority-and-fairness`: without it, the two limits below apply each on its own; with it, their sum is the number of seats.
+    pub priority_and_fairness: bool,
     /// `--max-requests-inflight`.
     pub max_in_flight: usize,
     /// `--max-mutating-requests-inflight`.
@@ -196,6 +198,7 @@ impl Config {
             served: Served::default(),
             service_ranges: vec![DEFAULT_SERVICE_RANGE],
             store_quota: Some(DEFAULT_STORE_QUOTA),
+            priority_and_fairness: true,
             max_in_flight: 400,
             max_mutating_in_flight: 200,
             request_timeout: Duration::from_mins(1),

@@ -47,6 +47,8 @@ prefixes! {
     API_SERVICES = "apiregistration.k8s.io" "apiservices" at "apiregistration.k8s.io/apiservices";
     POD_CERTIFICATE_REQUESTS = "certificates.k8s.io" "podcertificaterequests" at "podcertificaterequests";
     ENDPOINT_SLICES = "discovery.k8s.io" "endpointslices" at "endpointslices";
+    FLOW_SCHEMAS = "flowcontrol.apiserver.k8s.io" "flowschemas" at "flowschemas";
+    PRIORITY_LEVELS = "flowcontrol.apiserver.k8s.io" "prioritylevelconfigurations" at "prioritylevelconfigurations";
     CLUSTER_ROLES = "rbac.authorization.k8s.io" "clusterroles" at "clusterroles";
     CLUSTER_ROLE_BINDINGS = "rbac.authorization.k8s.io" "clusterrolebindings" at "clusterrolebindings";
     ROLES = "rbac.authorization.k8s.io" "roles" at "roles";

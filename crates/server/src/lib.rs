@@ -28,6 +28,7 @@ mod device_access;
 pub mod encode;
 mod ephemeral;
 mod files;
+pub mod flow_control;
 mod follow;
 mod gather;
 pub mod handlers;

@@ -27,6 +27,7 @@ pub struct Metrics {
     durations: HistogramVec,
     response_sizes: HistogramVec,
     in_flight: IntGaugeVec,
+    in_queue: IntGaugeVec,
     long_running: IntGaugeVec,
     dropped: IntCounterVec,
     watch_events: IntCounterVec,
@@ -187,6 +188,11 @@ impl Metrics {
                 "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
                 &["request_kind"],
             )?,
+            in_queue: gauge(
+                "apiserver_current_inqueue_requests",
+                "[ALPHA] Maximal number of queued requests in this apiserver per request kind in last second.",
+                &["request_kind"],
+            )?,
             long_running: gauge(
                 "apiserver_longrunning_requests",
                 "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.",
@@ -306,11 +312,20 @@ impl Metrics {
         self.watch_events.with_label_values(&[info.group.as_str(), &info.resource, &info.version])
     }
 
-    /// The page. `in_flight` and `objects` are what they are now.
-    pub fn page(&self, in_flight: (usize, usize), objects: &[(String, usize)]) -> Vec<u8> {
+    /// The page. `in_flight`, `in_queue` and `objects` are what they are now.
+    pub fn page(
+        &self,
+        in_flight: (usize, usize),
+        in_queue: Option<(usize, usize)>,
+        objects: &[(String, usize)],
+    ) -> Vec<u8> {
         let int = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.in_flight.with_label_values(&["readOnly"]).set(int(in_flight.0));
         self.in_flight.with_label_values(&["mutating"]).set(int(in_flight.1));
+        if let Some((reading, mutating)) = in_queue {
+            self.in_queue.with_label_values(&["readOnly"]).set(int(reading));
+            self.in_queue.with_label_values(&["mutating"]).set(int(mutating));
+        }
         self.storage_objects.reset();
         self.resource_objects.reset();
         for (resource, count) in objects {

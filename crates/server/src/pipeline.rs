@@ -31,6 +31,7 @@ use crate::audit::{self, Record, Sent};
 use crate::body::Body;
 use crate::call::{Answer, AnsweredBy, Arriving, Call, Unread};
 use crate::catalog::{Catalog, Facet};
+use crate::flow_control::{Asking, ClientGone};
 use crate::handlers;
 use crate::heavy::{CancelOnDrop, Effort};
 use crate::metrics::{Finished, Outcomes};
@@ -71,7 +72,7 @@ impl Outcome {
 
 impl accept::Answer for State {
     async fn answer(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-        let asked = Asked::read(&self, peer, request);
+        let mut asked = Asked::read(&self, peer, request);
         if asked.may_be_dropped() {
             let mut answered = None;
             asked.answer(&self, |response| answered = Some(response)).await;
@@ -83,7 +84,10 @@ impl accept::Answer for State {
         let Ok(place) = Arc::clone(&self.under_way).acquire_owned().await else { return respond::panicked() };
         let (reply, answered) = oneshot::channel();
         let effort = asked.effort.clone();
-        let gone = CancelOnDrop::new(&effort);
+        let cancel = CancelOnDrop::new(&effort);
+        // Dropped with this future: a request that still waits in a queue then is not worth its seat.
+        let (_waiting, gone) = oneshot::channel();
+        asked.gone = ClientGone::with(gone);
         tokio::spawn(async move {
             let limit = time_limit(&asked.query, self.request_timeout).unwrap_or(self.request_timeout);
             let deadline = asked.started.checked_add(limit);
@@ -93,7 +97,7 @@ impl accept::Answer for State {
             drop(place);
         });
         let response = answered.await.unwrap_or_else(|_| respond::panicked());
-        gone.disarm();
+        cancel.disarm();
         response
     }
 }
@@ -105,10 +109,11 @@ struct Asked {
     method: Method,
     uri: String,
     query: Query,
-    info: RequestInfo,
+    info: Arc<RequestInfo>,
     headers: HeaderMap,
     body: Arriving,
     effort: Effort,
+    gone: ClientGone,
 }
 
 impl Asked {
@@ -118,7 +123,7 @@ impl Asked {
         let upgrade = parts.extensions.remove::<OnUpgrade>();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let path = percent_decode(parts.uri.path(), false);
-        let info = RequestInfo::parse(&parts.method, &path, &query);
+        let info = Arc::new(RequestInfo::parse(&parts.method, &path, &query));
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let budget = Arc::clone(&state.body_budget);
         let body = Arriving { body, upgrade, peer: peer.address.ip(), budget };
@@ -132,6 +137,7 @@ impl Asked {
             headers: parts.headers,
             body,
             effort: Effort::default(),
+            gone: ClientGone::default(),
         }
     }
 
@@ -143,7 +149,7 @@ impl Asked {
     /// Hands the response to `reply`, and comes to an end after that where a response could not wait for it.
     async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
         let dropped = self.may_be_dropped();
-        let Asked { started, peer, method, uri, query, info, mut headers, body, effort } = self;
+        let Asked { started, peer, method, uri, query, info, mut headers, body, effort, mut gone } = self;
         let dry_run = query.get("dryRun").is_some();
         let id = audit_id(&headers);
         // Under the same name to whoever the request is passed on to.
@@ -151,8 +157,9 @@ impl Asked {
         let record = Record::begin(state.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
         let limit = time_limit(&query, state.request_timeout);
         let longest = limit.clone().unwrap_or(state.request_timeout);
+        let gone = &mut gone;
         let received =
-            Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started, effort };
+            Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started, effort, gone };
         let work = serve(state, received, query, headers, Unread::Incoming(Box::new(body)));
         let mut work = Box::pin(catch_panic(work));
         let Answered { mut response, known, late } = finished(longest, &info, &record, work.as_mut()).await;
@@ -191,12 +198,14 @@ fn audit_id(headers: &HeaderMap) -> HeaderValue {
 struct Received<'a> {
     peer: &'a Peer,
     uri: &'a str,
-    info: &'a RequestInfo,
+    info: &'a Arc<RequestInfo>,
     record: &'a Record,
     /// How long it may take, or why what it says about that cannot be read.
     limit: Result<Duration, String>,
     started: Instant,
     effort: Effort,
+    /// Ends when the client no longer waits.
+    gone: &'a mut ClientGone,
 }
 
 /// How long a request may take: what its client says, or what the server does if that is less.
@@ -282,7 +291,7 @@ async fn serve(
     headers: HeaderMap,
     body: Unread,
 ) -> Outcome {
-    let Received { peer, uri, info, record, limit, started, effort } = received;
+    let Received { peer, uri, info, record, limit, started, effort, gone } = received;
     let sent = Sent { uri, info, headers: &headers, peer: peer.address.ip() };
     let refuse = |status: &Status, headers: &HeaderMap, query: &Query| {
         Outcome::unknown(respond::refusal(status, headers, query, record))
@@ -334,13 +343,30 @@ async fn serve(
     record.impersonated(&caller);
 
     // queue
-    let seat = match state.seats.take(caller.user(), info) {
-        Ok(seat) => seat,
-        Err(status) => return Outcome::unknown(respond::too_many_requests(&status)),
+    let seat = match &state.flow_control {
+        Some((control, _)) if info.verb == "watch" || !info.is_long_running() => {
+            let (caller, query) = (&caller, &query);
+            let asking = Asking { state, caller, info, query, arrived: started, deadline, gone };
+            match control.admit(asking).await {
+                Ok(seat) => seat.into(),
+                Err(refused) => return Outcome::unknown(refused.response()),
+            }
+        }
+        Some(_) => Seat::default(),
+        None => match state.seats.take(caller.user(), info) {
+            Ok(seat) => seat,
+            Err(status) => return Outcome::unknown(respond::too_many_requests(&status)),
+        },
     };
 
+    let matched = seat.matched();
+    let info = RequestInfo::clone(info);
     let limits = RequestLimits { seat, deadline, effort };
-    finish(state, uri, caller, info.clone(), query, headers, body, warnings, record, limits).await
+    let mut outcome = finish(state, uri, caller, info, query, headers, body, warnings, record, limits).await;
+    if let Some(uids) = matched {
+        uids.add_to(&mut outcome.response);
+    }
+    outcome
 }
 
 /// What a request may use: its seat, its time and the steps that it may compute.

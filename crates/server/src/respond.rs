@@ -91,6 +91,14 @@ pub fn too_many_requests(status: &Status) -> Response<Body> {
     response
 }
 
+/// As [`too_many_requests`], with what Kubernetes says.
+pub fn too_many_requests_after(seconds: u64) -> Response<Body> {
+    let text = "Too many requests, please try again later.\n";
+    let mut response = plain(429, Body::from(text));
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
 /// Something failed before there was a handler: Kubernetes answers in plain text, with what failed.
 pub fn internal_error(uri: &str, why: &str) -> Response<Body> {
     let text = format!("Internal Server Error: {}: {why}", api::field::quote(uri));

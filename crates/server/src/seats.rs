@@ -1,4 +1,4 @@
-//! The in-flight limits: how many requests are worked on at once.
+//! Seats of requests, and the in-flight limits that apply where API Priority and Fairness is off.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use api::Status;
 use authn::User;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::flow_control::{FairSeat, MatchedUids};
 use crate::request_info::RequestInfo;
 
 /// Seats for requests that read and for those that change something. 0 takes a limit away, as in Kubernetes.
@@ -21,30 +22,67 @@ pub struct Seats {
 /// A request gives its seat up while it waits for its client ([`Seat::release`]) and takes one again before it goes on
 /// ([`Seat::reacquire`]), so that clients that send slowly do not keep others from being served.
 #[derive(Debug, Default)]
-pub struct Seat {
-    /// Where a seat is taken again; `None` for requests that need none.
-    pool: Option<Arc<Semaphore>>,
+pub struct Seat(Held);
+
+#[derive(Debug, Default)]
+enum Held {
+    /// The request needs none.
+    #[default]
+    None,
+    /// By the in-flight limits.
+    InFlight(InFlightSeat),
+    /// By API Priority and Fairness.
+    Fair(Box<FairSeat>),
+}
+
+/// A seat by the in-flight limits.
+#[derive(Debug)]
+struct InFlightSeat {
+    /// Where a seat is taken again.
+    pool: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
     /// A member of `system:masters`, which goes on without a seat if none is free.
     is_master: bool,
 }
 
+impl From<FairSeat> for Seat {
+    fn from(seat: FairSeat) -> Self {
+        Seat(Held::Fair(Box::new(seat)))
+    }
+}
+
 impl Seat {
+    /// The FlowSchema and PriorityLevelConfiguration that the request was assigned to.
+    pub(crate) fn matched(&self) -> Option<MatchedUids> {
+        match &self.0 {
+            Held::Fair(seat) => Some(seat.uids().clone()),
+            _ => None,
+        }
+    }
+
     /// Gives the seat up for the time being. Does nothing if it is given up already.
     pub fn release(&mut self) {
-        self.permit = None;
+        match &mut self.0 {
+            Held::None => {}
+            Held::InFlight(seat) => seat.permit = None,
+            Held::Fair(seat) => seat.release(),
+        }
     }
 
     /// Takes a seat again after [`Seat::release`]; waits for one if all are taken, before every request that is new. The caller
     /// bounds the time. Does nothing if the seat was not given up.
     pub async fn reacquire(&mut self) -> Result<(), Status> {
-        let Some(pool) = self.pool.as_ref().filter(|_| self.permit.is_none()) else { return Ok(()) };
-        if self.is_master {
-            self.permit = Arc::clone(pool).try_acquire_owned().ok();
+        let seat = match &mut self.0 {
+            Held::InFlight(seat) if seat.permit.is_none() => seat,
+            Held::None | Held::InFlight(_) => return Ok(()),
+            Held::Fair(seat) => return seat.reacquire().await.map_err(too_many_requests),
+        };
+        if seat.is_master {
+            seat.permit = Arc::clone(&seat.pool).try_acquire_owned().ok();
             return Ok(());
         }
-        let permit = Arc::clone(pool).acquire_owned().await;
-        self.permit = Some(permit.map_err(|_| Status::internal("the server stops"))?);
+        let permit = Arc::clone(&seat.pool).acquire_owned().await;
+        seat.permit = Some(permit.map_err(|_| Status::internal("the server stops"))?);
         Ok(())
     }
 }
@@ -64,9 +102,12 @@ impl Seats {
         };
         let is_master = user.is_in(authn::names::MASTERS);
         match Arc::clone(pool).try_acquire_owned() {
-            Ok(permit) => Ok(Seat { pool: Some(Arc::clone(pool)), permit: Some(permit), is_master }),
+            Ok(permit) => {
+                let (pool, permit) = (Arc::clone(pool), Some(permit));
+                Ok(Seat(Held::InFlight(InFlightSeat { pool, permit, is_master })))
+            }
             Err(_) if is_master => Ok(Seat::default()),
-            Err(_) => Err(Status::too_many_requests("Too many requests, please try again later.", 1)),
+            Err(_) => Err(too_many_requests(1)),
         }
     }
 
@@ -77,6 +118,11 @@ impl Seats {
         };
         (taken(&self.reading, self.limits.0), taken(&self.mutating, self.limits.1))
     }
+}
+
+fn too_many_requests(retry_after: u64) -> Status {
+    let seconds = u32::try_from(retry_after).unwrap_or(u32::MAX);
+    Status::too_many_requests("Too many requests, please try again later.", seconds)
 }
 
 #[cfg(test)]

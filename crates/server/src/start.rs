@@ -40,6 +40,7 @@ use crate::catalog::Catalog;
 use crate::config::{Config, ConfigError, Data};
 use crate::connections::ConnectionMetrics;
 use crate::encode;
+use crate::flow_control::{self, FlowControl, FlowControlMetrics};
 use crate::follow::{FollowedRoles, Notes, follow};
 use crate::health::Health;
 use crate::identity;
@@ -141,6 +142,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         served,
         service_ranges,
         store_quota,
+        priority_and_fairness,
         max_in_flight,
         max_mutating_in_flight,
         request_timeout,
@@ -263,6 +265,12 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         Aggregation::start(&store, &unreadable, proxy_client.as_ref(), redirects, metrics.registry())?;
     let heavy = crate::heavy::HeavyLane::start(metrics.registry()).map_err(ConfigError::other)?;
     let progress = Arc::new(Progress::default());
+    let flow_control = priority_and_fairness
+        .then(|| {
+            let limits = (max_in_flight, max_mutating_in_flight);
+            flow_control_of(limits, request_timeout, (&store, &unreadable), &catalog, &metrics)
+        })
+        .transpose()?;
     let state = Arc::new(State {
         heavy,
         health: Health::new(
@@ -301,6 +309,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         admission,
         parsed: crate::cluster::Parsed::default(),
         quotas,
+        flow_control,
         seats: Seats::new(max_in_flight, max_mutating_in_flight),
         body_budget: BodyBudget::new(metrics.registry()).map_err(ConfigError::other)?,
         metrics,
@@ -343,6 +352,10 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     crate::definitions::start(&state, follower);
     // Both at once, so that their writes share commits.
     aggregation::run(&state, aggregation::register::Registrar::new(&state));
+    if flow_control::is_served(&state.catalog) {
+        flow_control::begin(&state.bootstrap);
+        tokio::spawn(flow_control::maintain(Arc::clone(&state), stopped.clone()));
+    }
     tokio::spawn(bootstrapping(Arc::clone(&state), address.port(), advertise, Arc::clone(&trust_changed)));
 
     let tls_config = Arc::new(ArcSwap::from_pointee(tls_config));
@@ -350,6 +363,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let followed = reload::of_config(followed, originals, &state, &trust_changed, (&tls_config, tls_options));
     tokio::spawn(reload::follow(followed, Arc::clone(&state.metrics.authentication), stopped.clone()));
     tokio::spawn(manifests.follow(stopped.clone()));
+    if let Some((control, _)) = &state.flow_control {
+        tokio::spawn(flow_control::run(Arc::clone(&state), Arc::clone(control), stopped.clone()));
+    }
     tokio::spawn(kept.keep(Arc::clone(&state), stopped.clone()));
     if let Some(account) = account {
         tokio::spawn(account.keep(Arc::clone(&state), stopped.clone()));
@@ -380,6 +396,38 @@ async fn bootstrapping(state: Arc<State>, port: u16, advertise: IpAddr, trust_ch
         () = state.bootstrap.done_all() => info!("ready"),
         _ = stop.wait_for(|stop| *stop) => {}
     }
+}
+
+/// Limits requests by the objects that are stored, with as many seats as both limits together.
+fn flow_control_of(
+    (reading, mutating): (usize, usize),
+    request_timeout: Duration,
+    (store, unreadable): (&Store, &Arc<Unreadable>),
+    catalog: &Catalog,
+    metrics: &Metrics,
+) -> Result<(Arc<FlowControl>, flow_control::Followers), ConfigError> {
+    let seats = reading.saturating_add(mutating);
+    if seats == 0 {
+        let words = format!(
+            "invalid configuration: MaxRequestsInFlight={reading} and MaxMutatingRequestsInFlight={mutating}; they must add up to something positive"
+        );
+        return Err(ConfigError::flag(
+            "max-requests-inflight",
+            "with API Priority and Fairness, it and --max-mutating-requests-inflight are the number of seats together and must not both be 0; to have no limit, add --enable-priority-and-fairness=false",
+        )
+        .in_kubernetes_words(words));
+    }
+    if !flow_control::is_served(catalog) {
+        return Err(ConfigError::flag(
+            "runtime-config",
+            "API Priority and Fairness needs flowcontrol.apiserver.k8s.io/v1; serve it, or add --enable-priority-and-fairness=false",
+        ));
+    }
+    let control = FlowControl::new(seats, request_timeout);
+    let followers = flow_control::Followers::start(&control, store, unreadable);
+    let collector = FlowControlMetrics::new(&control).map_err(ConfigError::other)?;
+    metrics.registry().register(Box::new(collector)).map_err(ConfigError::other)?;
+    Ok((control, followers))
 }
 
 /// Loads the folders of static manifests and puts them in force.

@@ -25,6 +25,7 @@ use crate::bootstrap::Progress;
 use crate::call::Call;
 use crate::catalog::{Catalog, Kind};
 use crate::cluster::Parsed;
+use crate::flow_control::{self, FlowControl};
 use crate::follow::FollowedRoles;
 use crate::health::Health;
 use crate::manifests::Standings;
@@ -65,6 +66,8 @@ pub struct State {
     pub(crate) quotas: Arc<Quotas>,
     /// What admission asked for, parsed.
     pub(crate) parsed: Parsed,
+    /// API Priority and Fairness; without it, [`State::seats`] limits requests.
+    pub(crate) flow_control: Option<(Arc<FlowControl>, flow_control::Followers)>,
     /// The in-flight limits.
     pub seats: Seats,
     /// How many bytes of request bodies may be held.
@@ -202,6 +205,11 @@ impl State {
                 self.webhooks.reached(row.plural, revision).await;
             }
             "apiextensions.k8s.io" => self.definitions.reached(revision).await,
+            flowcontrol::bootstrap::GROUP => {
+                if let Some((_, followers)) = &self.flow_control {
+                    followers.reached(row.plural, revision).await;
+                }
+            }
             crate::aggregation::GROUP => self.aggregation.reached(revision).await,
             _ => {}
         }

@@ -21,19 +21,22 @@ pub(crate) enum Hook {
     KubernetesService,
     /// The ConfigMap by which aggregated API servers recognise callers, and the service account that webhook tokens are for.
     ClusterAuthentication,
+    /// The FlowSchemas and PriorityLevelConfigurations that every server has.
+    PriorityAndFairness,
     /// The APIServices of what this server serves.
     ApiServices,
 }
 
 impl Hook {
     /// Every hook, in the order in which the health pages show them.
-    pub(crate) const ALL: [Hook; 7] = [
+    pub(crate) const ALL: [Hook; 8] = [
         Hook::SystemNamespaces,
         Hook::ServiceCidr,
         Hook::Roles,
         Hook::PriorityClasses,
         Hook::KubernetesService,
         Hook::ClusterAuthentication,
+        Hook::PriorityAndFairness,
         Hook::ApiServices,
     ];
 
@@ -46,6 +49,7 @@ impl Hook {
             Hook::PriorityClasses => "poststarthook/scheduling/bootstrap-system-priority-classes",
             Hook::KubernetesService => "poststarthook/bootstrap-controller",
             Hook::ClusterAuthentication => "poststarthook/start-cluster-authentication-info-controller",
+            Hook::PriorityAndFairness => "poststarthook/priority-and-fairness-config-producer",
             Hook::ApiServices => "autoregister-completion",
         }
     }

@@ -71,7 +71,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
     // What Kubernetes' router serves is there for GET alone; the other pages answer whatever they are asked.
     let methods = match segments.as_slice() {
         ["apis"] | ["apis", _] => Methods::Any,
-        ["debug", ..] => Methods::Reading,
+        ["debug", "admission"] => Methods::Reading,
         ["api" | "apis" | "version" | ".well-known" | "openid", ..] => Methods::Get,
         _ => Methods::Any,
     };
@@ -148,7 +148,11 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
                 .map(|kind| (kind.resource.to_string(), state.store.count(&kind.scope(""))))
                 .collect();
             state.metrics.storage.show(&state.store.space());
-            let page = state.metrics.page(state.seats.taken(), &objects);
+            let (in_flight, in_queue) = match &state.flow_control {
+                Some((control, _)) => (control.executing(), Some(control.waiting())),
+                None => (state.seats.taken(), None),
+            };
+            let page = state.metrics.page(in_flight, in_queue, &objects);
             Ok(Answer::Raw(200, METRICS, Body::from(page)))
         }
         ["metrics", "slis"] => {
@@ -158,6 +162,10 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         ["statusz"] => zpages::handle(state, call, zpages::Page::Status),
         ["flagz"] => zpages::handle(state, call, zpages::Page::Flags),
         ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
+        ["debug", "api_priority_and_fairness", name] => match &state.flow_control {
+            Some((control, _)) => crate::flow_control::dump_page(control, call, name),
+            None => Err(not_found()),
+        },
         ["openapi", "v3"] => {
             let index = make(state, |openapi, current| Some(openapi.v3_index(current))).await?;
             Ok(index.map_or_else(missing, |index| {

@@ -21,6 +21,7 @@ use crate::catalog::Kind;
 use crate::negotiate::{self, Form, Forms, Media};
 use crate::options::ListOptions;
 use crate::respond;
+use crate::seats::Seat;
 use crate::state::State;
 use crate::table::{self, TableOptions};
 
@@ -95,8 +96,9 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
     let deadline = Instant::now() + Duration::from_secs(seconds.min(24 * 3600));
     let running = state.metrics.long_running(&call.info);
     let mut stop = state.stopping();
+    let seat = std::mem::take(&mut call.seat);
     tokio::spawn(async move {
-        let work = run(sender, begin, options, deadline);
+        let work = run(sender, begin, options, deadline, seat);
         tokio::select! {
             () = work => {}
             _ = stop.wait_for(|s| *s) => {}
@@ -150,7 +152,8 @@ fn begin(store: &Store, options: &ListOptions, scope: &str, now: impl Fn() -> u6
     })
 }
 
-async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: Instant) {
+/// A watch has a seat while it sends what there is, but not while its client is slow to read that.
+async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: Instant, mut seat: Seat) {
     let mut said = 0;
     let mut watch = match begin {
         Begin::Events(watch, after) => {
@@ -170,10 +173,16 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
                     Ok(false) => {}
                     Err(status) => sender.error(&status),
                 }
-                if sender.is_full() && !sender.flush().await {
-                    return;
+                if sender.is_full() {
+                    if sender.channel.capacity() == 0 {
+                        seat.release();
+                    }
+                    if !sender.flush().await {
+                        return;
+                    }
                 }
             }
+            seat.release();
             if options.send_initial_events == Some(true) && options.bookmarks {
                 sender.bookmark(revision, true);
             }
@@ -183,6 +192,7 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
             watch
         }
     };
+    seat.release();
     let mut bookmark_at = Instant::now() + BOOKMARK_EVERY;
     // Nothing up to here is told, be it yet to come.
     let after = said;

@@ -62,6 +62,9 @@ pub fn is_path(state: &State, path: &str) -> bool {
         | ["openapi", "v2" | "v3"]
         | ["openapi", "v3", _]
         | ["debug", "admission"] => true,
+        ["debug", "api_priority_and_fairness", "dump_priority_levels" | "dump_queues" | "dump_requests"] => {
+            state.flow_control.is_some()
+        }
         _ => false,
     }
 }

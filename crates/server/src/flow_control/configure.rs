@@ -1,0 +1,240 @@
+//! The stored objects in force, the status of FlowSchemas, and the movement of seats between levels.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use api::Status;
+use authn::InternalIdentity;
+use flowcontrol::bootstrap::{GROUP, Kind};
+use flowcontrol::{
+    ADJUSTMENT_PERIOD, Controller, DanglingCondition, FlowSchema, PriorityLevel, StatusUpdate,
+};
+use http::Method;
+use storage::Store;
+use tokio::sync::watch;
+use tracing::warn;
+use value::{Str, Value};
+
+use super::{FlowControl, InForce, Waiter};
+use crate::client::Client;
+use crate::follow::{Followed, Notes, follow};
+use crate::keys;
+use crate::state::State;
+use crate::unreadable::Unreadable;
+
+/// How the status writer appears in managed fields.
+const FIELD_MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
+/// The status of one FlowSchema is written at most so often in [`STATUS_PERIOD`]: servers that disagree must not fight without end.
+const MAX_STATUS_WRITES: usize = 6;
+const STATUS_PERIOD: Duration = Duration::from_mins(1);
+/// How long it takes until the next attempt after one that failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The stored objects, by name, and what follows from them.
+pub(super) struct Configured {
+    pub(super) controller: Controller<Waiter>,
+    levels: BTreeMap<Str, PriorityLevel>,
+    schemas: BTreeMap<Str, FlowSchema>,
+    /// What has to be written to FlowSchemas.
+    updates: BTreeMap<Str, DanglingCondition>,
+}
+
+impl Configured {
+    pub(super) fn new(controller: Controller<Waiter>) -> Self {
+        Configured { controller, levels: BTreeMap::new(), schemas: BTreeMap::new(), updates: BTreeMap::new() }
+    }
+}
+
+/// How far the objects in force have come.
+pub(crate) struct Followers {
+    levels: Followed,
+    schemas: Followed,
+}
+
+impl Followers {
+    /// Follows the stored objects. What is stored is in force when this returns.
+    pub(crate) fn start(control: &Arc<FlowControl>, store: &Store, unreadable: &Arc<Unreadable>) -> Self {
+        let follow_kind = |prefix, kind: Kind| {
+            // Without an object, its requests share the level of last resort: nothing is allowed by its absence.
+            let (notes, control) = (Notes::hints(unreadable), Arc::clone(control));
+            follow(store, prefix, notes, move |old, new| control.object_changed(kind, old, new))
+        };
+        Followers {
+            levels: follow_kind(keys::PRIORITY_LEVELS, Kind::PriorityLevel),
+            schemas: follow_kind(keys::FLOW_SCHEMAS, Kind::FlowSchema),
+        }
+    }
+
+    /// Waits until what was written at `revision` is in force.
+    pub(crate) async fn reached(&self, resource: &str, revision: u64) {
+        if resource == Kind::FlowSchema.plural() {
+            self.schemas.reached(revision).await;
+        } else {
+            self.levels.reached(revision).await;
+        }
+    }
+}
+
+impl FlowControl {
+    pub(super) fn configured(&self) -> MutexGuard<'_, Configured> {
+        self.configured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Seconds since the epoch.
+    fn unix_time(&self) -> i64 {
+        let at = self.epoch_time.checked_add(self.now()).unwrap_or(self.epoch_time);
+        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    }
+
+    fn object_changed(&self, kind: Kind, old: Option<&Value>, new: Option<&Value>) {
+        let Some(object) = new.or(old) else { return };
+        let same = |field: &str| old.and_then(|old| old.get(field)) == new.and_then(|new| new.get(field));
+        let uid = |object: Option<&Value>| object.map(|object| Str::from(api::meta::uid(object)));
+        if old.is_some() && uid(old) == uid(new) && same("spec") && same("status") {
+            return;
+        }
+        let name = Str::from(api::meta::name(object));
+        let mut configured = self.configured();
+        match (kind, new) {
+            (Kind::FlowSchema, Some(new)) => drop(configured.schemas.insert(name, FlowSchema::read(new))),
+            (Kind::FlowSchema, None) => drop(configured.schemas.remove(&name)),
+            (Kind::PriorityLevel, new) => match new.map(PriorityLevel::read) {
+                Some(Ok(level)) => drop(configured.levels.insert(name, level)),
+                Some(Err(why)) => {
+                    warn!(name = name.as_str(), why, "ignoring a PriorityLevelConfiguration that is broken");
+                    configured.levels.remove(&name);
+                }
+                None => drop(configured.levels.remove(&name)),
+            },
+        }
+        self.put_in_force(&mut configured);
+    }
+
+    /// Computes everything anew from the objects.
+    fn put_in_force(&self, configured: &mut Configured) {
+        let now = self.now();
+        let levels = configured.levels.values().cloned().collect();
+        let schemas = configured.schemas.values().cloned().collect();
+        let changed = configured.controller.configure(now, levels, schemas);
+        let executing = u64::try_from(changed.max_executing).unwrap_or_default();
+        self.traffic().set_limits(now, changed.max_waiting, executing);
+        self.in_force.store(Arc::new(InForce::of(changed.configuration)));
+        configured.updates = changed
+            .updates
+            .into_iter()
+            .map(|StatusUpdate { schema, condition }| (schema, condition))
+            .collect();
+        if !configured.updates.is_empty() {
+            self.changed.notify_one();
+        }
+    }
+}
+
+/// Moves seats between levels, drops levels that have drained, and writes the status of FlowSchemas, until the server stops.
+pub(crate) async fn run(state: Arc<State>, control: Arc<FlowControl>, mut stop: watch::Receiver<bool>) {
+    let client = Client::new(state, InternalIdentity::ApiServer);
+    let mut writes: BTreeMap<Str, VecDeque<Instant>> = BTreeMap::new();
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut adjusted = control.now();
+    let mut retry_at = None;
+    loop {
+        tokio::select! {
+            _ = second.tick() => {
+                control.traffic().tick();
+                let now = control.now();
+                if now.saturating_sub(adjusted) >= ADJUSTMENT_PERIOD {
+                    adjusted = now;
+                    control.configured().controller.adjust(now);
+                }
+                if retry_at.is_none_or(|at| at > now) {
+                    continue;
+                }
+            }
+            () = control.changed.notified() => {
+                let mut configured = control.configured();
+                if configured.controller.levels().any(|(level, _)| level.is_quiescing()) {
+                    control.put_in_force(&mut configured);
+                }
+            }
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let failed = write_statuses(&control, &client, &mut writes).await;
+        retry_at = failed.then(|| control.now() + RETRY);
+    }
+}
+
+/// Writes the conditions that FlowSchemas lack; `true` if some could not be written yet.
+async fn write_statuses(
+    control: &FlowControl,
+    client: &Client,
+    writes: &mut BTreeMap<Str, VecDeque<Instant>>,
+) -> bool {
+    let updates = std::mem::take(&mut control.configured().updates);
+    let mut postponed = BTreeMap::new();
+    let now = Instant::now();
+    writes.retain(|_, times| times.back().is_some_and(|last| now.duration_since(*last) < STATUS_PERIOD));
+    for (schema, condition) in updates {
+        let times = writes.entry(schema.clone()).or_default();
+        while times.front().is_some_and(|first| now.duration_since(*first) >= STATUS_PERIOD) {
+            times.pop_front();
+        }
+        if times.len() >= MAX_STATUS_WRITES {
+            postponed.insert(schema, condition);
+            continue;
+        }
+        times.push_back(now);
+        match write_status(client, &schema, &condition, control.unix_time()).await {
+            Ok(()) => {}
+            // It is gone, and a notification of that is on its way.
+            Err(status) if status.code() == 404 => {}
+            Err(status) => {
+                warn!(
+                    schema = schema.as_str(),
+                    why = status.message(),
+                    "could not write the status of a FlowSchema yet"
+                );
+                postponed.insert(schema, condition);
+            }
+        }
+    }
+    let failed = !postponed.is_empty();
+    let mut configured = control.configured();
+    for (schema, condition) in postponed {
+        // What was decided meanwhile counts.
+        if configured.schemas.contains_key(&schema) {
+            configured.updates.entry(schema).or_insert(condition);
+        }
+    }
+    failed
+}
+
+async fn write_status(
+    client: &Client,
+    schema: &str,
+    condition: &DanglingCondition,
+    now: i64,
+) -> Result<(), Status> {
+    let now = api::time::Timestamp::from_seconds(now).time();
+    let condition = Value::map([
+        ("lastTransitionTime", Value::from(now)),
+        ("message", condition.message.clone().into()),
+        ("reason", condition.reason.clone().into()),
+        ("status", condition.status.clone().into()),
+        ("type", "Dangling".into()),
+    ]);
+    let mut configuration = Value::map([
+        ("apiVersion", Value::from(format!("{GROUP}/v1"))),
+        ("kind", "FlowSchema".into()),
+        ("metadata", Value::map([("name", schema)])),
+    ]);
+    configuration.set_at(&["status", "conditions"], Value::list([condition]));
+    let target = format!(
+        "/apis/{GROUP}/v1/{}/{schema}/status?fieldManager={FIELD_MANAGER}&force=true",
+        Kind::FlowSchema.plural()
+    );
+    let apply = "application/apply-patch+yaml";
+    client.request(Method::PATCH, &target, apply, Some(&configuration)).await.map(drop)
+}

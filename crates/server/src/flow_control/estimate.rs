@@ -1,0 +1,90 @@
+//! What a request will probably cost, from its path and query and from what is stored.
+
+use flowcontrol::estimate::{self, ListQuery, ObjectStats};
+use flowcontrol::{WatchScope, WatchTracker, Work};
+
+use crate::request_info::{Query, RequestInfo};
+use crate::state::State;
+
+/// The average size of objects is measured on so many of them.
+const SAMPLES: usize = 16;
+
+/// The work of a request, and how many watches will hear of it where that matters.
+pub(super) fn work(
+    state: &State,
+    info: &RequestInfo,
+    query: &Query,
+    watches: &WatchTracker,
+    level_max: u64,
+) -> (Work, Option<usize>) {
+    match info.verb.as_str() {
+        "list" | "watch" if info.is_resource => (list(state, info, query, level_max), None),
+        "create" | "update" | "patch" | "delete" if info.is_resource => {
+            if info.resource == "serviceaccounts" && info.subresource == "token" {
+                return (Work::ONE_SEAT, None);
+            }
+            let interested = watches.interested(&scope(info));
+            (estimate::mutating(interested, level_max), Some(interested))
+        }
+        _ => (Work::ONE_SEAT, None),
+    }
+}
+
+fn list(state: &State, info: &RequestInfo, query: &Query, level_max: u64) -> Work {
+    let text = |name: &str| query.get(name).unwrap_or_default();
+    let number = |name: &str| match text(name) {
+        "" => Some(0),
+        number => number.parse::<i64>().ok(),
+    };
+    let (Some(limit), Some(_)) = (number("limit"), number("timeoutSeconds")) else {
+        return estimate::unreadable_list(level_max);
+    };
+    let query = ListQuery {
+        is_watch: info.verb == "watch",
+        names_one: !info.name.is_empty(),
+        limit,
+        resource_version: text("resourceVersion"),
+        resource_version_match: text("resourceVersionMatch"),
+        continue_token: text("continue"),
+        has_selector: !text("fieldSelector").is_empty() || !text("labelSelector").is_empty(),
+        sends_initial_events: query.is_true("sendInitialEvents"),
+    };
+    estimate::list(&query, stats(state, info), level_max)
+}
+
+/// What is stored of a resource; `None` for those that this server does not keep.
+fn stats(state: &State, info: &RequestInfo) -> Option<ObjectStats> {
+    let kind = state.catalog.find(&info.group, &info.version, &info.resource)?;
+    if kind.is_virtual() {
+        return None;
+    }
+    let entries = state.store.snapshot(&kind.scope("")).entries;
+    let count = entries.len();
+    let (number, bytes) = entries.iter().take(SAMPLES).fold((0_u64, 0_u64), |(number, bytes), entry| {
+        (number + 1, bytes + u64::try_from(entry.body.len()).unwrap_or_default())
+    });
+    Some(ObjectStats {
+        count: u64::try_from(count).unwrap_or(u64::MAX),
+        average_bytes: bytes.checked_div(number).unwrap_or_default(),
+    })
+}
+
+fn scope(info: &RequestInfo) -> WatchScope {
+    WatchScope {
+        group: info.group.clone(),
+        resource: info.resource.clone(),
+        namespace: info.namespace.clone(),
+        name: info.name.clone(),
+    }
+}
+
+/// What a watch is counted under. One of the pods of a single node hears of few writes and is not counted.
+pub(super) fn watched(info: &RequestInfo) -> Option<WatchScope> {
+    if info.resource == "pods"
+        && let Ok(fields) = api::selector::FieldSelector::parse(&info.field_selector)
+        && fields.requirements().iter().any(|r| r.equals && r.field == "spec.nodeName" && !r.value.is_empty())
+    {
+        return None;
+    }
+    Some(scope(info))
+}

@@ -1,0 +1,127 @@
+//! Writes the FlowSchemas and PriorityLevelConfigurations that every server has, and keeps them as they should be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Status;
+use authn::InternalIdentity;
+use flowcontrol::bootstrap::{self, GROUP, Kind, Maintained, Revision};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::warn;
+use value::Value;
+
+use crate::bootstrap::{Hook, Progress};
+use crate::catalog::Catalog;
+use crate::client::Client;
+use crate::state::State;
+
+/// How the server appears in managed fields.
+const FIELD_MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
+/// How often the objects are looked at.
+const PERIOD: Duration = Duration::from_mins(1);
+/// How soon they are looked at again after something could not be written.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Whether clients, this server among them, can write the objects.
+pub(crate) fn is_served(catalog: &Catalog) -> bool {
+    catalog.find(&GROUP.into(), &"v1".into(), &Kind::FlowSchema.plural().into()).is_some()
+}
+
+/// Announces the objects as part of bootstrap: the server is not ready before they are written.
+pub(crate) fn begin(progress: &Progress) {
+    for object in bootstrap::objects() {
+        progress.begin(Hook::PriorityAndFairness, &path_of(&object));
+    }
+}
+
+fn path_of(object: &Maintained) -> String {
+    format!("{}/{}", collection(object.kind), object.name())
+}
+
+/// Writes what is missing or not as it should be, once, all at the same time. Returns what could not be written, and why.
+async fn ensure(state: &Arc<State>) -> Vec<(String, Status)> {
+    let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
+    let mut writes = JoinSet::new();
+    for object in bootstrap::objects() {
+        let client = client.clone();
+        let state = Arc::clone(state);
+        writes.spawn(async move {
+            let path = path_of(&object);
+            let written = bring(&client, &object, &path).await;
+            match &written {
+                Ok(()) => state.bootstrap.done(&path),
+                Err(status) => state.bootstrap.refused(&path, status),
+            }
+            written.map_err(|status| (path, status))
+        });
+    }
+    writes.join_all().await.into_iter().filter_map(Result::err).collect()
+}
+
+/// Looks after the objects every minute, until the server stops. A write that is refused is tried again.
+pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>) {
+    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let (mut pause, mut backoff) = (Duration::ZERO, RETRY);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let mut failed = ensure(&state).await;
+        for kind in Kind::ALL {
+            if let Err(failure) = remove_obsolete(&client, kind).await {
+                failed.push(failure);
+            }
+        }
+        for (what, status) in &failed {
+            warn!(what, why = status.message(), "could not maintain an API Priority and Fairness object yet");
+        }
+        if failed.is_empty() {
+            (pause, backoff) = (PERIOD, RETRY);
+        } else {
+            (pause, backoff) = (backoff, (backoff * 2).min(PERIOD));
+        }
+    }
+}
+
+fn collection(kind: Kind) -> String {
+    format!("/apis/{GROUP}/v1/{}", kind.plural())
+}
+
+async fn bring(client: &Client, object: &Maintained, path: &str) -> Result<(), Status> {
+    let stored = match client.get(path).await {
+        Ok(stored) => Some(stored),
+        Err(status) if status.code() == 404 => None,
+        Err(status) => return Err(status),
+    };
+    let written = match object.revise(stored.as_ref()) {
+        Revision::Keep => return Ok(()),
+        Revision::Create(object_to_create) => {
+            let target = format!("{}?fieldManager={FIELD_MANAGER}", collection(object.kind));
+            client.create(&target, &object_to_create).await
+        }
+        Revision::Update(revised) => {
+            client.update(&format!("{path}?fieldManager={FIELD_MANAGER}"), &revised).await
+        }
+    };
+    match written {
+        // Somebody else was faster; it is looked at again in a minute.
+        Err(status) if status.code() == 409 => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Deletes what a former version maintained.
+async fn remove_obsolete(client: &Client, kind: Kind) -> Result<(), (String, Status)> {
+    let collection = collection(kind);
+    let list = client.get(&collection).await.map_err(|status| (collection.clone(), status))?;
+    for object in list.list_at(&["items"]).iter().filter(|object| bootstrap::is_obsolete(kind, object)) {
+        let path = format!("{collection}/{}", api::meta::name(object));
+        match client.delete(&path, &Value::Null).await {
+            Err(status) if status.code() != 404 => return Err((path, status)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
