@@ -1,1 +1,78 @@
-fn main() {}
+//! What API Priority and Fairness costs a request that does not have to wait: classification, seats, and giving them back.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use authn::User;
+use criterion::{Criterion, criterion_group, criterion_main};
+use flowcontrol::bootstrap::{self, Kind};
+use flowcontrol::{Admission, Arrival, Attributes, Controller, FlowSchema, PriorityLevel, Ticket, Work};
+
+struct Silent;
+
+impl Ticket for Silent {
+    fn dispatched(&mut self) {}
+}
+
+fn admit(criterion: &mut Criterion) {
+    let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);
+    let (mut levels, mut schemas) = (Vec::new(), Vec::new());
+    for found in bootstrap::objects() {
+        match found.kind {
+            Kind::PriorityLevel => levels.extend(PriorityLevel::read(&found.object)),
+            Kind::FlowSchema => schemas.push(FlowSchema::read(&found.object)),
+        }
+    }
+    let configuration = controller.configure(Duration::ZERO, levels, schemas).configuration;
+    let users = [
+        ("administrator", User::named("admin").in_groups(["system:masters", "system:authenticated"])),
+        (
+            "service account",
+            User::named("system:serviceaccount:default:web").in_groups([
+                "system:serviceaccounts",
+                "system:serviceaccounts:default",
+                "system:authenticated",
+            ]),
+        ),
+        ("user", User::named("alice").in_groups(["devs", "system:authenticated"])),
+    ];
+    for (name, user) in &users {
+        let asked = Attributes {
+            user,
+            is_resource: true,
+            verb: "get",
+            group: "",
+            resource: "configmaps",
+            subresource: "",
+            namespace: "default",
+            path: "/api/v1/namespaces/default/configmaps/x",
+        };
+        criterion.bench_function(&format!("classify, {name}"), |b| {
+            b.iter(|| configuration.index(black_box(&asked)));
+        });
+        let mut now = Duration::from_secs(1);
+        criterion.bench_function(&format!("classify, admit and finish, {name}"), |b| {
+            b.iter(|| {
+                now += Duration::from_micros(10);
+                let class = configuration.classify(black_box(&asked));
+                let (distinguisher, hash) = class.flow_of(&asked);
+                let arrival = Arrival {
+                    flow: class.flow,
+                    distinguisher: distinguisher.into(),
+                    hash,
+                    work: Work::ONE_SEAT,
+                    is_watch: false,
+                    is_resumed: false,
+                    ticket: Silent,
+                };
+                let admission = class.level.queues().start(now, arrival);
+                if let Admission::Executing(id) = admission {
+                    class.level.queues().finish(now + Duration::from_micros(5), id);
+                }
+            });
+        });
+    }
+}
+
+criterion_group!(benches, admit);
+criterion_main!(benches);

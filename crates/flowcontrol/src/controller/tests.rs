@@ -1,1 +1,153 @@
+use authn::User;
 
+use super::*;
+use crate::objects::Attributes;
+use crate::queueset::{Admission, Arrival};
+use crate::{Work, bootstrap::Kind};
+
+struct Silent;
+
+impl Ticket for Silent {
+    fn dispatched(&mut self) {}
+}
+
+fn bootstrap_objects() -> (Vec<PriorityLevel>, Vec<FlowSchema>) {
+    let (mut levels, mut schemas) = (Vec::new(), Vec::new());
+    for found in bootstrap::objects() {
+        match found.kind {
+            Kind::PriorityLevel => levels.push(PriorityLevel::read(&found.object).unwrap()),
+            Kind::FlowSchema => schemas.push(FlowSchema::read(&found.object)),
+        }
+    }
+    (levels, schemas)
+}
+
+fn configured() -> (Controller<Silent>, Configuration<Silent>) {
+    let mut controller = Controller::new(600, Duration::ZERO);
+    let (levels, schemas) = bootstrap_objects();
+    let configured = controller.configure(Duration::ZERO, levels, schemas);
+    (controller, configured.configuration)
+}
+
+fn limits(controller: &Controller<Silent>, name: &str) -> (i64, i64, i64, i64) {
+    let (_, limits) = controller.levels().find(|(level, _)| level.name == name).unwrap();
+    (limits.nominal, limits.lower, limits.upper, limits.current)
+}
+
+fn arrival(class: &Class<Silent>, seats: u64) -> Arrival<Silent> {
+    Arrival {
+        flow: class.flow,
+        distinguisher: "".into(),
+        hash: 0,
+        work: Work::seats(seats),
+        is_watch: false,
+        is_resumed: false,
+        ticket: Silent,
+    }
+}
+
+fn get_pods(user: &User) -> Attributes<'_> {
+    Attributes {
+        user,
+        is_resource: true,
+        verb: "get",
+        group: "",
+        resource: "pods",
+        subresource: "",
+        namespace: "default",
+        path: "/api/v1/namespaces/default/pods/x",
+    }
+}
+
+#[test]
+fn seats_are_shared_as_kubernetes_shares_them() {
+    let (controller, _) = configured();
+    // 245 shares: 600 * shares / 245, rounded up; lendable parts rounded to the nearest.
+    assert_eq!(limits(&controller, "catch-all"), (13, 13, 613, 13));
+    assert_eq!(limits(&controller, "workload-low").0, 245);
+    assert_eq!(limits(&controller, "workload-low").1, 245 - 221);
+    assert_eq!(limits(&controller, "global-default").0, 49);
+    assert_eq!(limits(&controller, "exempt"), (0, 0, 600, 0));
+    let total: i64 = controller.levels().map(|(_, limits)| limits.nominal).sum();
+    assert_eq!(total, 74 + 98 + 25 + 98 + 245 + 49 + 13);
+    let (level, _) = controller.levels().find(|(level, _)| level.name == "global-default").unwrap();
+    assert_eq!(level.max_seats(), 8, "the smaller of 15 % and a sixth");
+}
+
+#[test]
+fn a_busy_level_borrows_what_idle_ones_lend() {
+    let (mut controller, configuration) = configured();
+    let alice = User::named("alice").in_groups(["system:authenticated"]);
+    let class = configuration.classify(&get_pods(&alice));
+    assert_eq!(class.level.name, "global-default");
+    for _ in 0..300 {
+        class.level.queues().start(Duration::ZERO, arrival(class, 1));
+    }
+    for period in 1..=3 {
+        controller.adjust(Duration::from_secs(10 * period));
+    }
+    let (nominal, _, _, current) = limits(&controller, "global-default");
+    assert!(current > 3 * nominal, "{current} of {nominal}");
+    let (nominal, lower, _, current) = limits(&controller, "workload-low");
+    assert!(current < nominal && current >= lower, "{current} of {nominal}");
+    let total: i64 = controller.levels().map(|(_, limits)| limits.current).sum();
+    assert!((599..=605).contains(&total), "all seats are given away: {total}");
+    assert!(class.level.queues().load().executing > 100, "waiting requests have moved up");
+}
+
+#[test]
+fn what_exempt_requests_use_is_taken_from_the_others() {
+    let (mut controller, configuration) = configured();
+    let admin = User::named("admin").in_groups(["system:masters"]);
+    let class = configuration.classify(&get_pods(&admin));
+    assert!(class.is_exempt);
+    for _ in 0..1000 {
+        class.level.queues().start(Duration::ZERO, arrival(class, 1));
+    }
+    controller.adjust(Duration::from_secs(10));
+    assert_eq!(limits(&controller, "exempt").3, 1000);
+    assert_eq!(limits(&controller, "workload-low").3, limits(&controller, "workload-low").1);
+}
+
+#[test]
+fn a_deleted_level_drains_before_it_goes_and_its_schemas_are_dangling() {
+    let (mut controller, configuration) = configured();
+    let alice = User::named("alice").in_groups(["system:authenticated"]);
+    let class = configuration.classify(&get_pods(&alice));
+    let Admission::Executing(id) = class.level.queues().start(Duration::ZERO, arrival(class, 1)) else { panic!() };
+    let (mut levels, schemas) = bootstrap_objects();
+    levels.retain(|level| level.name != "global-default");
+    let now = Duration::from_secs(1);
+    let changed = controller.configure(now, levels.clone(), schemas.clone());
+    let dangling = changed.updates.iter().find(|update| update.schema == "global-default").unwrap();
+    assert_eq!((dangling.condition.status.as_str(), dangling.condition.reason.as_str()), ("True", "NotFound"));
+    assert_eq!(changed.configuration.classify(&get_pods(&alice)).schema.name, "catch-all");
+    assert!(class.level.is_quiescing());
+    assert!(controller.levels().any(|(level, _)| level.name == "global-default"));
+    assert!(class.level.queues().finish(now, id).idle);
+    controller.configure(now, levels, schemas);
+    assert!(!controller.levels().any(|(level, _)| level.name == "global-default"));
+}
+
+#[test]
+fn conditions_that_are_right_are_not_written_again() {
+    let (_, mut schemas) = bootstrap_objects();
+    let (levels, _) = bootstrap_objects();
+    let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);
+    assert_eq!(controller.configure(Duration::ZERO, levels.clone(), schemas.clone()).updates.len(), 11);
+    for schema in &mut schemas {
+        schema.dangling = Some(DanglingCondition::of(&schema.level, true));
+    }
+    assert!(controller.configure(Duration::ZERO, levels, schemas).updates.is_empty());
+}
+
+#[test]
+fn the_mandatory_objects_are_there_even_if_nothing_is_stored() {
+    let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);
+    let configuration = controller.configure(Duration::ZERO, Vec::new(), Vec::new()).configuration;
+    let admin = User::named("admin").in_groups(["system:masters"]);
+    let nobody = User::named("nobody");
+    assert_eq!(configuration.classify(&get_pods(&admin)).schema.name, "exempt");
+    assert_eq!(configuration.classify(&get_pods(&nobody)).schema.name, "catch-all");
+    assert_eq!(limits(&controller, "catch-all").0, 600, "the one level with shares has all seats");
+}

@@ -1,1 +1,412 @@
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
 
+use proptest::prelude::*;
+
+use super::*;
+
+/// Writes down which requests are dispatched after they waited, in order.
+#[derive(Clone, Debug)]
+struct Named(&'static str, Rc<RefCell<Vec<&'static str>>>);
+
+impl Ticket for Named {
+    fn dispatched(&mut self) {
+        self.1.borrow_mut().push(self.0);
+    }
+}
+
+/// One queue per flow, so that the hash is the number of the queue.
+fn queuing(queues: u32, length_limit: u32) -> Queuing {
+    Queuing::Queue { dealer: Dealer::new(queues, 1).unwrap(), queues, length_limit }
+}
+
+struct Level {
+    set: QueueSet<Named>,
+    log: Rc<RefCell<Vec<&'static str>>>,
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+impl Level {
+    fn new(queuing: Queuing, limit: u64) -> Self {
+        let mut set = QueueSet::new(queuing, Duration::ZERO);
+        set.flow("schema");
+        set.configure(Duration::ZERO, queuing, limit, limit.max(1));
+        Level { set, log: Rc::default() }
+    }
+
+    fn start(&mut self, now: u64, name: &'static str, hash: u64, work: Work) -> Admission {
+        let ticket = Named(name, Rc::clone(&self.log));
+        let arrival = Arrival {
+            flow: 0,
+            distinguisher: name.into(),
+            hash,
+            work,
+            is_watch: false,
+            is_resumed: false,
+            ticket,
+        };
+        self.set.start(ms(now), arrival)
+    }
+
+    #[track_caller]
+    fn executes(&mut self, now: u64, name: &'static str, hash: u64, seats: u64) -> RequestId {
+        match self.start(now, name, hash, Work::seats(seats)) {
+            Admission::Executing(id) => id,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn waits(&mut self, now: u64, name: &'static str, hash: u64, seats: u64) -> RequestId {
+        match self.start(now, name, hash, Work::seats(seats)) {
+            Admission::Waiting(id) => id,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    fn dispatched(&self) -> Vec<&'static str> {
+        self.log.borrow_mut().drain(..).collect()
+    }
+
+    fn next_dispatch(&self, queue: u32) -> String {
+        self.set.queue(queue).next_dispatch.to_string()
+    }
+}
+
+#[test]
+fn virtual_time_and_charges_are_as_computed_by_hand() {
+    let mut level = Level::new(queuing(2, 10), 1);
+    // One request of queue 0 executes, one waits in each queue.
+    let first = level.executes(0, "first", 0, 1);
+    assert_eq!(level.next_dispatch(0), "0.00300000ss", "charged with the estimate of 3 ms");
+    level.waits(0, "second", 0, 1);
+    level.waits(0, "other", 1, 1);
+    assert_eq!(level.next_dispatch(1), "0.00000000ss");
+    // Two active queues share one seat: R advances by half a seat-second per second.
+    let finished = level.set.finish(ms(10), first);
+    assert_eq!(finished, Finished { linger: None, idle: false });
+    assert_eq!(level.set.current_r().to_string(), "0.00500000ss");
+    // Queue 0 was charged with the 10 ms it took; queue 1 would finish at 3 ms and comes first.
+    assert_eq!(level.dispatched(), ["other"]);
+    assert_eq!(level.next_dispatch(0), "0.01000000ss");
+    assert_eq!(level.next_dispatch(1), "0.00300000ss");
+}
+
+#[test]
+fn a_queue_that_was_idle_has_saved_nothing_up() {
+    let mut level = Level::new(queuing(2, 10), 1);
+    let busy = level.executes(0, "busy", 0, 1);
+    level.waits(1, "next", 0, 1);
+    // R is at 1 s: one queue, one seat, all the time.
+    level.waits(1000, "late", 1, 1);
+    assert_eq!(level.next_dispatch(1), "1.00000000ss");
+    level.set.finish(ms(1000), busy);
+    // Queue 0 used its whole second, so both start level; the one that was not served last goes first.
+    assert_eq!(level.next_dispatch(0), "1.00000000ss");
+    assert_eq!(level.dispatched(), ["late"]);
+}
+
+#[test]
+fn a_flow_with_many_requests_does_not_delay_one_with_few() {
+    let mut level = Level::new(queuing(2, 100), 1);
+    let mut executing = level.executes(0, "e", 0, 1);
+    let mut waiting: Vec<RequestId> = (0..50).map(|_| level.waits(0, "elephant", 0, 1)).collect();
+    let mouse = level.waits(1, "mouse", 1, 1);
+    let mut order = Vec::new();
+    for turn in 1..=3 {
+        level.set.finish(ms(10 * turn), executing);
+        let next = level.dispatched();
+        executing = if next == ["mouse"] { mouse } else { waiting.remove(0) };
+        order.extend(next);
+    }
+    assert_eq!(order, ["mouse", "elephant", "elephant"]);
+}
+
+#[test]
+fn a_request_waits_in_the_shortest_queue_of_its_hand() {
+    let dealer = Dealer::new(4, 2).unwrap();
+    let mut level = Level::new(Queuing::Queue { dealer, queues: 4, length_limit: 10 }, 1);
+    level.executes(0, "e", 0, 1);
+    // Hash 0 deals queues 0 and 1.
+    level.waits(0, "a", 0, 5);
+    level.waits(0, "b", 0, 1);
+    level.waits(0, "c", 0, 1);
+    let lengths: Vec<usize> = (0..4).map(|queue| level.set.queue(queue).waiting.len()).collect();
+    assert_eq!(lengths.iter().sum::<usize>(), 3);
+    assert_eq!(lengths[2..], [0, 0]);
+    assert!(lengths[0] == 2 || lengths[1] == 2, "both small ones avoid the large one: {lengths:?}");
+}
+
+#[test]
+fn a_full_queue_refuses_and_a_free_seat_does_not() {
+    let mut level = Level::new(queuing(1, 1), 1);
+    let first = level.executes(0, "a", 0, 1);
+    level.waits(0, "b", 0, 1);
+    assert_eq!(level.start(0, "c", 0, Work::ONE_SEAT), Admission::Rejected(RejectReason::QueueFull));
+    level.set.finish(ms(1), first);
+    assert_eq!(level.dispatched(), ["b"]);
+    level.waits(2, "d", 0, 1);
+    let flow = &level.set.flows()[0];
+    assert_eq!(flow.rejected_for(RejectReason::QueueFull), 1);
+    assert_eq!((flow.dispatched, flow.executing, flow.in_queue), (2, 1, Some(1)));
+    assert_eq!((flow.waited.count(), flow.waited_in_vain.count()), (2, 1));
+}
+
+#[test]
+fn a_level_without_queues_refuses_what_does_not_fit() {
+    let mut level = Level::new(Queuing::Reject, 3);
+    let two = level.executes(0, "a", 0, 2);
+    assert_eq!(
+        level.start(0, "b", 0, Work::seats(2)),
+        Admission::Rejected(RejectReason::ConcurrencyLimit)
+    );
+    level.executes(0, "c", 0, 1);
+    level.set.finish(ms(1), two);
+    level.executes(1, "d", 0, 2);
+}
+
+#[test]
+fn without_seats_a_rejecting_level_passes_one_request_at_a_time_and_a_queueing_one_none() {
+    let mut level = Level::new(Queuing::Reject, 0);
+    let only = level.executes(0, "a", 0, 1);
+    assert!(matches!(level.start(0, "b", 0, Work::ONE_SEAT), Admission::Rejected(_)));
+    level.set.finish(ms(1), only);
+    level.executes(1, "c", 0, 1);
+
+    let mut level = Level::new(queuing(1, 10), 0);
+    let waiting = level.waits(0, "a", 0, 1);
+    assert_eq!(level.set.withdraw(ms(15_000), waiting), Withdrawn::Removed);
+    assert_eq!(level.set.counts.cancelled, 1);
+    assert_eq!(level.set.flows()[0].rejected_for(RejectReason::TimeOut), 1);
+}
+
+#[test]
+fn an_exempt_level_has_no_limit_and_its_use_is_known() {
+    let mut level = Level::new(Queuing::Exempt, 0);
+    for _ in 0..100 {
+        level.executes(0, "a", 0, 10);
+    }
+    assert_eq!(level.set.load(), Load { waiting: 0, executing: 100, seats_in_use: 1000, seats_waiting: 0 });
+    assert_eq!(level.set.flows()[0].waited.count(), 0, "nobody waits, so nothing is observed");
+}
+
+#[test]
+fn a_wide_request_waits_for_its_seats_and_nobody_overtakes_it_in_its_turn() {
+    let mut level = Level::new(queuing(2, 10), 4);
+    let a = level.executes(0, "a", 0, 2);
+    let b = level.executes(0, "b", 1, 1);
+    level.waits(0, "wide", 0, 4);
+    level.set.finish(ms(1), b);
+    assert_eq!(level.dispatched(), Vec::<&str>::new());
+    assert!(level.set.flows()[0].no_accommodation > 0);
+    level.set.finish(ms(2), a);
+    assert_eq!(level.dispatched(), ["wide"]);
+    assert_eq!(level.set.load().seats_in_use, 4);
+}
+
+#[test]
+fn a_request_wider_than_the_level_runs_alone() {
+    let mut level = Level::new(queuing(1, 10), 2);
+    let a = level.executes(0, "a", 0, 1);
+    level.waits(0, "wide", 0, 5);
+    level.set.finish(ms(1), a);
+    assert_eq!(level.dispatched(), ["wide"]);
+    level.waits(1, "b", 0, 1);
+}
+
+#[test]
+fn final_seats_are_occupied_for_a_while_after_the_request() {
+    let mut level = Level::new(queuing(1, 10), 2);
+    let work = Work { initial_seats: 1, final_seats: 4, additional_latency: ms(5) };
+    let Admission::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
+    // 4 seats for 5 ms become 2 seats for 10 ms: that is all there is.
+    assert_eq!(level.set.load().seats_in_use, 2);
+    level.waits(1, "b", 0, 1);
+    assert_eq!(level.set.finish(ms(2), id), Finished { linger: Some(ms(10)), idle: false });
+    assert_eq!(level.set.load(), Load { waiting: 1, executing: 0, seats_in_use: 2, seats_waiting: 1 });
+    level.set.release(ms(12), id);
+    assert_eq!(level.dispatched(), ["b"]);
+    assert_eq!(level.set.load().seats_in_use, 1);
+}
+
+#[test]
+fn a_suspended_request_gives_its_seats_up_and_comes_back_through_its_queue() {
+    let mut level = Level::new(queuing(1, 10), 1);
+    let work = Work { initial_seats: 1, final_seats: 1, additional_latency: ms(5) };
+    let Admission::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
+    level.waits(0, "b", 0, 1);
+    assert_eq!(level.set.suspend(ms(1), id), Finished { linger: None, idle: false });
+    assert_eq!(level.dispatched(), ["b"]);
+    let ticket = Named("a", Rc::clone(&level.log));
+    let again = Arrival {
+        flow: 0,
+        distinguisher: "a".into(),
+        hash: 0,
+        work,
+        is_watch: false,
+        is_resumed: true,
+        ticket,
+    };
+    let Admission::Waiting(_) = level.set.start(ms(2), again) else { panic!() };
+    let flow = &level.set.flows()[0];
+    assert_eq!(flow.dispatched, 2, "it is not counted twice");
+    assert_eq!(flow.executed.count(), 0, "it has not ended yet");
+}
+
+#[test]
+fn queues_that_are_no_longer_wanted_drain() {
+    let mut level = Level::new(queuing(4, 10), 1);
+    let a = level.executes(0, "a", 3, 1);
+    level.waits(0, "b", 3, 1);
+    level.set.configure(ms(1), queuing(2, 10), 1, 1);
+    assert_eq!(level.set.queue_count(), 4);
+    level.set.finish(ms(2), a);
+    assert_eq!(level.dispatched(), ["b"]);
+    let (b, _) = level.set.requests().next().unwrap();
+    level.set.finish(ms(3), b);
+    assert_eq!(level.set.queue_count(), 2);
+    assert!(level.set.is_idle());
+}
+
+#[test]
+fn more_seats_let_waiting_requests_go_at_once() {
+    let mut level = Level::new(queuing(1, 10), 1);
+    level.executes(0, "a", 0, 1);
+    level.waits(0, "b", 0, 1);
+    level.waits(0, "c", 0, 1);
+    level.set.configure(ms(1), queuing(1, 10), 3, 3);
+    assert_eq!(level.dispatched(), ["b", "c"]);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Start { hash: u64, initial: u64, last: u64, latency: u64 },
+    Finish(usize),
+    Withdraw(usize),
+    Suspend(usize),
+    Limit(u64),
+    Queues(u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let step = prop_oneof![
+        6 => (0_u64..40, 1_u64..5, 0_u64..4, 0_u64..8)
+            .prop_map(|(hash, initial, last, latency)| Step::Start { hash, initial, last, latency }),
+        4 => (0_usize..64).prop_map(Step::Finish),
+        1 => (0_usize..64).prop_map(Step::Withdraw),
+        1 => (0_usize..64).prop_map(Step::Suspend),
+        1 => (0_u64..12).prop_map(Step::Limit),
+        1 => (1_u32..9).prop_map(Step::Queues),
+    ];
+    proptest::collection::vec((0_u64..20, step), 1..200)
+}
+
+proptest! {
+    /// Seats in use never grow beyond the limit, every request ends somewhere, and nothing is left when all have ended.
+    #[test]
+    fn no_request_is_lost_and_no_seat_is_given_twice(steps in steps()) {
+        let (mut limit, mut queues) = (4, 4);
+        let mut level = Level::new(queuing(queues, 5), limit);
+        let mut now = 0;
+        let mut known: BTreeSet<RequestId> = BTreeSet::new();
+        let mut lingering: BTreeSet<RequestId> = BTreeSet::new();
+        let (mut arrived, mut rejected, mut ended) = (0, 0, 0);
+        for (passed, step) in steps {
+            now += passed;
+            let nth = |n: usize| known.iter().nth(n % known.len().max(1)).copied();
+            let before = level.set.load().seats_in_use;
+            match step {
+                Step::Start { hash, initial, last, latency } => {
+                    arrived += 1;
+                    let latency = if last > 0 { latency } else { 0 };
+                    let work = Work { initial_seats: initial, final_seats: last, additional_latency: ms(latency) };
+                    match level.start(now, "x", hash, work) {
+                        Admission::Executing(id) | Admission::Waiting(id) => drop(known.insert(id)),
+                        Admission::Rejected(_) => rejected += 1,
+                    }
+                }
+                Step::Finish(n) => if let Some(id) = nth(n) {
+                    if level.set.request(id).unwrap().is_executing() {
+                        ended += 1;
+                        known.remove(&id);
+                        if level.set.finish(ms(now), id).linger.is_some() {
+                            lingering.insert(id);
+                        }
+                    }
+                },
+                Step::Suspend(n) => if let Some(id) = nth(n) {
+                    if level.set.request(id).unwrap().is_executing() {
+                        ended += 1;
+                        known.remove(&id);
+                        prop_assert_eq!(level.set.suspend(ms(now), id).linger, None);
+                    }
+                },
+                Step::Withdraw(n) => if let Some(id) = nth(n) {
+                    if level.set.withdraw(ms(now), id) == Withdrawn::Removed {
+                        ended += 1;
+                        known.remove(&id);
+                    }
+                },
+                Step::Limit(new) => {
+                    limit = new;
+                    level.set.configure(ms(now), queuing(queues, 5), limit, 1);
+                }
+                Step::Queues(new) => {
+                    queues = new;
+                    level.set.configure(ms(now), queuing(queues, 5), limit, 1);
+                }
+            }
+            if let Some(id) = lingering.pop_first() {
+                level.set.release(ms(now), id);
+            }
+            let load = level.set.load();
+            prop_assert!(load.seats_in_use <= limit.max(before) || load.executing == 1, "{:?} of {}", load, limit);
+            let occupied: u64 = level.set.requests().filter(|(_, r)| r.started.is_some()).map(|(_, r)| r.work.max_seats()).sum();
+            prop_assert_eq!(load.seats_in_use, occupied);
+            prop_assert_eq!(load.waiting, level.set.requests().filter(|(_, r)| r.started.is_none()).count());
+            prop_assert_eq!(known.len() + rejected + ended, arrived);
+        }
+        // Everybody leaves.
+        for id in known {
+            now += 1;
+            if let Some(_) = level.set.leave(ms(now), id).linger {
+                level.set.release(ms(now), id);
+            }
+        }
+        for id in lingering {
+            level.set.release(ms(now), id);
+        }
+        prop_assert_eq!(level.set.load(), Load::default());
+        prop_assert_eq!(level.set.requests().count(), 0);
+        prop_assert_eq!(level.set.active_queues, 0);
+        prop_assert_eq!(level.set.queue_seats_in_use, 0);
+        let flow = &level.set.flows()[0];
+        prop_assert_eq!((flow.executing, flow.executing_seats, flow.in_queue_seats), (0, 0, 0));
+    }
+
+    /// With seats for one and steady demand, two flows are served in turn however many requests each has.
+    #[test]
+    fn two_flows_with_demand_get_the_same_number_of_turns(many in 10_usize..60, took in 1_u64..20) {
+        let mut level = Level::new(queuing(2, 1000), 1);
+        let mut executing = level.executes(0, "first", 0, 1);
+        for _ in 0..many {
+            level.waits(0, "many", 0, 1);
+        }
+        for _ in 0..10 {
+            level.waits(0, "few", 1, 1);
+        }
+        let mut turns = Vec::new();
+        for turn in 1..=10_u64 {
+            level.set.finish(ms(turn * took), executing);
+            turns.extend(level.dispatched());
+            executing = level.set.requests().find(|(_, r)| r.is_executing()).unwrap().0;
+        }
+        let few = turns.iter().filter(|name| **name == "few").count();
+        prop_assert!((4..=6).contains(&few), "{:?}", turns);
+    }
+}
