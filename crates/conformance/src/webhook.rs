@@ -19,6 +19,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -48,6 +49,8 @@ pub enum Reply {
     Drop,
     /// Never answers.
     Silence,
+    /// Lets the request pass as soon as there is a permit, which it keeps.
+    AllowWith(Arc<Semaphore>),
 }
 
 impl Reply {
@@ -170,9 +173,16 @@ async fn answer(
         }
         response.body(Full::from(body)).map_err(|_| Closed)
     };
-    match behaviour(&call) {
+    let reply = match behaviour(&call) {
+        Reply::AllowWith(permits) => {
+            permits.acquire().await.map_err(|_| Closed)?.forget();
+            Reply::allow()
+        }
+        reply => reply,
+    };
+    match reply {
         Reply::Drop => Err(Closed),
-        Reply::Silence => {
+        Reply::Silence | Reply::AllowWith(_) => {
             std::future::pending::<std::result::Result<_, Infallible>>().await.map_err(|e| match e {})
         }
         Reply::Raw(status, content_type, headers, body) => respond(status, content_type, &headers, body),

@@ -88,8 +88,13 @@ async fn hostile_bodies_and_headers_are_refused_and_the_server_lives() {
 
 #[tokio::test]
 async fn over_the_limit_in_flight_is_429_with_a_time_to_come_back() {
-    let server =
-        Server::serve(&["--max-requests-inflight=1", "--max-mutating-requests-inflight=1"]).await.unwrap();
+    let server = Server::serve(&[
+        "--enable-priority-and-fairness=false",
+        "--max-requests-inflight=1",
+        "--max-mutating-requests-inflight=1",
+    ])
+    .await
+    .unwrap();
     let client = server.client().unwrap();
     let alice = alice(&client).await;
     // A creation that a webhook does not answer takes the one seat.
