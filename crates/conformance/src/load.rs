@@ -5,6 +5,7 @@
 
 pub mod authorization;
 mod definitions;
+mod fairness;
 mod measure;
 pub mod policies;
 mod registered;
@@ -12,6 +13,7 @@ mod requests;
 mod table;
 
 pub use definitions::definitions;
+pub use fairness::fairness;
 pub use measure::{Figures, Subject, run, webhook_rate};
 pub use registered::registered;
 pub use requests::{CONNECTIONS, STREAMS};

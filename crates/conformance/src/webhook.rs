@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -49,6 +50,8 @@ pub enum Reply {
     Drop,
     /// Never answers.
     Silence,
+    /// Lets the request pass after so long.
+    AllowAfter(Duration),
     /// Lets the request pass as soon as there is a permit, which it keeps.
     AllowWith(Arc<Semaphore>),
 }
@@ -178,11 +181,15 @@ async fn answer(
             permits.acquire().await.map_err(|_| Closed)?.forget();
             Reply::allow()
         }
+        Reply::AllowAfter(time) => {
+            tokio::time::sleep(time).await;
+            Reply::allow()
+        }
         reply => reply,
     };
     match reply {
         Reply::Drop => Err(Closed),
-        Reply::Silence | Reply::AllowWith(_) => {
+        Reply::Silence | Reply::AllowWith(_) | Reply::AllowAfter(_) => {
             std::future::pending::<std::result::Result<_, Infallible>>().await.map_err(|e| match e {})
         }
         Reply::Raw(status, content_type, headers, body) => respond(status, content_type, &headers, body),

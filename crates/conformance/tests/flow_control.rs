@@ -140,7 +140,8 @@ async fn requests_are_classified_by_objects_created_at_run_time() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let (alice, bob) = (client.as_token(Some("alicetoken")), client.as_token(Some("bobtoken")));
-    let level = create(&client, "prioritylevelconfigurations", &level("mine", 1, &json!({"type": "Reject"}))).await;
+    let level =
+        create(&client, "prioritylevelconfigurations", &level("mine", 1, &json!({"type": "Reject"}))).await;
     let schema = create(&client, "flowschemas", &schema("mine", "mine", 1000, &["alice"])).await;
     // What may not be done is classified too.
     for path in ["/version", "/api/v1/nodes"] {
@@ -213,7 +214,8 @@ async fn a_level_without_free_seats_does_not_hold_up_others() {
     let mut requests = JoinSet::new();
     let capacity = seats + 6 * 3;
     flood(&alice, &mut requests, capacity + 10);
-    reaches(&client, "rejected_requests_total", &[("flow_schema", "flooded"), ("reason", "queue-full")], 10).await;
+    reaches(&client, "rejected_requests_total", &[("flow_schema", "flooded"), ("reason", "queue-full")], 10)
+        .await;
     reaches(&client, "current_inqueue_requests", &[("flow_schema", "flooded")], capacity - seats).await;
     reaches(&client, "current_executing_requests", &[("flow_schema", "flooded")], seats).await;
     // Another level answers, and so do health checks and the administrator.
@@ -223,7 +225,9 @@ async fn a_level_without_free_seats_does_not_hold_up_others() {
     // What waits can be seen, by those who may.
     let tables = "/debug/api_priority_and_fairness";
     let page = accepts_text(client.get(&format!("{tables}/dump_requests?includeRequestDetails=1")).await);
-    let waits = |line: &&str| line.contains("flooded,") && line.contains("0001-01-01T00:00:00Z") && line.contains("alice,");
+    let waits = |line: &&str| {
+        line.contains("flooded,") && line.contains("0001-01-01T00:00:00Z") && line.contains("alice,")
+    };
     assert_eq!(page.lines().filter(waits).count(), capacity - seats, "{page}");
     let page = accepts_text(client.get(&format!("{tables}/dump_priority_levels")).await);
     assert!(page.starts_with("PriorityLevelName, ActiveQueues, IsIdle, IsQuiescing, "), "{page}");
@@ -232,7 +236,10 @@ async fn a_level_without_free_seats_does_not_hold_up_others() {
     rejects(bob.get(&format!("{tables}/dump_queues")).await, 403, "Forbidden").unwrap();
     // A refusal is plain text with a time to come back.
     let refused = alice.get(MAPS).await.unwrap();
-    assert_eq!((refused.code, refused.text().as_str()), (429, "Too many requests, please try again later.\n"));
+    assert_eq!(
+        (refused.code, refused.text().as_str()),
+        (429, "Too many requests, please try again later.\n")
+    );
     assert_eq!(refused.header("content-type"), "text/plain; charset=utf-8");
     assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
     assert!(!uids(&refused).0.is_empty());
@@ -295,8 +302,13 @@ async fn watches_have_a_seat_only_while_they_begin() {
         watches.push(watch);
     }
     reaches(&client, "current_executing_seats", &[("flow_schema", "narrow")], 0).await;
-    reaches(&client, "request_execution_seconds_count", &[("flow_schema", "narrow"), ("type", "watch")], seats + 5)
-        .await;
+    reaches(
+        &client,
+        "request_execution_seconds_count",
+        &[("flow_schema", "narrow"), ("type", "watch")],
+        seats + 5,
+    )
+    .await;
     accepts(alice.get(MAPS).await).unwrap();
 }
 
@@ -306,7 +318,9 @@ async fn levels_without_seats_pass_one_request_at_a_time_or_none() {
     let client = server.client().unwrap();
     allow_maps(&client).await;
     let (alice, bob) = (client.as_token(Some("alicetoken")), client.as_token(Some("bobtoken")));
-    for (name, response, user) in [("rejects", json!({"type": "Reject"}), "alice"), ("queues", queue(5), "bob")] {
+    for (name, response, user) in
+        [("rejects", json!({"type": "Reject"}), "alice"), ("queues", queue(5), "bob")]
+    {
         create(&client, "prioritylevelconfigurations", &level(name, 0, &response)).await;
         create(&client, "flowschemas", &schema(name, name, 100, &[user])).await;
     }
@@ -326,10 +340,16 @@ async fn bootstrap_objects_are_maintained_and_left_to_those_who_take_them_over()
     let annotation = |word: &str| json!({"annotations": {"apf.kubernetes.io/autoupdate-spec": word}});
     let levels = "prioritylevelconfigurations";
     {
-        let mut server = Server::serve_at(folder.path(), &["--enable-priority-and-fairness=false"]).await.unwrap();
+        let mut server =
+            Server::serve_at(folder.path(), &["--enable-priority-and-fairness=false"]).await.unwrap();
         let client = server.client().unwrap();
         patch(&client, &path(levels, "system"), json!({"spec": shares(1)})).await;
-        patch(&client, &path(levels, "workload-low"), json!({"metadata": annotation("false"), "spec": shares(1)})).await;
+        patch(
+            &client,
+            &path(levels, "workload-low"),
+            json!({"metadata": annotation("false"), "spec": shares(1)}),
+        )
+        .await;
         accepts(client.delete(&path(levels, "global-default")).await).unwrap();
         let mut own = level("left-over", 1, &json!({"type": "Reject"}));
         own["metadata"]["annotations"] = annotation("true")["annotations"].clone();
@@ -347,10 +367,15 @@ async fn bootstrap_objects_are_maintained_and_left_to_those_who_take_them_over()
     assert_eq!(share_of(&found("system").await.unwrap()), 30);
     assert_eq!(share_of(&found("workload-low").await.unwrap()), 1, "it was taken over");
     let restored = found("global-default").await.unwrap();
-    assert_eq!(restored["metadata"]["managedFields"][0]["manager"], "api-priority-and-fairness-config-producer-v1");
-    eventually(SOON, async || rejects(client.get(&path(levels, "left-over")).await, 404, "NotFound").map(drop))
-        .await
-        .unwrap();
+    assert_eq!(
+        restored["metadata"]["managedFields"][0]["manager"],
+        "api-priority-and-fairness-config-producer-v1"
+    );
+    eventually(SOON, async || {
+        rejects(client.get(&path(levels, "left-over")).await, 404, "NotFound").map(drop)
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

@@ -73,7 +73,8 @@ pub fn divide(total: f64, claims: &[Claim]) -> Result<Allocation, String> {
         }
         let free: f64 = claims
             .iter()
-            .filter(|claim| claim.lower <= fraction * target(claim) && claim.upper > fraction * target(claim))
+            // Compared as the bounds were computed, so that one that is just reached counts as reached.
+            .filter(|claim| claim.lower / target(claim) <= fraction && claim.upper / target(claim) > fraction)
             .map(target)
             .sum();
         if free > 0.0 {

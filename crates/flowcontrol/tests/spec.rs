@@ -73,8 +73,10 @@ impl Cluster {
         }
         let mut out = String::new();
         for (level, limits) in controller.levels() {
-            let (nominal, lower, upper, current) = (limits.nominal, limits.lower, limits.upper, limits.current);
-            writeln!(out, "{}: nominal {nominal}, from {lower} to {upper}, now {current}", level.name).unwrap();
+            let (nominal, lower, upper, current) =
+                (limits.nominal, limits.lower, limits.upper, limits.current);
+            writeln!(out, "{}: nominal {nominal}, from {lower} to {upper}, now {current}", level.name)
+                .unwrap();
         }
         out
     }
@@ -95,7 +97,16 @@ impl Cluster {
         let (kind, subresource) = what.split_once('/').unwrap_or((what, ""));
         let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
         let is_resource = !what.starts_with('/');
-        let asked = Attributes { user: &user, is_resource, verb, group, resource, subresource, namespace, path: what };
+        let asked = Attributes {
+            user: &user,
+            is_resource,
+            verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            path: what,
+        };
         let (_controller, configuration) = self.configure(600);
         let class = configuration.classify(&asked);
         let (distinguisher, hash) = class.flow_of(&asked);

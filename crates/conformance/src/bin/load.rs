@@ -2,7 +2,7 @@
 //!
 //! `REFERENCE_TOKEN` is the reference's administrator, `REFERENCE_PIDS` its processes (the API server's and etcd's, with a comma),
 //! `REFERENCE_START_MS` how long it took to be ready. `LOAD_SECONDS` is how long each rate is measured. `LOAD_ONLY` is
-//! `requests`, `authorization`, `policies` (of the API and from files, by themselves) or `definitions`, for one part alone.
+//! `requests`, `authorization`, `policies` (of the API and from files, by themselves), `definitions` or `fairness`, for one part alone.
 //! `LOAD_MOST` leaves out the rounds of `authorization` with more bindings.
 
 use std::env;
@@ -67,6 +67,9 @@ async fn run() -> Result<()> {
     }
     if only.is_empty() || only == "definitions" {
         load::print(&load::definitions().await?, None);
+    }
+    if only.is_empty() || only == "fairness" {
+        load::print(&load::fairness(time).await?, None);
     }
     Ok(())
 }

@@ -63,7 +63,7 @@ fn get_pods(user: &User) -> Attributes<'_> {
 fn seats_are_shared_as_kubernetes_shares_them() {
     let (controller, _) = configured();
     // 245 shares: 600 * shares / 245, rounded up; lendable parts rounded to the nearest.
-    assert_eq!(limits(&controller, "catch-all"), (13, 13, 613, 13));
+    assert_eq!(limits(&controller, "catch-all"), (13, 13, 613, 30));
     assert_eq!(limits(&controller, "workload-low").0, 245);
     assert_eq!(limits(&controller, "workload-low").1, 245 - 221);
     assert_eq!(limits(&controller, "global-default").0, 49);
@@ -114,13 +114,18 @@ fn a_deleted_level_drains_before_it_goes_and_its_schemas_are_dangling() {
     let (mut controller, configuration) = configured();
     let alice = User::named("alice").in_groups(["system:authenticated"]);
     let class = configuration.classify(&get_pods(&alice));
-    let Admission::Executing(id) = class.level.queues().start(Duration::ZERO, arrival(class, 1)) else { panic!() };
+    let Admission::Executing(id) = class.level.queues().start(Duration::ZERO, arrival(class, 1)) else {
+        panic!()
+    };
     let (mut levels, schemas) = bootstrap_objects();
     levels.retain(|level| level.name != "global-default");
     let now = Duration::from_secs(1);
     let changed = controller.configure(now, levels.clone(), schemas.clone());
     let dangling = changed.updates.iter().find(|update| update.schema == "global-default").unwrap();
-    assert_eq!((dangling.condition.status.as_str(), dangling.condition.reason.as_str()), ("True", "NotFound"));
+    assert_eq!(
+        (dangling.condition.status.as_str(), dangling.condition.reason.as_str()),
+        ("True", "NotFound")
+    );
     assert_eq!(changed.configuration.classify(&get_pods(&alice)).schema.name, "catch-all");
     assert!(class.level.is_quiescing());
     assert!(controller.levels().any(|(level, _)| level.name == "global-default"));

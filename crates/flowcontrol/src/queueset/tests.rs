@@ -161,10 +161,7 @@ fn a_full_queue_refuses_and_a_free_seat_does_not() {
 fn a_level_without_queues_refuses_what_does_not_fit() {
     let mut level = Level::new(Queuing::Reject, 3);
     let two = level.executes(0, "a", 0, 2);
-    assert_eq!(
-        level.start(0, "b", 0, Work::seats(2)),
-        Admission::Rejected(RejectReason::ConcurrencyLimit)
-    );
+    assert_eq!(level.start(0, "b", 0, Work::seats(2)), Admission::Rejected(RejectReason::ConcurrencyLimit));
     level.executes(0, "c", 0, 1);
     level.set.finish(ms(1), two);
     level.executes(1, "d", 0, 2);
