@@ -71,5 +71,8 @@ busy,              users,          1,          -1,                  alice,      
     assert_eq!(requests(&levels(), &Fixed, false), expected);
     let detailed = requests(&levels(), &Fixed, true);
     let last = detailed.lines().last().unwrap();
-    assert!(last.ends_with("alice,    get,    /api,    ns,        n,      v1,         pods,     "), "{last:?}");
+    assert!(
+        last.ends_with("alice,    get,    /api,    ns,        n,      v1,         pods,     "),
+        "{last:?}"
+    );
 }
