@@ -56,6 +56,10 @@ pub struct ObjectStats {
 
 /// The options of a list or watch that its cost depends on. A list whose options cannot be read costs the most.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent options of a request, as the client sends them"
+)]
 pub struct ListQuery<'a> {
     /// Whether it is a watch.
     pub is_watch: bool,

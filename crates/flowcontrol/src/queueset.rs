@@ -252,7 +252,7 @@ impl<T: Ticket> QueueSet<T> {
                 Admission::Executing(id)
             }
             Queuing::Queue { dealer, length_limit, .. } => {
-                let index = self.choose(&dealer, arrival.hash);
+                let index = self.choose(dealer, arrival.hash);
                 let length = self.queues.get(&index).map_or(0, Queue::len);
                 if self.seats_in_use >= self.limit && length >= length_limit as usize {
                     return self.reject(arrival.flow, RejectReason::QueueFull);
@@ -441,22 +441,26 @@ impl<T: Ticket> QueueSet<T> {
     }
 
     /// The queue of the flow's hand in which the least work waits.
-    fn choose(&mut self, dealer: &Dealer, hash: u64) -> u32 {
+    fn choose(&mut self, dealer: Dealer, hash: u64) -> u32 {
         let hand = dealer.deal(hash);
         let cards = hand.cards();
         if self.waiting == 0 {
             // Nothing waits anywhere: the first that is looked at is as good as any.
-            let first = self.enqueues as usize % cards.len().max(1);
-            self.enqueues += 1;
+            let first = self.next_offset(cards.len());
             return cards.get(first).copied().unwrap_or_default();
         }
         // Beginning elsewhere each time keeps flows with overlapping hands apart.
-        let offset = self.enqueues as usize % cards.len().max(1);
-        self.enqueues += 1;
+        let offset = self.next_offset(cards.len());
         let (before, from) = cards.split_at_checked(offset).unwrap_or_default();
         let waiting =
             |index: &u32| self.queues.get(index).map_or(SeatSeconds::ZERO, |queue| queue.waiting_work);
         from.iter().chain(before).copied().min_by_key(waiting).unwrap_or_default()
+    }
+
+    /// Where to begin among `count` queues; another place each time.
+    fn next_offset(&mut self, count: usize) -> usize {
+        self.enqueues = self.enqueues.wrapping_add(1);
+        usize::try_from(self.enqueues % count.max(1) as u64).unwrap_or_default()
     }
 
     fn insert(&mut self, now: Duration, queue: Option<u32>, arrival: Arrival<T>) -> RequestId {

@@ -8,7 +8,8 @@ const MAX_RETRY_AFTER: u64 = 32;
 /// The refusals of one priority level, by second.
 #[derive(Debug)]
 pub struct RetryAfter {
-    retry_after: u64,
+    /// What refused clients are told now.
+    seconds: u64,
     /// When it was last raised, in seconds since the epoch.
     raised: u64,
     /// The current second, and its refusals.
@@ -19,7 +20,7 @@ pub struct RetryAfter {
 
 impl Default for RetryAfter {
     fn default() -> Self {
-        RetryAfter { retry_after: 1, raised: 0, current: (0, 0), history: VecDeque::new() }
+        RetryAfter { seconds: 1, raised: 0, current: (0, 0), history: VecDeque::new() }
     }
 }
 
@@ -28,30 +29,30 @@ impl RetryAfter {
     pub fn refused(&mut self, second: u64) -> u64 {
         if self.current.0 == second {
             self.current.1 += 1;
-            return self.retry_after;
+            return self.seconds;
         }
         let previous = std::mem::replace(&mut self.current, (second, 1));
         self.history.push_back(previous);
-        let kept = (2 * self.retry_after).min(MAX_RETRY_AFTER);
+        let kept = (2 * self.seconds).min(MAX_RETRY_AFTER);
         while self.history.front().is_some_and(|(then, _)| previous.0.saturating_sub(*then) > kept) {
             self.history.pop_front();
         }
         self.adjust(second);
-        self.retry_after
+        self.seconds
     }
 
-    /// Looks at the last `retry_after` seconds, without the present one: doubles it when they saw three refusals per second, lowers it when
+    /// Looks at the last `seconds` seconds, without the present one: doubles it when they saw three refusals per second, lowers it when
     /// they saw less than one. After it was raised, it is not raised again for as long as it says.
     fn adjust(&mut self, second: u64) {
-        let window = self.retry_after;
+        let window = self.seconds;
         let seconds =
             self.history.iter().rev().take_while(|(then, _)| second.saturating_sub(*then) <= window);
         let refusals: u64 = seconds.filter(|(then, _)| *then < second).map(|(_, refused)| refused).sum();
         if second.saturating_sub(self.raised) >= window && refusals >= 3 * window {
-            self.retry_after = (2 * window).min(MAX_RETRY_AFTER);
+            self.seconds = (2 * window).min(MAX_RETRY_AFTER);
             self.raised = second;
         } else if refusals < window && window > 1 {
-            self.retry_after -= 1;
+            self.seconds -= 1;
         }
     }
 }

@@ -8,7 +8,7 @@
 mod metrics;
 mod socket;
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,7 +50,7 @@ pub(crate) struct Connections {
 #[derive(Default)]
 struct Table {
     next: u64,
-    open: HashMap<u64, Arc<Connection>>,
+    open: BTreeMap<u64, Arc<Connection>>,
     /// How many connections each client has.
     clients: HashMap<ClientAddress, usize>,
 }
@@ -285,7 +285,7 @@ impl Connections {
     /// Asks the connections to close that have been idle longest, one after the other from the address that has the most.
     fn close_idle(&self, which: Closes, level: u8) {
         let table = self.lock();
-        let mut idle: HashMap<ClientAddress, Vec<&Arc<Connection>>> = HashMap::new();
+        let mut idle: BTreeMap<ClientAddress, Vec<&Arc<Connection>>> = BTreeMap::new();
         for connection in table.open.values() {
             let is_closable = match which {
                 Closes::Idle => connection.is_idle(),

@@ -159,7 +159,7 @@ impl Asked {
         let longest = limit.clone().unwrap_or(state.request_timeout);
         let gone = &mut gone;
         let received =
-            Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started, gone };
+            Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started, effort, gone };
         let work = serve(state, received, query, headers, Unread::Incoming(Box::new(body)));
         let mut work = Box::pin(catch_panic(work));
         let Answered { mut response, known, late } = finished(longest, &info, &record, work.as_mut()).await;

@@ -27,7 +27,7 @@ impl Kind {
         match self.as_custom() {
             Some(custom) if self.must_convert(entry) => {
                 let objects = self.current(state, custom, vec![object]).await;
-                let mut objects = objects.map_err(|status| self.undecodable(entry, &status))?;
+                let mut objects = objects.map_err(|status| undecodable(entry, &status))?;
                 objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
             }
             _ => Ok(object),
@@ -94,11 +94,6 @@ impl Kind {
         }
         let mut objects = self.current(state, custom, vec![stored]).await?;
         objects.pop().ok_or_else(|| Status::internal("a conversion without a result"))
-    }
-
-    /// Kubernetes' words for a stored object that no webhook converts.
-    fn undecodable(&self, entry: &Entry, status: &Status) -> Status {
-        Status::internal(corrupt(keys::below_root(&entry.key), entry.revision, status))
     }
 
     /// Which of some entries are selected; what has to be converted for that is converted together.
@@ -202,6 +197,11 @@ impl Kind {
 
 /// How many objects of a list are named that cannot be read.
 const MAX_UNREADABLE: usize = 100;
+
+/// Kubernetes' words for a stored object that no webhook converts.
+fn undecodable(entry: &Entry, status: &Status) -> Status {
+    Status::internal(corrupt(keys::below_root(&entry.key), entry.revision, status))
+}
 
 fn corrupt(key: &str, revision: u64, status: &Status) -> String {
     format!(

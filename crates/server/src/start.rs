@@ -267,14 +267,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let progress = Arc::new(Progress::default());
     let flow_control = priority_and_fairness
         .then(|| {
-            flow_control_of(
-                max_in_flight,
-                max_mutating_in_flight,
-                request_timeout,
-                &store,
-                &catalog,
-                &metrics,
-            )
+            let limits = (max_in_flight, max_mutating_in_flight);
+            flow_control_of(limits, request_timeout, (&store, &unreadable), &catalog, &metrics)
         })
         .transpose()?;
     let state = Arc::new(State {
@@ -353,21 +347,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     state.classify_unreadable();
     // Before anything is written or answered, by anybody.
     let manifests = manifests_in_force(folders, &state)?;
-    // Both at once, so that their writes share commits.
-    let (bootstrapped, registrar, unmaintained) = tokio::join!(
-        bootstrap::run(&state, address.port(), advertise),
-        aggregation::register::at_start(&state),
-        flow_control::ensure(&state)
-    );
-    bootstrapped?;
-    for (what, status) in unmaintained {
-        warn!(
-            what,
-            why = status.message(),
-            "could not write an API Priority and Fairness object; it will be tried again"
-        );
-    }
-    let kept = bootstrap::kept(&state, address.port(), advertise)?;
+    let kept = bootstrap::kept(&state, address.port(), advertise);
     let trust_changed = Arc::new(Notify::new());
     crate::definitions::start(&state, follower);
     // Both at once, so that their writes share commits.

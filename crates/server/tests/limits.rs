@@ -85,7 +85,7 @@ async fn who_does_not_go_on_loses_the_connection() {
 async fn a_watch_that_its_client_left_is_over() {
     let server = server().await;
     let open = || {
-        let text = server.running.state().metrics.page((0, 0), &[]);
+        let text = server.running.state().metrics.page((0, 0), None, &[]);
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| {
             line.starts_with("apiserver_longrunning_requests{") && line.contains("resource=\"configmaps\"")

@@ -12,7 +12,7 @@ pub(crate) struct Shards(pub(crate) ShardEnd);
 
 impl Shards {
     /// The prefix whose table holds `key`.
-    pub(crate) fn of<'k>(self, key: &'k str) -> &'k str {
+    pub(crate) fn of(self, key: &str) -> &str {
         (self.0)(key).and_then(|end| key.get(..end)).unwrap_or_default()
     }
 

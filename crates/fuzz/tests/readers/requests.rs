@@ -66,9 +66,9 @@ fn paths_and_queries_are_read_in_one_way() {
             if info.is_resource && !matches!(info.prefix.as_str(), "api" | "apis") {
                 return Err(format!("a resource below {}", info.prefix));
             }
-            if !info.is_resource
-                && !(info.resource.is_empty() && info.name.is_empty() && info.namespace.is_empty())
-            {
+            let names_parts =
+                [&info.resource, &info.name, &info.namespace].iter().any(|part| !part.is_empty());
+            if !info.is_resource && names_parts {
                 return Err("a path that names no resource has parts of one".to_owned());
             }
             let _ = (info.is_long_running(), info.is_read_only(), info.path_name());

@@ -112,10 +112,8 @@ fn webhooks(object: &Value, is_mutating: bool, options: &Options, known: &Known<
         }
         review_versions(hook, options, &at.field("admissionReviewVersions"), &mut errors);
         let name = hook.text("name");
-        if !options.repeated_names && !name.is_empty() {
-            if !seen.insert(name) {
-                errors.duplicate(&at.field("name"), name);
-            }
+        if !options.repeated_names && !name.is_empty() && !seen.insert(name) {
+            errors.duplicate(&at.field("name"), name);
         }
     }
     errors

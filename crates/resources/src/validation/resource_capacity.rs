@@ -75,7 +75,7 @@ fn valid_values(
             }
             found |= value == default;
         }
-        let repeated = Repeated::earlier(values.iter().map(|value| value.value()));
+        let repeated = Repeated::earlier(values.iter().map(value::quantity::Quantity::value));
         for (i, value) in values.iter().enumerate() {
             if repeated.at(i) {
                 errors.duplicate(&at.index(i), value.value().to_string());

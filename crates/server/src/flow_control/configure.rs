@@ -54,20 +54,11 @@ pub(crate) struct Followers {
 
 impl Followers {
     /// Follows the stored objects. What is stored is in force when this returns.
-    pub(crate) fn start(
-        control: &Arc<FlowControl>,
-        store: &Store,
-        catalog: &Catalog,
-    ) -> Result<Self, ConfigError> {
-        let follow_kind = |kind: Kind| {
-            let found = catalog.find(&GROUP.into(), &"v1".into(), &kind.plural().into());
-            let Some(found) = found else {
-                return Err(ConfigError::other(format!(
-                    "{GROUP}/v1 is not served; API Priority and Fairness needs it"
-                )));
-            };
-            let control = Arc::clone(control);
-            follow(store, &found.scope(""), move |old, new| control.object_changed(kind, old, new))
+    pub(crate) fn start(control: &Arc<FlowControl>, store: &Store, unreadable: &Arc<Unreadable>) -> Self {
+        let follow_kind = |prefix, kind: Kind| {
+            // Without an object, its requests share the level of last resort: nothing is allowed by its absence.
+            let (notes, control) = (Notes::hints(unreadable), Arc::clone(control));
+            follow(store, prefix, notes, move |old, new| control.object_changed(kind, old, new))
         };
         Followers {
             levels: follow_kind(keys::PRIORITY_LEVELS, Kind::PriorityLevel),

@@ -4,7 +4,7 @@ use super::Metrics;
 fn stored_objects_are_counted_under_both_names() {
     let metrics = Metrics::new(0.0).unwrap();
     let lines = |objects: &[(String, usize)]| {
-        let page = String::from_utf8(metrics.page((0, 0), objects)).unwrap();
+        let page = String::from_utf8(metrics.page((0, 0), None, objects)).unwrap();
         let is_count = |line: &&str| line.contains("_objects{");
         page.lines().filter(is_count).map(str::to_owned).collect::<Vec<_>>()
     };

@@ -58,12 +58,9 @@ fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     };
     match ip.segments() {
         // ::ffff:a.b.c.d (mapped), ::ffff:0:a.b.c.d (translated) and ::a.b.c.d (compatible).
-        [0, 0, 0, 0, 0, 0xffff, high, low]
+        [0, 0, 0, 0, 0, 0xffff | 0, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0, 0, 0, 0, 0, 0, high, low]
-        // 64:ff9b::/96 (NAT64) and the /96 prefixes of 64:ff9b:1::/48 (local NAT64).
         | [0x64, 0xff9b, 0 | 1, _, _, _, high, low]
-        // 2002::/16 (6to4) carries the address behind its prefix.
         | [0x2002, high, low, ..] => Some(last(high, low)),
         _ => None,
     }

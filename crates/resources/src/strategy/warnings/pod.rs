@@ -365,8 +365,12 @@ fn environment(container: &Value, at: &At<'_>, warnings: &mut Vec<String>) {
 const MAX_SAME_PORTS: usize = 1000;
 const MAX_PORT_WARNINGS: usize = 5000;
 
+/// The host address and port of a container port, and where it is.
+type HostPort = (String, i64, String);
+
 fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
-    let mut seen: HashMap<(i64, String), Vec<(String, i64, String)>> = HashMap::new();
+    // By number and protocol.
+    let mut seen: HashMap<(i64, String), Vec<HostPort>> = HashMap::new();
     each_container(at, spec, |container, here| {
         let list = here.field("ports");
         for (i, port) in container.items("ports").iter().enumerate() {
