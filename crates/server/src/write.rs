@@ -501,8 +501,7 @@ impl Subject<'_> {
     /// What a write may use when the store is full. The server's own writes go on, and so do those by which others free space
     /// or keep the cluster running: of objects that are being deleted, deletions and evictions, and of leases that are there.
     fn priority(&self, call: &Call, object: &Value, expect: Expect) -> WritePriority {
-        let resource = &self.kind.resource;
-        let is_lease = resource.group == "coordination.k8s.io" && resource.resource == "leases";
+        let is_lease = self.kind.is_built_in("coordination.k8s.io", "Lease");
         let ends = meta::is_deleting(object)
             || matches!(call.info.verb.as_str(), "delete" | "deletecollection")
             || call.info.subresource == "eviction";

@@ -143,7 +143,7 @@ pub(super) fn node(store: &Store, id: &str) -> Result<Located, Status> {
 
 /// The address and the port of a node's own server. Kubernetes says of a missing node that it is one of `asked`.
 fn kubelet(store: &Store, asked: &str, name: &str) -> Result<(String, String), Status> {
-    let node = get(store, asked, &format!("nodes/{name}"), name)?;
+    let node = get(store, asked, &format!("{}{name}", keys::NODES), name)?;
     let addresses = node.list_at(&["status", "addresses"]);
     let of = |kind: &str| addresses.iter().find(|a| a.str_at(&["type"]) == Some(kind));
     let Some(address) = PREFERRED.iter().find_map(|kind| of(kind)?.str_at(&["address"])) else {
