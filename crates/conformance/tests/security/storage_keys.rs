@@ -99,6 +99,7 @@ async fn a_custom_resource_called_clusterrolebinding_binds_nobody() {
         if plural == "clusterrolebindings" {
             crd["spec"]["names"]["kind"] = json!("RoleBinding");
             crd["spec"]["names"]["listKind"] = json!("ManyRoleBindings");
+            crd["spec"]["names"]["singular"] = json!("other");
         }
         define(&alice, &crd).await;
         let object = json!({
@@ -143,7 +144,7 @@ async fn a_custom_resource_is_no_approved_certificate_signing_request() {
     define(&client, &crd(group, plural, kind, "Cluster", &["v9"])).await;
     let forged = json!({
         "apiVersion": format!("{group}/v9"), "kind": kind, "metadata": {"name": "forged"},
-        "spec": {"request": "Zm9yZ2Vk", "signerName": "kubernetes.io/kube-apiserver-client", "username": "system:admin"},
+        "spec": {"request": "Zm9yZ2Vk", "signerName": "example.com/signer", "username": "system:admin"},
         "status": {"conditions": [{"type": "Approved", "status": "True"}]},
     });
     accepts(client.post(&format!("/apis/{group}/v9/{plural}"), &forged).await).unwrap();
