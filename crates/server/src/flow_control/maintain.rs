@@ -9,7 +9,7 @@ use flowcontrol::bootstrap::{self, GROUP, Kind, Maintained, Revision};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::warn;
-use value::Value;
+use value::{Map, Value};
 
 use crate::bootstrap::{Hook, Progress};
 use crate::catalog::Catalog;
@@ -118,7 +118,7 @@ async fn remove_obsolete(client: &Client, kind: Kind) -> Result<(), (String, Sta
     let list = client.get(&collection).await.map_err(|status| (collection.clone(), status))?;
     for object in list.list_at(&["items"]).iter().filter(|object| bootstrap::is_obsolete(kind, object)) {
         let path = format!("{collection}/{}", api::meta::name(object));
-        match client.delete(&path, &Value::Null).await {
+        match client.delete(&path, &Value::Map(Map::new())).await {
             Err(status) if status.code() != 404 => return Err((path, status)),
             _ => {}
         }
