@@ -1,8 +1,10 @@
 //! OwnerReferencesPermissionEnforcement: whoever gives an object an owner may delete the object, and whoever makes the owner wait for it
 //! may set the owner's finalizers.
 
+use std::collections::HashSet;
+
 use api::{GroupVersion, Status, meta};
-use value::Value;
+use value::{Str, Value};
 
 use crate::{Attributes, Cluster, Later, Notes, Operation, Seen, Stage};
 
@@ -62,11 +64,9 @@ async fn check(attributes: &Attributes<'_>, new: &Value, cluster: &dyn Cluster) 
             return Err(attributes.refuse(Some(new), why));
         }
     }
-    let before: Vec<meta::OwnerReference> =
-        attributes.old_object.stored().map(|old| meta::owner_references(old).collect()).unwrap_or_default();
-    let was_blocking = |owner: &meta::OwnerReference| {
-        before.iter().any(|old| old.uid == owner.uid && old.block_owner_deletion)
-    };
+    let before = attributes.old_object.stored().into_iter().flat_map(meta::owner_references);
+    let before: HashSet<Str> = before.filter(|old| old.block_owner_deletion).map(|old| old.uid).collect();
+    let was_blocking = |owner: &meta::OwnerReference| before.contains(&owner.uid);
     let blocking: Vec<meta::OwnerReference> = meta::owner_references(new)
         .filter(|owner| owner.block_owner_deletion && !was_blocking(owner))
         .collect();

@@ -1,9 +1,11 @@
 //! Tolerations of pods: which covers which, and two lists made one.
 
+use std::collections::{HashMap, HashSet};
+
 use value::Value;
 
 /// One toleration, read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Toleration<'a> {
     pub(crate) key: &'a str,
     pub(crate) operator: &'a str,
@@ -48,30 +50,125 @@ impl<'a> Toleration<'a> {
     }
 }
 
+/// A set of tolerations that says whether one of them covers another one, without comparing it with each of them.
+#[derive(Default)]
+struct Coverers<'a> {
+    all: HashSet<Toleration<'a>>,
+    /// By what it takes to cover: whether any value is covered, the key, the value, the effect. Of those that have all this in common,
+    /// the two different ones that tolerate longest: one of the two covers whatever the others do, even if the other is
+    /// left out.
+    best: HashMap<(bool, &'a str, &'a str, &'a str), Vec<Toleration<'a>>>,
+}
+
+impl<'a> Coverers<'a> {
+    fn insert(&mut self, one: Toleration<'a>) {
+        if !self.all.insert(one) {
+            return;
+        }
+        let slot = match one.operator {
+            "Exists" => (true, one.key, "", one.effect),
+            "Equal" | "" => (false, one.key, one.value, one.effect),
+            // Others cover nothing but their like.
+            _ => return,
+        };
+        let best = self.best.entry(slot).or_default();
+        best.push(one);
+        best.sort_by_key(|one| std::cmp::Reverse(one.seconds.unwrap_or(i64::MAX)));
+        best.truncate(2);
+    }
+
+    /// Whether one of them covers `one`; one that equals it only if `equal` says so.
+    fn cover(&self, one: &Toleration<'a>, equal: bool) -> bool {
+        let slots = ["", one.effect].into_iter().flat_map(|effect| {
+            [(true, "", "", effect), (true, one.key, "", effect), (false, one.key, one.value, effect)]
+        });
+        let mut candidates = slots.filter_map(|slot| self.best.get(&slot)).flatten();
+        (equal && self.all.contains(one)) || candidates.any(|other| other != one && other.covers(one))
+    }
+}
+
 /// Both lists in one, without what another entry covers.
 pub(crate) fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = first.iter().chain(second).collect();
-    let mut merged: Vec<&Value> = Vec::with_capacity(all.len());
-    for (i, candidate) in all.iter().enumerate() {
+    let mut later = Coverers::default();
+    let mut covered_later: Vec<bool> = Vec::with_capacity(all.len());
+    for candidate in all.iter().rev() {
         let this = Toleration::of(candidate);
-        if merged.iter().any(|kept| Toleration::of(kept).covers(&this)) {
-            continue;
-        }
         // Of two equal ones the first stays.
-        let later = all.get(i + 1..).unwrap_or_default();
-        if later.iter().map(|other| Toleration::of(other)).any(|other| other != this && other.covers(&this)) {
-            continue;
-        }
-        merged.push(candidate);
+        covered_later.push(later.cover(&this, false));
+        later.insert(this);
     }
-    merged.into_iter().cloned().collect()
+    let mut kept = Coverers::default();
+    let mut merged: Vec<Value> = Vec::with_capacity(all.len());
+    for (candidate, covered_later) in all.into_iter().zip(covered_later.into_iter().rev()) {
+        let this = Toleration::of(candidate);
+        if !covered_later && !kept.cover(&this, true) {
+            kept.insert(this);
+            merged.push(candidate.clone());
+        }
+    }
+    merged
 }
 
 /// Whether each of `tolerations` is covered by one of `allowed`. An empty list allows everything.
 pub(crate) fn all_allowed(tolerations: &[Value], allowed: &[Value]) -> bool {
-    allowed.is_empty()
-        || tolerations
-            .iter()
-            .map(Toleration::of)
-            .all(|one| allowed.iter().any(|may| Toleration::of(may).covers(&one)))
+    let mut coverers = Coverers::default();
+    allowed.iter().map(Toleration::of).for_each(|one| coverers.insert(one));
+    allowed.is_empty() || tolerations.iter().map(Toleration::of).all(|one| coverers.cover(&one, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every toleration of a few words, in an order that depends on `seed`.
+    fn some(seed: usize) -> Vec<Value> {
+        let mut state = seed;
+        let mut pick = |words: &[&str]| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            words.get((state >> 33) % words.len()).map(|word| (*word).to_owned()).unwrap_or_default()
+        };
+        let one = |_| {
+            let mut one = Value::map([
+                ("key", pick(&["", "a", "b"])),
+                ("operator", pick(&["", "Equal", "Exists", "Gt"])),
+                ("value", pick(&["", "x", "y"])),
+                ("effect", pick(&["", "NoExecute", "NoSchedule"])),
+            ]);
+            if let Ok(seconds) = pick(&["", "1", "2", "3"]).parse::<i64>() {
+                one.set_at(&["tolerationSeconds"], seconds);
+            }
+            one
+        };
+        (0..12).map(one).collect()
+    }
+
+    /// As the rules say it: each is compared with all others.
+    fn merged_one_by_one(all: &[Value]) -> Vec<Value> {
+        let mut merged: Vec<&Value> = Vec::new();
+        for (i, candidate) in all.iter().enumerate() {
+            let this = Toleration::of(candidate);
+            let kept = merged.iter().any(|kept| Toleration::of(kept).covers(&this));
+            let mut later = all.iter().skip(i + 1).map(Toleration::of);
+            if !kept && !later.any(|other| other != this && other.covers(&this)) {
+                merged.push(candidate);
+            }
+        }
+        merged.into_iter().cloned().collect()
+    }
+
+    #[test]
+    fn tolerations_are_merged_as_if_each_were_compared_with_all_others() {
+        for seed in 0..3000 {
+            let all = some(seed);
+            let (first, second) = all.split_at(seed % all.len());
+            assert_eq!(merge(first, second), merged_one_by_one(&all), "seed {seed}");
+            let covered = |one: &Value| {
+                let one = Toleration::of(one);
+                second.iter().any(|may| Toleration::of(may).covers(&one))
+            };
+            let expected = second.is_empty() || first.iter().all(covered);
+            assert_eq!(all_allowed(first, second), expected, "seed {seed}");
+        }
+    }
 }

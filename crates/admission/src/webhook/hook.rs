@@ -1,5 +1,6 @@
 //! A webhook as its configuration describes it, read once when that changes.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use api::{GroupVersion, GroupVersionKind, meta};
@@ -101,16 +102,16 @@ const MATCHING: &[&str] = &["rules", "namespaceSelector", "objectSelector", "mat
 /// The webhooks of one configuration, in its order. The configuration has been validated and has its defaults.
 pub(super) fn hooks(configuration: &Value, is_static: bool) -> Vec<Hook> {
     let name = Str::from(meta::name(configuration));
-    let mut seen: Vec<Str> = Vec::new();
+    let mut times: HashMap<Str, usize> = HashMap::new();
     configuration
         .list_at(&["webhooks"])
         .iter()
         .map(|hook| {
             let hook_name = Str::from(hook.str_at(&["name"]).unwrap_or_default());
             // Old configurations may hold one name twice.
-            let earlier = seen.iter().filter(|earlier| **earlier == hook_name).count();
+            let earlier = times.entry(hook_name.clone()).or_default();
             let uid = format_smolstr!("{name}/{hook_name}/{earlier}");
-            seen.push(hook_name.clone());
+            *earlier += 1;
             let account = Account::new(configuration, hook, MATCHING, FREE);
             let recipient = if is_static { None } else { Recipient::read(configuration, hook) };
             Hook { recipient, ..read(hook, hook_name, name.clone(), uid, account, is_static) }

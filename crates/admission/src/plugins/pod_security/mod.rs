@@ -6,7 +6,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use api::{FieldError, Status, meta};
@@ -162,7 +162,7 @@ impl PodSecurity {
     /// Which of the pods that are there would not be let in again.
     fn check_existing(&self, namespace: &str, enforce: Standard, cluster: &dyn Cluster) -> Vec<String> {
         let (mut first, mut alike) = (Vec::new(), Vec::new());
-        let mut controllers: Vec<Str> = Vec::new();
+        let mut controllers: HashSet<Str> = HashSet::new();
         for pod in cluster.list("", "pods", namespace) {
             if exempts(&self.configuration.runtime_classes, runtime_class(&pod)) {
                 continue;
@@ -413,9 +413,12 @@ fn is_significant(new: &Value, old: &Value) -> bool {
             return true;
         }
     }
-    let before = old.list_at(&["spec", "ephemeralContainers"]);
+    // Of containers with one name the first counts.
+    let before = old.list_at(&["spec", "ephemeralContainers"]).iter().rev();
+    let before: HashMap<Option<&str>, &Value> =
+        before.map(|container| (container.str_at(&["name"]), container)).collect();
     new.list_at(&["spec", "ephemeralContainers"]).iter().any(|container| {
-        let same = before.iter().find(|other| other.get("name") == container.get("name"));
+        let same = before.get(&container.str_at(&["name"]));
         same.is_none_or(|other| image(other) != image(container))
     })
 }
