@@ -130,3 +130,19 @@ async fn connections_become_those_of_another_protocol() {
     let (_, head) = ask("portforward").await;
     assert!(head.starts_with("http/1.1 503 "), "{head}");
 }
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let (_server, client, extension) = behind(wardle).await;
+    let mut stalled = client.tls_stream().await.unwrap();
+    let head = format!("POST {FISCHERS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{");
+    stalled.write_all(head.as_bytes()).await.unwrap();
+    stalled.flush().await.unwrap();
+    let mut answer = vec![0; 12];
+    tokio::time::timeout(PATIENCE, stalled.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(answer, b"HTTP/1.1 408");
+    // One that comes is passed on.
+    accepts(client.post(FISCHERS, &json!({"metadata": {"name": "fritz"}})).await).unwrap();
+    let posted = extension.received_for_others().into_iter().find(|received| received.method == Method::POST);
+    assert_eq!(posted.unwrap().body["metadata"]["name"], "fritz");
+}
