@@ -328,7 +328,7 @@ mod tests {
     async fn what_came_of_the_checks_is_counted_by_page_and_result() {
         let health = health().await;
         health.page("/healthz", &Query::default(), false);
-        health.page("/livez/ping", &Query::default(), false);
+        health.page("/livez", &Query::default(), false);
         health.bootstrap.set_complete();
         health.page("/livez", &Query::parse("exclude=log"), false);
         health.page("/livez/ping", &Query::default(), false);
@@ -337,7 +337,7 @@ mod tests {
             "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.",
             r#"kubernetes_healthcheck{name="autoregister-completion",type="livez"} 1"#,
             r#"kubernetes_healthchecks_total{name="autoregister-completion",status="error",type="healthz"} 1"#,
-            r#"kubernetes_healthchecks_total{name="autoregister-completion",status="success",type="livez"} 1"#,
+            r#"kubernetes_healthchecks_total{name="autoregister-completion",status="success",type="livez"} 2"#,
             r#"kubernetes_healthchecks_total{name="log",status="success",type="livez"} 1"#,
             r#"kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 2"#,
         ] {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -288,6 +289,9 @@ async fn an_unreadable_binding_grants_nothing() {
     server.stop().await;
 }
 
+/// A folder that only its owner can open, as the store wants it.
 fn private_folder() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    folder
 }
