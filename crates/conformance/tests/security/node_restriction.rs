@@ -1,14 +1,17 @@
 //! `portcullis up` restricts nodes to what is theirs: the Node authorizer lets every node create pods and request tokens, and
 //! only the NodeRestriction plugin looks at whose.
 
+use std::time::Duration;
+
 use conformance::client::{Credentials, Trust};
-use conformance::{Client, Server, accepts, rejects};
+use conformance::{Client, Server, accepts, eventually, rejects};
 use http::Method;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const NODES: &str = "/api/v1/nodes";
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A client with the certificate of a node, signed by the server's own authority.
 fn node(server: &Server, name: &str) -> Client {
@@ -99,7 +102,8 @@ async fn a_node_gets_tokens_of_the_pods_on_it_and_of_no_others() {
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "placed", "uid": uid}}})
     };
     let uid = &placed["metadata"]["uid"];
-    accepts(one.post(tokens, &request(json!([]), uid)).await).unwrap();
+    // The Node authorizer follows the pods: it lets the node ask once it has seen this one.
+    eventually(PATIENCE, async || accepts(one.post(tokens, &request(json!([]), uid)).await)).await.unwrap();
     accepts(one.post(tokens, &request(json!(["vault"]), uid)).await).unwrap();
     // Not on this node.
     rejects(two.post(tokens, &request(json!([]), uid)).await, 403, "Forbidden").unwrap();
