@@ -135,7 +135,9 @@ async fn connections_become_those_of_another_protocol() {
 async fn a_body_that_does_not_come_is_not_waited_for() {
     let (_server, client, extension) = behind(wardle).await;
     let mut stalled = client.tls_stream().await.unwrap();
-    let head = format!("POST {FISCHERS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{");
+    let head = format!(
+        "POST {FISCHERS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
+    );
     stalled.write_all(head.as_bytes()).await.unwrap();
     stalled.flush().await.unwrap();
     let mut answer = vec![0; 12];
