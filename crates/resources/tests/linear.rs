@@ -254,8 +254,11 @@ impl Versions for Alone {
     }
 }
 
+/// What is done to an object.
+type Stage = fn(&Case, &Value);
+
 /// The stages of a write, by name.
-const STAGES: [(&str, fn(&Case, &Value)); 5] =
+const STAGES: [(&str, Stage); 5] =
     [("read", read), ("write", written), ("validate", validated), ("patch", patched), ("apply", applied)];
 
 fn read_object(case: &Case, object: &Value) -> Value {
@@ -351,7 +354,7 @@ fn applied(case: &Case, object: &Value) {
 }
 
 /// Steps and time of a stage at a length.
-fn measure(case: &Case, stage: fn(&Case, &Value), length: usize) -> (u64, Duration) {
+fn measure(case: &Case, stage: Stage, length: usize) -> (u64, Duration) {
     let object = object(case, length);
     let start = Instant::now();
     let steps = steps::of(|| stage(case, &object));
@@ -436,7 +439,7 @@ fn every_list_field_of_every_type_is_a_case() {
 #[test]
 fn the_count_sees_a_list_that_is_searched_for_each_of_its_items() {
     let case = cases().into_iter().find(|case| case.name == "core.v1.PodSpec.volumes").unwrap();
-    let searched: fn(&Case, &Value) = |_, object| {
+    let searched: Stage = |_, object| {
         let volumes = object.list_at(&["spec", "volumes"]);
         let repeats = |(i, volume): (usize, &Value)| {
             volumes.iter().take(i).any(|earlier| earlier.get("name") == volume.get("name"))
