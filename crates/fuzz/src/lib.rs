@@ -3,7 +3,7 @@
 //! A [`Corpus`] has valid inputs (seeds) and the tokens of their language; [`Corpus::inputs`] makes broken ones of them. [`run`]
 //! gives them to a check for ten seconds, or for `PORTCULLIS_ROUNDS` rounds of [`ROUND`] inputs. A check fails by returning an
 //! error, by panicking or by using more than [`MOST_CPU`] for one input; the smallest list of mutations that still fails is
-//! printed, and `PORTCULLIS_SEED` repeats a run.
+//! printed, and `PORTCULLIS_SEED` chooses other inputs.
 //!
 //! ```
 //! let corpus = fuzz::Corpus::new(["[1,2]", "true"], &["[", "]", ","]);

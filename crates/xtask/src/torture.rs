@@ -55,16 +55,19 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     });
     stages.run("fuzzing of the readers", || {
         let rounds = env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| FUZZ.to_owned());
-        run_command(
-            cargo(root)
-                .args(["test", "--package", "fuzz", "--test", "readers"])
-                .env("PORTCULLIS_ROUNDS", &rounds),
-        )?;
-        run_command(
-            cargo(root)
-                .args(["test", "--package", "server", "--lib", "fuzzed"])
-                .env("PORTCULLIS_ROUNDS", &rounds),
-        )
+        // Other inputs every time.
+        let seed = env::var("PORTCULLIS_SEED").unwrap_or_else(|_| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            now.as_secs().to_string()
+        });
+        for readers in
+            [["--package", "fuzz", "--test", "readers"], ["--package", "server", "--lib", "fuzzed"]]
+        {
+            let mut test = cargo(root);
+            test.arg("test").args(readers);
+            run_command(test.env("PORTCULLIS_ROUNDS", &rounds).env("PORTCULLIS_SEED", &seed))?;
+        }
+        Ok(())
     });
     stages.finish()
 }

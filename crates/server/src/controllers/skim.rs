@@ -146,11 +146,10 @@ mod tests {
             let Ok(object) = json::parse(input) else { return Ok(()) };
             let stored = write::to_vec(&object);
             let skimmed = member(&stored, b"\"metadata\"").and_then(|bytes| json::parse_wrapped(bytes).ok());
-            if skimmed.as_ref() == object.get("metadata") {
-                Ok(())
-            } else {
-                Err(format!("found {skimmed:?}"))
-            }
+            // As they are written: `-1.5e3` is read as a float and written as an integer.
+            let [found, expected] =
+                [skimmed.as_ref(), object.get("metadata")].map(|value| value.map(write::to_vec));
+            if found == expected { Ok(()) } else { Err(format!("found {skimmed:?}")) }
         });
     }
 

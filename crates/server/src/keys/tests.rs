@@ -20,7 +20,7 @@ fn no_two_resources_have_overlapping_prefixes() {
         for _version in row.versions {
             let Some(prefix) = prefix(row) else { continue };
             // Both groups of events are the same objects.
-            let (group, _) = match row.storage {
+            let (group, ()) = match row.storage {
                 Storage::With(group, _) => {
                     assert_eq!((row.group, row.plural, group), ("events.k8s.io", "events", ""));
                     (group, ())
