@@ -13,6 +13,9 @@ use tempfile::TempDir;
 
 use crate::storage_keys::{CRDS, PATIENCE, condition};
 
+/// The database does not get younger.
+const LONG_EVENTS: &str = "--event-ttl=876000h";
+
 /// Where a server finds the database.
 fn unpack(root: &Path) {
     let data = root.join("data");
@@ -73,7 +76,7 @@ async fn an_old_database_is_migrated_and_custom_resources_become_no_built_in_obj
     let data = root.path().join("data");
     fs::hard_link(data.join("store.redb"), data.join("store.redb.v1")).unwrap();
     fs::write(data.join("store.redb.new"), [0; 5000]).unwrap();
-    let mut server = Server::serve_at(root.path(), &[]).await.unwrap();
+    let mut server = Server::serve_at(root.path(), &[LONG_EVENTS]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, bob) = (admin.as_token(Some("alicetoken")), admin.as_token(Some("bobtoken")));
     assert!(data.join("store.redb.v1").exists() && !data.join("store.redb.new").exists());
@@ -159,7 +162,7 @@ async fn an_old_database_is_migrated_and_custom_resources_become_no_built_in_obj
     server.terminate().unwrap();
     server.wait(PATIENCE).await.unwrap();
     drop(server);
-    let server = Server::serve_at(root.path(), &[]).await.unwrap();
+    let server = Server::serve_at(root.path(), &[LONG_EVENTS]).await.unwrap();
     let admin = server.client().unwrap();
     accepts(admin.get(&format!("{maps}/b")).await).unwrap();
     accepts(admin.get("/apis/example.com/v1/namespaces/demo/widgets/b").await).unwrap();
