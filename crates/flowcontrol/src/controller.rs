@@ -162,6 +162,9 @@ impl<T: Ticket> Controller<T> {
 
     /// Sorts the schemas by precedence, then name, and puts the mandatory ones that are missing first and last.
     fn classes(&self, mut schemas: Vec<FlowSchema>) -> Configuration<T> {
+        for state in self.levels.values() {
+            state.level.queues().retire_flows();
+        }
         schemas.sort_by(|a, b| a.precedence.cmp(&b.precedence).then_with(|| a.name.cmp(&b.name)));
         let has = |name: &str| schemas.iter().any(|schema| schema.name == name);
         let (has_exempt, has_catch_all) = (has(EXEMPT), has(CATCH_ALL));

@@ -75,6 +75,8 @@ pub struct FlowStats {
     pub watch_counts: Histogram,
     /// Estimated seats.
     pub estimated_seats: Histogram,
+    /// Whether the flow schema exists and leads here.
+    pub(crate) is_configured: bool,
     rejected: [u64; 3],
 }
 
@@ -95,8 +97,16 @@ impl FlowStats {
             watches_began: Histogram::new(SECONDS),
             watch_counts: Histogram::new(WATCHES),
             estimated_seats: Histogram::new(SEATS),
+            is_configured: true,
             rejected: [0; 3],
         }
+    }
+
+    /// Whether the flow schema is gone, and its last request too.
+    pub(crate) fn is_forgettable(&self) -> bool {
+        let has_requests =
+            self.executing != 0 || self.executing_seats != 0 || self.in_queue.unwrap_or(0) != 0;
+        !self.is_configured && !has_requests
     }
 
     /// Notes what a request was estimated to cost.

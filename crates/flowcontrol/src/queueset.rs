@@ -29,6 +29,9 @@ const ESTIMATED_SERVICE: Duration = Duration::from_millis(3);
 /// This many queues are kept when they are empty; more only while they have work.
 const KEPT_QUEUES: usize = 256;
 
+/// What was counted about flow schemas that are gone is kept for as long as there are no more than so many.
+const KEPT_FLOWS: usize = 256;
+
 /// What happens to requests of a priority level that find no free seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queuing {
@@ -228,10 +231,28 @@ impl<T: Ticket> QueueSet<T> {
         self.note_load(now);
     }
 
-    /// The number under which requests of a flow schema arrive here.
+    /// The flow schemas are configured anew: those that [`QueueSet::flow`] is not called for are gone.
+    pub(crate) fn retire_flows(&mut self) {
+        self.flows.iter_mut().for_each(|flow| flow.is_configured = false);
+    }
+
+    /// The number under which requests of a flow schema arrive here. What was counted about a schema that is gone stays, unless there are
+    /// very many.
     pub fn flow(&mut self, schema: &str) -> usize {
-        if let Some(known) = self.flows.iter().position(|flow| flow.schema == schema) {
+        let found = self.flows.iter().position(|flow| flow.schema == schema);
+        let free = || self.flows.iter().position(FlowStats::is_forgettable);
+        if let Some(known) = found {
+            if let Some(flow) = self.flows.get_mut(known) {
+                flow.is_configured = true;
+            }
             return known;
+        }
+        if self.flows.len() >= KEPT_FLOWS
+            && let Some(free) = free()
+            && let Some(flow) = self.flows.get_mut(free)
+        {
+            *flow = FlowStats::new(schema);
+            return free;
         }
         self.flows.push(FlowStats::new(schema));
         self.flows.len() - 1

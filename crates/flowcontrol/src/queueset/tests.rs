@@ -280,6 +280,18 @@ fn more_seats_let_waiting_requests_go_at_once() {
     assert_eq!(level.dispatched(), ["b", "c"]);
 }
 
+#[test]
+fn what_is_counted_about_schemas_that_are_gone_is_bounded() {
+    let mut level = Level::new(queuing(1, 10), 1);
+    for number in 0..2000 {
+        level.set.retire_flows();
+        level.set.flow("schema");
+        level.set.flow(&format!("schema-{number}"));
+    }
+    assert!(level.set.flows().len() <= KEPT_FLOWS);
+    assert_eq!(level.set.flows()[0].schema, "schema", "one that exists keeps its number");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Start { hash: u64, initial: u64, last: u64, latency: u64 },
