@@ -72,6 +72,8 @@ impl ClientAddress {
 /// What is known of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    /// Later connections have larger ones.
+    id: u64,
     client: ClientAddress,
     is_handshaking: AtomicBool,
     /// Requests in flight, until their answers have been handed to the connection.
@@ -154,7 +156,6 @@ impl Drop for Busy {
 /// Removes a connection from the table when its socket is closed.
 pub(crate) struct Open {
     connections: Arc<Connections>,
-    id: u64,
     connection: Arc<Connection>,
     _permit: OwnedSemaphorePermit,
 }
@@ -169,7 +170,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.connections.handshake_ended(&self.connection);
         let mut table = self.connections.lock();
-        table.open.remove(&self.id);
+        table.open.remove(&self.connection.id);
         // Under the lock, as they are raised.
         let level = self.connection.close.load(Ordering::Acquire);
         self.connections.leaving.fetch_sub(usize::from(level >= TAKE_LEAVE), Ordering::Relaxed);
@@ -233,17 +234,6 @@ impl Connections {
     pub(crate) fn open(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Open> {
         let client = ClientAddress::of(address);
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let connection = Arc::new(Connection {
-            client,
-            is_handshaking: AtomicBool::new(true),
-            busy: AtomicUsize::new(0),
-            was_used: AtomicBool::new(false),
-            is_upgraded: AtomicBool::new(false),
-            last_busy: AtomicU64::new(now),
-            close: AtomicU8::new(STAY),
-            changed: Notify::new(),
-            began: self.began,
-        });
         let mut table = self.lock();
         let count = table.clients.entry(client).or_default();
         if self.limits.connections_per_address > 0 && *count >= self.limits.connections_per_address {
@@ -254,13 +244,25 @@ impl Connections {
         *count += 1;
         let id = table.next;
         table.next += 1;
+        let connection = Arc::new(Connection {
+            id,
+            client,
+            is_handshaking: AtomicBool::new(true),
+            busy: AtomicUsize::new(0),
+            was_used: AtomicBool::new(false),
+            is_upgraded: AtomicBool::new(false),
+            last_busy: AtomicU64::new(now),
+            close: AtomicU8::new(STAY),
+            changed: Notify::new(),
+            began: self.began,
+        });
         table.open.insert(id, Arc::clone(&connection));
         self.metrics.set_open(table.open.len());
         drop(table);
         if self.handshakes.fetch_add(1, Ordering::Relaxed) >= self.limits.handshakes {
             self.close_idle(Closes::Handshaking, GO);
         }
-        Some(Open { connections: Arc::clone(self), id, connection, _permit: permit })
+        Some(Open { connections: Arc::clone(self), connection, _permit: permit })
     }
 
     /// The TLS handshake of a connection is complete, or is given up.
@@ -298,8 +300,7 @@ impl Connections {
         let mut most: BinaryHeap<(usize, ClientAddress)> = BinaryHeap::new();
         for (client, connections) in &mut idle {
             // The oldest last, to be popped first.
-            connections
-                .sort_by_key(|connection| std::cmp::Reverse(connection.last_busy.load(Ordering::Relaxed)));
+            connections.sort_by_key(|c| std::cmp::Reverse((c.last_busy.load(Ordering::Relaxed), c.id)));
             let count = match which {
                 Closes::Idle => table.clients.get(client).copied().unwrap_or(0),
                 Closes::Handshaking => connections.len(),
