@@ -1,0 +1,137 @@
+//! PEM blocks, found and refused exactly as Go's `encoding/pem` does.
+//!
+//! What counts is not what a careful reader would take for a block but which one Go returns: it looks for an END line first
+//! and for the last BEGIN before it, skips what is malformed without an error, and goes on behind it.
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"\n-----END ";
+const DASHES: &[u8] = b"-----";
+
+/// Go's `base64.StdEncoding` needs padding and does not look at the unused bits of the last character.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+
+/// One block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// What follows BEGIN. Bytes that are not UTF-8 are replaced.
+    pub label: String,
+    /// Whether there are `Key: Value` lines before the contents.
+    pub has_headers: bool,
+    /// The contents.
+    pub bytes: Vec<u8>,
+}
+
+/// The first block and what follows it.
+pub fn decode(data: &[u8]) -> Option<(Block, &[u8])> {
+    let mut from = 0;
+    loop {
+        let end = from + find(data.get(from..)?, END)?;
+        let trailer = end + END.len();
+        match block_before(data, from, end) {
+            Attempt::Block(block) => {
+                let (_, length) = line(data.get(trailer - 1..)?);
+                return Some((block, data.get(trailer - 1 + length..)?));
+            }
+            Attempt::Malformed => from = trailer,
+            Attempt::Nothing => return None,
+        }
+    }
+}
+
+/// All blocks; what is none is skipped.
+pub fn blocks(data: &[u8]) -> impl Iterator<Item = Block> {
+    let mut rest = data;
+    std::iter::from_fn(move || {
+        let (block, after) = decode(rest)?;
+        rest = after;
+        Some(block)
+    })
+}
+
+enum Attempt {
+    Block(Block),
+    /// Not here: the search goes on behind the END.
+    Malformed,
+    /// The search ends.
+    Nothing,
+}
+
+/// The block between the last BEGIN of `data[from..end]` and the END at `end`.
+fn block_before(data: &[u8], from: usize, end: usize) -> Attempt {
+    let trailer = end + END.len();
+    let Some(begin) = data.get(from..end).and_then(|text| find_last(text, BEGIN)).map(|at| from + at) else {
+        return Attempt::Malformed;
+    };
+    // The place where the search began counts as the beginning of a line, whatever is before it.
+    if begin > from && data.get(begin - 1) != Some(&b'\n') {
+        return Attempt::Malformed;
+    }
+    let mut at = begin + BEGIN.len();
+    let (label, length) = line(data.get(at..).unwrap_or_default());
+    at += length;
+    let Some(label) = label.strip_suffix(DASHES) else { return Attempt::Malformed };
+
+    let mut has_headers = false;
+    loop {
+        let rest = data.get(at..).unwrap_or_default();
+        if rest.is_empty() {
+            return Attempt::Nothing;
+        }
+        let (header, length) = line(rest);
+        if !header.contains(&b':') {
+            break;
+        }
+        has_headers = true;
+        at += length;
+    }
+    if has_headers && end < at {
+        return if trailer < at { Attempt::Nothing } else { Attempt::Malformed };
+    }
+
+    let closed = data
+        .get(trailer..)
+        .and_then(|tail| tail.strip_prefix(label))
+        .and_then(|tail| tail.strip_prefix(DASHES))
+        .is_some_and(|tail| line(tail).0.is_empty());
+    if !closed {
+        return Attempt::Malformed;
+    }
+    let text = data.get(at..end).unwrap_or_default();
+    let text: Vec<u8> = text.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).collect();
+    match BASE64.decode(text) {
+        Ok(bytes) => Attempt::Block(Block {
+            label: String::from_utf8_lossy(label).into_owned(),
+            has_headers,
+            bytes,
+        }),
+        Err(_) => Attempt::Malformed,
+    }
+}
+
+/// The first line without what ends it and without spaces before that, and how many bytes it takes with its end.
+fn line(data: &[u8]) -> (&[u8], usize) {
+    let (mut text, length) = match data.iter().position(|byte| *byte == b'\n') {
+        Some(at) => {
+            let text = data.get(..at).unwrap_or_default();
+            (text.strip_suffix(b"\r").unwrap_or(text), at + 1)
+        }
+        None => (data, data.len()),
+    };
+    while let [start @ .., b' ' | b'\t'] = text {
+        text = start;
+    }
+    (text, length)
+}
+
+fn find(data: &[u8], wanted: &[u8]) -> Option<usize> {
+    data.windows(wanted.len()).position(|window| window == wanted)
+}
+
+fn find_last(data: &[u8], wanted: &[u8]) -> Option<usize> {
+    data.windows(wanted.len()).rposition(|window| window == wanted)
+}

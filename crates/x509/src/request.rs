@@ -1,0 +1,52 @@
+//! Certificate requests (PKCS#10), read by the rules of Go's `crypto/x509`.
+
+use crate::der::{INTEGER, Reader, SEQUENCE, context};
+use crate::name::Subject;
+use crate::signature::{self, SignatureAlgorithm};
+use crate::{Error, PublicKey, pem};
+
+/// A certificate request whose signature is not checked yet.
+#[derive(Clone, Debug)]
+pub struct CertificateRequest {
+    /// Whom the certificate is to name.
+    pub subject: Subject,
+    /// The key that it is for; nothing if Go does not know its kind.
+    pub key: Option<PublicKey>,
+    algorithm: SignatureAlgorithm,
+    signed: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl CertificateRequest {
+    /// Reads the first block of a PEM text; what follows it does not count.
+    pub fn from_pem(text: &[u8]) -> Result<Self, Error> {
+        match pem::decode(text) {
+            Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Self::from_der(&block.bytes),
+            _ => Err(Error::NotARequest),
+        }
+    }
+
+    /// Reads DER. As in Go, elements behind the known ones of a structure do not count.
+    pub fn from_der(der: &[u8]) -> Result<Self, Error> {
+        let mut outside = Reader(der);
+        let mut request = outside.expect(SEQUENCE)?.inside();
+        let signed = request.expect(SEQUENCE)?;
+        let algorithm = SignatureAlgorithm::read(request.expect(SEQUENCE)?.inside())?;
+        let signature = request.any()?.bits()?.to_vec();
+        if !outside.is_empty() {
+            return Err(Error::TrailingData);
+        }
+        let mut information = signed.inside();
+        information.expect(INTEGER)?;
+        let subject = information.expect(SEQUENCE)?;
+        let key = PublicKey::read(information.expect(SEQUENCE)?.inside())?;
+        information.expect(context(0))?;
+        let subject = Subject::read(subject.inside())?;
+        Ok(CertificateRequest { subject, key, algorithm, signed: signed.raw.to_vec(), signature })
+    }
+
+    /// Whether whoever made the request holds the key.
+    pub fn check_signature(&self) -> Result<(), Error> {
+        signature::check(self.key.as_ref(), self.algorithm, &self.signed, &self.signature)
+    }
+}
