@@ -8,7 +8,7 @@ use value::Str;
 use crate::bearer::{self, Bearer};
 use crate::caller::{Caller, Via};
 use crate::front_proxy::FrontProxy;
-use crate::headers::Headers;
+use crate::headers::{self, Headers, UnreadableHeader};
 use crate::observe::{Observed, TokenEvent};
 use crate::static_tokens::StaticTokens;
 use crate::tokens::{TokenCache, Verified, Verifier};
@@ -53,6 +53,9 @@ pub enum Error {
     /// No subprotocol besides the token's.
     #[error("missing additional subprotocol")]
     NoOtherProtocol,
+    /// A header that says who is calling cannot be read.
+    #[error(transparent)]
+    Header(#[from] UnreadableHeader),
     /// Several of these.
     #[error("{}", api::field::aggregate(.0))]
     Several(Vec<Error>),
@@ -114,6 +117,11 @@ impl Authenticator {
             match user {
                 Ok(Some(user)) => return attempt.with(Caller::authenticated(user, Via::FrontProxy)),
                 Ok(None) => {}
+                // A proven proxy speaks for somebody else. Going on would run the request as the proxy itself.
+                Err(error @ Error::Header(_)) => {
+                    attempt.result = Err(error);
+                    return attempt;
+                }
                 Err(error) => errors.push(error),
             }
         }
@@ -127,10 +135,11 @@ impl Authenticator {
             }
         }
         if self.takes_tokens() {
-            match bearer::from_header(evidence.headers.first("authorization")) {
-                Bearer::None => {}
-                Bearer::Ignored(why) => attempt.warnings.push(Str::new_static(why)),
-                Bearer::Token(token) => match self.caller_of_token(token, None, evidence.now).await {
+            match headers::first(evidence.headers, "authorization").map(bearer::from_header) {
+                Err(error) => errors.push(error.into()),
+                Ok(Bearer::None) => {}
+                Ok(Bearer::Ignored(why)) => attempt.warnings.push(Str::new_static(why)),
+                Ok(Bearer::Token(token)) => match self.caller_of_token(token, None, evidence.now).await {
                     Ok(found) => return attempt.with_token(found),
                     Err(error) => errors.push(error),
                 },

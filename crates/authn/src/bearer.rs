@@ -26,8 +26,8 @@ pub(crate) enum Bearer<'a> {
 }
 
 /// Reads the `Authorization` header.
-pub(crate) fn from_header(header: Option<&str>) -> Bearer<'_> {
-    let mut parts = header.unwrap_or_default().trim().splitn(3, ' ');
+pub(crate) fn from_header(header: &str) -> Bearer<'_> {
+    let mut parts = header.trim().splitn(3, ' ');
     let scheme = parts.next().unwrap_or_default();
     match (parts.next(), parts.next()) {
         _ if !scheme.eq_ignore_ascii_case("bearer") => Bearer::None,
@@ -44,7 +44,7 @@ pub(crate) fn from_websocket(headers: &dyn Headers) -> Result<Option<String>, Er
     }
     let mut token = None;
     let mut others = 0;
-    for line in all(headers, "sec-websocket-protocol") {
+    for line in all(headers, "sec-websocket-protocol")? {
         for protocol in line.split(',').map(str::trim) {
             let Some(encoded) = protocol.strip_prefix(PROTOCOL_PREFIX) else {
                 others += 1;
@@ -74,9 +74,9 @@ pub fn protocols_without_token(header: &str) -> String {
 }
 
 fn is_websocket(headers: &dyn Headers) -> bool {
-    let upgrade = headers.first("upgrade").is_some_and(|v| v.eq_ignore_ascii_case("websocket"));
-    let connection = headers
-        .first("connection")
-        .is_some_and(|v| v.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade")));
+    let upgrade = headers.first("upgrade").is_some_and(|v| v.eq_ignore_ascii_case(b"websocket"));
+    let connection = headers.first("connection").is_some_and(|v| {
+        v.split(|byte| *byte == b',').any(|token| token.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+    });
     upgrade && connection
 }

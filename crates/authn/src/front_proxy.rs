@@ -1,11 +1,9 @@
 //! Front proxy: a proxy that proved itself by certificate says in headers who is calling.
 
-use std::collections::BTreeMap;
-
 use value::Str;
 
 use crate::authenticator::Error;
-use crate::headers::{Headers, all, extra_key};
+use crate::headers::{Headers, all, extra, first};
 use crate::user::User;
 use crate::x509::ClientCertificate;
 
@@ -25,7 +23,8 @@ pub struct FrontProxy {
 }
 
 impl FrontProxy {
-    /// The user the proxy names, if it names one. `certificate` was verified by TLS against the proxies' own authority.
+    /// The user the proxy names, if it names one. `certificate` was verified by TLS against the proxies' own authority. A header
+    /// that counts and cannot be read is an error.
     pub(crate) fn user(
         &self,
         certificate: &ClientCertificate,
@@ -35,25 +34,16 @@ impl FrontProxy {
             return Err(Error::ProxyName(certificate.common_name().clone()));
         }
         let first = |names: &[Str]| {
-            names.iter().filter_map(|name| headers.first(name)).find(|v| !v.is_empty()).map(Str::from)
+            names.iter().map(|name| first(headers, name)).find(|value| *value != Ok("")).transpose()
         };
-        let Some(name) = first(&self.username_headers) else { return Ok(None) };
-        let groups = self
-            .group_headers
-            .iter()
-            .flat_map(|name| all(headers, name))
-            .filter(|group| !group.is_empty())
-            .map(Str::from)
-            .collect();
-        let mut extra: BTreeMap<Str, Vec<Str>> = BTreeMap::new();
-        for prefix in &self.extra_header_prefixes {
-            headers.each(&mut |name, value| {
-                if let Some(key) = extra_key(name, prefix) {
-                    extra.entry(key.into()).or_default().push(value.into());
-                }
-            });
+        let Some(name) = first(&self.username_headers)? else { return Ok(None) };
+        let mut groups = Vec::new();
+        for name in &self.group_headers {
+            groups.extend(all(headers, name)?.into_iter().filter(|group| !group.is_empty()));
         }
-        Ok(Some(User { name, uid: first(&self.uid_headers).unwrap_or_default(), groups, extra }))
+        let uid = first(&self.uid_headers)?.unwrap_or_default();
+        let extra = extra(headers, &self.extra_header_prefixes)?;
+        Ok(Some(User { name: name.into(), uid: uid.into(), groups, extra }))
     }
 
     /// Whether a server behind this one could read a header as one that carries an identity. Separators and case do not

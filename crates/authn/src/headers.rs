@@ -1,38 +1,88 @@
 //! [`Headers`]: what this crate asks of a request's headers, so that it need not know HTTP.
+//!
+//! Values are bytes. Whoever reads an identity from them asks for text and gets an error where there is none: a header that is
+//! there and cannot be read is never taken for one that is not there.
+
+use std::collections::BTreeMap;
+
+use value::Str;
 
 /// A request's headers. Names are compared without case.
 pub trait Headers: Sync {
     /// The first value of a header.
-    fn first(&self, name: &str) -> Option<&str>;
+    fn first(&self, name: &str) -> Option<&[u8]>;
 
-    /// Every header line in order: name and value. Lines whose value is not text are left out.
-    fn each(&self, visit: &mut dyn FnMut(&str, &str));
+    /// Every header line in order: name and value.
+    fn each(&self, visit: &mut dyn FnMut(&str, &[u8]));
 }
 
 /// Headers as a list of lines.
-pub struct HeaderLines<'a>(pub &'a [(&'a str, &'a str)]);
+pub struct HeaderLines<'a, V>(pub &'a [(&'a str, V)]);
 
-impl Headers for HeaderLines<'_> {
-    fn first(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| *v)
+impl<V: AsRef<[u8]> + Sync> Headers for HeaderLines<'_, V> {
+    fn first(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_ref())
     }
 
-    fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
+    fn each(&self, visit: &mut dyn FnMut(&str, &[u8])) {
         for (name, value) in self.0 {
-            visit(name, value);
+            visit(name, value.as_ref());
         }
     }
 }
 
+/// A header whose value is not UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the value of the header {0} is not UTF-8")]
+pub struct UnreadableHeader(pub Str);
+
+/// The first value of one header; empty if there is none.
+pub(crate) fn first<'a>(headers: &'a dyn Headers, name: &str) -> Result<&'a str, UnreadableHeader> {
+    let value = headers.first(name).unwrap_or_default();
+    std::str::from_utf8(value).map_err(|_| UnreadableHeader(name.into()))
+}
+
 /// All values of one header.
-pub(crate) fn all(headers: &dyn Headers, name: &str) -> Vec<String> {
+pub(crate) fn all(headers: &dyn Headers, name: &str) -> Result<Vec<Str>, UnreadableHeader> {
     let mut values = Vec::new();
-    headers.each(&mut |n, v| {
-        if n.eq_ignore_ascii_case(name) {
-            values.push(v.to_owned());
+    collect(headers, &mut |line, value| {
+        if line.eq_ignore_ascii_case(name) {
+            values.push(std::str::from_utf8(value)?.into());
+        }
+        Ok(())
+    })?;
+    Ok(values)
+}
+
+/// All headers that begin with one of the prefixes, by what follows it.
+pub(crate) fn extra(
+    headers: &dyn Headers,
+    prefixes: &[Str],
+) -> Result<BTreeMap<Str, Vec<Str>>, UnreadableHeader> {
+    let mut values: BTreeMap<Str, Vec<Str>> = BTreeMap::new();
+    for prefix in prefixes {
+        collect(headers, &mut |line, value| {
+            if let Some(key) = extra_key(line, prefix) {
+                values.entry(key.into()).or_default().push(std::str::from_utf8(value)?.into());
+            }
+            Ok(())
+        })?;
+    }
+    Ok(values)
+}
+
+/// Visits every line; the first that cannot be taken is the error.
+fn collect(
+    headers: &dyn Headers,
+    take: &mut dyn FnMut(&str, &[u8]) -> Result<(), std::str::Utf8Error>,
+) -> Result<(), UnreadableHeader> {
+    let mut unreadable = None;
+    headers.each(&mut |name, value| {
+        if take(name, value).is_err() {
+            unreadable.get_or_insert_with(|| UnreadableHeader(name.into()));
         }
     });
-    values
+    unreadable.map_or(Ok(()), Err)
 }
 
 /// A header's name after `prefix`, lower-cased and with its percent-escapes undone (left as it is if they are malformed).

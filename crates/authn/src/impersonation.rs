@@ -19,7 +19,7 @@ use api::{Status, names as api_names};
 use value::{Path, Str, format_smolstr};
 
 use crate::caller::{Caller, Via};
-use crate::headers::{Headers, all, extra_key};
+use crate::headers::{Headers, UnreadableHeader, all, extra, extra_key, first};
 use crate::user::{User, names, service_account};
 
 pub use last::LastModes;
@@ -71,19 +71,15 @@ pub struct Impersonation {
 }
 
 impl Impersonation {
-    /// Reads the headers; nothing if there are none. Parts of an identity without a name are refused.
+    /// Reads the headers; nothing if there are none. Parts of an identity without a name are refused, and so is a header that
+    /// cannot be read: ignoring it would run the request as its real caller.
     pub fn from_headers(headers: &dyn Headers) -> Result<Option<Self>, Status> {
-        let mut extra: BTreeMap<Str, Vec<Str>> = BTreeMap::new();
-        headers.each(&mut |name, value| {
-            if let Some(key) = extra_key(name, EXTRA) {
-                extra.entry(key.into()).or_default().push(value.into());
-            }
-        });
+        let unreadable = |header: UnreadableHeader| Status::bad_request(header.to_string());
         let wanted = User {
-            name: headers.first(USER).unwrap_or_default().into(),
-            uid: headers.first(UID).unwrap_or_default().into(),
-            groups: all(headers, GROUP).into_iter().map(Str::from).collect(),
-            extra,
+            name: first(headers, USER).map_err(unreadable)?.into(),
+            uid: first(headers, UID).map_err(unreadable)?.into(),
+            groups: all(headers, GROUP).map_err(unreadable)?,
+            extra: extra(headers, &[Str::new_static(EXTRA)]).map_err(unreadable)?,
         };
         if !wanted.name.is_empty() {
             return Ok(Some(Impersonation { wanted }));

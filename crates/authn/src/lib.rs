@@ -23,7 +23,7 @@ pub use authenticator::{Anonymous, Attempt, Authenticator, Error, Evidence, Toke
 pub use bearer::protocols_without_token;
 pub use caller::{Caller, InternalIdentity, Via};
 pub use front_proxy::{FrontProxy, comparable_header_name};
-pub use headers::{HeaderLines, Headers};
+pub use headers::{HeaderLines, Headers, UnreadableHeader};
 pub use observe::{Observed, Observer, TokenEvent, TokenUse};
 pub use static_tokens::{StaticTokens, TokenFileError, TokenFileWarning};
 pub use user::{User, names, service_account};

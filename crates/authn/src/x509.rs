@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use value::{Str, format_smolstr};
-use x509_parser::asn1_rs::{Any, Tag, oid};
+use x509_parser::asn1_rs::{Any, Class, oid};
 use x509_parser::der_parser::Oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -49,12 +49,13 @@ impl ClientCertificate {
         let mut uids: Vec<Str> = Vec::new();
         for attribute in certificate.subject().iter_attributes() {
             let kind = attribute.attr_type();
+            let value = text(attribute.attr_value())?;
             if kind == &COMMON_NAME {
-                user.name = text(attribute.attr_value())?;
+                user.name = value;
             } else if kind == &ORGANIZATION {
-                user.groups.push(text(attribute.attr_value())?);
+                user.groups.push(value);
             } else if kind == &UID {
-                uids.push(text(attribute.attr_value())?);
+                uids.push(value);
             }
         }
         match uids.as_slice() {
@@ -119,23 +120,13 @@ fn unix(seconds: i64) -> SystemTime {
     }
 }
 
-/// The string types Go reads in a name; any other is refused.
+/// The text of a value in a name. Go refuses a certificate with a value that is none.
 fn text(value: &Any<'_>) -> Result<Str, Error> {
-    let bytes: &[u8] = value.data;
-    match value.tag() {
-        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String | Tag::NumericString => {
-            std::str::from_utf8(bytes).map(Str::from).ok()
-        }
-        Tag::TeletexString => Some(bytes.iter().map(|b| char::from(*b)).collect()),
-        Tag::BmpString => {
-            let units = bytes.chunks(2).map(|pair| match pair {
-                [high, low] => Some(u16::from_be_bytes([*high, *low])),
-                _ => None,
-            });
-            let units: Option<Vec<u16>> = units.collect();
-            units.and_then(|units| String::from_utf16(&units).ok()).map(Str::from)
-        }
-        _ => None,
-    }
-    .ok_or(Error::Certificate("unable to parse a name into a string"))
+    let number = u8::try_from(value.tag().0).ok();
+    let is_plain = value.class() == Class::Universal && !value.header.is_constructed();
+    number
+        .filter(|_| is_plain)
+        .and_then(|tag| ::x509::directory_string(tag, value.data).ok().flatten())
+        .map(Str::from)
+        .ok_or(Error::Certificate("unable to parse a name into a string"))
 }

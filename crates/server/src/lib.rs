@@ -55,6 +55,7 @@ pub mod request_info;
 pub mod respond;
 pub mod seats;
 mod shape;
+mod signer_access;
 mod splice;
 mod start;
 pub mod state;

@@ -330,10 +330,6 @@ async fn serve(
     }
 
     // impersonate
-    if let Some(name) = undecodable_impersonation(&headers) {
-        let status = Status::bad_request(format!("the value of the header {name} is not UTF-8"));
-        return refuse(&status, &headers, &query);
-    }
     let chain = state.authorizer.load_full();
     let (wants, asked) = (HttpHeaders(&headers), attributes(info));
     let caller = match authz::impersonate(&chain, &caller, &wants, &asked, &state.impersonations).await {
@@ -533,15 +529,13 @@ pub async fn internal(
 struct HttpHeaders<'a>(&'a HeaderMap);
 
 impl Headers for HttpHeaders<'_> {
-    fn first(&self, name: &str) -> Option<&str> {
-        self.0.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok())
+    fn first(&self, name: &str) -> Option<&[u8]> {
+        self.0.get(name).map(http::HeaderValue::as_bytes)
     }
 
-    fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
+    fn each(&self, visit: &mut dyn FnMut(&str, &[u8])) {
         for (name, value) in self.0 {
-            if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
-                visit(name.as_str(), value);
-            }
+            visit(name.as_str(), value.as_bytes());
         }
     }
 }
@@ -590,12 +584,6 @@ async fn authenticate(
         Ok(None) => refused(Outcomes::Failure, "no credentials"),
         Err(error) => refused(Outcomes::Error, &error.to_string()),
     }
-}
-
-/// A header that asks for another identity in a way that cannot be read: ignoring it would run the request as its real caller.
-fn undecodable_impersonation(headers: &HeaderMap) -> Option<&str> {
-    let mut asking = headers.iter().filter(|(name, _)| name.as_str().starts_with("impersonate-"));
-    asking.find(|(_, value)| std::str::from_utf8(value.as_bytes()).is_err()).map(|(name, _)| name.as_str())
 }
 
 /// Runs the handler of a verb.

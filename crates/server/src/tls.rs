@@ -173,12 +173,13 @@ impl ClientCa {
     }
 }
 
-/// The certificates in a PEM file; none at all is an error.
+/// The certificates in a PEM file; none at all is an error. What is no certificate is passed over, and so is one with headers, as
+/// Go does: nothing is trusted here that kube-apiserver does not see in the same file.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    use rustls::pki_types::pem::PemObject as _;
-    let certs: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|e| format!("not valid PEM: {e}"))?;
+    let certs: Vec<CertificateDer<'static>> = x509::pem::blocks(pem)
+        .filter(|block| block.label == "CERTIFICATE" && !block.has_headers)
+        .map(|block| block.bytes.into())
+        .collect();
     if certs.is_empty() {
         return Err("contains no PEM block of type CERTIFICATE".to_owned());
     }

@@ -29,6 +29,7 @@ use crate::decode::Draft;
 use crate::device_access;
 use crate::encode;
 use crate::ownership::{self, Writer};
+use crate::signer_access;
 use crate::state::State;
 use crate::unreadable::Concern;
 
@@ -320,6 +321,9 @@ impl Subject<'_> {
         errors.extend(found.errors);
         if errors.is_empty() && self.facet == Facet::Whole {
             errors.extend(self.check_params(call, &object, Some(before)).await);
+        }
+        if errors.is_empty() && self.facet == Facet::Status {
+            errors.extend(signer_access::check_status(self.state, call, self.kind, &object, before).await);
         }
         refuse_invalid(self, &object, &name, &errors)?;
         for warning in found.warnings {

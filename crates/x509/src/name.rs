@@ -42,7 +42,11 @@ impl Subject {
 /// Go reads.
 pub fn directory_string(tag: u8, bytes: &[u8]) -> Result<Option<String>, Error> {
     let checked = |is_allowed: fn(&u8) -> bool, why| {
-        if bytes.iter().all(is_allowed) { Ok(bytes.iter().map(|byte| char::from(*byte)).collect()) } else { Err(why) }
+        if bytes.iter().all(is_allowed) {
+            Ok(bytes.iter().map(|byte| char::from(*byte)).collect())
+        } else {
+            Err(why)
+        }
     };
     match tag {
         0x0c => std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| "asn1: invalid UTF-8 string"),

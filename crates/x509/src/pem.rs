@@ -102,13 +102,12 @@ fn block_before(data: &[u8], from: usize, end: usize) -> Attempt {
         return Attempt::Malformed;
     }
     let text = data.get(at..end).unwrap_or_default();
-    let text: Vec<u8> = text.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).collect();
+    let text: Vec<u8> =
+        text.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).collect();
     match BASE64.decode(text) {
-        Ok(bytes) => Attempt::Block(Block {
-            label: String::from_utf8_lossy(label).into_owned(),
-            has_headers,
-            bytes,
-        }),
+        Ok(bytes) => {
+            Attempt::Block(Block { label: String::from_utf8_lossy(label).into_owned(), has_headers, bytes })
+        }
         Err(_) => Attempt::Malformed,
     }
 }

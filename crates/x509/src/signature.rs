@@ -151,7 +151,12 @@ impl PublicKey {
     }
 }
 
-fn by(algorithm: &'static dyn VerificationAlgorithm, key: &[u8], message: &[u8], signature: &[u8]) -> Option<()> {
+fn by(
+    algorithm: &'static dyn VerificationAlgorithm,
+    key: &[u8],
+    message: &[u8],
+    signature: &[u8],
+) -> Option<()> {
     UnparsedPublicKey::new(algorithm, key).verify(message, signature).ok()
 }
 

@@ -2,6 +2,7 @@
 //! attests for a signer needs a right to that signer, and nobody gets a certificate for `system:masters` by asking for it.
 
 use api::{Status, field};
+use authn::User;
 use value::{Str, Value};
 
 use crate::{Attributes, Cluster, Later, Notes, Operation, Plugin, Seen, Stage};
@@ -39,7 +40,7 @@ impl Stage for CertificateApproval {
         // The signer of the stored request counts: the one that was sent may name another.
         let signer = signer(old);
         Box::pin(async move {
-            if may(attributes, cluster, "approve", signer).await {
+            if may_for_signer(attributes.user, cluster, "approve", signer).await {
                 return Ok(());
             }
             let why =
@@ -66,7 +67,7 @@ impl Stage for CertificateSigning {
         }
         let signer = signer(old);
         Box::pin(async move {
-            if may(attributes, cluster, "sign", signer).await {
+            if may_for_signer(attributes.user, cluster, "sign", signer).await {
                 return Ok(());
             }
             let why = format!("user not permitted to sign requests with signerName {}", field::quote(signer));
@@ -93,7 +94,7 @@ impl Stage for ClusterTrustBundleAttest {
             return yes();
         }
         Box::pin(async move {
-            if may(attributes, cluster, "attest", signer).await {
+            if may_for_signer(attributes.user, cluster, "attest", signer).await {
                 return Ok(());
             }
             let why = format!("user not permitted to attest for signerName {}", field::quote(signer));
@@ -116,9 +117,9 @@ impl Plugin for CertificateSubjectRestriction {
             return Ok(());
         }
         let pem = request.str_at(&["spec", "request"]).unwrap_or_default();
-        let organizations = resources::validation::certificates::signing_request_organizations(pem)
+        let parsed = resources::validation::certificates::certificate_request(pem)
             .map_err(|why| attributes.refuse(object, format!("failed to parse CSR: {why}")))?;
-        if organizations.iter().any(|group| group == authn::names::MASTERS) {
+        if parsed.subject.organizations.iter().any(|group| group == authn::names::MASTERS) {
             let why = format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed");
             return Err(attributes.refuse(object, why));
         }
@@ -140,15 +141,15 @@ fn signer(object: &Value) -> &str {
     object.str_at(&["spec", "signerName"]).unwrap_or_default()
 }
 
-/// Whether the caller may do this for the signer, or for all signers of its domain. An error is no permission.
-async fn may(attributes: &Attributes<'_>, cluster: &dyn Cluster, verb: &'static str, signer: &str) -> bool {
+/// Whether a user may do this for the signer, or for all signers of its domain. An error is no permission.
+pub async fn may_for_signer(user: &User, cluster: &dyn Cluster, verb: &'static str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     for name in [Str::from(signer), value::format_smolstr!("{domain}/*")] {
         let question = authz::Attributes {
             name,
             ..authz::Attributes::resource(Str::new_static(verb), GROUP, "signers")
         };
-        let answer = cluster.authorize(attributes.user, &question).await;
+        let answer = cluster.authorize(user, &question).await;
         if answer.error.is_none() && answer.decision == authz::Decision::Allow {
             return true;
         }

@@ -12,8 +12,8 @@ use aws_lc_rs::signature::{
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use value::{Map, Str, Value};
-use x509_parser::pem::Pem;
-use x509_parser::prelude::FromDer;
+use x509::pem;
+use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
@@ -97,17 +97,18 @@ pub struct PublicKey {
 
 impl PublicKey {
     /// All public keys of a PEM file. Private keys and certificates count as their public keys; other sections are passed over.
-    pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, KeyError> {
+    pub fn all_from_pem(text: &[u8]) -> Result<Vec<Self>, KeyError> {
         let mut keys = Vec::new();
-        for section in Pem::iter_from_buffer(pem).filter_map(Result::ok) {
+        for section in pem::blocks(text) {
             match section.label.as_str() {
-                "PUBLIC KEY" => keys.push(Self::from_spki(&section.contents)?),
+                "PUBLIC KEY" => keys.push(Self::from_spki(&section.bytes)?),
                 "CERTIFICATE" => {
-                    let certificate = section.parse_x509().map_err(|_| KeyError::Unsupported)?;
+                    let (_, certificate) =
+                        X509Certificate::from_der(&section.bytes).map_err(|_| KeyError::Unsupported)?;
                     keys.push(Self::from_spki(certificate.public_key().raw)?);
                 }
                 label => {
-                    if let Some(key) = SigningKey::from_section(label, &section.contents)? {
+                    if let Some(key) = SigningKey::from_section(label, &section.bytes)? {
                         keys.push(key.public);
                     }
                 }
@@ -200,9 +201,9 @@ enum Pair {
 
 impl SigningKey {
     /// The first private key of a PEM file.
-    pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
-        for section in Pem::iter_from_buffer(pem).filter_map(Result::ok) {
-            if let Some(key) = Self::from_section(&section.label, &section.contents)? {
+    pub fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
+        for section in pem::blocks(text) {
+            if let Some(key) = Self::from_section(&section.label, &section.bytes)? {
                 return Ok(key);
             }
         }

@@ -1,19 +1,13 @@
-//! certificates.k8s.io: CertificateSigningRequest, ClusterTrustBundle, PodCertificateRequest.
-//!
-//! Certificates and requests are parsed, not verified: whether a request is signed with the key it names is for the
-//! signer to check.
+//! certificates.k8s.io: CertificateSigningRequest and ClusterTrustBundle.
 
 use std::collections::HashMap;
 
 use api::FieldErrors;
-use api::field::FieldErrorKind;
 use api::names;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use value::Value;
-use x509_parser::prelude::{FromDer as _, X509Certificate, X509CertificationRequest};
+use x509::{Certificate, CertificateRequest, pem};
 
-use super::fields::{At, IMMUTABLE, Read, Report, same, supersede};
+use super::fields::{At, IMMUTABLE, Read, Report, supersede};
 use super::pod_projected::signer_name;
 use super::{Context, Rules, internal_json, meta, unified_diff};
 use crate::repeated::Repeated;
@@ -37,29 +31,10 @@ pub(super) const TRUST_BUNDLE: Rules = Rules {
     },
     update_status: super::no_rules,
 };
-pub(super) const POD_CERTIFICATE_REQUEST: Rules = Rules {
-    create: |request, _| pod_request(request),
-    update: |new, old, _| {
-        let mut errors = meta::update(new, old);
-        if !same(new.part("spec"), old.part("spec")) {
-            let shown = internal_json::compact("PodCertificateRequestSpec", new.part("spec"));
-            errors.report(FieldErrorKind::Invalid, &SPEC, None, format!("{shown}: {IMMUTABLE}"));
-        }
-        errors
-    },
-    update_status: pod_request_status,
-};
-
 const SPEC: At<'static> = At::new("spec");
 const CONDITIONS: At<'static> = At::new("status.conditions");
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
 const MAX_TRUST_BUNDLE: usize = 1 << 20;
-const MAX_KEY: usize = 10 << 10;
-const MAX_CHAIN: usize = 100 << 10;
-const MAX_UID: usize = 128;
-const MIN_LIFETIME: i64 = 3600;
-const MAX_LIFETIME: i64 = 91 * 24 * 3600;
-const MAX_KUBERNETES_LIFETIME: i64 = 24 * 3600;
 
 const USAGES: [&str; 23] = [
     "any",
@@ -100,88 +75,25 @@ pub fn approval(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     signing_request_update(new, old, Change::Approval)
 }
 
-/// One block of PEM text.
-pub(crate) struct Block {
-    pub(crate) label: String,
-    has_headers: bool,
-    bytes: Vec<u8>,
+/// The certificate request in `spec.request`: PEM, in base64.
+pub fn certificate_request(text: &str) -> Result<CertificateRequest, x509::Error> {
+    CertificateRequest::from_pem(&decoded(text))
 }
 
-/// The PEM blocks of a text, skipping whatever is not PEM.
-pub(crate) fn pem_blocks(text: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        let label = line.trim_end().strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----"));
-        let Some(label) = label else { continue };
-        let end = format!("-----END {label}-----");
-        let mut body = String::new();
-        let mut has_headers = false;
-        let mut closed = false;
-        for line in lines.by_ref() {
-            let line = line.trim();
-            if line == end {
-                closed = true;
-                break;
-            }
-            if line.contains(':') {
-                has_headers = true;
-            } else {
-                body.push_str(line);
-            }
-        }
-        if let (true, Ok(bytes)) = (closed, STANDARD.decode(&body)) {
-            blocks.push(Block { label: label.to_owned(), has_headers, bytes });
-        }
-    }
-    blocks
-}
-
-fn decoded(text: &str) -> String {
-    let bytes = STANDARD.decode(text).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn parse_request(text: &str) -> Result<(), String> {
-    signing_request_organizations(text).map(|_| ())
-}
-
-/// The organizations in the subject of a certificate signing request, which comes as PEM in base64.
-pub fn signing_request_organizations(text: &str) -> Result<Vec<String>, String> {
-    // A name in an encoding that is not text is still a name; it must not hide what it says.
-    with_request(text, |request| {
-        let names = request.certification_request_info.subject.iter_organization();
-        names.map(|name| String::from_utf8_lossy(name.attr_value().data).into_owned()).collect()
-    })
-}
-
-/// The common name in the subject of such a request; of several the last, as Go reads them.
-pub fn signing_request_common_name(text: &str) -> Result<String, String> {
-    with_request(text, |request| {
-        let names = request.certification_request_info.subject.iter_common_name();
-        let last = names.last().map(|name| String::from_utf8_lossy(name.attr_value().data).into_owned());
-        last.unwrap_or_default()
-    })
-}
-
-fn with_request<T>(text: &str, see: impl FnOnce(&X509CertificationRequest<'_>) -> T) -> Result<T, String> {
-    match pem_blocks(&decoded(text)).first() {
-        Some(block) if block.label == "CERTIFICATE REQUEST" => {
-            let Ok((_, request)) = X509CertificationRequest::from_der(&block.bytes) else {
-                return Err("asn1: structure error: invalid certificate request".to_owned());
-            };
-            Ok(see(&request))
-        }
-        _ => Err("PEM block type must be CERTIFICATE REQUEST".to_owned()),
-    }
+fn decoded(text: &str) -> Vec<u8> {
+    crate::decode::bytes(text).unwrap_or_default()
 }
 
 fn check_certificates(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Ok(());
     }
-    let blocks = pem_blocks(&decoded(text));
-    for block in &blocks {
+    let pem = decoded(text);
+    let mut blocks = pem::blocks(&pem).peekable();
+    if blocks.peek().is_none() {
+        return Err("must contain at least one CERTIFICATE PEM block".to_owned());
+    }
+    for block in blocks {
         if block.label != "CERTIFICATE" {
             let label = api::field::quote(&block.label);
             return Err(format!("only CERTIFICATE PEM blocks are allowed, found {label}"));
@@ -189,12 +101,12 @@ fn check_certificates(text: &str) -> Result<(), String> {
         if block.has_headers {
             return Err("no PEM block headers are permitted".to_owned());
         }
-        if X509Certificate::from_der(&block.bytes).is_err() {
+        if block.bytes.is_empty() {
+            return Err("found CERTIFICATE PEM block containing 0 certificates".to_owned());
+        }
+        if Certificate::all_from_der(&block.bytes).is_none() {
             return Err("x509: malformed certificate".to_owned());
         }
-    }
-    if blocks.is_empty() {
-        return Err("must contain at least one CERTIFICATE PEM block".to_owned());
     }
     Ok(())
 }
@@ -206,9 +118,10 @@ fn repeats(values: &[&str]) -> bool {
 fn signing_request(request: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = meta::create(request, false, |_, _| Vec::new());
     let spec = request.part("spec");
-    if let Err(why) = parse_request(spec.text("request")) {
+    let signed = certificate_request(spec.text("request")).and_then(|request| request.check_signature());
+    if let Err(why) = signed {
         let shown = spec.part("request").cloned().unwrap_or_default();
-        errors.invalid(&SPEC.field("request"), shown, why);
+        errors.invalid(&SPEC.field("request"), shown, why.to_string());
     }
     let usages: Vec<&str> = spec.texts("usages").collect();
     let former: Vec<&str> = old.map(|old| old.part("spec").texts("usages").collect()).unwrap_or_default();
@@ -387,18 +300,18 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
     let count = errors.len();
     let mut seen: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
-    for (i, block) in pem_blocks(text).into_iter().enumerate() {
+    for (i, block) in pem::blocks(text.as_bytes()).enumerate() {
         let wrong = if block.label != "CERTIFICATE" {
             format!("entry {i} has bad block type: {}", block.label)
         } else if block.has_headers {
             format!("entry {i} has PEM block headers")
         } else {
-            match X509Certificate::from_der(&block.bytes) {
-                Err(_) => format!("entry {i} does not parse as X.509"),
-                Ok((_, certificate)) if !certificate.is_ca() => {
+            match Certificate::from_der(&block.bytes) {
+                None => format!("entry {i} does not parse as X.509"),
+                Some(certificate) if !certificate.is_authority => {
                     format!("entry {i} does not have the CA bit set")
                 }
-                Ok(_) => {
+                Some(_) => {
                     let place = *places.entry(block.bytes.clone()).or_insert(seen.len());
                     match seen.get_mut(place) {
                         Some((_, entries)) => entries.push(i),
@@ -420,172 +333,5 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
         let places: Vec<String> = places.iter().map(ToString::to_string).collect();
         let detail = format!("duplicate trust anchor (indices [{}])", places.join(" "));
         errors.invalid(&at, "<value omitted>", detail);
-    }
-}
-
-fn pod_request(request: &Value) -> FieldErrors {
-    let mut errors = meta::create(request, true, names::name_is_dns_subdomain);
-    let spec = request.part("spec");
-    let signer = spec.text("signerName");
-    signer_name(signer, &SPEC.field("signerName"), &mut errors);
-    let at = SPEC.field("unverifiedUserAnnotations");
-    let mut size = 0;
-    for (key, text) in spec.text_entries("unverifiedUserAnnotations") {
-        let path = value::Path::root().field(at.to_string());
-        errors.extend(names::is_domain_prefixed_key(&path, &key.to_lowercase()));
-        size += key.len() + text.len();
-    }
-    if size > meta::MAX_ANNOTATIONS_SIZE {
-        errors.too_long(&at, meta::MAX_ANNOTATIONS_SIZE);
-    }
-    for (name, uid) in
-        [("podName", "podUID"), ("serviceAccountName", "serviceAccountUID"), ("nodeName", "nodeUID")]
-    {
-        let text = spec.text(name);
-        errors.invalid_each(&SPEC.field(name), text, names::is_dns1123_subdomain(text));
-        let id = spec.text(uid);
-        if id.is_empty() {
-            errors.invalid(&SPEC.field(uid), id, "must not be empty");
-        }
-        if id.len() > MAX_UID {
-            errors.too_long(&SPEC.field(uid), MAX_UID);
-        }
-    }
-    let at = SPEC.field("maxExpirationSeconds");
-    let Some(seconds) = spec.number_if_set("maxExpirationSeconds") else {
-        errors.required(&at, "must be set");
-        return errors;
-    };
-    let host = signer.split('/').next().unwrap_or_default();
-    let is_kubernetes = host == "kubernetes.io" || host.ends_with(".kubernetes.io");
-    let most = if is_kubernetes { MAX_KUBERNETES_LIFETIME } else { MAX_LIFETIME };
-    if !(MIN_LIFETIME..=most).contains(&seconds) {
-        errors.invalid(&at, seconds, format!("must be in the range [{MIN_LIFETIME}, {most}]"));
-    }
-    let is_set = |field: &str| !spec.text(field).is_empty();
-    match (is_set("stubPKCS10Request"), is_set("pkixPublicKey"), is_set("proofOfPossession")) {
-        (true, false, false) => {
-            let at = SPEC.field("stubPKCS10Request");
-            let bytes = STANDARD.decode(spec.text("stubPKCS10Request")).unwrap_or_default();
-            if bytes.len() > MAX_KEY {
-                errors.too_long(&at, MAX_KEY);
-            } else if X509CertificationRequest::from_der(&bytes).is_err() {
-                let detail = "must be a valid PKCS#10 CSR".to_owned();
-                errors.report(FieldErrorKind::Invalid, &at, None, detail);
-            }
-        }
-        (false, true, true) => {
-            for field in ["pkixPublicKey", "proofOfPossession"] {
-                if STANDARD.decode(spec.text(field)).unwrap_or_default().len() > MAX_KEY {
-                    errors.too_long(&SPEC.field(field), MAX_KEY);
-                    return errors;
-                }
-            }
-        }
-        _ => {
-            let detail =
-                "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set";
-            errors.report(FieldErrorKind::Invalid, &SPEC, None, detail.to_owned());
-        }
-    }
-    errors
-}
-
-const OUTCOMES: [&str; 3] = ["Issued", "Denied", "Failed"];
-
-fn pod_request_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
-    let mut errors = meta::update(new, old);
-    if !errors.is_empty() {
-        return errors;
-    }
-    let conditions = new.list_at(&["status", "conditions"]);
-    let mut known = 0;
-    for (i, condition) in conditions.iter().enumerate() {
-        let at = format!("status.conditions.[{i}]");
-        let at = At::new(&at);
-        let kind = condition.text("type");
-        if !OUTCOMES.contains(&kind) {
-            errors.not_supported(&at.field("type"), kind, &OUTCOMES);
-            continue;
-        }
-        known += 1;
-        if known > 1 {
-            let detail = r#"There may be at most one condition with type "Issued", "Denied", or "Failed""#;
-            errors.invalid(&at.field("type"), kind, detail);
-        }
-        if condition.text("status") != "True" {
-            errors.not_supported(&at.field("status"), condition.text("status"), &["True"]);
-        }
-    }
-    meta::conditions(conditions, &CONDITIONS, &mut errors);
-    if !errors.is_empty() {
-        return errors;
-    }
-    let outcome = |request: &Value| {
-        let conditions = request.list_at(&["status", "conditions"]).iter();
-        conditions
-            .filter(|condition| condition.text("status") == "True")
-            .map(|condition| condition.text("type").to_owned())
-            .find(|kind| OUTCOMES.contains(&kind.as_str()))
-    };
-    let at = At::new("status");
-    let mut refuse = |detail: &str| errors.report(FieldErrorKind::Invalid, &at, None, detail.to_owned());
-    let unchanged = same(new.part("status"), old.part("status"));
-    if outcome(old).is_some() {
-        if !unchanged {
-            refuse("immutable after PodCertificateRequest is issued, denied, or failed");
-        }
-        return errors;
-    }
-    match outcome(new).as_deref() {
-        Some("Issued") => issued(new, &mut errors),
-        Some(_) => {
-            let fields = ["certificateChain", "notBefore", "beginRefreshAt", "notAfter"];
-            if fields.iter().any(|field| !new.part("status").text(field).is_empty()) {
-                refuse(
-                    "non-condition status fields must be empty when denying or failing the PodCertificateRequest",
-                );
-            }
-        }
-        None => {
-            if !unchanged {
-                refuse(r#"status is immutable unless transitioning to "Issued", "Denied", or "Failed""#);
-            }
-        }
-    }
-    errors
-}
-
-fn issued(request: &Value, errors: &mut FieldErrors) {
-    let status = request.part("status");
-    let chain = status.text("certificateChain");
-    let at = At::new("status.certificateChain");
-    if chain.len() > MAX_CHAIN {
-        errors.too_long(&at, MAX_CHAIN);
-        return;
-    }
-    let blocks = pem_blocks(chain);
-    let Some(leaf) = blocks.first() else {
-        errors.invalid(&at, chain, "issued certificate chain must contain at least one certificate");
-        return;
-    };
-    if leaf.label != "CERTIFICATE" {
-        let detail = "issued certificate chain must consist entirely of CERTIFICATE PEM blocks";
-        errors.invalid(&at, chain, detail);
-        return;
-    }
-    if X509Certificate::from_der(&leaf.bytes).is_err() {
-        errors.invalid(&at, chain, "leaf certificate does not parse as valid X.509");
-        return;
-    }
-    for field in ["notBefore", "notAfter"] {
-        if status.text(field).is_empty() {
-            let detail = "must be present and consistent with the issued certificate";
-            errors.required(&At::new("status").field(field), detail);
-        }
-    }
-    if status.text("beginRefreshAt").is_empty() {
-        let detail = "must be present and in the range [notbefore+10min, notafter-10min]";
-        errors.required(&At::new("status.beginRefreshAt"), detail);
     }
 }

@@ -30,6 +30,7 @@ mod node;
 mod persistent_volume;
 mod persistent_volume_claim;
 pub mod pod;
+mod pod_certificates;
 mod pod_claims;
 mod pod_containers;
 mod pod_env;
@@ -150,7 +151,7 @@ const TABLE: &[(&str, &str, Rules)] = &[
     ("batch", "Job", batch::JOB),
     ("certificates.k8s.io", "CertificateSigningRequest", certificates::SIGNING_REQUEST),
     ("certificates.k8s.io", "ClusterTrustBundle", certificates::TRUST_BUNDLE),
-    ("certificates.k8s.io", "PodCertificateRequest", certificates::POD_CERTIFICATE_REQUEST),
+    ("certificates.k8s.io", "PodCertificateRequest", pod_certificates::POD_CERTIFICATE_REQUEST),
     ("coordination.k8s.io", "Lease", cluster::LEASE),
     ("discovery.k8s.io", "EndpointSlice", endpoint_slice::ENDPOINT_SLICE),
     ("events.k8s.io", "Event", event::EVENT),

@@ -11,7 +11,6 @@ use std::sync::{Arc, LazyLock};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
@@ -46,13 +45,12 @@ impl Voucher {
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, String> {
         let mut certificates = Vec::new();
         let mut bad = None;
-        for item in CertificateDer::pem_slice_iter(pem) {
-            match item {
-                Ok(der) => match X509Certificate::from_der(&der) {
-                    Ok(_) => certificates.push(der),
-                    Err(_) => bad = Some("failed to parse certificate: x509: malformed certificate"),
-                },
-                Err(_) => break,
+        for block in x509::pem::blocks(pem) {
+            let is_bare = block.label == "CERTIFICATE" && !block.has_headers;
+            if is_bare && X509Certificate::from_der(&block.bytes).is_ok() {
+                certificates.push(block.bytes.into());
+            } else {
+                bad = Some("failed to parse certificate: x509: malformed certificate");
             }
         }
         if certificates.is_empty() {

@@ -112,10 +112,10 @@ impl Request<'_, '_> {
             return Ok(());
         }
         let pem = request.str_at(&["spec", "request"]).unwrap_or_default();
-        let name = resources::validation::certificates::signing_request_common_name(pem)
+        let parsed = resources::validation::certificates::certificate_request(pem)
             .map_err(|why| self.refuse(format!("unable to parse csr: {why}")))?;
         let own = format!("{}{}", names::NODE_PREFIX, self.name);
-        if name == own {
+        if parsed.subject.common_name == own {
             return Ok(());
         }
         Err(self.refuse(format!("can only create a node CSR with CN={own}")))

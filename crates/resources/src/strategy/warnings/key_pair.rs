@@ -2,14 +2,12 @@
 
 use value::Value;
 
-use crate::validation::certificates::pem_blocks;
-
 /// What is wrong with the texts, as far as PEM goes.
 pub(super) fn problem(secret: &Value) -> Option<String> {
     let labels = |key: &str| -> Vec<String> {
         let text = secret.str_at(&["data", key]).unwrap_or_default();
         let bytes = crate::decode::bytes(text).unwrap_or_default();
-        pem_blocks(&String::from_utf8_lossy(&bytes)).into_iter().map(|block| block.label).collect()
+        x509::pem::blocks(&bytes).map(|block| block.label).collect()
     };
     let certificate = labels("tls.crt");
     if !certificate.iter().any(|label| label == "CERTIFICATE") {

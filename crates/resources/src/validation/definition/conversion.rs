@@ -14,9 +14,10 @@ use crate::repeated::Repeated;
 pub(super) fn unreadable_bundle(bundle: &str) -> Option<&'static str> {
     let pem = STANDARD.decode(bundle).unwrap_or_default();
     let mut found = false;
-    for block in x509_parser::pem::Pem::iter_from_buffer(&pem).filter_map(Result::ok) {
+    for block in x509::pem::blocks(&pem) {
         found = true;
-        if block.label == "CERTIFICATE" && block.parse_x509().is_ok() {
+        let is_bare = block.label == "CERTIFICATE" && !block.has_headers;
+        if is_bare && x509::Certificate::from_der(&block.bytes).is_some() {
             return None;
         }
     }

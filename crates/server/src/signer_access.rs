@@ -1,0 +1,35 @@
+//! Whoever issues, denies or fails a PodCertificateRequest needs the right to sign for its signer.
+
+use admission::plugins::may_for_signer;
+use api::FieldError;
+use api::field::quote;
+use resources::validation::fields;
+use value::{Path, Value};
+
+use crate::call::Call;
+use crate::catalog::Kind;
+use crate::state::State;
+
+/// A changed status needs the right to `sign` for the signer of the stored request. Asked only about changes that are valid.
+pub(crate) async fn check_status(
+    state: &State,
+    call: &Call,
+    kind: &Kind,
+    new: &Value,
+    old: &Value,
+) -> Option<FieldError> {
+    if kind.stored.group != "certificates.k8s.io" || kind.stored.kind != "PodCertificateRequest" {
+        return None;
+    }
+    if fields::same(new.at(&["status"]), old.at(&["status"])) {
+        return None;
+    }
+    let signer = old.str_at(&["spec", "signerName"]).unwrap_or_default();
+    if may_for_signer(call.user(), state, "sign", signer).await {
+        return None;
+    }
+    let user = quote(&call.user().name);
+    let path = Path::root().field("spec").field("signerName");
+    let why = format!("User {user} is not permitted to \"sign\" for signer {}", quote(signer));
+    Some(FieldError::forbidden(&path, why))
+}
