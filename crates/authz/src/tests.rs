@@ -464,7 +464,7 @@ roleRef: {kind: ClusterRole, name: actor}
     expect![[r#"pods is forbidden: User "system:kube-scheduler" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope"#]]
         .assert_eq(as_user("carol").unwrap_err().message());
     assert_eq!(
-        run(impersonate(&chain, &caller, &authn::HeaderLines(&[]), &pods(), &LastModes::default())).unwrap(),
+        run(impersonate(&chain, &caller, &authn::HeaderLines::<&str>(&[]), &pods(), &LastModes::default())).unwrap(),
         caller
     );
 }
@@ -476,7 +476,7 @@ fn asking_the_chain_may_move_between_threads() {
     let caller = Caller::internal(InternalIdentity::Scheduler);
     is_send(&chain.authorize(&caller, pods()));
     let last = LastModes::default();
-    is_send(&impersonate(&chain, &caller, &authn::HeaderLines(&[]), &pods(), &last));
+    is_send(&impersonate(&chain, &caller, &authn::HeaderLines::<&str>(&[]), &pods(), &last));
 }
 
 #[test]
