@@ -464,7 +464,8 @@ roleRef: {kind: ClusterRole, name: actor}
     expect![[r#"pods is forbidden: User "system:kube-scheduler" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope"#]]
         .assert_eq(as_user("carol").unwrap_err().message());
     assert_eq!(
-        run(impersonate(&chain, &caller, &authn::HeaderLines::<&str>(&[]), &pods(), &LastModes::default())).unwrap(),
+        run(impersonate(&chain, &caller, &authn::HeaderLines::<&str>(&[]), &pods(), &LastModes::default()))
+            .unwrap(),
         caller
     );
 }

@@ -48,8 +48,10 @@ impl Audited {
 
     /// The events of a request, by its id.
     fn events(&self, id: &str) -> Vec<Value> {
-        let events =
-            self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>();
+        let text = self.text();
+        // The server may be writing the last line: it has requests of its own.
+        let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+        let events = whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>();
         events.into_iter().filter(|event| event["auditID"] == id).collect()
     }
 

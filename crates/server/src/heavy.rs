@@ -145,11 +145,13 @@ pub struct Effort {
     /// The steps that are left; cancelled when nobody waits for the answer.
     pub budget: Budget,
     is_large: Arc<AtomicBool>,
+    /// Whether something was written: from then on the request comes to its end, whoever waits for it.
+    has_written: Arc<AtomicBool>,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Effort { budget: Budget::new(STEPS), is_large: Arc::default() }
+        Effort { budget: Budget::new(STEPS), is_large: Arc::default(), has_written: Arc::default() }
     }
 }
 
@@ -173,20 +175,37 @@ impl Effort {
         .await;
     }
 
+    /// Before a write. A request whose time is over writes nothing: its client has been told that it failed, audit has recorded
+    /// that, and a webhook that fails open may have been cut off by the client's own deadline. A request that has written before
+    /// comes to its end.
+    pub fn begin_write(&self, deadline: Option<Instant>) -> Result<(), Status> {
+        let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+        if is_late && !self.has_written.load(Ordering::Relaxed) {
+            return Err(too_late());
+        }
+        self.has_written.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn is_large(&self) -> bool {
         self.is_large.load(Ordering::Relaxed)
     }
 
-    /// Refuses to go on when nobody waits for the answer, as a request is refused whose time is over.
+    /// Refuses to go on when nobody waits for the answer, as a request is refused whose time is over. What has begun to write
+    /// goes on.
     pub fn check(&self) -> Result<(), Status> {
         match self.budget.check() {
-            Err(Ended::Cancelled) => {
-                Err(Status::timeout("request did not complete within the allotted timeout", 0))
-            }
+            Err(Ended::Cancelled) if !self.has_written.load(Ordering::Relaxed) => Err(too_late()),
+            Err(Ended::Cancelled) => Ok(()),
             // Whoever counts the steps says what was too much.
             Err(Ended::Exhausted) | Ok(()) => Ok(()),
         }
     }
+}
+
+/// What a request is told whose time is over.
+fn too_late() -> Status {
+    Status::timeout("request did not complete within the allotted timeout", 0)
 }
 
 /// Cancels a request when it is dropped before it was answered: with the client's connection.

@@ -423,7 +423,7 @@ impl Subject<'_> {
         }
         let priority = self.priority(call, &object, expect);
         let write = Write { key: key.into(), expect, change: Change::Put(record), priority };
-        self.commit(write, &name, move || {
+        self.commit(call, write, &name, move || {
             if let Some(held) = held {
                 held.keep();
             }
@@ -458,7 +458,7 @@ impl Subject<'_> {
 
     /// Deletes the object at `old`. A dry run only says that it could. Whoever answers the request waits until the deletion is in
     /// force, at the revision of what comes back ([`State::in_force`]): many may be deleted by one request.
-    pub async fn delete(&self, old: &Arc<Entry>, name: &str) -> Result<Arc<Entry>, StoreError> {
+    pub async fn delete(&self, call: &Call, old: &Arc<Entry>, name: &str) -> Result<Arc<Entry>, StoreError> {
         if self.dry_run {
             return Ok(Arc::clone(old));
         }
@@ -468,7 +468,7 @@ impl Subject<'_> {
         // A deletion needs no room.
         let priority = WritePriority::Ordinary;
         let write = Write { key: Arc::clone(&old.key), expect, change: Change::Delete, priority };
-        self.write(write, name, move || {
+        self.write(call, write, name, move || {
             if let Some(service) = service {
                 addresses.release(&service);
             }
@@ -499,7 +499,7 @@ impl Subject<'_> {
         let expect = Expect::Revision(old.revision);
         let priority = self.priority(call, object, expect);
         let write = Write { key: Arc::clone(&old.key), expect, change: Change::Put(record), priority };
-        self.commit(write, name, || {}).await.map(Stored::Entry)
+        self.commit(call, write, name, || {}).await.map(Stored::Entry)
     }
 
     /// What a write may use when the store is full. The server's own writes go on, and so do those by which others free space
@@ -521,11 +521,12 @@ impl Subject<'_> {
     /// Commits, and waits until what was written is in force.
     async fn commit(
         &self,
+        call: &Call,
         write: Write,
         name: &str,
         then: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<Entry>, StoreError> {
-        let entry = self.write(write, name, then).await?;
+        let entry = self.write(call, write, name, then).await?;
         self.state.in_force(self.kind, entry.revision).await;
         Ok(entry)
     }
@@ -534,10 +535,12 @@ impl Subject<'_> {
     /// its consequences must, too.
     async fn write(
         &self,
+        call: &Call,
         write: Write,
         name: &str,
         then: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<Entry>, StoreError> {
+        call.effort.begin_write(call.deadline).map_err(StoreError::Refused)?;
         let store = self.state.store.clone();
         let committed = tokio::spawn(async move {
             let outcome = store.commit(write).await;

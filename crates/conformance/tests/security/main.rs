@@ -12,6 +12,7 @@ mod bindings;
 mod bodies;
 mod bootstrap_denied;
 mod callers;
+mod deadlines;
 mod descriptors;
 mod identity_headers;
 mod large_bodies;

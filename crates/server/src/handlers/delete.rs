@@ -204,13 +204,13 @@ pub async fn delete(
         subject.admit_delete(call, admitted_as, &old).await?;
         let outcome = match step {
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
-            Step::Gone => subject.delete(&entry, name).await.map(|last| {
+            Step::Gone => subject.delete(call, &entry, name).await.map(|last| {
                 call.deleted_at = last.revision;
                 (true, gone(kind, name, &old, last))
             }),
             Step::MarkedGone(marked) => match subject.store_mark(call, &entry, &marked, name).await {
                 Ok(Stored::Dry(object)) => Ok((true, Answer::Object(200, kind.from_stored(object)))),
-                Ok(Stored::Entry(marked)) => match subject.delete(&marked, name).await {
+                Ok(Stored::Entry(marked)) => match subject.delete(call, &marked, name).await {
                     // Whoever saw the mark was quicker. It is gone, as was asked for, and this is the last that is known of it.
                     Err(StoreError::Conflict) if is_gone(state, &key, &old) => {
                         Ok((true, gone(kind, name, &old, marked)))

@@ -145,7 +145,7 @@ async fn change(
         let last = is_last_finalizer(kind, admitted.object(), &old_object);
         let stored = if last {
             // The answer is what the update asked for, without the finalizer.
-            let deleted = subject.delete(&old, &name).await;
+            let deleted = subject.delete(call, &old, &name).await;
             if let Ok(last) = &deleted {
                 state.in_force(kind, last.revision).await;
             }
