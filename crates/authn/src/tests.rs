@@ -121,6 +121,22 @@ fn a_name_that_is_not_text_is_refused() {
         params.distinguished_name.push(DnType::CommonName, value);
     });
     assert_eq!(ClientCertificate::from_der(&bmp).unwrap().common_name(), "älice");
+    let terminated = certificate(|params| {
+        let value = DnValue::BmpString("alice\0".try_into().unwrap());
+        params.distinguished_name.push(DnType::CommonName, value);
+    });
+    assert_eq!(ClientCertificate::from_der(&terminated).unwrap().common_name(), "alice");
+    // UniversalString, also in a part that says nothing about the user.
+    for kind in [DnType::CommonName, DnType::LocalityName] {
+        let mut der = certificate(|params| params.distinguished_name.push(kind.clone(), "alice"));
+        for at in 2..der.len() - 5 {
+            if der[at..].starts_with(b"alice") {
+                der[at - 2] = 0x1c;
+            }
+        }
+        let refused = Error::Certificate("unable to parse a name into a string");
+        assert_eq!(ClientCertificate::from_der(&der), Err(refused));
+    }
 }
 
 #[test]
@@ -257,6 +273,60 @@ fn a_front_proxy_speaks_for_users_only_under_an_allowed_name() {
         "/",
     )));
     expect!["nobody"].assert_eq(&name_of(&attempt(&authenticator, None, &headers, "/")));
+}
+
+#[test]
+fn headers_that_cannot_be_read_are_refused_and_never_absent() {
+    let proxy = FrontProxy {
+        allowed_names: vec![],
+        username_headers: vec!["X-Remote-User".into()],
+        uid_headers: vec!["X-Remote-Uid".into()],
+        group_headers: vec!["X-Remote-Group".into()],
+        extra_header_prefixes: vec!["X-Remote-Extra-".into()],
+    };
+    // The proxy's certificate is good for a user of its own, too.
+    let certificate = ClientCertificate::from_der(&certificate(named("proxy"))).unwrap();
+    let authenticator =
+        Authenticator { front_proxy: Some(proxy), client_certificates: true, ..tokens("secret,carol,3\n") };
+    let shown = |certificate: Option<&ClientCertificate>, headers: &[(&str, &[u8])]| {
+        let evidence = Evidence {
+            certificate,
+            proxy_certificate: certificate,
+            headers: &HeaderLines(headers),
+            path: "/",
+            now: now(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        name_of(&runtime.block_on(authenticator.authenticate(&evidence)))
+    };
+    let by_proxy = |headers: &[(&str, &[u8])]| shown(Some(&certificate), headers);
+    expect![[r#"proxy ["system:authenticated"]"#]].assert_eq(&by_proxy(&[]));
+    expect![[r#"zoë ["system:authenticated"]"#]].assert_eq(&by_proxy(&[("x-remote-user", "zoë".as_bytes())]));
+    // A header that says nothing about the caller may have any value.
+    expect![[r#"proxy ["system:authenticated"]"#]].assert_eq(&by_proxy(&[("x-other", b"\xff")]));
+    let user: (&str, &[u8]) = ("x-remote-user", b"alice");
+    let unreadable: [(&[(&str, &[u8])], Expect); 4] = [
+        (&[("x-remote-user", b"\xff")], expect!["error: the value of the header X-Remote-User is not UTF-8"]),
+        (
+            &[user, ("x-remote-uid", b"\xff")],
+            expect!["error: the value of the header X-Remote-Uid is not UTF-8"],
+        ),
+        (
+            &[user, ("x-remote-group", b"a"), ("x-remote-group", b"\xff")],
+            expect!["error: the value of the header x-remote-group is not UTF-8"],
+        ),
+        (
+            &[user, ("x-remote-extra-a", b"\xff"), ("authorization", b"Bearer secret")],
+            expect!["error: the value of the header x-remote-extra-a is not UTF-8"],
+        ),
+    ];
+    for (headers, expected) in unreadable {
+        expected.assert_eq(&by_proxy(headers));
+    }
+    expect!["error: the value of the header authorization is not UTF-8"]
+        .assert_eq(&shown(None, &[("authorization", b"Bearer \xff")]));
+    expect![[r#"carol ["system:authenticated"]"#]]
+        .assert_eq(&shown(None, &[("authorization", b"Bearer secret")]));
 }
 
 fn token_file(text: &str, expected: &Expect) {

@@ -70,6 +70,19 @@ fn without_headers_nobody_acts_as_anybody() {
 }
 
 #[test]
+fn headers_that_cannot_be_read_are_refused() {
+    for name in ["Impersonate-User", "Impersonate-Uid", "Impersonate-Group", "Impersonate-Extra-Scopes"] {
+        let lines: [(&str, &[u8]); 2] = [("Impersonate-User", b"bob"), (name, b"\xff")];
+        let lines = if name == "Impersonate-User" { &lines[1..] } else { &lines[..] };
+        let refused = Impersonation::from_headers(&HeaderLines(lines)).unwrap_err();
+        assert_eq!(refused.code(), 400);
+        let words = format!("the value of the header {name} is not UTF-8");
+        assert_eq!(refused.message().to_lowercase(), words.to_lowercase());
+    }
+    assert!(Impersonation::from_headers(&HeaderLines(&[("accept", b"\xff")])).unwrap().is_none());
+}
+
+#[test]
 fn parts_without_a_name_are_refused_in_gos_words() {
     let refused = |headers: &[(&str, &str)], expected: &Expect| {
         expected.assert_eq(Impersonation::from_headers(&HeaderLines(headers)).unwrap_err().message());

@@ -12,6 +12,7 @@ mod bindings;
 mod bodies;
 mod bootstrap_denied;
 mod callers;
+mod certificates;
 mod deadlines;
 mod descriptors;
 mod identity_headers;

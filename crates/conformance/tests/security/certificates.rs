@@ -1,0 +1,421 @@
+//! Certificates: who may issue them, for whom, and to whose key. Whoever signs reads a request with Go's libraries, so every check
+//! before that has to read the same subject and the same key.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use conformance::client::{Credentials, Trust};
+use conformance::{Client, Server, accepts, rejects};
+use http::Method;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, PublicKeyData,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use time::OffsetDateTime;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+const GROUP: &str = "/apis/certificates.k8s.io/v1";
+const SIGNING_REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const POD_REQUESTS: &str = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests";
+const SIGNER: &str = "example.com/signer";
+const HOUR: i64 = 3600;
+
+fn utf8(text: &str) -> DnValue {
+    DnValue::Utf8String(text.to_owned())
+}
+
+fn bmp(text: &str) -> DnValue {
+    DnValue::BmpString(text.try_into().unwrap())
+}
+
+/// A request for an organization and a common name, as PEM.
+fn request(organization: DnValue, name: DnValue) -> String {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, organization);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
+}
+
+/// Two requests in one text of which a lax reader takes the first and Go, which does not see its end, the second.
+fn disguised(harmless: &str, wanted: &str) -> String {
+    format!("{}{wanted}", harmless.replace("-----END", " -----END"))
+}
+
+/// One that is signed, with other bytes of the same length in its subject.
+fn forged(pem: &str, from: &str, to: &str) -> String {
+    let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    let mut der = STANDARD.decode(body).unwrap();
+    let at = der.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+    der[at..at + from.len()].copy_from_slice(to.as_bytes());
+    let label = "CERTIFICATE REQUEST";
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
+}
+
+fn signing_request(name: &str, signer: &str, pem: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {
+        "signerName": signer, "usages": ["digital signature", "client auth"], "request": STANDARD.encode(pem)}})
+}
+
+fn message(status: &Value) -> &str {
+    status["message"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn nobody_asks_for_a_certificate_of_the_masters_in_any_spelling() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let signer = "kubernetes.io/kube-apiserver-client";
+    let harmless = request(utf8("devs"), utf8("x"));
+    let masters = request(utf8("system:masters"), utf8("root"));
+    for (name, pem) in [
+        ("plain", masters.clone()),
+        ("bmp", request(bmp("system:masters"), utf8("root"))),
+        ("bmp-with-terminator", request(bmp("system:masters\0"), utf8("root"))),
+        ("teletex", request(DnValue::TeletexString("system:masters".try_into().unwrap()), utf8("root"))),
+        ("indented-end", disguised(&harmless, &masters)),
+        ("end-of-another-type", harmless.replace("END CERTIFICATE REQUEST", "END CERTIFICATE") + &masters),
+        ("begin-in-a-line", format!("x{}", harmless.clone() + &masters)),
+    ] {
+        let status = client.post(SIGNING_REQUESTS, &signing_request(name, signer, &pem)).await;
+        let status = rejects(status, 403, "Forbidden").unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        let words =
+            "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+        assert!(message(&status).ends_with(words), "{name}: {status}");
+    }
+    // A subject that Go passes over is not signed unread.
+    let universal = forged(&harmless, "\u{c}\u{4}devs", "\u{1c}\u{4}devs");
+    let status = client.post(SIGNING_REQUESTS, &signing_request("universal", signer, &universal)).await;
+    rejects(status, 422, "Invalid").unwrap();
+    // What others are asked for is theirs to judge, and what follows the first request does not count.
+    accepts(client.post(SIGNING_REQUESTS, &signing_request("other", SIGNER, &masters)).await).unwrap();
+    let followed = format!("a comment\n{harmless}{masters}");
+    for (name, pem) in [("good", harmless), ("bmp-good", request(bmp("devs"), bmp("x"))), ("two", followed)] {
+        accepts(client.post(SIGNING_REQUESTS, &signing_request(name, signer, &pem)).await).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_its_key_did_not_sign_is_refused() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let good = request(utf8("devs"), utf8("alice"));
+    accepts(client.post(SIGNING_REQUESTS, &signing_request("good", SIGNER, &good)).await).unwrap();
+    let forged = forged(&good, "alice", "admin");
+    let status = client.post(SIGNING_REQUESTS, &signing_request("forged", SIGNER, &forged)).await;
+    let status = rejects(status, 422, "Invalid").unwrap();
+    let wanted = format!(
+        "spec.request: Invalid value: \"{}\": x509: ECDSA verification failure",
+        STANDARD.encode(&forged)
+    );
+    assert!(message(&status).ends_with(&wanted), "{status}");
+}
+
+/// A client with the certificate of a node, signed by the server's own authority.
+fn node(server: &Server, name: &str) -> Client {
+    let read = |file: &str| std::fs::read_to_string(server.data().join(file)).unwrap();
+    let (authority, authority_key) = (read("ca.crt"), KeyPair::from_pem(&read("ca.key")).unwrap());
+    let issuer = Issuer::from_ca_cert_pem(&authority, authority_key).unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::CommonName, format!("system:node:{name}"));
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    let credentials =
+        Credentials::Certificate(certificate.pem().into_bytes(), key.serialize_pem().into_bytes());
+    Client::new(&server.url, Trust::Authorities(authority.into_bytes()), credentials).unwrap()
+}
+
+#[tokio::test]
+async fn a_node_asks_for_a_certificate_of_its_own_only() {
+    let server = Server::up().await.unwrap();
+    let one = node(&server, "one");
+    let signer = "kubernetes.io/kube-apiserver-client-kubelet";
+    let ask = async |name: &str, pem: &str| {
+        let mut asked = signing_request(name, signer, pem);
+        asked["spec"]["usages"] = json!(["digital signature", "client auth"]);
+        one.post(SIGNING_REQUESTS, &asked).await
+    };
+    let own = request(utf8("system:nodes"), utf8("system:node:one"));
+    let other = request(utf8("system:nodes"), utf8("system:node:two"));
+    accepts(ask("own", &own).await).unwrap();
+    accepts(ask("own-bmp", &request(utf8("system:nodes"), bmp("system:node:one"))).await).unwrap();
+    for (name, pem) in [("other", other.clone()), ("disguised", disguised(&own, &other))] {
+        let status = rejects(ask(name, &pem).await, 403, "Forbidden").unwrap();
+        let words = "can only create a node CSR with CN=system:node:one";
+        assert!(message(&status).ends_with(words), "{name}: {status}");
+    }
+}
+
+/// A key, the pod certificate request for it, and certificates to answer it with.
+struct PodRequest {
+    key: KeyPair,
+    authority: (CertificateParams, KeyPair),
+    now: i64,
+}
+
+impl PodRequest {
+    fn new(key: KeyPair) -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        PodRequest {
+            key,
+            authority: (authority, KeyPair::generate().unwrap()),
+            now: i64::try_from(now).unwrap(),
+        }
+    }
+
+    fn stub(&self) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.serialize_request(&self.key).unwrap().der().to_vec()
+    }
+
+    fn object(&self, name: &str, stub: &[u8]) -> Value {
+        json!({"metadata": {"name": name}, "spec": {
+            "signerName": SIGNER, "podName": "p", "podUID": "u", "serviceAccountName": "s", "serviceAccountUID": "u",
+            "nodeName": "n", "nodeUID": "u", "maxExpirationSeconds": 24 * HOUR, "stubPKCS10Request": STANDARD.encode(stub)}})
+    }
+
+    /// A certificate for a key from now on.
+    fn issue(&self, key: &impl PublicKeyData, lifetime: i64) -> String {
+        let mut params = CertificateParams::new(vec!["p.default.pod".to_owned()]).unwrap();
+        let time = |seconds| OffsetDateTime::from_unix_timestamp(seconds).unwrap();
+        (params.not_before, params.not_after) = (time(self.now), time(self.now + lifetime));
+        let issuer = Issuer::from_params(&self.authority.0, &self.authority.1);
+        params.signed_by(key, &issuer).unwrap().pem()
+    }
+
+    fn status(&self, chain: &str, lifetime: i64) -> Value {
+        let now = rfc3339(self.now);
+        json!({"certificateChain": chain, "notBefore": now, "notAfter": rfc3339(self.now + lifetime),
+            "beginRefreshAt": rfc3339(self.now + lifetime / 2),
+            "conditions": [{"type": "Issued", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": now}]})
+    }
+}
+
+fn rfc3339(seconds: i64) -> String {
+    let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap();
+    let (month, day, hour) = (u8::from(time.month()), time.day(), time.hour());
+    format!("{}-{month:02}-{day:02}T{hour:02}:{:02}:{:02}Z", time.year(), time.minute(), time.second())
+}
+
+/// A request that is stored under this name, with this status.
+async fn stored(client: &Client, name: &str, status: Value) -> Value {
+    let mut stored = accepts(client.get(&format!("{POD_REQUESTS}/{name}")).await).unwrap();
+    stored["status"] = status;
+    stored
+}
+
+/// Gives alice every right to the API group but one to a signer, and bob what he needs to sign for one.
+async fn grant(client: &Client) {
+    let at = "/apis/rbac.authorization.k8s.io/v1";
+    for (name, user, rules) in [
+        (
+            "writer",
+            "alice",
+            json!([{"apiGroups": ["certificates.k8s.io"], "verbs": ["*"],
+            "resources": ["podcertificaterequests", "podcertificaterequests/status"]}]),
+        ),
+        (
+            "signer",
+            "bob",
+            json!([
+            {"apiGroups": ["certificates.k8s.io"], "verbs": ["get", "update", "patch"],
+                "resources": ["podcertificaterequests", "podcertificaterequests/status"]},
+            {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["sign"],
+                "resourceNames": ["example.com/*"]}]),
+        ),
+    ] {
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        accepts(client.post(&format!("{at}/clusterroles"), &role).await).unwrap();
+        let binding = json!({"metadata": {"name": name}, "subjects": [{"kind": "User", "name": user}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}});
+        accepts(client.post(&format!("{at}/clusterrolebindings"), &binding).await).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_pod_certificate_is_issued_and_denied_only_with_the_right_to_sign() {
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    grant(&admin).await;
+    let (alice, bob) = (admin.as_token(Some("alicetoken")), admin.as_token(Some("bobtoken")));
+    let pod = PodRequest::new(KeyPair::generate().unwrap());
+    let issued = pod.status(&pod.issue(&pod.key, HOUR), HOUR);
+    let mut denied = json!({"conditions": issued["conditions"]});
+    denied["conditions"][0]["type"] = json!("Denied");
+    for (name, status) in [("issued", issued), ("denied", denied)] {
+        accepts(alice.post(POD_REQUESTS, &pod.object(name, &pod.stub())).await).unwrap();
+        let at = format!("{POD_REQUESTS}/{name}/status");
+        let mut object = stored(&admin, name, status).await;
+        let refused = rejects(alice.json(Method::PUT, &at, &object).await, 422, "Invalid").unwrap();
+        let words = format!(
+            "PodCertificateRequest.certificates.k8s.io \"{name}\" is invalid: spec.signerName: Forbidden: \
+             User \"alice\" is not permitted to \"sign\" for signer \"{SIGNER}\""
+        );
+        assert_eq!(message(&refused), words);
+        // The signer of the stored request counts, not the one that is sent.
+        object["spec"]["signerName"] = json!("other.example.org/signer");
+        rejects(alice.json(Method::PUT, &at, &object).await, 422, "Invalid").unwrap();
+        // A status that stays needs no right.
+        accepts(alice.json(Method::PUT, &at, &stored(&admin, name, json!({})).await).await).unwrap();
+        accepts(bob.json(Method::PUT, &at, &stored(&admin, name, object["status"].clone()).await).await)
+            .unwrap();
+    }
+    let listed = accepts(admin.get(&format!("{GROUP}/podcertificaterequests")).await).unwrap();
+    assert_eq!(listed["items"][0]["status"]["conditions"][0]["type"], "Denied");
+}
+
+#[tokio::test]
+async fn an_issued_chain_is_for_the_requested_key_and_time() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let pod = PodRequest::new(KeyPair::generate().unwrap());
+    accepts(client.post(POD_REQUESTS, &pod.object("r", &pod.stub())).await).unwrap();
+    let other = KeyPair::generate().unwrap();
+    let good = pod.issue(&pod.key, HOUR);
+    let status = |chain: &str| pod.status(chain, HOUR);
+    let with = |field: &str, value: Value| {
+        let mut status = status(&good);
+        status[field] = value;
+        status
+    };
+    let early = rfc3339(pod.now - 1);
+    for (status, words) in [
+        (
+            status(&pod.issue(&other, HOUR)),
+            "leaf certificate was not issued to the requested public key".to_owned(),
+        ),
+        (with("notBefore", Value::Null), "status.notBefore: Required value: must be present and consistent with the issued certificate".to_owned()),
+        (with("notBefore", json!(early)), format!("status.notBefore: Invalid value: \"{early}\": must be set to the NotBefore time encoded in the leaf certificate")),
+        (with("beginRefreshAt", json!(early)), format!("status.beginRefreshAt: Invalid value: \"{early}\": must be at least 10 minutes after status.notBefore")),
+        (
+            pod.status(&pod.issue(&pod.key, HOUR - 1), HOUR - 1),
+            "status.certificateChain: Invalid value: 3599000000000: leaf certificate lifetime must be >= 1 hour".to_owned(),
+        ),
+        (
+            pod.status(&pod.issue(&pod.key, 25 * HOUR), 25 * HOUR),
+            "status.certificateChain: Invalid value: 90000000000000: leaf certificate lifetime must be <= spec.maxExpirationSeconds (86400)".to_owned(),
+        ),
+        (status("none"), "issued certificate chain must contain at least one certificate".to_owned()),
+    ] {
+        let object = stored(&client, "r", status).await;
+        let refused = client.json(Method::PUT, &format!("{POD_REQUESTS}/r/status"), &object).await;
+        let refused = rejects(refused, 422, "Invalid").unwrap_or_else(|problem| panic!("{words}: {problem}"));
+        assert!(message(&refused).ends_with(&words), "{words}: {refused}");
+    }
+    let object = stored(&client, "r", status(&good)).await;
+    accepts(client.json(Method::PUT, &format!("{POD_REQUESTS}/r/status"), &object).await).unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_certificate_request_proves_possession_of_a_strong_key() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    for (name, algorithm) in [
+        ("p256", &rcgen::PKCS_ECDSA_P256_SHA256),
+        ("p384", &rcgen::PKCS_ECDSA_P384_SHA384),
+        ("p521", &rcgen::PKCS_ECDSA_P521_SHA512),
+        ("ed25519", &rcgen::PKCS_ED25519),
+    ] {
+        let pod = PodRequest::new(KeyPair::generate_for(algorithm).unwrap());
+        let mut stub = pod.stub();
+        accepts(client.post(POD_REQUESTS, &pod.object(name, &stub)).await).unwrap();
+        // The version, which is signed.
+        let at = stub.windows(3).position(|window| window == [2, 1, 0]).unwrap();
+        stub[at + 2] = 1;
+        let refused = client.post(POD_REQUESTS, &pod.object(&format!("forged-{name}"), &stub)).await;
+        let refused = rejects(refused, 422, "Invalid").unwrap();
+        let words = "spec.stubPKCS10Request: Invalid value: invalid signature";
+        assert!(message(&refused).ends_with(words), "{refused}");
+    }
+    let weak = PodRequest::new(
+        KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap(),
+    );
+    let refused = client.post(POD_REQUESTS, &weak.object("weak", &weak.stub())).await;
+    let refused = rejects(refused, 422, "Invalid").unwrap();
+    let words = "spec.stubPKCS10Request: Invalid value: \"2048-bit modulus\": RSA keys must have modulus size 3072 or 4096";
+    assert!(message(&refused).ends_with(words), "{refused}");
+    let strong = PodRequest::new(
+        KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_3072).unwrap(),
+    );
+    accepts(client.post(POD_REQUESTS, &strong.object("strong", &strong.stub())).await).unwrap();
+}
+
+/// The status line of an answer to a request with these header lines, bytes as they are.
+async fn answer(client: &Client, headers: &[&[u8]]) -> String {
+    let mut stream = client.tls_stream().await.unwrap();
+    let mut request = b"GET /api HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n".to_vec();
+    for header in headers {
+        request.extend_from_slice(header);
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"\r\n");
+    stream.write_all(&request).await.unwrap();
+    let mut answer = Vec::new();
+    // The other side may leave without a farewell.
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_front_proxy_whose_word_cannot_be_read_does_not_speak_for_itself() {
+    // One authority for clients and proxies: the proxy's certificate is good for a user of its own.
+    let folder = TempDir::new().unwrap();
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    let path = folder.path().join("ca.crt");
+    std::fs::write(&path, authority.self_signed(&authority_key).unwrap().pem()).unwrap();
+    let server = Server::serve(&[
+        &format!("--client-ca-file={}", path.display()),
+        &format!("--requestheader-client-ca-file={}", path.display()),
+        "--requestheader-allowed-names=front",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-uid-headers=X-Remote-Uid",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    ])
+    .await
+    .unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "front");
+    params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    let issuer = Issuer::from_params(&authority, &authority_key);
+    let certificate = params.signed_by(&key, &issuer).unwrap().pem();
+    let credentials = Credentials::Certificate(certificate.into_bytes(), key.serialize_pem().into_bytes());
+    let front = Client::new(&server.url, Trust::Anything, credentials).unwrap();
+
+    // The proxy by itself, and for somebody whose name is not ASCII.
+    assert!(answer(&front, &[]).await.contains(" 200 "));
+    assert!(
+        answer(&front, &["x-remote-user: zoë".as_bytes(), b"x-remote-group: system:masters"])
+            .await
+            .contains(" 200 ")
+    );
+    let name: &[u8] = b"x-remote-user: alice";
+    let unreadable: [&[&[u8]]; 4] = [
+        &[b"x-remote-user: \xff"],
+        &[name, b"x-remote-group: system:masters", b"x-remote-group: \xff"],
+        &[name, b"x-remote-group: system:masters", b"x-remote-uid: \xe9"],
+        &[name, b"x-remote-group: system:masters", b"x-remote-extra-scopes: \xc3"],
+    ];
+    for headers in unreadable {
+        let line = answer(&front, headers).await;
+        assert!(line.contains(" 401 "), "{line}");
+    }
+    // Nor does a token that cannot be read leave an anonymous caller.
+    let nobody = Client::new(&server.url, Trust::Anything, Credentials::None).unwrap();
+    let line = answer(&nobody, &[b"authorization: Bearer \xff"]).await;
+    assert!(line.contains(" 401 "), "{line}");
+}
