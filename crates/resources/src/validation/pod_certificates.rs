@@ -403,3 +403,6 @@ fn is_mail_address(text: &str) -> bool {
     let literal = domain.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     is_local && (is_dotted(domain) || literal.is_some_and(|text| text.parse::<std::net::IpAddr>().is_ok()))
 }
+
+#[cfg(test)]
+mod tests;
