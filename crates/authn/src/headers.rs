@@ -71,11 +71,11 @@ pub(crate) fn extra(
     Ok(values)
 }
 
+/// Takes a header's name and value, unless the value is not text.
+type Take<'a> = dyn FnMut(&str, &[u8]) -> Result<(), std::str::Utf8Error> + 'a;
+
 /// Visits every line; the first that cannot be taken is the error.
-fn collect(
-    headers: &dyn Headers,
-    take: &mut dyn FnMut(&str, &[u8]) -> Result<(), std::str::Utf8Error>,
-) -> Result<(), UnreadableHeader> {
+fn collect(headers: &dyn Headers, take: &mut Take<'_>) -> Result<(), UnreadableHeader> {
     let mut unreadable = None;
     headers.each(&mut |name, value| {
         if take(name, value).is_err() {

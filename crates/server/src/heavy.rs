@@ -196,9 +196,8 @@ impl Effort {
     pub fn check(&self) -> Result<(), Status> {
         match self.budget.check() {
             Err(Ended::Cancelled) if !self.has_written.load(Ordering::Relaxed) => Err(too_late()),
-            Err(Ended::Cancelled) => Ok(()),
             // Whoever counts the steps says what was too much.
-            Err(Ended::Exhausted) | Ok(()) => Ok(()),
+            Err(Ended::Cancelled | Ended::Exhausted) | Ok(()) => Ok(()),
         }
     }
 }

@@ -103,7 +103,10 @@ fn check_field_manager(manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > MAX {
         errors.push(FieldError::too_long(&path, MAX));
     }
-    for (at, c) in manager.char_indices().filter(|(_, c)| !api::field::is_printable(*c)) {
+    // Every error quotes the whole name, so one that is too long is told of one character only.
+    let most = if manager.len() > MAX { 1 } else { MAX };
+    let unprintable = manager.char_indices().filter(|(_, c)| !api::field::is_printable(*c));
+    for (at, c) in unprintable.take(most) {
         let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
         errors.push(FieldError::invalid(&path, manager, detail));
     }

@@ -1,7 +1,7 @@
 //! Public keys, as Go's `crypto/x509` reads them.
 
 use crate::Error;
-use crate::der::{OBJECT_IDENTIFIER, Reader, SEQUENCE};
+use crate::der::{Element, OBJECT_IDENTIFIER, Reader, SEQUENCE};
 
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
@@ -102,7 +102,7 @@ impl PublicKey {
                 }
                 let mut numbers =
                     Reader(key).expect(SEQUENCE).map_err(|_| Error::Key("invalid RSA public key"))?.inside();
-                let mut number = |why| numbers.any().ok().and_then(|n| n.positive()).ok_or(Error::Key(why));
+                let mut number = |why| numbers.any().ok().and_then(Element::positive).ok_or(Error::Key(why));
                 let modulus = number("invalid RSA modulus")?.to_vec();
                 let exponent = number("invalid RSA public exponent")?.to_vec();
                 PublicKey::Rsa { modulus, exponent }

@@ -66,6 +66,7 @@ pub fn directory_string(tag: u8, bytes: &[u8]) -> Result<Option<String>, Error> 
 }
 
 /// With the asterisk and the ampersand, which are not allowed in a PrintableString and are common.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as `u8::is_ascii`, beside which it is used")]
 fn is_printable(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b" '()*+,-./:=?&".contains(byte)
 }

@@ -298,7 +298,7 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
         return;
     }
     let count = errors.len();
-    let mut seen: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
+    let mut anchors_of: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
     for (i, block) in pem::blocks(text.as_bytes()).enumerate() {
         let wrong = if block.label != "CERTIFICATE" {
@@ -312,10 +312,10 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
                     format!("entry {i} does not have the CA bit set")
                 }
                 Some(_) => {
-                    let place = *places.entry(block.bytes.clone()).or_insert(seen.len());
-                    match seen.get_mut(place) {
+                    let place = *places.entry(block.bytes.clone()).or_insert(anchors_of.len());
+                    match anchors_of.get_mut(place) {
                         Some((_, entries)) => entries.push(i),
-                        None => seen.push((block.bytes, vec![i])),
+                        None => anchors_of.push((block.bytes, vec![i])),
                     }
                     continue;
                 }
@@ -326,10 +326,10 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
     if errors.len() > count {
         return;
     }
-    if seen.is_empty() {
+    if anchors_of.is_empty() {
         errors.invalid(&at, "<value omitted>", "at least one trust anchor must be provided");
     }
-    for (_, places) in seen.iter().filter(|(_, places)| places.len() > 1) {
+    for (_, places) in anchors_of.iter().filter(|(_, places)| places.len() > 1) {
         let places: Vec<String> = places.iter().map(ToString::to_string).collect();
         let detail = format!("duplicate trust anchor (indices [{}])", places.join(" "));
         errors.invalid(&at, "<value omitted>", detail);

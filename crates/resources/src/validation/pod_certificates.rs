@@ -161,8 +161,9 @@ fn acceptable(
     errors: &mut FieldErrors,
 ) -> bool {
     match key {
-        PublicKey::Ed25519(_) => return true,
-        PublicKey::Ecdsa { curve: Curve::P256 | Curve::P384 | Curve::P521, .. } => return true,
+        PublicKey::Ed25519(_) | PublicKey::Ecdsa { curve: Curve::P256 | Curve::P384 | Curve::P521, .. } => {
+            return true;
+        }
         PublicKey::Ecdsa { curve, .. } => errors.invalid(at, format!("curve {}", curve.name()), curves),
         PublicKey::Rsa { modulus, .. } => match modulus.len() * 8 {
             3072 | 4096 => return true,

@@ -1,4 +1,4 @@
-use super::{ListOptions, revision};
+use super::{ListOptions, WriteOptions, revision};
 use crate::request_info::Query;
 
 #[test]
@@ -21,4 +21,17 @@ fn numbers_are_those_of_go() {
         let error = revision(text).unwrap_err();
         assert!(error.ends_with(&format!("strconv.ParseUint: parsing \"{text}\": {why}")), "{error}");
     }
+}
+
+#[test]
+fn a_long_field_manager_is_not_quoted_for_each_of_its_characters() {
+    let errors = |manager: &str| {
+        let query = Query::parse(&format!("fieldManager={manager}"));
+        WriteOptions::parse("CreateOptions", &query).err().map(|status| status.message().to_owned())
+    };
+    assert_eq!(errors("kubectl"), None);
+    let short = errors("%00%01").unwrap();
+    assert!(short.contains("U+0000 (at position 0)") && short.contains("U+0001 (at position 1)"), "{short}");
+    let long = errors(&"%00".repeat(20_000)).unwrap();
+    assert!(long.len() < 1_000_000, "{} bytes", long.len());
 }
