@@ -276,7 +276,7 @@ fn a_front_proxy_speaks_for_users_only_under_an_allowed_name() {
 }
 
 /// Names and values of headers.
-type HeaderBytes = &'static [(&'static str, &'static [u8])];
+type HeaderBytes<'a> = &'a [(&'static str, &'static [u8])];
 
 #[test]
 fn headers_that_cannot_be_read_are_refused_and_never_absent() {
@@ -307,8 +307,8 @@ fn headers_that_cannot_be_read_are_refused_and_never_absent() {
     expect![[r#"zoë ["system:authenticated"]"#]].assert_eq(&by_proxy(&[("x-remote-user", "zoë".as_bytes())]));
     // A header that says nothing about the caller may have any value.
     expect![[r#"proxy ["system:authenticated"]"#]].assert_eq(&by_proxy(&[("x-other", b"\xff")]));
-    let user: (&str, &[u8]) = ("x-remote-user", b"alice");
-    let unreadable: [(HeaderBytes, Expect); 4] = [
+    let user: (&'static str, &'static [u8]) = ("x-remote-user", b"alice");
+    let unreadable: [(HeaderBytes<'_>, Expect); 4] = [
         (&[("x-remote-user", b"\xff")], expect!["error: the value of the header X-Remote-User is not UTF-8"]),
         (
             &[user, ("x-remote-uid", b"\xff")],
