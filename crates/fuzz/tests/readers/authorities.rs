@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use fuzz::Corpus;
 use rcgen::{CertificateParams, DnType, KeyPair};
-use resources::validation::certificates::{signing_request_common_name, signing_request_organizations};
+use resources::validation::certificates::certificate_request;
 
 #[test]
 fn certificates_keys_and_requests_do_no_harm() {
@@ -46,8 +46,14 @@ fn certificates_keys_and_requests_do_no_harm() {
         let _ = (server::tls::certificates(input), server::tls::private_key(input).is_ok());
         // An object holds its request in base64.
         let text = BASE64_STANDARD.encode(&input[..]);
-        let _ = (signing_request_common_name(&text), signing_request_organizations(&text));
-        let _ = signing_request_common_name(&input.text());
+        if let Ok(request) = certificate_request(&text) {
+            let _ = request.check_signature();
+        }
+        let _ = certificate_request(&input.text()).is_ok();
+        if let Ok(request) = x509::CertificateRequest::from_der(input) {
+            let _ = request.check_signature();
+        }
+        let _ = (x509::Certificate::all_from_der(input), x509::PublicKey::from_spki(input));
         Ok(())
     });
 }
