@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn flows_hash_to_the_first_eight_bytes_of_a_sha256() {
         // The SHA-256 of "a", a zero byte and "b", read with the first byte lowest.
-        assert_eq!(flow_hash("a", "b"), 0xd3b1bc1bae71b259);
+        assert_eq!(flow_hash("a", "b"), 0xd3b1_bc1b_ae71_b259);
         assert_ne!(flow_hash("a", "b"), flow_hash("ab", ""));
     }
 }

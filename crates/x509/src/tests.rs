@@ -10,6 +10,7 @@ fn first(text: &str) -> Option<(String, Vec<u8>, String)> {
     Some((block.label, block.bytes, String::from_utf8_lossy(rest).into_owned()))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "compared with what `first` gives")]
 fn found(label: &str, bytes: &[u8], rest: &str) -> Option<(String, Vec<u8>, String)> {
     Some((label.to_owned(), bytes.to_vec(), rest.to_owned()))
 }

@@ -105,10 +105,10 @@ async fn a_body_that_does_not_come_is_answered_with_408() {
 
 #[tokio::test]
 async fn one_user_cannot_fill_the_budget_for_bodies() {
+    const LARGE: usize = 3 * 1024 * 1024;
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, bob) = alice_and_bob(&admin).await;
-    const LARGE: usize = 3 * 1024 * 1024;
     // As many as one user gets who is alone: half of 256 MiB.
     let mut held = vec![unfinished(&alice, LARGE, 2 * 1024 * 1024).await];
     for _ in 0..42 {

@@ -67,10 +67,10 @@ impl Started {
     async fn answers(&self, client: &Client, path: &str, code: u16) -> String {
         eventually(PATIENCE, async || {
             let answer = client.get(path).await?;
-            match answer.code == code {
-                true => Ok(answer.text()),
-                false => Err(Problem::new(format!("{path}: {} {}", answer.code, answer.text()))),
+            if answer.code == code {
+                return Ok(answer.text());
             }
+            Err(Problem::new(format!("{path}: {} {}", answer.code, answer.text())))
         })
         .await
         .unwrap_or_else(|problem| panic!("{problem}\n{}", self.log()))

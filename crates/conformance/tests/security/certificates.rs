@@ -177,7 +177,7 @@ impl PodRequest {
         params.serialize_request(&self.key).unwrap().der().to_vec()
     }
 
-    fn object(&self, name: &str, stub: &[u8]) -> Value {
+    fn object(name: &str, stub: &[u8]) -> Value {
         json!({"metadata": {"name": name}, "spec": {
             "signerName": SIGNER, "podName": "p", "podUID": "u", "serviceAccountName": "s", "serviceAccountUID": "u",
             "nodeName": "n", "nodeUID": "u", "maxExpirationSeconds": 24 * HOUR, "stubPKCS10Request": STANDARD.encode(stub)}})
@@ -252,7 +252,7 @@ async fn a_pod_certificate_is_issued_and_denied_only_with_the_right_to_sign() {
     let mut denied = json!({"conditions": issued["conditions"]});
     denied["conditions"][0]["type"] = json!("Denied");
     for (name, status) in [("issued", issued), ("denied", denied)] {
-        accepts(alice.post(POD_REQUESTS, &pod.object(name, &pod.stub())).await).unwrap();
+        accepts(alice.post(POD_REQUESTS, &PodRequest::object(name, &pod.stub())).await).unwrap();
         let at = format!("{POD_REQUESTS}/{name}/status");
         let mut object = stored(&admin, name, status).await;
         let refused = rejects(alice.json(Method::PUT, &at, &object).await, 422, "Invalid").unwrap();
@@ -278,7 +278,7 @@ async fn an_issued_chain_is_for_the_requested_key_and_time() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let pod = PodRequest::new(KeyPair::generate().unwrap());
-    accepts(client.post(POD_REQUESTS, &pod.object("r", &pod.stub())).await).unwrap();
+    accepts(client.post(POD_REQUESTS, &PodRequest::object("r", &pod.stub())).await).unwrap();
     let other = KeyPair::generate().unwrap();
     let good = pod.issue(&pod.key, HOUR);
     let status = |chain: &str| pod.status(chain, HOUR);
@@ -327,11 +327,11 @@ async fn a_pod_certificate_request_proves_possession_of_a_strong_key() {
     ] {
         let pod = PodRequest::new(KeyPair::generate_for(algorithm).unwrap());
         let mut stub = pod.stub();
-        accepts(client.post(POD_REQUESTS, &pod.object(name, &stub)).await).unwrap();
+        accepts(client.post(POD_REQUESTS, &PodRequest::object(name, &stub)).await).unwrap();
         // The version, which is signed.
         let at = stub.windows(3).position(|window| window == [2, 1, 0]).unwrap();
         stub[at + 2] = 1;
-        let refused = client.post(POD_REQUESTS, &pod.object(&format!("forged-{name}"), &stub)).await;
+        let refused = client.post(POD_REQUESTS, &PodRequest::object(&format!("forged-{name}"), &stub)).await;
         let refused = rejects(refused, 422, "Invalid").unwrap();
         let words = "spec.stubPKCS10Request: Invalid value: invalid signature";
         assert!(message(&refused).ends_with(words), "{refused}");
@@ -339,14 +339,14 @@ async fn a_pod_certificate_request_proves_possession_of_a_strong_key() {
     let weak = PodRequest::new(
         KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap(),
     );
-    let refused = client.post(POD_REQUESTS, &weak.object("weak", &weak.stub())).await;
+    let refused = client.post(POD_REQUESTS, &PodRequest::object("weak", &weak.stub())).await;
     let refused = rejects(refused, 422, "Invalid").unwrap();
     let words = "spec.stubPKCS10Request: Invalid value: \"2048-bit modulus\": RSA keys must have modulus size 3072 or 4096";
     assert!(message(&refused).ends_with(words), "{refused}");
     let strong = PodRequest::new(
         KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_3072).unwrap(),
     );
-    accepts(client.post(POD_REQUESTS, &strong.object("strong", &strong.stub())).await).unwrap();
+    accepts(client.post(POD_REQUESTS, &PodRequest::object("strong", &strong.stub())).await).unwrap();
 }
 
 /// The status line of an answer to a request with these header lines, bytes as they are.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use conformance::extension::{Does, Extension, Received};
 use conformance::{Client, Problem, Server, accepts, eventually};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
@@ -177,7 +177,8 @@ async fn raw(client: &Client, head: &str, body: &str) -> String {
 async fn upgrades_and_trailers_carry_no_identity_of_a_client() {
     let (_folder, _server, client, extension) = behind().await;
     for (number, claimed) in spellings().chunks(AT_ONCE).enumerate() {
-        let claimed: String = claimed.iter().map(|name| format!("{name}: somebody-else\r\n")).collect();
+        let claimed: Vec<String> = claimed.iter().map(|name| format!("{name}: somebody-else\r\n")).collect();
+        let claimed = claimed.concat();
         let path = format!("{THINGS}/{number}/exec");
         let head = format!(
             "POST {path} HTTP/1.1\r\nConnection: Upgrade, X-Remote-User\r\nUpgrade: SPDY/3.1\r\n{claimed}Content-Length: 0\r\n"
@@ -201,7 +202,7 @@ async fn upgrades_and_trailers_carry_no_identity_of_a_client() {
         let received = received.iter().find(|received| received.path() == path).unwrap();
         assert_eq!(identity(&received.headers), administrator());
         assert_eq!(identity(&received.trailers), []);
-        assert_eq!(received.trailers.get("digest").map(|value| value.as_bytes()), Some(&b"sha-256=x"[..]));
+        assert_eq!(received.trailers.get("digest").map(HeaderValue::as_bytes), Some(&b"sha-256=x"[..]));
     }
 }
 

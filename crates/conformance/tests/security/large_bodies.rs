@@ -13,7 +13,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 
 /// Small requests are answered in milliseconds; this is for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn pod(spec: &Value) -> Value {
     let mut pod =

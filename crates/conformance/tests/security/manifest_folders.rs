@@ -106,9 +106,9 @@ async fn a_folder_that_keeps_changing_is_a_counted_failure_and_the_last_good_set
     writers.stop();
     // What is there in the end is in force, all of it.
     for name in ["part-0", "part-1", "part-2", "part-3", "bad"] {
-        eventually(PATIENCE, async || match refuses(&client, name).await {
-            true => Ok(()),
-            false => Err(Problem::new(format!("{name} passes"))),
+        eventually(PATIENCE, async || {
+            let is_refused = refuses(&client, name).await;
+            is_refused.then_some(()).ok_or_else(|| Problem::new(format!("{name} passes")))
         })
         .await
         .unwrap();

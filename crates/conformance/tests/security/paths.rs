@@ -52,12 +52,11 @@ fn aliases(path: &str) -> BTreeSet<String> {
         }
     }
     add(path.to_ascii_uppercase());
-    let mut letters = path.to_owned();
-    if let Some(first) = path.find(|c: char| c.is_ascii_lowercase()) {
-        letters.replace_range(first..=first, &path[first..=first].to_ascii_uppercase());
-        add(letters);
+    if let Some((start, letter)) = path.char_indices().find(|(_, c)| c.is_ascii_lowercase()) {
+        let (before, after) = (path.get(..start).unwrap(), path.get(start + 1..).unwrap());
+        add(format!("{before}{}{after}", letter.to_ascii_uppercase()));
         // Encoded twice: decoding once leaves an escape.
-        add(format!("{}%25{:02x}{}", &path[..first], path.as_bytes()[first], &path[first + 1..]));
+        add(format!("{before}%25{:02x}{after}", u32::from(letter)));
     }
     aliases
 }

@@ -76,10 +76,10 @@ async fn finding(client: &Client, reason: &str) -> String {
     eventually(Duration::from_secs(20), async || {
         let service = accepts(client.get(&format!("{API_SERVICES}/{NAME}")).await)?;
         let condition = &service["status"]["conditions"][0];
-        match condition["reason"] == reason {
-            true => Ok(condition["message"].as_str().unwrap_or_default().to_owned()),
-            false => Err(Problem::new(format!("{condition}"))),
+        if condition["reason"] == reason {
+            return Ok(condition["message"].as_str().unwrap_or_default().to_owned());
         }
+        Err(Problem::new(format!("{condition}")))
     })
     .await
     .unwrap()

@@ -339,28 +339,25 @@ proptest! {
                         Admission::Rejected(_) => rejected += 1,
                     }
                 }
-                Step::Finish(n) => if let Some(id) = nth(n) {
-                    if level.set.request(id).unwrap().is_executing() {
+                Step::Finish(n) => if let Some(id) = nth(n)
+                    && level.set.request(id).unwrap().is_executing() {
                         ended += 1;
                         known.remove(&id);
                         if level.set.finish(ms(now), id).linger.is_some() {
                             lingering.insert(id);
                         }
-                    }
-                },
-                Step::Suspend(n) => if let Some(id) = nth(n) {
-                    if level.set.request(id).unwrap().is_executing() {
+                    },
+                Step::Suspend(n) => if let Some(id) = nth(n)
+                    && level.set.request(id).unwrap().is_executing() {
                         ended += 1;
                         known.remove(&id);
                         prop_assert_eq!(level.set.suspend(ms(now), id).linger, None);
-                    }
-                },
-                Step::Withdraw(n) => if let Some(id) = nth(n) {
-                    if level.set.withdraw(ms(now), id) == Withdrawn::Removed {
+                    },
+                Step::Withdraw(n) => if let Some(id) = nth(n)
+                    && level.set.withdraw(ms(now), id) == Withdrawn::Removed {
                         ended += 1;
                         known.remove(&id);
-                    }
-                },
+                    },
                 Step::Limit(new) => {
                     limit = new;
                     level.set.configure(ms(now), queuing(queues, 5), limit, 1);
@@ -383,7 +380,7 @@ proptest! {
         // Everybody leaves.
         for id in known {
             now += 1;
-            if let Some(_) = level.set.leave(ms(now), id).linger {
+            if level.set.leave(ms(now), id).linger.is_some() {
                 level.set.release(ms(now), id);
             }
         }

@@ -7,8 +7,7 @@ use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, Rsa
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
-    BasicConstraints, CertificateParams, Ia5String, IsCa, Issuer, KeyPair, PublicKeyData, SanType,
-    date_time_ymd,
+    BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PublicKeyData, SanType, date_time_ymd,
 };
 use value::{Value, json};
 
@@ -27,12 +26,12 @@ fn object(spec: &str, status: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-fn texts(errors: api::FieldErrors) -> Vec<String> {
+fn texts(errors: &api::FieldErrors) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
 fn created(spec: &str) -> Vec<String> {
-    texts((POD_CERTIFICATE_REQUEST.create)(&object(spec, ""), &Context::default()))
+    texts(&(POD_CERTIFICATE_REQUEST.create)(&object(spec, ""), &Context::default()))
 }
 
 fn possession(key: &[u8], proof: &[u8]) -> String {
@@ -118,8 +117,8 @@ fn answered(key: &KeyPair, chain: &str, now: i64) -> Vec<String> {
     let errors =
         (POD_CERTIFICATE_REQUEST.update_status)(&object(&spec, &status), &object(&spec, ""), &context);
     // The chain is quoted in most of them.
-    let quoted = api::field::quote(&json::parse(chain.as_bytes()).unwrap().as_str().unwrap_or_default());
-    texts(errors).into_iter().map(|text| text.replace(&quoted, "CHAIN")).collect()
+    let quoted = api::field::quote(json::parse(chain.as_bytes()).unwrap().as_str().unwrap_or_default());
+    texts(&errors).into_iter().map(|text| text.replace(&quoted, "CHAIN")).collect()
 }
 
 #[test]
@@ -159,7 +158,7 @@ fn a_chain_is_judged_certificate_by_certificate() {
 #[test]
 fn names_of_the_leaf_are_judged() {
     let key = KeyPair::generate().unwrap();
-    let text = |text: &str| Ia5String::try_from(text).unwrap();
+    let text = |text: &str| rcgen::string::Ia5String::try_from(text).unwrap();
     let named =
         |names: Vec<SanType>| answered(&key, &issue(&key, |params| params.subject_alt_names = names), NOW);
     assert_eq!(
