@@ -13,8 +13,9 @@ pub const ROUND: u32 = 256;
 /// changes nothing.
 pub const MOST_CPU: Duration = Duration::from_secs(2);
 
-/// How long a run takes without `PORTCULLIS_ROUNDS`.
+/// How long a run takes without `PORTCULLIS_ROUNDS`, and how many rounds it has at most.
 const TIME: Duration = Duration::from_secs(10);
+const MOST_ROUNDS: u64 = 100;
 
 /// How long a failing input is made simpler.
 const SHRINKING: Duration = Duration::from_secs(20);
@@ -29,7 +30,7 @@ pub fn run<T: std::fmt::Debug>(inputs: &impl Strategy<Value = T>, check: impl Fn
     }
     let (seed, started) = (first_seed(), Instant::now());
     let mut round = 0;
-    while started.elapsed() < TIME {
+    while started.elapsed() < TIME && round < MOST_ROUNDS {
         run_round(seed.wrapping_add(round), inputs, &check);
         round += 1;
     }

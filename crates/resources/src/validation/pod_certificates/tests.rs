@@ -114,8 +114,12 @@ fn answered(key: &KeyPair, chain: &str, now: i64) -> Vec<String> {
             "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}}]"#
     );
     let context = Context { now, ..Context::default() };
-    let errors =
-        (POD_CERTIFICATE_REQUEST.update_status)(&object(&spec, &status), &object(&spec, ""), &context);
+    let stored = |status: &str| {
+        let mut object = object(&spec, status);
+        object.set_at(&["metadata", "resourceVersion"], "1");
+        object
+    };
+    let errors = (POD_CERTIFICATE_REQUEST.update_status)(&stored(&status), &stored(""), &context);
     // The chain is quoted in most of them.
     let quoted = api::field::quote(json::parse(chain.as_bytes()).unwrap().as_str().unwrap_or_default());
     texts(&errors).into_iter().map(|text| text.replace(&quoted, "CHAIN")).collect()
