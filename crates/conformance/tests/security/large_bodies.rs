@@ -81,7 +81,7 @@ async fn small_requests_are_answered_while_large_ones_are_worked_on() {
     }
     assert!(before_the_first > 0);
     let metrics = small.get("/metrics").await.unwrap().text();
-    assert!(metrics.contains("portcullis_large_requests_total 5"), "all of them ran on the heavy lane");
+    assert!(metrics.contains("portcullis_large_requests_total 5\n"), "all of them ran on the heavy lane");
 }
 
 #[tokio::test]
@@ -98,6 +98,8 @@ async fn a_strategic_merge_of_a_long_list_is_answered() {
     let status =
         rejects(client.send(Method::PATCH, path, &headers, body.into()).await, 422, "Invalid").unwrap();
     assert!(status["message"].as_str().unwrap().contains("pod updates may not change fields"), "{status}");
+    let metrics = client.get("/metrics").await.unwrap().text();
+    assert!(metrics.contains("portcullis_large_requests_total 1\n"), "it ran on the heavy lane");
 }
 
 #[tokio::test]
