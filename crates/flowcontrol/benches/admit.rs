@@ -61,6 +61,7 @@ fn admit(criterion: &mut Criterion) {
                     distinguisher: distinguisher.into(),
                     hash,
                     work: Work::ONE_SEAT,
+                    interested_watches: None,
                     is_watch: false,
                     is_resumed: false,
                     ticket: Silent,

@@ -138,7 +138,7 @@ pub fn mutating(watches: usize, level_max: u64) -> Work {
     // The same work on fewer seats takes longer: wide requests keep many seats from others while they wait for them.
     let final_seats = wide.min(cap(level_max, MAX_MUTATING_SEATS));
     #[expect(clippy::cast_precision_loss, reason = "numbers of seats are small")]
-    let additional_latency = SeatSeconds::of(wide as f64, EVENT_TIME).duration_on(final_seats as f64);
+    let additional_latency = SeatSeconds::of(wide, EVENT_TIME).duration_on(final_seats);
     Work { initial_seats: 1, final_seats, additional_latency }
 }
 

@@ -62,7 +62,7 @@ pub use objects::{
     Attributes, CATCH_ALL, DanglingCondition, Distinguisher, EXEMPT, FlowSchema, PriorityLevel,
 };
 pub use queueset::{
-    Admission, Arrival, Counts, Finished, Load, QueueSet, QueueView, Queuing, Request, RequestId, Ticket,
+    Admission, Arrival, Counts, Ended, Load, QueueSet, QueueView, Queuing, Request, RequestId, Ticket,
     Withdrawn,
 };
 pub use retry::RetryAfter;

@@ -67,6 +67,8 @@ pub struct Arrival<T> {
     pub hash: u64,
     /// What it will probably cost.
     pub work: Work,
+    /// How many watches will hear of it, where that was asked.
+    pub interested_watches: Option<usize>,
     /// Whether it is a watch, of which only the beginning takes seats.
     pub is_watch: bool,
     /// Whether it executed before and was suspended ([`QueueSet::suspend`]): it is not counted a second time.
@@ -97,13 +99,13 @@ pub enum Withdrawn {
     Unknown,
 }
 
-/// What is left to do after a request finished.
+/// What is left to do after a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct Ended {
     /// [`QueueSet::release`] has to be called after so long: the request occupies its seats until then.
     pub linger: Option<Duration>,
     /// Nothing waits or executes any more.
-    pub idle: bool,
+    pub is_idle: bool,
 }
 
 /// A request that waits or occupies seats.
@@ -123,6 +125,9 @@ pub struct Request<T> {
     pub queue: Option<u32>,
     /// What its owner keeps with it.
     pub ticket: T,
+    hash: u64,
+    /// Its work as it was estimated.
+    asked: Work,
     is_watch: bool,
     is_resumed: bool,
     is_lingering: bool,
@@ -261,6 +266,11 @@ impl<T: Ticket> QueueSet<T> {
     /// Takes in a request.
     pub fn start(&mut self, now: Duration, arrival: Arrival<T>) -> Admission {
         self.sync(now);
+        if !arrival.is_resumed
+            && let Some(flow) = self.flows.get_mut(arrival.flow)
+        {
+            flow.estimated(&arrival.work, arrival.interested_watches);
+        }
         let seats = arrival.work.max_seats();
         match self.queuing {
             Queuing::Exempt | Queuing::Reject => {
@@ -296,26 +306,37 @@ impl<T: Ticket> QueueSet<T> {
     }
 
     /// A request has executed.
-    pub fn finish(&mut self, now: Duration, id: RequestId) -> Finished {
-        self.end(now, id, false)
+    pub fn finish(&mut self, now: Duration, id: RequestId) -> Ended {
+        self.end(now, id, false).0
     }
 
-    /// A request gives its seats up for a while; it comes back as an arrival that is resumed.
-    pub fn suspend(&mut self, now: Duration, id: RequestId) -> Finished {
-        self.end(now, id, true)
+    /// A request gives its seats up for a while. It comes back with the arrival that is returned.
+    pub fn suspend(&mut self, now: Duration, id: RequestId) -> (Ended, Option<Arrival<T>>) {
+        let (ended, request) = self.end(now, id, true);
+        let arrival = request.map(|request| Arrival {
+            flow: request.flow,
+            distinguisher: request.distinguisher,
+            hash: request.hash,
+            work: request.asked,
+            interested_watches: None,
+            is_watch: request.is_watch,
+            is_resumed: true,
+            ticket: request.ticket,
+        });
+        (ended, arrival)
     }
 
     /// The owner of a request is done with it, wherever it is.
-    pub fn leave(&mut self, now: Duration, id: RequestId) -> Finished {
+    pub fn leave(&mut self, now: Duration, id: RequestId) -> Ended {
         match self.withdraw(now, id) {
             Withdrawn::Executing => self.finish(now, id),
-            Withdrawn::Removed | Withdrawn::Unknown => Finished { linger: None, idle: self.is_idle() },
+            Withdrawn::Removed | Withdrawn::Unknown => Ended { linger: None, is_idle: self.is_idle() },
         }
     }
 
-    fn end(&mut self, now: Duration, id: RequestId, is_suspended: bool) -> Finished {
+    fn end(&mut self, now: Duration, id: RequestId, is_suspended: bool) -> (Ended, Option<Request<T>>) {
         self.sync(now);
-        let mut linger = None;
+        let (mut linger, mut gone) = (None, None);
         if let Some(request) = self.requests.get_mut(id)
             && let Some(started) = request.started
             && !request.is_lingering
@@ -331,14 +352,14 @@ impl<T: Ticket> QueueSet<T> {
                 self.settle(index, work, took);
             }
             if is_suspended || work.additional_latency.is_zero() {
-                self.give_back(id);
+                gone = self.give_back(id);
             } else {
                 linger = Some(work.additional_latency);
             }
             self.dispatch_all(now);
             self.note_load(now);
         }
-        Finished { linger, idle: self.is_idle() }
+        (Ended { linger, is_idle: self.is_idle() }, gone)
     }
 
     /// The seats of a request that lingered are free.
@@ -412,11 +433,6 @@ impl<T: Ticket> QueueSet<T> {
         &self.flows
     }
 
-    /// What was counted about one flow schema, for those who estimate work.
-    pub fn flow_mut(&mut self, flow: usize) -> Option<&mut FlowStats> {
-        self.flows.get_mut(flow)
-    }
-
     /// What the owner of a request keeps with it.
     pub fn ticket_mut(&mut self, id: RequestId) -> Option<&mut T> {
         self.requests.get_mut(id).map(|request| &mut request.ticket)
@@ -441,9 +457,7 @@ impl<T: Ticket> QueueSet<T> {
         self.last_sync = now;
         if self.active_queues > 0 {
             let wanted = (self.queue_seats_in_use + self.seats_waiting).min(self.limit);
-            #[expect(clippy::cast_precision_loss, reason = "numbers of seats are small")]
-            let rate = wanted as f64 / f64::from(self.active_queues);
-            self.current_r += SeatSeconds::of(rate, passed);
+            self.current_r += SeatSeconds::share_of(wanted, self.active_queues, passed);
         }
     }
 
@@ -485,8 +499,8 @@ impl<T: Ticket> QueueSet<T> {
     }
 
     fn insert(&mut self, now: Duration, queue: Option<u32>, arrival: Arrival<T>) -> RequestId {
-        let Arrival { flow, distinguisher, work, is_watch, is_resumed, ticket, .. } = arrival;
-        let final_work = SeatSeconds::of(seats(work.final_seats), work.additional_latency);
+        let Arrival { flow, distinguisher, hash, work, is_watch, is_resumed, ticket, .. } = arrival;
+        let final_work = SeatSeconds::of(work.final_seats, work.additional_latency);
         self.requests.insert(Request {
             flow,
             distinguisher,
@@ -495,11 +509,13 @@ impl<T: Ticket> QueueSet<T> {
             started: None,
             queue,
             ticket,
+            hash,
+            asked: work,
             is_watch,
             is_resumed,
             is_lingering: false,
             arrived_at: self.current_r,
-            total_work: SeatSeconds::of(seats(work.initial_seats), ESTIMATED_SERVICE) + final_work,
+            total_work: SeatSeconds::of(work.initial_seats, ESTIMATED_SERVICE) + final_work,
             final_work,
         })
     }
@@ -584,7 +600,7 @@ impl<T: Ticket> QueueSet<T> {
         // Final seats that do not fit become fewer seats for a longer time.
         if request.work.final_seats > self.limit {
             request.work.final_seats = self.limit;
-            request.work.additional_latency = request.final_work.duration_on(seats(self.limit));
+            request.work.additional_latency = request.final_work.duration_on(self.limit);
         }
         if let Some(queue) = self.queues.get_mut(&index) {
             queue.dispatch(id, total_work, &waited_with);
@@ -622,7 +638,7 @@ impl<T: Ticket> QueueSet<T> {
     fn settle(&mut self, index: u32, work: Work, took: Duration) {
         let Some(queue) = self.queues.get_mut(&index) else { return };
         queue.executing -= 1;
-        let initial = seats(work.initial_seats);
+        let initial = work.initial_seats;
         queue.next_dispatch -= SeatSeconds::of(initial, ESTIMATED_SERVICE);
         queue.next_dispatch += SeatSeconds::of(initial, took);
         if queue.is_idle() {
@@ -631,8 +647,8 @@ impl<T: Ticket> QueueSet<T> {
         self.bound(index);
     }
 
-    fn give_back(&mut self, id: RequestId) {
-        let Some(request) = self.requests.remove(id) else { return };
+    fn give_back(&mut self, id: RequestId) -> Option<Request<T>> {
+        let request = self.requests.remove(id)?;
         let seats = request.work.max_seats();
         self.seats_in_use -= seats;
         if let Some(flow) = self.flows.get_mut(request.flow) {
@@ -645,6 +661,7 @@ impl<T: Ticket> QueueSet<T> {
             }
             self.forget_if_idle(index);
         }
+        Some(request)
     }
 
     /// Empty queues are kept while they are few, and dropped where there are more of them than there should be.
@@ -746,9 +763,4 @@ pub struct QueueView {
     pub max_seats_sum: u64,
     /// The work of the waiting requests.
     pub total_work_sum: SeatSeconds,
-}
-
-#[expect(clippy::cast_precision_loss, reason = "numbers of seats are small")]
-fn seats(number: u64) -> f64 {
-    number as f64
 }

@@ -11,21 +11,23 @@ pub struct SeatSeconds(i128);
 
 /// Units per seat-second.
 const SCALE: i128 = 100_000_000;
-const NANOS_PER_UNIT: f64 = 10.0;
+const NANOS_PER_UNIT: u64 = 10;
 
 impl SeatSeconds {
     /// No work.
     pub const ZERO: SeatSeconds = SeatSeconds(0);
 
     /// The work of occupying `seats` for this long.
-    #[expect(clippy::cast_precision_loss, reason = "an estimate; the amounts are small")]
-    pub fn of(seats: f64, time: Duration) -> Self {
-        Self::from_units(seats * (time.as_nanos() as f64) / NANOS_PER_UNIT)
+    pub fn of(seats: u64, time: Duration) -> Self {
+        Self::share_of(seats, 1, time)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "a float that is out of range saturates")]
-    fn from_units(units: f64) -> Self {
-        SeatSeconds(units.round() as i128)
+    /// An equal part, one of `parts`, of the work of occupying `seats` for this long.
+    pub fn share_of(seats: u64, parts: u32, time: Duration) -> Self {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let divisor = NANOS_PER_UNIT * u64::from(parts.max(1));
+        let units = seats.saturating_mul(nanos).saturating_add(divisor / 2) / divisor;
+        SeatSeconds(i128::from(units))
     }
 
     /// In seat-seconds.
@@ -35,13 +37,10 @@ impl SeatSeconds {
     }
 
     /// How long this much work takes on so many seats; nothing takes for ever on no seats, so that is zero.
-    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    pub fn duration_on(self, seats: f64) -> Duration {
-        if seats <= 0.0 {
-            return Duration::ZERO;
-        }
-        Duration::from_nanos((self.0 as f64 / seats * NANOS_PER_UNIT) as u64)
+    pub fn duration_on(self, seats: u64) -> Duration {
+        let units = u64::try_from(self.0.max(0)).unwrap_or(u64::MAX);
+        let nanos = units.saturating_mul(NANOS_PER_UNIT).checked_div(seats);
+        Duration::from_nanos(nanos.unwrap_or_default())
     }
 }
 
@@ -88,11 +87,13 @@ mod tests {
 
     #[test]
     fn work_is_seats_times_time_and_prints_with_eight_decimals() {
-        let work = SeatSeconds::of(3.0, Duration::from_millis(500));
+        let work = SeatSeconds::of(3, Duration::from_millis(500));
         assert_eq!(work.to_string(), "1.50000000ss");
         assert_eq!((SeatSeconds::ZERO - work).to_string(), "-1.50000000ss");
-        assert_eq!(work.duration_on(2.0), Duration::from_millis(750));
-        assert_eq!(work.duration_on(0.0), Duration::ZERO);
+        assert_eq!(work.duration_on(2), Duration::from_millis(750));
+        assert_eq!(work.duration_on(0), Duration::ZERO);
         assert!((work.as_f64() - 1.5).abs() < 1e-9);
+        assert_eq!(SeatSeconds::share_of(2, 3, Duration::from_secs(1)).to_string(), "0.66666667ss");
+        assert_eq!(SeatSeconds::of(1, Duration::from_nanos(14)).to_string(), "0.00000001ss");
     }
 }

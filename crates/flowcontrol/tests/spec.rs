@@ -61,6 +61,7 @@ impl Cluster {
                         distinguisher: "".into(),
                         hash: hash * 7919,
                         work: Work::ONE_SEAT,
+                        interested_watches: None,
                         is_watch: false,
                         is_resumed: false,
                         ticket: Silent,

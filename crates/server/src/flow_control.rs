@@ -14,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use authn::Caller;
 use flowcontrol::{
-    Admission, Arrival, Attributes, Class, Configuration, Controller, Finished, Level, Phase, Queues,
-    RequestId, Ticket, Traffic, WatchScope, WatchTracker, Withdrawn, Work,
+    Admission, Arrival, Attributes, Class, Configuration, Controller, Ended, Phase, RequestId, Ticket,
+    Traffic, WatchScope, WatchTracker, Withdrawn,
 };
 use http::{HeaderName, HeaderValue, Response};
 use tokio::sync::{Notify, oneshot};
@@ -40,17 +40,11 @@ static PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf
 
 /// Limits requests by the stored FlowSchemas and PriorityLevelConfigurations.
 pub struct FlowControl {
-    /// The moment that all times are relative to.
-    epoch: Instant,
+    shared: Arc<Shared>,
     epoch_time: SystemTime,
-    /// `--request-timeout`: what requests without a deadline of their own wait by.
-    request_timeout: Duration,
     configured: Mutex<configure::Configured>,
     in_force: ArcSwap<InForce>,
     watches: Arc<WatchTracker>,
-    traffic: Mutex<Traffic>,
-    /// Something about the objects, their status or a level that is going has to be looked at.
-    changed: Notify,
 }
 
 impl std::fmt::Debug for FlowControl {
@@ -59,16 +53,44 @@ impl std::fmt::Debug for FlowControl {
     }
 }
 
+/// What requests need until they have given their seats back.
+struct Shared {
+    /// The moment that all times are relative to.
+    epoch: Instant,
+    /// `--request-timeout`: what requests without a deadline of their own wait by.
+    request_timeout: Duration,
+    traffic: Mutex<Traffic>,
+    /// Something about the objects, their status or a level that is going has to be looked at.
+    changed: Notify,
+}
+
+impl Shared {
+    /// The time as the crate sees it.
+    fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    fn traffic(&self) -> MutexGuard<'_, Traffic> {
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long a request that may take so long waits for seats at most.
+    fn longest_wait(allowed: Duration) -> Duration {
+        (allowed / WAIT_PART).min(MAX_WAIT)
+    }
+}
+
 /// The configuration of the moment, with what answers say about it.
 struct InForce {
+    shared: Arc<Shared>,
     configuration: Configuration<Waiter>,
     /// By the number of the class.
     uids: Vec<MatchedUids>,
 }
 
 /// The uids that an answer carries: those of the FlowSchema and PriorityLevelConfiguration of its request.
-#[derive(Clone, Debug)]
-pub struct MatchedUids {
+#[derive(Debug)]
+struct MatchedUids {
     schema: HeaderValue,
     level: HeaderValue,
 }
@@ -78,11 +100,36 @@ impl MatchedUids {
         let value = |uid: &Str| HeaderValue::try_from(uid.as_str()).unwrap_or(HeaderValue::from_static(""));
         MatchedUids { schema: value(&class.schema.uid), level: value(&class.level_uid) }
     }
+}
 
-    /// Adds the headers. What another server said in them comes second.
+/// The FlowSchema and priority level that a request was assigned to.
+#[derive(Clone)]
+pub struct Assignment {
+    in_force: Arc<InForce>,
+    /// The number of the class.
+    index: usize,
+}
+
+impl std::fmt::Debug for Assignment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Assignment({})", self.class().schema.name)
+    }
+}
+
+impl Assignment {
+    fn class(&self) -> &Class<Waiter> {
+        self.in_force.configuration.class(self.index)
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.in_force.shared
+    }
+
+    /// Adds the headers that name the two objects. What another server said in them comes second.
     pub fn add_to(&self, response: &mut Response<Body>) {
+        let Some(uids) = self.in_force.uids.get(self.index) else { return };
         let headers = response.headers_mut();
-        for (name, value) in [(&FLOW_SCHEMA_UID, &self.schema), (&PRIORITY_LEVEL_UID, &self.level)] {
+        for (name, value) in [(&FLOW_SCHEMA_UID, &uids.schema), (&PRIORITY_LEVEL_UID, &uids.level)] {
             if let Some(theirs) = headers.insert(name, value.clone()) {
                 headers.append(name, theirs);
             }
@@ -118,7 +165,7 @@ pub(crate) struct Asking<'a> {
     /// When it must be answered, if there is a limit.
     pub(crate) deadline: Option<Instant>,
     /// Ends when the client is gone.
-    pub(crate) gone: &'a mut ClientGone,
+    pub(crate) gone: ClientGone,
 }
 
 /// Tells whether a client still waits for its answer. A client of which nothing is known waits.
@@ -132,23 +179,23 @@ impl ClientGone {
     }
 
     async fn wait(&mut self) {
-        match &mut self.0 {
-            Some(gone) => drop(gone.await),
-            None => std::future::pending().await,
-        }
+        let Some(gone) = &mut self.0 else { return std::future::pending().await };
+        let _ = gone.await;
+        // A receiver that has ended must not be asked again.
+        self.0 = None;
     }
 }
 
 /// Why a request got no seat, as an answer.
 pub(crate) struct Refused {
-    uids: MatchedUids,
+    assignment: Assignment,
     retry_after: u64,
 }
 
 impl Refused {
     pub(crate) fn response(&self) -> Response<Body> {
         let mut response = respond::too_many_requests_after(self.retry_after);
-        self.uids.add_to(&mut response);
+        self.assignment.add_to(&mut response);
         response
     }
 }
@@ -161,25 +208,27 @@ impl FlowControl {
         let mut traffic = Traffic::new(Duration::ZERO);
         let executing = u64::try_from(first.max_executing).unwrap_or_default();
         traffic.set_limits(Duration::ZERO, first.max_waiting, executing);
-        Arc::new(FlowControl {
+        let shared = Arc::new(Shared {
             epoch: Instant::now(),
-            epoch_time: SystemTime::now(),
             request_timeout,
-            configured: Mutex::new(configure::Configured::new(controller)),
-            in_force: ArcSwap::from_pointee(InForce::of(first.configuration)),
-            watches: Arc::default(),
             traffic: Mutex::new(traffic),
             changed: Notify::new(),
+        });
+        Arc::new(FlowControl {
+            epoch_time: SystemTime::now(),
+            configured: Mutex::new(configure::Configured::new(controller)),
+            in_force: ArcSwap::from_pointee(InForce::of(&shared, first.configuration)),
+            watches: Arc::default(),
+            shared,
         })
     }
 
-    /// The time as the crate sees it.
     fn now(&self) -> Duration {
-        self.epoch.elapsed()
+        self.shared.now()
     }
 
     fn traffic(&self) -> MutexGuard<'_, Traffic> {
-        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.traffic()
     }
 
     /// The most requests that executed in the last second: `(reading, mutating)`.
@@ -199,56 +248,61 @@ impl FlowControl {
     }
 
     /// Classifies a request and waits for its seats.
-    pub(crate) async fn admit(self: &Arc<Self>, asking: Asking<'_>) -> Result<FairSeat, Refused> {
+    pub(crate) async fn admit(&self, asking: Asking<'_>) -> Result<FairSeat, Refused> {
         let Asking { state, caller, info, query, arrived, deadline, gone } = asking;
-        let mut seat = {
-            let in_force = self.in_force.load();
-            let asked = attributes(caller, info);
-            let index = in_force.configuration.index(&asked);
-            let class = in_force.configuration.class(index);
-            let (distinguisher, hash) = class.flow_of(&asked);
-            let uids = in_force.uids.get(index).cloned().unwrap_or_else(|| MatchedUids::of(class));
-            let (work, watches) = estimate::work(state, info, query, &self.watches, class.level.max_seats());
-            FairSeat {
-                control: Arc::clone(self),
-                level: Arc::clone(&class.level),
-                flow: class.flow,
-                distinguisher: distinguisher.into(),
-                hash,
-                work,
-                interested: watches,
-                caller: caller.clone(),
-                info: Arc::clone(info),
-                wait_until: self.wait_until(arrived, deadline),
-                request: None,
-                is_executing: false,
-                watch: None,
-                uids,
+        let in_force = self.in_force.load_full();
+        let asked = attributes(caller, info);
+        let assignment = Assignment { index: in_force.configuration.index(&asked), in_force };
+        let class = assignment.class();
+        let (distinguisher, hash) = class.flow_of(&asked);
+        let (work, watches) = estimate::work(state, info, query, &self.watches, class.level.max_seats());
+        let is_watch = info.verb == "watch";
+        let ticket = Waiter { caller: caller.clone(), info: Arc::clone(info), wake: None };
+        let arrival = Arrival {
+            flow: class.flow,
+            distinguisher: distinguisher.into(),
+            hash,
+            work,
+            interested_watches: watches,
+            is_watch,
+            is_resumed: false,
+            ticket,
+        };
+        let mut seat = FairSeat {
+            assignment,
+            request: None,
+            suspended: None,
+            is_executing: false,
+            is_read_only: info.is_read_only(),
+            gone,
+            watch: None,
+        };
+        let is_admitted = match seat.start(arrival) {
+            Started::Executing => true,
+            Started::Refused => false,
+            Started::Waiting(waiting) => {
+                let allowed = deadline.map_or(self.shared.request_timeout, |deadline| {
+                    deadline.saturating_duration_since(arrived)
+                });
+                Box::pin(seat.wait(waiting, arrived, allowed)).await
             }
         };
-        if seat.take(gone, false).await {
-            if seat.info.verb == "watch" {
-                seat.watch = estimate::watched(info).map(|scope| OpenWatch::begin(&self.watches, scope));
-            }
-            return Ok(seat);
+        if !is_admitted {
+            return Err(Refused { retry_after: seat.refused(), assignment: seat.assignment.clone() });
         }
-        Err(Refused { retry_after: seat.refused(), uids: seat.uids.clone() })
-    }
-
-    /// Until when a request waits in its queue.
-    fn wait_until(&self, arrived: Instant, deadline: Option<Instant>) -> Instant {
-        let allowed =
-            deadline.map_or(self.request_timeout, |deadline| deadline.saturating_duration_since(arrived));
-        let wait = (allowed / WAIT_PART).min(MAX_WAIT);
-        arrived.checked_add(wait).unwrap_or(arrived)
+        if is_watch {
+            seat.watch =
+                estimate::watched(info).map(|scope| Box::new(OpenWatch::begin(&self.watches, scope)));
+        }
+        Ok(seat)
     }
 }
 
 impl InForce {
-    fn of(configuration: Configuration<Waiter>) -> Self {
+    fn of(shared: &Arc<Shared>, configuration: Configuration<Waiter>) -> Self {
         let uids =
             (0..configuration.len()).map(|index| MatchedUids::of(configuration.class(index))).collect();
-        InForce { configuration, uids }
+        InForce { shared: Arc::clone(shared), configuration, uids }
     }
 }
 
@@ -269,101 +323,101 @@ fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> Attributes<'a> {
 /// The seats of one request, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct FairSeat {
-    control: Arc<FlowControl>,
-    level: Arc<Level<Waiter>>,
-    flow: usize,
-    distinguisher: Str,
-    hash: u64,
-    work: Work,
-    /// How many watches hear of the request, where that was asked.
-    interested: Option<usize>,
-    caller: Caller,
-    info: Arc<RequestInfo>,
-    wait_until: Instant,
+    assignment: Assignment,
     /// The request in the level's queue set, while it waits or occupies seats.
     request: Option<RequestId>,
+    /// What it comes back with, while it has given its seats up.
+    suspended: Option<Box<Arrival<Waiter>>>,
     is_executing: bool,
-    watch: Option<OpenWatch>,
-    uids: MatchedUids,
+    is_read_only: bool,
+    gone: ClientGone,
+    watch: Option<Box<OpenWatch>>,
+}
+
+/// What became of a request that asked for seats.
+enum Started {
+    Executing,
+    Refused,
+    /// It has to wait until it is dispatched.
+    Waiting(Waiting),
 }
 
 impl FairSeat {
     /// What the answer says about where the request went.
-    pub(crate) fn uids(&self) -> &MatchedUids {
-        &self.uids
+    pub(crate) fn assignment(&self) -> &Assignment {
+        &self.assignment
     }
 
     /// Gives the seats up for the time being; a watch keeps being counted as one.
     pub(crate) fn release(&mut self) {
-        if let Some(id) = self.request.take() {
-            let (now, is_watch) = (self.control.now(), self.watch.is_some());
-            let level = Arc::clone(&self.level);
-            let mut queues = level.queues();
+        let Some(id) = self.request.take() else { return };
+        let now = self.assignment.shared().now();
+        let mut queues = self.assignment.class().level.queues();
+        if self.watch.is_some() {
             // A watch that has begun is through.
-            let finished = if is_watch { queues.finish(now, id) } else { queues.suspend(now, id) };
-            self.after(queues, finished, id);
+            let ended = queues.finish(now, id);
+            drop(queues);
+            self.ended(now, id, ended);
+        } else {
+            let (ended, arrival) = queues.suspend(now, id);
+            drop(queues);
+            self.suspended = arrival.map(Box::new);
+            self.ended(now, id, ended);
         }
     }
 
     /// Takes seats again, in the queues of the same flow. An error says in how many seconds the client should come back.
     pub(crate) async fn reacquire(&mut self) -> Result<(), u64> {
-        if self.request.is_some() {
-            return Ok(());
-        }
-        // It was admitted in time; how long it waits now is bounded by its own deadline and by what a new request would wait.
-        let wait = (self.control.request_timeout / WAIT_PART).min(MAX_WAIT);
-        self.wait_until = Instant::now().checked_add(wait).unwrap_or(self.wait_until);
-        if self.take(&mut ClientGone::default(), true).await { Ok(()) } else { Err(self.refused()) }
+        let Some(arrival) = self.suspended.take() else { return Ok(()) };
+        let is_admitted = match self.start(*arrival) {
+            Started::Executing => true,
+            Started::Refused => false,
+            // It was admitted in time; how long it waits now is bounded by its own deadline and by what a new request would wait.
+            Started::Waiting(waiting) => {
+                let allowed = self.assignment.shared().request_timeout;
+                self.wait(waiting, Instant::now(), allowed).await
+            }
+        };
+        if is_admitted { Ok(()) } else { Err(self.refused()) }
     }
 
-    /// Waits for seats; `false` if there are none in time.
-    async fn take(&mut self, gone: &mut ClientGone, is_resumed: bool) -> bool {
-        let now = self.control.now();
-        let ticket = Waiter { caller: self.caller.clone(), info: Arc::clone(&self.info), wake: None };
-        let arrival = Arrival {
-            flow: self.flow,
-            distinguisher: self.distinguisher.clone(),
-            hash: self.hash,
-            work: self.work,
-            is_watch: self.info.verb == "watch",
-            is_resumed,
-            ticket,
-        };
-        let (dispatched, id) = {
-            let mut queues = self.level.queues();
-            if !is_resumed && let Some(flow) = queues.flow_mut(self.flow) {
-                flow.estimated(&self.work, self.interested);
+    /// Asks for seats.
+    fn start(&mut self, arrival: Arrival<Waiter>) -> Started {
+        let now = self.assignment.shared().now();
+        let mut queues = self.assignment.class().level.queues();
+        match queues.start(now, arrival) {
+            Admission::Executing(id) => {
+                drop(queues);
+                self.begins(now, id);
+                Started::Executing
             }
-            match queues.start(now, arrival) {
-                Admission::Executing(id) => {
-                    drop(queues);
-                    self.begins(now, id);
-                    return true;
+            Admission::Rejected(_) => Started::Refused,
+            Admission::Waiting(id) => {
+                let (wake, dispatched) = oneshot::channel();
+                if let Some(ticket) = queues.ticket_mut(id) {
+                    ticket.wake = Some(wake);
                 }
-                Admission::Rejected(_) => return false,
-                Admission::Waiting(id) => {
-                    let (wake, dispatched) = oneshot::channel();
-                    if let Some(ticket) = queues.ticket_mut(id) {
-                        ticket.wake = Some(wake);
-                    }
-                    (dispatched, id)
-                }
+                drop(queues);
+                self.request = Some(id);
+                Started::Waiting(Waiting::begin(self, now, dispatched))
             }
-        };
-        self.request = Some(id);
-        let mutating = !self.info.is_read_only();
-        self.control.traffic().note(now, Phase::Waiting, mutating, 1);
-        let waiting = WaitingNote { control: Arc::clone(&self.control), mutating };
+        }
+    }
+
+    /// Waits for seats, for a part of the time that the request may take; `false` if there are none in time.
+    async fn wait(&mut self, mut waiting: Waiting, since: Instant, allowed: Duration) -> bool {
+        let until = since.checked_add(Shared::longest_wait(allowed)).unwrap_or(since);
         let is_dispatched = tokio::select! {
             biased;
-            woken = dispatched => woken.is_ok(),
-            () = tokio::time::sleep_until(self.wait_until.into()) => false,
-            () = gone.wait() => false,
+            woken = &mut waiting.dispatched => woken.is_ok(),
+            () = tokio::time::sleep_until(until.into()) => false,
+            () = self.gone.wait() => false,
         };
         drop(waiting);
-        let now = self.control.now();
+        let Some(id) = self.request else { return false };
+        let now = self.assignment.shared().now();
         // It may have been dispatched at the last moment.
-        if is_dispatched || self.level.queues().withdraw(now, id) == Withdrawn::Executing {
+        if is_dispatched || self.assignment.class().level.queues().withdraw(now, id) == Withdrawn::Executing {
             self.begins(now, id);
             return true;
         }
@@ -374,32 +428,37 @@ impl FairSeat {
     fn begins(&mut self, now: Duration, id: RequestId) {
         self.request = Some(id);
         self.is_executing = true;
-        self.control.traffic().note(now, Phase::Executing, !self.info.is_read_only(), 1);
+        self.note(now, Phase::Executing, 1);
+    }
+
+    fn note(&self, now: Duration, phase: Phase, change: i64) {
+        self.assignment.shared().traffic().note(now, phase, !self.is_read_only, change);
     }
 
     /// Counts a refusal; returns in how many seconds the client should come back.
     fn refused(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.level.refused(now.as_secs())
+        self.assignment.class().level.refused(now.as_secs())
     }
 
-    /// What is left to do after a request gave up its seats.
-    fn after(&mut self, queues: Queues<'_, Waiter>, finished: Finished, id: RequestId) {
-        drop(queues);
-        let now = self.control.now();
+    /// What is left to do after a request gave up its seats or left its queue.
+    fn ended(&mut self, now: Duration, id: RequestId, ended: Ended) {
         if std::mem::take(&mut self.is_executing) {
-            self.control.traffic().note(now, Phase::Executing, !self.info.is_read_only(), -1);
+            self.note(now, Phase::Executing, -1);
         }
-        if finished.idle && self.level.is_quiescing() {
-            self.control.changed.notify_one();
+        let level = &self.assignment.class().level;
+        if ended.is_idle && level.is_quiescing() {
+            self.assignment.shared().changed.notify_one();
         }
-        let Some(linger) = finished.linger else { return };
-        let (control, level) = (Arc::clone(&self.control), Arc::clone(&self.level));
+        let Some(linger) = ended.linger else { return };
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(async move {
-                tokio::time::sleep(linger).await;
-                level.queues().release(control.now(), id);
-            })),
+            Ok(runtime) => {
+                let assignment = self.assignment.clone();
+                drop(runtime.spawn(async move {
+                    tokio::time::sleep(linger).await;
+                    assignment.class().level.queues().release(assignment.shared().now(), id);
+                }));
+            }
             Err(_) => level.queues().release(now, id),
         }
     }
@@ -408,24 +467,31 @@ impl FairSeat {
 impl Drop for FairSeat {
     fn drop(&mut self) {
         if let Some(id) = self.request.take() {
-            let level = Arc::clone(&self.level);
-            let mut queues = level.queues();
-            let finished = queues.leave(self.control.now(), id);
-            self.after(queues, finished, id);
+            let now = self.assignment.shared().now();
+            let ended = self.assignment.class().level.queues().leave(now, id);
+            self.ended(now, id, ended);
         }
     }
 }
 
-/// Counts a request as waiting until it is dropped.
-struct WaitingNote {
-    control: Arc<FlowControl>,
-    mutating: bool,
+/// A request in a queue, counted as waiting until this is dropped.
+struct Waiting {
+    assignment: Assignment,
+    is_read_only: bool,
+    dispatched: oneshot::Receiver<()>,
 }
 
-impl Drop for WaitingNote {
+impl Waiting {
+    fn begin(seat: &FairSeat, now: Duration, dispatched: oneshot::Receiver<()>) -> Self {
+        seat.note(now, Phase::Waiting, 1);
+        Waiting { assignment: seat.assignment.clone(), is_read_only: seat.is_read_only, dispatched }
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
-        let now = self.control.now();
-        self.control.traffic().note(now, Phase::Waiting, self.mutating, -1);
+        let shared = self.assignment.shared();
+        shared.traffic().note(shared.now(), Phase::Waiting, !self.is_read_only, -1);
     }
 }
 

@@ -149,7 +149,7 @@ impl Asked {
     /// Hands the response to `reply`, and comes to an end after that where a response could not wait for it.
     async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
         let dropped = self.may_be_dropped();
-        let Asked { started, peer, method, uri, query, info, mut headers, body, effort, mut gone } = self;
+        let Asked { started, peer, method, uri, query, info, mut headers, body, effort, gone } = self;
         let dry_run = query.get("dryRun").is_some();
         let id = audit_id(&headers);
         // Under the same name to whoever the request is passed on to.
@@ -157,7 +157,6 @@ impl Asked {
         let record = Record::begin(state.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
         let limit = time_limit(&query, state.request_timeout);
         let longest = limit.clone().unwrap_or(state.request_timeout);
-        let gone = &mut gone;
         let received =
             Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started, effort, gone };
         let work = serve(state, received, query, headers, Unread::Incoming(Box::new(body)));
@@ -205,7 +204,7 @@ struct Received<'a> {
     started: Instant,
     effort: Effort,
     /// Ends when the client no longer waits.
-    gone: &'a mut ClientGone,
+    gone: ClientGone,
 }
 
 /// How long a request may take: what its client says, or what the server does if that is less.
@@ -355,12 +354,12 @@ async fn serve(
         },
     };
 
-    let matched = seat.matched();
+    let assignment = seat.assignment();
     let info = RequestInfo::clone(info);
     let limits = RequestLimits { seat, deadline, effort };
     let mut outcome = finish(state, uri, caller, info, query, headers, body, warnings, record, limits).await;
-    if let Some(uids) = matched {
-        uids.add_to(&mut outcome.response);
+    if let Some(assignment) = assignment {
+        assignment.add_to(&mut outcome.response);
     }
     outcome
 }

@@ -6,7 +6,7 @@ use api::Status;
 use authn::User;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::flow_control::{FairSeat, MatchedUids};
+use crate::flow_control::{Assignment, FairSeat};
 use crate::request_info::RequestInfo;
 
 /// Seats for requests that read and for those that change something. 0 takes a limit away, as in Kubernetes.
@@ -32,7 +32,7 @@ enum Held {
     /// By the in-flight limits.
     InFlight(InFlightSeat),
     /// By API Priority and Fairness.
-    Fair(Box<FairSeat>),
+    Fair(FairSeat),
 }
 
 /// A seat by the in-flight limits.
@@ -47,15 +47,15 @@ struct InFlightSeat {
 
 impl From<FairSeat> for Seat {
     fn from(seat: FairSeat) -> Self {
-        Seat(Held::Fair(Box::new(seat)))
+        Seat(Held::Fair(seat))
     }
 }
 
 impl Seat {
     /// The FlowSchema and PriorityLevelConfiguration that the request was assigned to.
-    pub(crate) fn matched(&self) -> Option<MatchedUids> {
+    pub(crate) fn assignment(&self) -> Option<Assignment> {
         match &self.0 {
-            Held::Fair(seat) => Some(seat.uids().clone()),
+            Held::Fair(seat) => Some(seat.assignment().clone()),
             _ => None,
         }
     }

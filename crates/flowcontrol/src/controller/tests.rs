@@ -40,6 +40,7 @@ fn arrival(class: &Class<Silent>, seats: u64) -> Arrival<Silent> {
         distinguisher: "".into(),
         hash: 0,
         work: Work::seats(seats),
+        interested_watches: None,
         is_watch: false,
         is_resumed: false,
         ticket: Silent,
@@ -129,7 +130,7 @@ fn a_deleted_level_drains_before_it_goes_and_its_schemas_are_dangling() {
     assert_eq!(changed.configuration.classify(&get_pods(&alice)).schema.name, "catch-all");
     assert!(class.level.is_quiescing());
     assert!(controller.levels().any(|(level, _)| level.name == "global-default"));
-    assert!(class.level.queues().finish(now, id).idle);
+    assert!(class.level.queues().finish(now, id).is_idle);
     controller.configure(now, levels, schemas);
     assert!(!controller.levels().any(|(level, _)| level.name == "global-default"));
 }

@@ -35,6 +35,7 @@ fn levels() -> Vec<Arc<Level<Silent>>> {
                 distinguisher: "alice".into(),
                 hash: 1,
                 work: Work::ONE_SEAT,
+                interested_watches: None,
                 is_watch: false,
                 is_resumed: false,
                 ticket: Silent,

@@ -62,8 +62,7 @@ impl Queue {
     }
 
     /// What the executing requests are assumed to cost.
-    #[expect(clippy::cast_precision_loss, reason = "numbers of seats are small")]
     pub(super) fn work_in_progress(&self, service: Duration) -> SeatSeconds {
-        SeatSeconds::of(self.seats_in_use as f64, service)
+        SeatSeconds::of(self.seats_in_use, service)
     }
 }

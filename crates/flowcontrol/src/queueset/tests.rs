@@ -46,6 +46,7 @@ impl Level {
             distinguisher: name.into(),
             hash,
             work,
+            interested_watches: None,
             is_watch: false,
             is_resumed: false,
             ticket,
@@ -89,7 +90,7 @@ fn virtual_time_and_charges_are_as_computed_by_hand() {
     assert_eq!(level.next_dispatch(1), "0.00000000ss");
     // Two active queues share one seat: R advances by half a seat-second per second.
     let finished = level.set.finish(ms(10), first);
-    assert_eq!(finished, Finished { linger: None, idle: false });
+    assert_eq!(finished, Ended { linger: None, is_idle: false });
     assert_eq!(level.set.current_r().to_string(), "0.00500000ss");
     // Queue 0 was charged with the 10 ms it took; queue 1 would finish at 3 ms and comes first.
     assert_eq!(level.dispatched(), ["other"]);
@@ -224,7 +225,7 @@ fn final_seats_are_occupied_for_a_while_after_the_request() {
     // 4 seats for 5 ms become 2 seats for 10 ms: that is all there is.
     assert_eq!(level.set.load().seats_in_use, 2);
     level.waits(1, "b", 0, 1);
-    assert_eq!(level.set.finish(ms(2), id), Finished { linger: Some(ms(10)), idle: false });
+    assert_eq!(level.set.finish(ms(2), id), Ended { linger: Some(ms(10)), is_idle: false });
     assert_eq!(level.set.load(), Load { waiting: 1, executing: 0, seats_in_use: 2, seats_waiting: 1 });
     level.set.release(ms(12), id);
     assert_eq!(level.dispatched(), ["b"]);
@@ -237,18 +238,11 @@ fn a_suspended_request_gives_its_seats_up_and_comes_back_through_its_queue() {
     let work = Work { initial_seats: 1, final_seats: 1, additional_latency: ms(5) };
     let Admission::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
     level.waits(0, "b", 0, 1);
-    assert_eq!(level.set.suspend(ms(1), id), Finished { linger: None, idle: false });
+    let (ended, again) = level.set.suspend(ms(1), id);
+    assert_eq!(ended, Ended { linger: None, is_idle: false });
     assert_eq!(level.dispatched(), ["b"]);
-    let ticket = Named("a", Rc::clone(&level.log));
-    let again = Arrival {
-        flow: 0,
-        distinguisher: "a".into(),
-        hash: 0,
-        work,
-        is_watch: false,
-        is_resumed: true,
-        ticket,
-    };
+    let again = again.unwrap();
+    assert_eq!((again.work, again.distinguisher.as_str(), again.is_resumed), (work, "a", true));
     let Admission::Waiting(_) = level.set.start(ms(2), again) else { panic!() };
     let flow = &level.set.flows()[0];
     assert_eq!(flow.dispatched, 2, "it is not counted twice");
@@ -351,7 +345,7 @@ proptest! {
                     && level.set.request(id).unwrap().is_executing() {
                         ended += 1;
                         known.remove(&id);
-                        prop_assert_eq!(level.set.suspend(ms(now), id).linger, None);
+                        prop_assert_eq!(level.set.suspend(ms(now), id).0.linger, None);
                     },
                 Step::Withdraw(n) => if let Some(id) = nth(n)
                     && level.set.withdraw(ms(now), id) == Withdrawn::Removed {

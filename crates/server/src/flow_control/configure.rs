@@ -120,14 +120,14 @@ impl FlowControl {
         let changed = configured.controller.configure(now, levels, schemas);
         let executing = u64::try_from(changed.max_executing).unwrap_or_default();
         self.traffic().set_limits(now, changed.max_waiting, executing);
-        self.in_force.store(Arc::new(InForce::of(changed.configuration)));
+        self.in_force.store(Arc::new(InForce::of(&self.shared, changed.configuration)));
         configured.updates = changed
             .updates
             .into_iter()
             .map(|StatusUpdate { schema, condition }| (schema, condition))
             .collect();
         if !configured.updates.is_empty() {
-            self.changed.notify_one();
+            self.shared.changed.notify_one();
         }
     }
 }
@@ -153,7 +153,7 @@ pub(crate) async fn run(state: Arc<State>, control: Arc<FlowControl>, mut stop: 
                     continue;
                 }
             }
-            () = control.changed.notified() => {
+            () = control.shared.changed.notified() => {
                 let mut configured = control.configured();
                 if configured.controller.levels().any(|(level, _)| level.is_quiescing()) {
                     control.put_in_force(&mut configured);
