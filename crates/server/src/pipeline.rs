@@ -72,34 +72,39 @@ impl Outcome {
 
 impl accept::Answer for State {
     async fn answer(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-        let mut asked = Asked::read(&self, peer, request);
+        let asked = Asked::read(&self, peer, request);
         if asked.may_be_dropped() {
             let mut answered = None;
-            asked.answer(&self, |response| answered = Some(response)).await;
+            Box::pin(asked.answer(&self, |response| answered = Some(response))).await;
             return answered.unwrap_or_else(respond::panicked);
         }
-        // A client that hangs up drops this future. What it asked for is under way, and comes to its end with all that belongs
-        // to it: the second of two writes, what a write holds, the audit event. The server waits for it when it stops.
-        // Only long computations before the first write end early.
-        let Ok(place) = Arc::clone(&self.under_way).acquire_owned().await else { return respond::panicked() };
-        let (reply, answered) = oneshot::channel();
-        let effort = asked.effort.clone();
-        let cancel = CancelOnDrop::new(&effort);
-        // Dropped with this future: a request that still waits in a queue then is not worth its seat.
-        let (_waiting, gone) = oneshot::channel();
-        asked.gone = ClientGone::with(gone);
-        tokio::spawn(async move {
-            let limit = time_limit(&asked.query, self.request_timeout).unwrap_or(self.request_timeout);
-            let deadline = asked.started.checked_add(limit);
-            let state = Arc::clone(&self);
-            let work = async move { asked.answer(&state, |response| drop(reply.send(response))).await };
-            self.heavy.drive(&effort, deadline, work).await;
-            drop(place);
-        });
-        let response = answered.await.unwrap_or_else(|_| respond::panicked());
-        cancel.disarm();
-        response
+        Box::pin(answer_to_the_end(self, asked)).await
     }
+}
+
+/// Answers a request that changes something.
+async fn answer_to_the_end(state: Arc<State>, mut asked: Asked) -> Response<Body> {
+    // A client that hangs up drops this future. What it asked for is under way, and comes to its end with all that belongs
+    // to it: the second of two writes, what a write holds, the audit event. The server waits for it when it stops.
+    // Only long computations before the first write end early.
+    let Ok(place) = Arc::clone(&state.under_way).acquire_owned().await else { return respond::panicked() };
+    let (reply, answered) = oneshot::channel();
+    let effort = asked.effort.clone();
+    let cancel = CancelOnDrop::new(&effort);
+    // Dropped with this future: a request that still waits in a queue then is not worth its seat.
+    let (_waiting, gone) = oneshot::channel();
+    asked.gone = ClientGone::with(gone);
+    let limit = time_limit(&asked.query, state.request_timeout).unwrap_or(state.request_timeout);
+    let deadline = asked.started.checked_add(limit);
+    let serving = Arc::clone(&state);
+    let work = Box::pin(async move { asked.answer(&serving, |response| drop(reply.send(response))).await });
+    tokio::spawn(async move {
+        state.heavy.drive(&effort, deadline, work).await;
+        drop(place);
+    });
+    let response = answered.await.unwrap_or_else(|_| respond::panicked());
+    cancel.disarm();
+    response
 }
 
 /// A request as it came in.
@@ -159,8 +164,9 @@ impl Asked {
         let longest = limit.clone().unwrap_or(state.request_timeout);
         let received =
             Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started, effort, gone };
-        let work = serve(state, received, query, headers, Unread::Incoming(Box::new(body)));
-        let mut work = Box::pin(catch_panic(work));
+        // On the heap from the beginning: it is large, and moving it costs as much as serving a small request.
+        let work = Box::pin(serve(state, received, query, headers, Unread::Incoming(Box::new(body))));
+        let mut work = std::pin::pin!(catch_panic(work));
         let Answered { mut response, known, late } = finished(longest, &info, &record, work.as_mut()).await;
         // Another server may have answered under a name of its own, which comes second.
         let theirs = response.headers_mut().insert(audit::HEADER, id);
@@ -266,10 +272,9 @@ async fn finished(
 }
 
 /// Runs a future to its end, or to what it said when it panicked.
-async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    let mut work = std::pin::pin!(work);
+async fn catch_panic<T>(mut work: impl Future<Output = T> + Unpin) -> Result<T, String> {
     std::future::poll_fn(move |context| {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| Pin::new(&mut work).poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
             Err(panic) => {
@@ -435,7 +440,7 @@ async fn finish(
         if has_other_readings(&call.info.path) {
             return Outcome::unknown(respond::page_not_found());
         }
-        return Outcome::unknown(aggregation::forward::handle(state, &mut call, &service).await);
+        return Outcome::unknown(Box::pin(aggregation::forward::handle(state, &mut call, &service)).await);
     }
     if answered_by == AnsweredBy::Others {
         return Outcome::unknown(respond::page_not_found());
@@ -444,7 +449,7 @@ async fn finish(
         if !handlers::documents::is_path(state, &call.info.path) {
             return Outcome::unknown(respond::page_not_found());
         }
-        let result = handlers::documents::handle(state, &mut call).await;
+        let result = Box::pin(handlers::documents::handle(state, &mut call)).await;
         let known = result.is_ok();
         return Outcome { known, ..Outcome::unknown(respond::finish(&mut call, None, result)) };
     }
@@ -512,7 +517,7 @@ pub async fn internal(
     let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
     record.open(Some(caller.user()), Sent { uri: target, info: &info, headers: &headers, peer });
-    let work = async {
+    let work = Box::pin(async {
         if let Err(why) = record.received().await {
             let response = respond::internal_error(&info.path, why);
             return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
@@ -520,8 +525,8 @@ pub async fn internal(
         let warnings = Vec::new();
         let limits = RequestLimits { seat: Seat::default(), deadline, effort: Effort::default() };
         finish(state, target, caller, info.clone(), query, headers, body, warnings, &record, limits).await
-    };
-    finished(limit, &info, &record, Box::pin(catch_panic(work)).as_mut()).await.response
+    });
+    finished(limit, &info, &record, std::pin::pin!(catch_panic(work))).await.response
 }
 
 /// Headers as authentication reads them.
@@ -595,11 +600,11 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
     if let Some(subresource) =
         kind.subresource(&call.info.subresource).filter(|s| s.connect || s.name == "log")
     {
-        return handlers::connect::handle(state, call, kind, subresource).await;
+        return Box::pin(handlers::connect::handle(state, call, kind, subresource)).await;
     }
     if matches!(call.info.subresource.as_str(), "binding" | "eviction" | "token") || kind.is_virtual() {
         respond::can_answer(call, kind, verb)?;
-        return handlers::reviews::handle(state, call, kind).await;
+        return Box::pin(handlers::reviews::handle(state, call, kind)).await;
     }
     let Some(facet) = Facet::of(&call.info.subresource) else { return Err(Status::no_such_resource()) };
     // A subresource is read and changed; it is never a way to create, list or delete.
@@ -615,13 +620,14 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
         respond::can_answer(call, kind, verb)?;
     }
     match verb {
-        Verb::Get => handlers::get::handle(state, call, kind, facet).await,
-        Verb::List => handlers::list::handle(state, call, kind).await,
+        // Each on the heap: no request should carry the weight of the heaviest of them.
+        Verb::Get => Box::pin(handlers::get::handle(state, call, kind, facet)).await,
+        Verb::List => Box::pin(handlers::list::handle(state, call, kind)).await,
         Verb::Watch => handlers::watch::handle(state, call, Arc::clone(kind)),
-        Verb::Create => handlers::create::handle(state, call, kind).await,
-        Verb::Update => handlers::update::put(state, call, kind, facet).await,
-        Verb::Patch => handlers::update::patch(state, call, kind, facet).await,
-        Verb::Delete => handlers::delete::one(state, call, kind).await,
-        Verb::DeleteCollection => handlers::delete::collection(state, call, kind).await,
+        Verb::Create => Box::pin(handlers::create::handle(state, call, kind)).await,
+        Verb::Update => Box::pin(handlers::update::put(state, call, kind, facet)).await,
+        Verb::Patch => Box::pin(handlers::update::patch(state, call, kind, facet)).await,
+        Verb::Delete => Box::pin(handlers::delete::one(state, call, kind)).await,
+        Verb::DeleteCollection => Box::pin(handlers::delete::collection(state, call, kind)).await,
     }
 }
