@@ -8,6 +8,7 @@ mod estimate;
 mod maintain;
 mod metrics;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -60,6 +61,8 @@ struct Shared {
     /// `--request-timeout`: what requests without a deadline of their own wait by.
     request_timeout: Duration,
     traffic: Mutex<Traffic>,
+    /// Requests that have come in and are not answered yet, wherever they are.
+    present: AtomicU64,
     /// Something about the objects, their status or a level that is going has to be looked at.
     changed: Notify,
 }
@@ -77,6 +80,15 @@ impl Shared {
     /// How long a request that may take so long waits for seats at most.
     fn longest_wait(allowed: Duration) -> Duration {
         (allowed / WAIT_PART).min(MAX_WAIT)
+    }
+}
+
+/// A request that has come in and is not answered yet.
+pub(crate) struct Present(Arc<Shared>);
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.present.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -212,6 +224,7 @@ impl FlowControl {
             epoch: Instant::now(),
             request_timeout,
             traffic: Mutex::new(traffic),
+            present: AtomicU64::new(0),
             changed: Notify::new(),
         });
         Arc::new(FlowControl {
@@ -221,6 +234,12 @@ impl FlowControl {
             watches: Arc::default(),
             shared,
         })
+    }
+
+    /// Counts a request as present until it is dropped.
+    pub(crate) fn arrived(&self) -> Present {
+        self.shared.present.fetch_add(1, Ordering::Relaxed);
+        Present(Arc::clone(&self.shared))
     }
 
     fn now(&self) -> Duration {
@@ -278,7 +297,12 @@ impl FlowControl {
             watch: None,
         };
         let is_admitted = match seat.start(arrival) {
-            Started::Executing => true,
+            Started::Executing { is_crowded } => {
+                if is_crowded {
+                    tokio::task::yield_now().await;
+                }
+                true
+            }
             Started::Refused => false,
             Started::Waiting(waiting) => {
                 let allowed = deadline.map_or(self.shared.request_timeout, |deadline| {
@@ -336,7 +360,12 @@ pub(crate) struct FairSeat {
 
 /// What became of a request that asked for seats.
 enum Started {
-    Executing,
+    Executing {
+        /// Whether more requests are present than its level has seats. Most requests never wait for anything: they would give their
+        /// seat back before the next one is looked at, nobody would ever queue, and whoever sends most would get most. Such a
+        /// request lets others run once while it has its seat, so that they wait where flows are told apart.
+        is_crowded: bool,
+    },
     Refused,
     /// It has to wait until it is dispatched.
     Waiting(Waiting),
@@ -370,7 +399,7 @@ impl FairSeat {
     pub(crate) async fn reacquire(&mut self) -> Result<(), u64> {
         let Some(arrival) = self.suspended.take() else { return Ok(()) };
         let is_admitted = match self.start(*arrival) {
-            Started::Executing => true,
+            Started::Executing { .. } => true,
             Started::Refused => false,
             // It was admitted in time; how long it waits now is bounded by its own deadline and by what a new request would wait.
             Started::Waiting(waiting) => {
@@ -387,9 +416,10 @@ impl FairSeat {
         let mut queues = self.assignment.class().level.queues();
         match queues.start(now, arrival) {
             Admission::Executing(id) => {
+                let is_crowded = queues.limit() < self.assignment.shared().present.load(Ordering::Relaxed);
                 drop(queues);
                 self.begins(now, id);
-                Started::Executing
+                Started::Executing { is_crowded: is_crowded && !self.assignment.class().is_exempt }
             }
             Admission::Rejected(_) => Started::Refused,
             Admission::Waiting(id) => {

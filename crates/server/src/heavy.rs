@@ -247,13 +247,17 @@ mod tests {
             let effort = Effort::default();
             let names = Arc::new(Mutex::new(Vec::new()));
             let (seen, inner) = (Arc::clone(&names), effort.clone());
-            lane.drive(&effort, None, Box::pin(async move {
-                inner.enter_lane(size).await;
-                let own = thread_name();
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                let spawned = tokio::spawn(async { thread_name() }).await.unwrap_or_default();
-                seen.lock().expect("not poisoned").extend([own, spawned, thread_name()]);
-            }))
+            lane.drive(
+                &effort,
+                None,
+                Box::pin(async move {
+                    inner.enter_lane(size).await;
+                    let own = thread_name();
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    let spawned = tokio::spawn(async { thread_name() }).await.unwrap_or_default();
+                    seen.lock().expect("not poisoned").extend([own, spawned, thread_name()]);
+                }),
+            )
             .await;
             let names = names.lock().expect("not poisoned").clone();
             let moved: Vec<bool> = names.iter().map(|name| name.starts_with("heavy-lane")).collect();
@@ -267,13 +271,17 @@ mod tests {
         let effort = Effort::default();
         let inner = effort.clone();
         let deadline = Instant::now() + Duration::from_millis(20);
-        lane.drive(&effort, Some(deadline), Box::pin(async move {
-            inner.enter_lane(usize::MAX).await;
-            // Nothing is awaited here: only the cancellation ends it.
-            while inner.check().is_ok() {
-                std::hint::spin_loop();
-            }
-        }))
+        lane.drive(
+            &effort,
+            Some(deadline),
+            Box::pin(async move {
+                inner.enter_lane(usize::MAX).await;
+                // Nothing is awaited here: only the cancellation ends it.
+                while inner.check().is_ok() {
+                    std::hint::spin_loop();
+                }
+            }),
+        )
         .await;
         assert_eq!(effort.check().expect_err("it was cancelled").code(), 504);
         assert_eq!(lane.running.get(), 0);

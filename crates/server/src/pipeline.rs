@@ -71,14 +71,23 @@ impl Outcome {
 }
 
 impl accept::Answer for State {
-    async fn answer(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-        let asked = Asked::read(&self, peer, request);
-        if asked.may_be_dropped() {
-            let mut answered = None;
-            Box::pin(asked.answer(&self, |response| answered = Some(response))).await;
-            return answered.unwrap_or_else(respond::panicked);
+    // Not an `async fn`: a request is present before its future is first polled.
+    fn answer(
+        self: Arc<Self>,
+        peer: Peer,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + Send {
+        let present = self.flow_control.as_ref().map(|(control, _)| control.arrived());
+        async move {
+            let _present = present;
+            let asked = Asked::read(&self, peer, request);
+            if asked.may_be_dropped() {
+                let mut answered = None;
+                Box::pin(asked.answer(&self, |response| answered = Some(response))).await;
+                return answered.unwrap_or_else(respond::panicked);
+            }
+            Box::pin(answer_to_the_end(self, asked)).await
         }
-        Box::pin(answer_to_the_end(self, asked)).await
     }
 }
 
@@ -168,6 +177,9 @@ impl Asked {
         let work = Box::pin(serve(state, received, query, headers, Unread::Incoming(Box::new(body))));
         let mut work = std::pin::pin!(catch_panic(work));
         let Answered { mut response, known, late } = finished(longest, &info, &record, work.as_mut()).await;
+        // A value that never comes again must not push others out of the connection's table of headers.
+        let mut id = id;
+        id.set_sensitive(true);
         // Another server may have answered under a name of its own, which comes second.
         let theirs = response.headers_mut().insert(audit::HEADER, id);
         if let Some(theirs) = theirs {

@@ -34,8 +34,7 @@ const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps?dryRun=All";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Measures the built binary: with a webhook that waits, and with work for the processor alone. The latter occupies a seat only while a thread
-/// works on it, so that it hardly ever waits for one; there the rates of both flows are shown.
+/// Measures the built binary: with a webhook that waits, and with work for the processor alone, where the rates of both flows are shown.
 pub async fn fairness(time: Duration) -> Result<Figures> {
     let (alone, beside, _) = both_flows(time, true).await?;
     let mut figures: Figures = vec![
@@ -103,7 +102,8 @@ async fn prepare(admin: &Wires) -> Result<()> {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maps"},
         "subjects": [{"kind": "Group", "name": "system:authenticated"}]});
     post(&format!("{RBAC}/clusterrolebindings"), binding).await?;
-    let queuing = json!({"queues": 64, "handSize": 6, "queueLengthLimit": 1000});
+    // As in the suggested levels; only the queues are longer.
+    let queuing = json!({"queues": 128, "handSize": 6, "queueLengthLimit": 1000});
     let limited = json!({"nominalConcurrencyShares": 100_000, "lendablePercent": 0, "borrowingLimitPercent": 0,
         "limitResponse": {"type": "Queue", "queuing": queuing}});
     let level = json!({"metadata": {"name": "load"}, "spec": {"type": "Limited", "limited": limited}});
