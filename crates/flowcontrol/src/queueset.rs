@@ -10,7 +10,6 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use value::Str;
@@ -20,7 +19,7 @@ use crate::dealer::Dealer;
 use crate::estimate::Work;
 use crate::flow_stats::{FlowStats, LevelGauges, RejectReason};
 use crate::statistics::{Integrator, Period};
-use queue::Queue;
+use queue::{Queue, Queues};
 pub use slab::RequestId;
 use slab::Slab;
 
@@ -148,8 +147,7 @@ impl<T> Request<T> {
 pub struct QueueSet<T> {
     queuing: Queuing,
     limit: u64,
-    /// Queues by index. An absent one has no requests and no seats.
-    queues: BTreeMap<u32, Queue>,
+    queues: Queues,
     requests: Slab<Request<T>>,
     /// The virtual time, and the real time at which it was read.
     current_r: SeatSeconds,
@@ -203,7 +201,7 @@ impl<T: Ticket> QueueSet<T> {
         QueueSet {
             queuing,
             limit: 0,
-            queues: BTreeMap::new(),
+            queues: Queues::default(),
             requests: Slab::default(),
             current_r: SeatSeconds::ZERO,
             last_sync: now,
@@ -284,7 +282,7 @@ impl<T: Ticket> QueueSet<T> {
             }
             Queuing::Queue { dealer, length_limit, .. } => {
                 let index = self.choose(dealer, arrival.hash);
-                let length = self.queues.get(&index).map_or(0, Queue::len);
+                let length = self.queues.get(index).map_or(0, Queue::len);
                 if self.seats_in_use >= self.limit && length >= length_limit as usize {
                     return self.reject(arrival.flow, RejectReason::QueueFull);
                 }
@@ -488,7 +486,7 @@ impl<T: Ticket> QueueSet<T> {
         let offset = self.next_offset(cards.len());
         let (before, from) = cards.split_at_checked(offset).unwrap_or_default();
         let waiting =
-            |index: &u32| self.queues.get(index).map_or(SeatSeconds::ZERO, |queue| queue.waiting_work);
+            |index: &u32| self.queues.get(*index).map_or(SeatSeconds::ZERO, |queue| queue.waiting_work);
         from.iter().chain(before).copied().min_by_key(waiting).unwrap_or_default()
     }
 
@@ -522,7 +520,7 @@ impl<T: Ticket> QueueSet<T> {
 
     fn enqueue(&mut self, index: u32, id: RequestId) {
         let Some(request) = self.requests.get(id) else { return };
-        let queue = self.queues.entry(index).or_default();
+        let queue = self.queues.get_or_add(index);
         if queue.is_idle() {
             self.active_queues += 1;
             queue.next_dispatch = self.current_r;
@@ -539,7 +537,7 @@ impl<T: Ticket> QueueSet<T> {
 
     /// Takes a request out of its queue; what is counted per flow schema is left to the caller.
     fn unqueue(&mut self, index: u32, id: RequestId, request: &Request<T>) {
-        let Some(queue) = self.queues.get_mut(&index) else { return };
+        let Some(queue) = self.queues.get_mut(index) else { return };
         if queue.remove(id, request.total_work, &request.work) {
             self.waiting -= 1;
             self.seats_waiting -= request.work.max_seats();
@@ -551,7 +549,7 @@ impl<T: Ticket> QueueSet<T> {
 
     /// A request starts no earlier in the imagined world than it came: otherwise a queue that never uses its share would save it up.
     fn bound(&mut self, index: u32) {
-        let Some(queue) = self.queues.get_mut(&index) else { return };
+        let Some(queue) = self.queues.get_mut(index) else { return };
         if let Some(oldest) = queue.oldest().and_then(|id| self.requests.get(id)) {
             queue.next_dispatch = queue.next_dispatch.max(oldest.arrived_at);
         }
@@ -576,15 +574,13 @@ impl<T: Ticket> QueueSet<T> {
 
     /// The queue whose oldest request would finish first, looking round from the one that was served last.
     fn next(&self) -> Option<(u32, RequestId)> {
-        let after = self.queues.range(self.robin.saturating_add(1)..);
-        let until = self.queues.range(..=self.robin);
         let mut best: Option<(SeatSeconds, u32, RequestId)> = None;
-        for (index, queue) in after.chain(until) {
+        for (index, queue) in self.queues.iter_after(self.robin) {
             let Some(id) = queue.oldest() else { continue };
             let Some(request) = self.requests.get(id) else { continue };
             let finish = queue.next_dispatch + request.total_work;
             if best.is_none_or(|(earliest, ..)| finish < earliest) {
-                best = Some((finish, *index, id));
+                best = Some((finish, index, id));
             }
         }
         best.map(|(_, index, id)| (index, id))
@@ -602,7 +598,7 @@ impl<T: Ticket> QueueSet<T> {
             request.work.final_seats = self.limit;
             request.work.additional_latency = request.final_work.duration_on(self.limit);
         }
-        if let Some(queue) = self.queues.get_mut(&index) {
+        if let Some(queue) = self.queues.get_mut(index) {
             queue.dispatch(id, total_work, &waited_with);
             queue.seats_in_use += request.work.max_seats();
             queue.next_dispatch += total_work;
@@ -636,7 +632,7 @@ impl<T: Ticket> QueueSet<T> {
 
     /// Charges a queue for what a request really took.
     fn settle(&mut self, index: u32, work: Work, took: Duration) {
-        let Some(queue) = self.queues.get_mut(&index) else { return };
+        let Some(queue) = self.queues.get_mut(index) else { return };
         queue.executing -= 1;
         let initial = work.initial_seats;
         queue.next_dispatch -= SeatSeconds::of(initial, ESTIMATED_SERVICE);
@@ -656,7 +652,7 @@ impl<T: Ticket> QueueSet<T> {
         }
         if let Some(index) = request.queue {
             self.queue_seats_in_use -= seats;
-            if let Some(queue) = self.queues.get_mut(&index) {
+            if let Some(queue) = self.queues.get_mut(index) {
                 queue.seats_in_use -= seats;
             }
             self.forget_if_idle(index);
@@ -671,9 +667,9 @@ impl<T: Ticket> QueueSet<T> {
             _ => 0,
         };
         if (self.queues.len() > KEPT_QUEUES || index >= wanted)
-            && self.queues.get(&index).is_some_and(|queue| queue.is_idle() && queue.seats_in_use == 0)
+            && self.queues.get(index).is_some_and(|queue| queue.is_idle() && queue.seats_in_use == 0)
         {
-            self.queues.remove(&index);
+            self.queues.remove(index);
         }
     }
 
@@ -687,7 +683,7 @@ impl<T: Ticket> QueueSet<T> {
     /// For metrics: between which readings of `R` the waiting requests start, at the moment of a dispatch.
     fn note_bounds(&mut self, index: u32) {
         if self.waiting == 1
-            && let Some(queue) = self.queues.get(&index)
+            && let Some(queue) = self.queues.get(index)
         {
             let discounted = queue.next_dispatch - queue.work_in_progress(ESTIMATED_SERVICE);
             self.gauges.dispatch.note(
@@ -699,13 +695,13 @@ impl<T: Ticket> QueueSet<T> {
         }
         let starts: Vec<(SeatSeconds, SeatSeconds)> = self
             .queues
-            .values()
-            .filter(|queue| queue.oldest().is_some())
-            .map(|queue| {
+            .iter()
+            .filter(|(_, queue)| queue.oldest().is_some())
+            .map(|(_, queue)| {
                 (queue.next_dispatch, queue.next_dispatch - queue.work_in_progress(ESTIMATED_SERVICE))
             })
             .collect();
-        let latest = self.queues.get(&index).map(|queue| queue.next_dispatch).unwrap_or_default();
+        let latest = self.queues.get(index).map(|queue| queue.next_dispatch).unwrap_or_default();
         self.gauges.dispatch.note(self.current_r, latest, &starts);
     }
 
@@ -715,12 +711,12 @@ impl<T: Ticket> QueueSet<T> {
             Queuing::Queue { queues, .. } => queues,
             _ => 0,
         };
-        wanted.max(self.queues.last_key_value().map_or(0, |(last, _)| last + 1))
+        wanted.max(self.queues.last().map_or(0, |last| last + 1))
     }
 
     /// A queue as the tables show it; an empty one where it has no requests.
     pub fn queue(&self, index: u32) -> QueueView {
-        let Some(queue) = self.queues.get(&index) else { return QueueView::default() };
+        let Some(queue) = self.queues.get(index) else { return QueueView::default() };
         QueueView {
             waiting: queue.ids().collect(),
             executing: queue.executing,
@@ -737,12 +733,12 @@ impl<T: Ticket> QueueSet<T> {
         self.queues
             .iter()
             .filter(|(_, queue)| queue.len() > 0)
-            .map(|(index, queue)| (*index, queue.ids().collect()))
+            .map(|(index, queue)| (index, queue.ids().collect()))
     }
 
     /// How many queues have requests that wait.
     pub fn queues_with_waiting(&self) -> usize {
-        self.queues.values().filter(|queue| queue.len() > 0).count()
+        self.queues.iter().filter(|(_, queue)| queue.len() > 0).count()
     }
 }
 

@@ -17,9 +17,13 @@ impl Histogram {
         Histogram { bounds, counts: vec![0; bounds.len() + 1].into(), sum: 0.0 }
     }
 
+    /// The bucket that counts a value.
+    fn bucket(&self, value: f64) -> usize {
+        self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len())
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "a sum in a histogram")]
-    fn record(&mut self, value: f64, times: u64) {
-        let bucket = self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len());
+    fn record(&mut self, bucket: usize, value: f64, times: u64) {
         if let Some(count) = self.counts.get_mut(bucket) {
             *count += times;
         }
@@ -27,7 +31,7 @@ impl Histogram {
     }
 
     pub(crate) fn observe(&mut self, value: f64) {
-        self.record(value, 1);
+        self.record(self.bucket(value), value, 1);
     }
 
     /// How often something was observed.
@@ -49,45 +53,61 @@ impl Histogram {
     }
 }
 
+/// A time in nanoseconds, which last for centuries.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// A ratio whose value at the end of every nanosecond is an observation.
 #[derive(Clone, Debug)]
 pub struct RatioGauge {
     numerator: f64,
     denominator: f64,
     ratio: f64,
-    since: Duration,
+    /// Where the histogram counts the ratio.
+    bucket: usize,
+    /// In nanoseconds.
+    since: u64,
     histogram: Histogram,
 }
 
 impl RatioGauge {
     pub(crate) fn new(bounds: &'static [f64], now: Duration) -> Self {
+        let histogram = Histogram::new(bounds);
         RatioGauge {
             numerator: 0.0,
             denominator: 1.0,
             ratio: 0.0,
-            since: now,
-            histogram: Histogram::new(bounds),
+            bucket: histogram.bucket(0.0),
+            since: nanos(now),
+            histogram,
         }
     }
 
     fn advance(&mut self, now: Duration) {
+        let now = nanos(now);
         let passed = now.saturating_sub(self.since);
-        if !passed.is_zero() {
+        if passed > 0 {
             self.since = now;
-            self.histogram.record(self.ratio, u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX));
+            self.histogram.record(self.bucket, self.ratio, passed);
         }
+    }
+
+    fn compute(&mut self) {
+        self.ratio = self.numerator / self.denominator;
+        self.bucket = self.histogram.bucket(self.ratio);
     }
 
     pub(crate) fn set(&mut self, now: Duration, numerator: f64) {
         self.advance(now);
         self.numerator = numerator;
-        self.ratio = numerator / self.denominator;
+        self.compute();
     }
 
     pub(crate) fn set_denominator(&mut self, now: Duration, denominator: f64) {
         self.advance(now);
         self.denominator = denominator.max(1.0);
-        self.ratio = self.numerator / self.denominator;
+        self.compute();
     }
 
     /// The observations until `now`.
@@ -101,8 +121,9 @@ impl RatioGauge {
 #[derive(Clone, Debug)]
 pub(crate) struct Integrator {
     value: f64,
-    since: Duration,
-    elapsed: f64,
+    /// Times in nanoseconds.
+    since: u64,
+    elapsed: u64,
     integral: f64,
     integral_of_squares: f64,
     max: f64,
@@ -119,15 +140,25 @@ pub(crate) struct Period {
 
 impl Integrator {
     pub(crate) fn new(now: Duration) -> Self {
-        Integrator { value: 0.0, since: now, elapsed: 0.0, integral: 0.0, integral_of_squares: 0.0, max: 0.0 }
+        Integrator {
+            value: 0.0,
+            since: nanos(now),
+            elapsed: 0,
+            integral: 0.0,
+            integral_of_squares: 0.0,
+            max: 0.0,
+        }
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "periods are short")]
     fn advance(&mut self, now: Duration) {
-        let passed = now.saturating_sub(self.since).as_secs_f64();
+        let now = nanos(now);
+        let passed = now.saturating_sub(self.since);
         self.since = self.since.max(now);
         self.elapsed += passed;
-        self.integral += self.value * passed;
-        self.integral_of_squares += self.value * self.value * passed;
+        let weight = self.value * passed as f64;
+        self.integral += weight;
+        self.integral_of_squares += self.value * weight;
     }
 
     pub(crate) fn set(&mut self, now: Duration, value: f64) {
@@ -137,16 +168,19 @@ impl Integrator {
     }
 
     /// Ends a period and begins the next.
+    #[expect(clippy::cast_precision_loss, reason = "periods are short")]
     pub(crate) fn reset(&mut self, now: Duration) -> Period {
         self.advance(now);
         let (mut average, mut deviation) = (0.0, 0.0);
-        if self.elapsed > 0.0 {
-            average = self.integral / self.elapsed;
-            let variance = self.integral_of_squares / self.elapsed - average * average;
+        if self.elapsed > 0 {
+            let elapsed = self.elapsed as f64;
+            average = self.integral / elapsed;
+            let variance = self.integral_of_squares / elapsed - average * average;
             deviation = variance.max(0.0).sqrt();
         }
-        let period = Period { seconds: self.elapsed, average, deviation, max: self.max };
-        self.elapsed = 0.0;
+        let seconds = Duration::from_nanos(self.elapsed).as_secs_f64();
+        let period = Period { seconds, average, deviation, max: self.max };
+        self.elapsed = 0;
         self.integral = 0.0;
         self.integral_of_squares = 0.0;
         self.max = self.value;

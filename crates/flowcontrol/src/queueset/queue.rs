@@ -1,6 +1,7 @@
 //! One queue of a queue set.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::time::Duration;
 
 use super::slab::RequestId;
@@ -64,5 +65,117 @@ impl Queue {
     /// What the executing requests are assumed to cost.
     pub(super) fn work_in_progress(&self, service: Duration) -> SeatSeconds {
         SeatSeconds::of(self.seats_in_use, service)
+    }
+}
+
+/// Queues with a lower index are found without a search. Levels that people configure have no others.
+const NEAR: usize = 1024;
+
+/// The queues of a queue set by index. An absent one has no requests and no seats.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    near: Vec<Option<Queue>>,
+    far: BTreeMap<u32, Queue>,
+    len: usize,
+}
+
+impl Queues {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn get(&self, index: u32) -> Option<&Queue> {
+        match self.near.get(index as usize) {
+            Some(queue) => queue.as_ref(),
+            None => self.far.get(&index),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Queue> {
+        match self.near.get_mut(index as usize) {
+            Some(queue) => queue.as_mut(),
+            None => self.far.get_mut(&index),
+        }
+    }
+
+    /// The queue with this index, which there is from now on.
+    pub(super) fn get_or_add(&mut self, index: u32) -> &mut Queue {
+        let place = index as usize;
+        if place < NEAR && place >= self.near.len() {
+            self.near.resize_with(place + 1, || None);
+        }
+        let len = &mut self.len;
+        let new = || {
+            *len += 1;
+            Queue::default()
+        };
+        match self.near.get_mut(place) {
+            Some(queue) => queue.get_or_insert_with(new),
+            None => self.far.entry(index).or_insert_with(new),
+        }
+    }
+
+    pub(super) fn remove(&mut self, index: u32) {
+        let removed = match self.near.get_mut(index as usize) {
+            Some(queue) => queue.take(),
+            None => self.far.remove(&index),
+        };
+        self.len -= usize::from(removed.is_some());
+    }
+
+    /// All of them, by index.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Queue)> {
+        self.iter_from(0).chain(self.far.iter().map(|(index, queue)| (*index, queue)))
+    }
+
+    fn iter_from(&self, first: u32) -> impl Iterator<Item = (u32, &Queue)> {
+        let near = self.near.get(first as usize..).unwrap_or_default();
+        (first..).zip(near).filter_map(|(index, queue)| Some((index, queue.as_ref()?)))
+    }
+
+    /// All of them, from the one after `index` on and round to it.
+    pub(super) fn iter_after(&self, index: u32) -> impl Iterator<Item = (u32, &Queue)> {
+        let far =
+            |range: (Bound<u32>, Bound<u32>)| self.far.range(range).map(|(index, queue)| (*index, queue));
+        let after =
+            self.iter_from(index.saturating_add(1)).chain(far((Bound::Excluded(index), Bound::Unbounded)));
+        let until = self
+            .iter_from(0)
+            .take_while(move |(other, _)| *other <= index)
+            .chain(far((Bound::Unbounded, Bound::Included(index))));
+        after.chain(until)
+    }
+
+    /// The highest index.
+    pub(super) fn last(&self) -> Option<u32> {
+        let near = || self.near.iter().rposition(Option::is_some).and_then(|place| u32::try_from(place).ok());
+        self.far.last_key_value().map(|(index, _)| *index).or_else(near)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Queues;
+
+    #[test]
+    fn near_and_far_queues_are_visited_in_order_and_round() {
+        let mut queues = Queues::default();
+        for index in [3, 5000, 1023, 0, 1024, 3] {
+            queues.get_or_add(index).executing += 1;
+        }
+        queues.remove(0);
+        queues.remove(1);
+        assert_eq!(queues.len(), 4);
+        assert_eq!(queues.get(3).unwrap().executing, 2);
+        assert!(queues.get(0).is_none() && queues.get_mut(7000).is_none());
+        let visited = |after: u32| queues.iter_after(after).map(|(index, _)| index).collect::<Vec<_>>();
+        assert_eq!(visited(3), [1023, 1024, 5000, 3]);
+        assert_eq!(visited(1024), [5000, 3, 1023, 1024]);
+        assert_eq!(visited(4), [1023, 1024, 5000, 3]);
+        assert_eq!(queues.iter().map(|(index, _)| index).collect::<Vec<_>>(), [3, 1023, 1024, 5000]);
+        assert_eq!(queues.last(), Some(5000));
+        queues.remove(5000);
+        queues.remove(1024);
+        assert_eq!(queues.last(), Some(1023));
     }
 }
