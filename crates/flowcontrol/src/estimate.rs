@@ -137,7 +137,6 @@ pub fn mutating(watches: usize, level_max: u64) -> Work {
     let wide = watches.div_ceil(WATCHES_PER_SEAT);
     // The same work on fewer seats takes longer: wide requests keep many seats from others while they wait for them.
     let final_seats = wide.min(cap(level_max, MAX_MUTATING_SEATS));
-    #[expect(clippy::cast_precision_loss, reason = "numbers of seats are small")]
     let additional_latency = SeatSeconds::of(wide, EVENT_TIME).duration_on(final_seats);
     Work { initial_seats: 1, final_seats, additional_latency }
 }
