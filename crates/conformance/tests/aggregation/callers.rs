@@ -24,6 +24,15 @@ async fn callers_are_told_in_headers_and_what_they_claim_is_not() {
     assert_eq!((answer.code, answer.json()), (200, fischers()));
     assert_eq!(answer.header("audit-id"), "an-audit-id");
     assert_eq!(answer.header("cache-control"), "no-cache, private");
+    for object in ["flowschemas", "prioritylevelconfigurations"] {
+        let path = format!("/apis/flowcontrol.apiserver.k8s.io/v1/{object}/exempt");
+        let exempt = accepts(client.get(&path).await).unwrap();
+        let header = format!(
+            "x-kubernetes-pf-{}-uid",
+            object.trim_end_matches("configurations").trim_end_matches('s')
+        );
+        assert_eq!(answer.header(&header), exempt["metadata"]["uid"], "{header}");
+    }
     let received = extension.received_for_others();
     let [received] = received.as_slice() else { panic!("{received:?}") };
     assert_eq!(received.target, format!("{FISCHERS}?allowWatchBookmarks=true&labelSelector=b%3D2&limit=5"));
