@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 
 use crate::body::{Body, Cut};
 use crate::connections::{Busy, Connection, ConnectionMetrics, Connections, LogLimit, Open, Socket};
+use crate::drain::{self, StreamGuard};
 use crate::gather::gather;
 use crate::trust::Certificates;
 
@@ -111,6 +112,7 @@ pub async fn serve<A: Answer>(
     mut stop: watch::Receiver<bool>,
 ) {
     let table = Connections::new(limits, metrics);
+    let stalled = tokio::spawn(Arc::clone(&table).close_stalled());
     let failures = LogLimit::default();
     let (tasks, mut ended) = mpsc::channel::<()>(1);
     loop {
@@ -152,6 +154,7 @@ pub async fn serve<A: Answer>(
     drop(tasks);
     // Every connection task holds a sender; the channel closes when the last one ends.
     let _ = ended.recv().await;
+    stalled.abort();
 }
 
 /// Returns when the server stops, or is gone.
@@ -183,6 +186,7 @@ async fn connection<A: Answer>(
         () = state.asked_to_leave() => return debug!(%address, "TLS handshake given up for others"),
     };
     table.handshake_ended(&state);
+    let guard = StreamGuard::new(table.metrics().clone());
     drop(table);
     let stream = match handshake {
         Ok(Ok(stream)) => stream,
@@ -196,16 +200,22 @@ async fn connection<A: Answer>(
         let busy = requests.begin();
         let answer = Arc::clone(&answer);
         let peer = peer.clone();
+        // The socket tells of clients that do not read only where it carries one answer at a time.
+        let multiplexed = (request.version() == http::Version::HTTP_2).then(|| Arc::clone(&requests));
         async move {
             let response = answer.answer(peer, request).await;
             if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
                 busy.upgraded();
-                return Ok::<_, std::convert::Infallible>(response.map(|body| Sending { body, _busy: None }));
+                return Ok::<_, std::convert::Infallible>(response.map(|body| Sending {
+                    body,
+                    multiplexed,
+                    _busy: None,
+                }));
             }
-            Ok(response.map(|body| Sending { body, _busy: Some(busy) }))
+            Ok(response.map(|body| Sending { body, multiplexed, _busy: Some(busy) }))
         }
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(guard);
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -217,9 +227,10 @@ async fn connection<A: Answer>(
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(limits.header_bytes)
         .max_pending_accept_reset_streams(64)
+        .max_local_error_reset_streams(64)
         .initial_stream_window_size(256 * 1024)
         .initial_connection_window_size(1024 * 1024)
-        .max_send_buf_size(256 * 1024)
+        .max_send_buf_size(128 * 1024)
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.ping);
     let (stream, gather) = gather(stream);
@@ -270,6 +281,8 @@ async fn idle_after(connection: &Connection, time: Duration) {
 /// The body of an answer, and the request in flight that ends with it.
 struct Sending {
     body: Body,
+    /// The connection, if other answers are under way on it.
+    multiplexed: Option<Arc<Connection>>,
     _busy: Option<Busy>,
 }
 
@@ -278,7 +291,21 @@ impl HttpBody for Sending {
     type Error = Cut;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = {
+            let this = &mut *self;
+            if this.multiplexed.is_none() {
+                return Pin::new(&mut this.body).poll_frame(cx);
+            }
+            // HTTP/2 asks for a frame when it has begun to send the one before.
+            drain::stream_is_ready();
+            Pin::new(&mut this.body).poll_frame(cx)
+        };
+        let Poll::Ready(Some(Ok(frame))) = polled else { return polled };
+        let Some(connection) = &self.multiplexed else { return Poll::Ready(Some(Ok(frame))) };
+        let is_forwarded = self.body.is_forwarded();
+        let patience = if is_forwarded { drain::FORWARDED_PATIENCE } else { drain::PATIENCE };
+        drain::stream_waits(frame.data_ref().map_or(0, Bytes::len), patience);
+        Poll::Ready(Some(Ok(frame.map_data(|data| connection.hand_over(data, is_forwarded)))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -22,11 +22,12 @@ use value::Value;
 
 use crate::audit::{self, Record};
 use crate::body::Body;
-use crate::body_budget::{BodyBudget, BodyCharge};
+use crate::byte_budget::{Account, ByteBudget, ByteCharge};
 use crate::heavy::Effort;
 use crate::paced::{Paced, ReadError};
 use crate::request_info::{Query, RequestInfo};
 use crate::seats::Seat;
+use crate::unsent::Payer;
 
 /// The largest request body.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -54,11 +55,13 @@ pub struct Call {
     pub deleted_at: u64,
     /// Held while the server works on the request, and not while it waits for the body.
     pub seat: Seat,
+    /// Whom the parts of a streamed answer are charged to; nobody if a part of this process is calling.
+    pub payer: Option<Payer>,
     permit: Permit,
     caller: Caller,
     body: Unread,
     /// For the body that was read, until the request ends: what was decoded from it lives as long.
-    charge: Option<BodyCharge>,
+    charge: Option<ByteCharge>,
     warnings: Vec<String>,
     /// Those in `warnings`, to look them up.
     warned: HashSet<String>,
@@ -76,7 +79,7 @@ pub struct Arriving {
     /// Who sent it.
     pub peer: IpAddr,
     /// What bodies may hold.
-    pub budget: Arc<BodyBudget>,
+    pub budget: Arc<ByteBudget>,
 }
 
 /// A body that nobody has read yet.
@@ -124,6 +127,7 @@ impl Call {
             in_force: InForce::default(),
             deleted_at: 0,
             seat: Seat::default(),
+            payer: None,
             permit,
             caller,
             body,
@@ -230,8 +234,8 @@ impl Call {
 
     /// Receives a body from the network. While it has to be waited for, the request has no seat.
     async fn receive(&mut self, arriving: Arriving) -> Result<Bytes, Status> {
-        let Arriving { body, budget, .. } = arriving;
-        let charge = self.charge.insert(budget.open(self.caller.user())?);
+        let Arriving { body, budget, peer, .. } = arriving;
+        let charge = self.charge.insert(budget.open(Account::of(self.caller.user(), peer))?);
         let mut body = Paced::new(body);
         // Most bodies come in one piece, which is not copied.
         let mut first = Bytes::new();

@@ -7,6 +7,7 @@
 
 mod metrics;
 mod socket;
+mod waiting;
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -45,6 +46,7 @@ pub(crate) struct Connections {
     table: Mutex<Table>,
     metrics: ConnectionMetrics,
     closing_log: LogLimit,
+    stalled_log: LogLimit,
 }
 
 #[derive(Default)]
@@ -58,10 +60,16 @@ struct Table {
 /// What connections are counted by: an IPv4 address, or the first half of an IPv6 address, since whoever has one address has all
 /// that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct ClientAddress(IpAddr);
+pub(crate) struct ClientAddress(IpAddr);
+
+impl std::fmt::Display for ClientAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl ClientAddress {
-    fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         ClientAddress(match address.to_canonical() {
             IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
             v4 @ IpAddr::V4(_) => v4,
@@ -86,6 +94,8 @@ pub(crate) struct Connection {
     close: AtomicU8,
     changed: Notify,
     began: Instant,
+    /// The pieces of answers that HTTP/2 has yet to send.
+    waiting: waiting::Waiting,
 }
 
 /// Values of [`Connection::close`].
@@ -164,6 +174,11 @@ impl Open {
     pub(crate) fn connection(&self) -> Arc<Connection> {
         Arc::clone(&self.connection)
     }
+
+    /// The client does not read what is sent to it.
+    fn stalled(&self) {
+        self.connections.count_stalled(1);
+    }
 }
 
 impl Drop for Open {
@@ -209,6 +224,7 @@ impl Connections {
             table: Mutex::default(),
             metrics,
             closing_log: LogLimit::default(),
+            stalled_log: LogLimit::default(),
         })
     }
 
@@ -255,6 +271,7 @@ impl Connections {
             close: AtomicU8::new(STAY),
             changed: Notify::new(),
             began: self.began,
+            waiting: waiting::Waiting::default(),
         });
         table.open.insert(id, Arc::clone(&connection));
         self.metrics.set_open(table.open.len());
@@ -277,6 +294,41 @@ impl Connections {
         if self.going.load(Ordering::Relaxed) == 0 {
             self.close_idle(Closes::Idle, GO);
         }
+    }
+
+    /// Closes connections on which pieces of answers have waited for too long, for ever.
+    pub(crate) async fn close_stalled(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(waiting::EVERY).await;
+            let now = self.began.elapsed().as_secs();
+            let table = self.lock();
+            let stalled = table.open.values().filter(|connection| connection.waiting.is_stalled(now));
+            let closed = stalled.filter(|connection| self.close(connection, GO) < GO).count();
+            drop(table);
+            if closed > 0 {
+                self.count_stalled(closed);
+            }
+        }
+    }
+
+    fn count_stalled(&self, count: usize) {
+        self.metrics.closed("stalled", count);
+        if let Some(unlogged) = self.stalled_log.due() {
+            warn!(closing = count, unlogged, "answers were not read: closing their connections");
+        }
+    }
+
+    /// Asks a connection to close; to be called under the lock of the table. Gives the level before.
+    fn close(&self, connection: &Connection, level: u8) -> u8 {
+        let before = connection.ask_to_close(level);
+        self.leaving.fetch_add(usize::from(before < TAKE_LEAVE), Ordering::Relaxed);
+        self.going.fetch_add(usize::from(before < GO && level == GO), Ordering::Relaxed);
+        before
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &ConnectionMetrics {
+        &self.metrics
     }
 
     /// Counts an error of `accept`.
@@ -313,9 +365,7 @@ impl Connections {
         {
             let Some(connections) = idle.get_mut(&client) else { continue };
             let Some(connection) = connections.pop() else { continue };
-            let before = connection.ask_to_close(level);
-            self.leaving.fetch_add(usize::from(before < TAKE_LEAVE), Ordering::Relaxed);
-            self.going.fetch_add(usize::from(before < GO && level == GO), Ordering::Relaxed);
+            self.close(connection, level);
             if which == Closes::Handshaking {
                 self.handshake_ended(connection);
             }
@@ -349,11 +399,15 @@ impl Connections {
 }
 
 /// Lets one log line through every ten seconds.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct LogLimit(Mutex<(Option<Instant>, u64)>);
 
 impl LogLimit {
     const EVERY: Duration = Duration::from_secs(10);
+
+    pub(crate) const fn new() -> Self {
+        LogLimit(Mutex::new((None, 0)))
+    }
 
     /// Whether to log now: how many times it was not since the last line.
     pub(crate) fn due(&self) -> Option<u64> {

@@ -186,6 +186,11 @@ impl Effort {
         Ok(())
     }
 
+    /// Whether something was written.
+    pub fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Relaxed)
+    }
+
     fn is_large(&self) -> bool {
         self.is_large.load(Ordering::Relaxed)
     }

@@ -29,6 +29,7 @@ use crate::accept::{self, Peer};
 use crate::aggregation;
 use crate::audit::{self, Record, Sent};
 use crate::body::Body;
+use crate::byte_budget::Account;
 use crate::call::{Answer, AnsweredBy, Arriving, Call, Unread};
 use crate::catalog::{Catalog, Facet};
 use crate::flow_control::{Asking, ClientGone};
@@ -41,6 +42,7 @@ use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
 use crate::unreadable::Concern;
+use crate::unsent::Payer;
 use attributes::attributes;
 use route::{Target, route, route_custom};
 
@@ -345,6 +347,12 @@ async fn serve(
         return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
     }
 
+    // Whoever does not read answers gets no further ones.
+    let payer = Payer::new(&state.answer_budget, Account::of(caller.user(), peer.address.ip()));
+    if let Err(status) = payer.check_room() {
+        return Outcome::unknown(respond::too_many_requests(&status));
+    }
+
     // impersonate
     let chain = state.authorizer.load_full();
     let (wants, asked) = (HttpHeaders(&headers), attributes(info));
@@ -373,10 +381,19 @@ async fn serve(
 
     let assignment = seat.assignment();
     let info = RequestInfo::clone(info);
-    let limits = RequestLimits { seat, deadline, effort };
+    let written = effort.clone();
+    let limits = RequestLimits { seat, deadline, effort, payer: Some(payer.clone()) };
     let mut outcome = finish(state, uri, caller, info, query, headers, body, warnings, record, limits).await;
     if let Some(assignment) = assignment {
         assignment.add_to(&mut outcome.response);
+    }
+    if let Err(status) = outcome.response.body_mut().charge_to(payer) {
+        if written.has_written() {
+            // It happened, so the client must not be told that it was refused.
+            *outcome.response.body_mut() = Body::cut();
+        } else {
+            outcome.response = respond::too_many_requests(&status);
+        }
     }
     outcome
 }
@@ -386,6 +403,7 @@ struct RequestLimits {
     seat: Seat,
     deadline: Option<Instant>,
     effort: Effort,
+    payer: Option<Payer>,
 }
 
 /// The stages that every request passes, from outside or from within.
@@ -429,6 +447,7 @@ async fn finish(
     call.deadline = limits.deadline;
     call.effort = limits.effort;
     call.seat = limits.seat;
+    call.payer = limits.payer;
     for warning in warnings {
         call.warn(warning);
     }
@@ -535,7 +554,8 @@ pub async fn internal(
             return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
         }
         let warnings = Vec::new();
-        let limits = RequestLimits { seat: Seat::default(), deadline, effort: Effort::default() };
+        let limits =
+            RequestLimits { seat: Seat::default(), deadline, effort: Effort::default(), payer: None };
         finish(state, target, caller, info.clone(), query, headers, body, warnings, &record, limits).await
     });
     finished(limit, &info, &record, std::pin::pin!(catch_panic(work))).await.response

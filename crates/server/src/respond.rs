@@ -221,8 +221,11 @@ fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<B
             let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
             if accepted.form == Form::Object && accepted.media == Media::Json && !kind.must_convert(&entry) {
                 let bytes = kind.bytes(&entry);
-                let body =
-                    if accepted.pretty { Body::from(encode::indent(&bytes)) } else { Body::from(bytes) };
+                let body = match accepted.pretty {
+                    true => Body::from(encode::indent(&bytes)),
+                    false if kind.is_stored_version() => Body::shared(bytes),
+                    false => Body::from(bytes),
+                };
                 respond(code, "application/json", body)
             } else {
                 object(call, Some(kind), code, kind.from_stored(encode::tree(&entry)?), accepted)?

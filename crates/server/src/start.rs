@@ -34,8 +34,8 @@ use crate::admission::webhooks::{TokenMetrics, WebhookTokens, account};
 use crate::aggregation::{self, Aggregation};
 use crate::audit::Audit;
 use crate::authorization::{AuthorizationMetrics, follow as follow_authorization};
-use crate::body_budget::BodyBudget;
 use crate::bootstrap::{self, Progress};
+use crate::byte_budget::ByteBudget;
 use crate::catalog::Catalog;
 use crate::config::{Config, ConfigError, Data};
 use crate::connections::ConnectionMetrics;
@@ -311,7 +311,8 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         quotas,
         flow_control,
         seats: Seats::new(max_in_flight, max_mutating_in_flight),
-        body_budget: BodyBudget::new(metrics.registry()).map_err(ConfigError::other)?,
+        body_budget: ByteBudget::for_bodies(metrics.registry()).map_err(ConfigError::other)?,
+        answer_budget: ByteBudget::for_answers(metrics.registry()).map_err(ConfigError::other)?,
         metrics,
         audit,
         addresses: Addresses::new(&service_ranges),

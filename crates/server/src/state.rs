@@ -20,8 +20,8 @@ use crate::admission::registered::RegisteredWebhooks;
 use crate::admission::webhooks::WebhookTokens;
 use crate::audit::Audit;
 use crate::authorization::AuthorizationMetrics;
-use crate::body_budget::BodyBudget;
 use crate::bootstrap::Progress;
+use crate::byte_budget::ByteBudget;
 use crate::call::Call;
 use crate::catalog::{Catalog, Kind};
 use crate::cluster::Parsed;
@@ -71,7 +71,9 @@ pub struct State {
     /// The in-flight limits.
     pub seats: Seats,
     /// How many bytes of request bodies may be held.
-    pub body_budget: Arc<BodyBudget>,
+    pub body_budget: Arc<ByteBudget>,
+    /// How many bytes of answers may wait for their clients.
+    pub answer_budget: Arc<ByteBudget>,
     /// The counters.
     pub metrics: Metrics,
     /// What is recorded of requests, if anything is.

@@ -27,3 +27,4 @@ mod store_quota;
 mod subresources;
 mod targets;
 mod unauthenticated_work;
+mod unread_answers;

@@ -18,7 +18,7 @@ use authn::User;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body::Body as _;
+use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Incoming;
 use tokio::sync::{mpsc, watch};
@@ -31,6 +31,7 @@ use crate::config::Redirects;
 use crate::outbound::{Forward, Outgoing};
 use crate::respond;
 use crate::state::State;
+use crate::unsent::Payer;
 
 use passing::{Passed, Passing};
 
@@ -100,16 +101,17 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     if let Err(why) = identify(request.headers_mut(), call.user()) {
         return unreachable(&why);
     }
+    let limits = AnswerLimits { deadline: call.deadline, payer: call.payer.clone() };
     if upgrades {
         // Nobody waits for a body that does not come.
         request.headers_mut().remove(CONTENT_LENGTH);
-        return upgrade::handle(state, transport, request, upgrade, call.deadline).await;
+        return upgrade::handle(state, transport, request, upgrade, limits).await;
     }
     say_for_whom(request.headers_mut(), &path, &place);
     let trailers = move |frame| headers::trailers_of(frame, |sent| kept(sent, front_proxy.as_ref()));
     *request.body_mut() = body.map_frame(trailers).boxed_unsync();
     let is_discovery = !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
-    let answer = answer(state, transport, request, is_discovery, call.deadline);
+    let answer = answer(state, transport, request, is_discovery, limits);
     let Some((end, budget)) = passing else { return answer.await };
     tokio::pin!(answer);
     // As for a body that is read here: no seat while it comes.
@@ -132,12 +134,18 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     }
 }
 
+/// When an answer must have been given, and whom it is charged to until the client has read it.
+struct AnswerLimits {
+    deadline: Option<Instant>,
+    payer: Option<Payer>,
+}
+
 async fn answer(
     state: &State,
     transport: &Forward,
     request: Request<Outgoing>,
     is_discovery: bool,
-    deadline: Option<Instant>,
+    AnswerLimits { deadline, payer }: AnswerLimits,
 ) -> Response<Body> {
     let until = is_discovery.then(|| Instant::now() + DISCOVERY);
     let sent = transport.send(request);
@@ -154,15 +162,15 @@ async fn answer(
         }
         Err(_) => return unreachable("context deadline exceeded"),
     };
-    let until = [until, deadline].into_iter().flatten().min();
-    relay(response, state.aggregation.redirects(), until, state.stopping())
+    let deadline = [until, deadline].into_iter().flatten().min();
+    relay(response, state.aggregation.redirects(), AnswerLimits { deadline, payer }, state.stopping())
 }
 
 /// The answer of another server, on its way to the client.
 fn relay(
     response: Response<Incoming>,
     redirects: Redirects,
-    until: Option<Instant>,
+    limits: AnswerLimits,
     stop: watch::Receiver<bool>,
 ) -> Response<Body> {
     let (parts, body) = response.into_parts();
@@ -181,7 +189,7 @@ fn relay(
     if parts.status.is_informational() {
         return unreachable("the answer is not one");
     }
-    let mut response = Response::new(stream(body, until, stop));
+    let mut response = Response::new(stream(body, limits, stop));
     *response.status_mut() = parts.status;
     let headers = response.headers_mut();
     // What the other server says of caching comes on top, as from Kubernetes: whoever obeys both keeps nothing.
@@ -193,7 +201,8 @@ fn relay(
 }
 
 /// Passes a body on as it comes, until it ends, nobody wants it any more, its time is up or the server stops.
-fn stream(mut body: Incoming, until: Option<Instant>, mut stop: watch::Receiver<bool>) -> Body {
+fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bool>) -> Body {
+    let AnswerLimits { deadline: until, payer } = limits;
     if body.is_end_stream() {
         return Body::empty();
     }
@@ -221,7 +230,7 @@ fn stream(mut body: Incoming, until: Option<Instant>, mut stop: watch::Receiver<
             let ends = matches!(part, Part::End);
             // A client that does not read waits no longer than one that does.
             let passed = tokio::select! {
-                sent = sender.send(part) => sent.is_ok(),
+                sent = pass(&sender, part, payer.as_ref()) => sent,
                 _ = stop.wait_for(|stop| *stop) => false,
                 () = &mut over => false,
             };
@@ -231,6 +240,20 @@ fn stream(mut body: Incoming, until: Option<Instant>, mut stop: watch::Receiver<
         }
     });
     Body::forwarded(receiver)
+}
+
+/// Passes a part on when there is room for it; `false` if nobody wants it any more.
+async fn pass(sender: &mpsc::Sender<Part>, part: Part, payer: Option<&Payer>) -> bool {
+    let Ok(place) = sender.reserve().await else { return false };
+    let charged = match (part, payer) {
+        (Part::Frame(frame), Some(payer)) => Part::Frame(match frame.into_data() {
+            Ok(data) => Frame::data(payer.charge_when_possible(data).await),
+            Err(frame) => frame,
+        }),
+        (part, _) => part,
+    };
+    place.send(charged);
+    true
 }
 
 /// A request of this server itself, made as `user`.

@@ -8,6 +8,7 @@ pub struct ConnectionMetrics {
     open: IntGauge,
     limit: IntGauge,
     closed: IntCounterVec,
+    stalled_streams: IntCounter,
     accept_errors: IntCounter,
 }
 
@@ -23,9 +24,13 @@ impl ConnectionMetrics {
             closed: IntCounterVec::new(
                 Opts::new(
                     "apiserver_connections_closed_total",
-                    "Number of client connections that were closed because there were too many, by reason: idle, handshake, per_address.",
+                    "Number of client connections that were closed because there were too many (by reason: idle, handshake, per_address) or because answers were not read (stalled).",
                 ),
                 &["reason"],
+            )?,
+            stalled_streams: IntCounter::new(
+                "apiserver_stalled_streams_total",
+                "Number of HTTP/2 streams that were reset because their answers were not read.",
             )?,
             accept_errors: IntCounter::new(
                 "apiserver_accept_errors_total",
@@ -35,6 +40,7 @@ impl ConnectionMetrics {
         registry.register(Box::new(metrics.open.clone()))?;
         registry.register(Box::new(metrics.limit.clone()))?;
         registry.register(Box::new(metrics.closed.clone()))?;
+        registry.register(Box::new(metrics.stalled_streams.clone()))?;
         registry.register(Box::new(metrics.accept_errors.clone()))?;
         Ok(metrics)
     }
@@ -49,6 +55,10 @@ impl ConnectionMetrics {
 
     pub(super) fn closed(&self, reason: &str, count: usize) {
         self.closed.with_label_values(&[reason]).inc_by(count as u64);
+    }
+
+    pub(crate) fn stream_stalled(&self) {
+        self.stalled_streams.inc();
     }
 
     pub(super) fn accept_failed(&self) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use api::Status;
 use authn::tokens;
+use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName};
 use resources::custom::Definition;
@@ -168,9 +169,8 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         },
         ["openapi", "v3"] => {
             let index = make(state, |openapi, current| Some(openapi.v3_index(current))).await?;
-            Ok(index.map_or_else(missing, |index| {
-                Answer::Raw(200, "text/plain; charset=utf-8", Body::from(index.body.clone()))
-            }))
+            Ok(index
+                .map_or_else(missing, |index| Answer::Raw(200, "text/plain; charset=utf-8", shared(&index))))
         }
         ["openapi", "v3", name] => {
             let wanted = (*name).to_owned();
@@ -365,6 +365,17 @@ async fn make(
     tokio::task::spawn_blocking(work).await.map_err(|_| Status::internal("the document could not be made"))
 }
 
+/// A document as a body: all answers have the same bytes.
+fn shared(document: &Arc<Document>) -> Body {
+    struct Made(Arc<Document>);
+    impl AsRef<[u8]> for Made {
+        fn as_ref(&self) -> &[u8] {
+            &self.0.body
+        }
+    }
+    Body::shared(Bytes::from_owner(Made(Arc::clone(document))))
+}
+
 fn missing() -> Answer {
     Answer::Raw(404, "", Body::empty())
 }
@@ -385,16 +396,16 @@ fn wants_protobuf(headers: &HeaderMap) -> Option<bool> {
 }
 
 /// A document with its tag. A client that has it already is told so.
-fn tagged(call: &Call, content_type: &'static str, mut headers: Headers, document: &Document) -> Answer {
+fn tagged(call: &Call, content_type: &'static str, mut headers: Headers, document: &Arc<Document>) -> Answer {
     let tag = format!("\"{}\"", document.hash);
     let has = call.headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
     headers.push((ETAG, tag));
-    let body = if has { Body::empty() } else { Body::from(document.body.clone()) };
+    let body = if has { Body::empty() } else { shared(document) };
     Answer::With(if has { 304 } else { 200 }, content_type, headers, body)
 }
 
 /// A document of version 3. What is asked for by its hash never changes and may be kept; another hash leads to the one of now.
-fn version_3(call: &Call, path: &str, document: &Document) -> Answer {
+fn version_3(call: &Call, path: &str, document: &Arc<Document>) -> Answer {
     const YEAR: i64 = 365 * 24 * 3600;
     let json = "application/json";
     let mut headers = vec![(VARY, "Accept".to_owned())];

@@ -18,19 +18,20 @@ use super::list::{selection, too_large};
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
+use crate::drain::PATIENCE;
 use crate::negotiate::{self, Form, Forms, Media};
 use crate::options::ListOptions;
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
 use crate::table::{self, TableOptions};
+use crate::unsent::Payer;
 
-/// Chunks on their way to one client.
-const CHUNKS: usize = 16;
+/// Chunks on their way to one client, besides what is being sent. An event is never divided, so that a chunk may be as large as an
+/// object is.
+const CHUNKS: usize = 2;
 /// About how many bytes are sent at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How long a client may leave a full buffer unread.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a quiet watch says how far it has come.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// How long a watch lasts when the client does not say: from half an hour to an hour.
@@ -48,6 +49,7 @@ struct Sender {
     counter: prometheus::IntCounter,
     out: BytesMut,
     channel: mpsc::Sender<Bytes>,
+    payer: Option<Payer>,
 }
 
 /// GET with `watch`.
@@ -88,6 +90,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
         counter: state.metrics.watch_events(&call.info),
         out: BytesMut::new(),
         channel,
+        payer: call.payer.clone(),
     };
     let seconds = options
         .timeout_seconds
@@ -278,7 +281,16 @@ impl Sender {
             return true;
         }
         let chunk = self.out.split().freeze();
-        matches!(tokio::time::timeout(PATIENCE, self.channel.send(chunk)).await, Ok(Ok(())))
+        let sent = async {
+            // The room that a chunk waits for is taken last, so that waiting holds none of it.
+            let place = self.channel.reserve().await.ok()?;
+            place.send(match &self.payer {
+                Some(payer) => payer.charge_when_possible(chunk).await,
+                None => chunk,
+            });
+            Some(())
+        };
+        matches!(tokio::time::timeout(PATIENCE, sent).await, Ok(Some(())))
     }
 
     async fn end(mut self, error: &WatchError) {

@@ -1,6 +1,6 @@
 //! A connection that becomes one of another protocol (WebSocket, SPDY): from then on bytes go both ways, unread.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -9,7 +9,7 @@ use tokio::io;
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::{Body, Forward, GRACE, Outgoing, Redirects, State, plain, relay};
+use super::{AnswerLimits, Body, Forward, GRACE, Outgoing, Redirects, State, plain, relay};
 
 /// How long the last bytes of a connection may take.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ pub(super) async fn handle(
     transport: &Forward,
     request: Request<Outgoing>,
     client: Option<OnUpgrade>,
-    deadline: Option<Instant>,
+    limits: AnswerLimits,
 ) -> Response<Body> {
     let Some(client) = client else {
         // HTTP/2 has no such thing.
@@ -29,7 +29,7 @@ pub(super) async fn handle(
     let mut stop = state.stopping();
     // Nobody is kept waiting by a server that does not answer; one that may take long is waited for until this one stops.
     let over = async {
-        match deadline {
+        match limits.deadline {
             Some(deadline) => tokio::time::sleep_until((deadline + GRACE).into()).await,
             None => drop(stop.wait_for(|stop| *stop).await),
         }
@@ -48,7 +48,7 @@ pub(super) async fn handle(
         if status.as_u16() < 400 {
             return plain(503, &format!("invalid upgrade response: status code {}", status.as_u16()));
         }
-        return relay(response, Redirects::PassedOn, deadline, state.stopping());
+        return relay(response, Redirects::PassedOn, limits, state.stopping());
     }
     let server = hyper::upgrade::on(&mut response);
     let mut answer = Response::new(Body::empty());

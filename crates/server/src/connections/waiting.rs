@@ -1,0 +1,103 @@
+//! Pieces of answers that HTTP/2 has taken and not sent yet. When all of an answer has been taken its stream can no longer be reset
+//! alone ([`crate::drain::StreamGuard`]), so a connection on which a piece waits for too long is closed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Connection;
+
+/// How often connections are looked at.
+pub(super) const EVERY: Duration = Duration::from_secs(10);
+/// The length of a slot in seconds: of an answer of this server, and of one that another server gives.
+const SECONDS: [u64; 2] = [10, 60];
+/// How many there are.
+const SLOTS: u64 = 8;
+/// The age of slots in which nothing may wait any more: after 50 to 70 seconds, and after five to seven minutes.
+const OLD: [u64; 2] = [6, 7];
+/// Smaller pieces are not looked at: a stream takes as much by itself.
+const COUNTED_FROM: usize = 1024;
+
+/// How many pieces wait, by when they were handed over.
+#[derive(Debug, Default)]
+pub(super) struct Waiting([[AtomicU32; SLOTS as usize]; 2]);
+
+impl Waiting {
+    fn slot(&self, which: usize, number: u64) -> Option<&AtomicU32> {
+        self.0.get(which)?.get(usize::try_from(number % SLOTS).ok()?)
+    }
+
+    /// Whether something has waited for too long, so many seconds after the server began.
+    pub(super) fn is_stalled(&self, now: u64) -> bool {
+        SECONDS.iter().enumerate().any(|(which, seconds)| {
+            // An age of n slots is n before the current one, which is 8 - n after it.
+            let old = |age: &u64| self.slot(which, now / seconds + SLOTS - age);
+            OLD.iter().filter_map(old).any(|slot| slot.load(Ordering::Relaxed) > 0)
+        })
+    }
+}
+
+/// Bytes that are counted until they are dropped.
+struct Piece {
+    bytes: Bytes,
+    connection: Arc<Connection>,
+    is_forwarded: bool,
+    slot: u64,
+}
+
+impl Piece {
+    fn counter(&self) -> Option<&AtomicU32> {
+        self.connection.waiting.slot(usize::from(self.is_forwarded), self.slot)
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Some(counter) = self.counter() {
+            counter.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Connection {
+    /// The same bytes, counted as waiting until they are dropped.
+    pub(crate) fn hand_over(self: &Arc<Self>, bytes: Bytes, is_forwarded: bool) -> Bytes {
+        if bytes.len() < COUNTED_FROM {
+            return bytes;
+        }
+        let seconds = SECONDS.get(usize::from(is_forwarded)).copied().unwrap_or(1);
+        let slot = self.began.elapsed().as_secs() / seconds;
+        let piece = Piece { bytes, connection: Arc::clone(self), is_forwarded, slot };
+        if let Some(counter) = piece.counter() {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        Bytes::from_owner(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_stalled_after_some_slots_and_not_before() {
+        let waiting = Waiting::default();
+        waiting.slot(0, 100).unwrap().store(1, Ordering::Relaxed);
+        let stalled = |now| waiting.is_stalled(now);
+        assert!([1000, 1010, 1049, 1059].iter().all(|now| !stalled(*now)));
+        assert!([1060, 1069, 1079].iter().all(|now| stalled(*now)));
+        waiting.slot(0, 100).unwrap().store(0, Ordering::Relaxed);
+        assert!(!stalled(1060));
+        waiting.slot(1, 100).unwrap().store(1, Ordering::Relaxed);
+        assert!(!stalled(6060) && !stalled(6300));
+        assert!(stalled(6360) && stalled(6400));
+    }
+}
