@@ -146,11 +146,18 @@ pub struct Effort {
     is_large: Arc<AtomicBool>,
     /// Whether something was written: from then on the request comes to its end, whoever waits for it.
     has_written: Arc<AtomicBool>,
+    /// Whether what it is about is served. Until then its words are the client's own, and must not become labels of metrics.
+    is_routed: Arc<AtomicBool>,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Effort { budget: Budget::new(STEPS), is_large: Arc::default(), has_written: Arc::default() }
+        Effort {
+            budget: Budget::new(STEPS),
+            is_large: Arc::default(),
+            has_written: Arc::default(),
+            is_routed: Arc::default(),
+        }
     }
 }
 
@@ -184,6 +191,16 @@ impl Effort {
         }
         self.has_written.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The request is about something that is served.
+    pub fn set_routed(&self) {
+        self.is_routed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the request is known to be about something that is served.
+    pub fn is_routed(&self) -> bool {
+        self.is_routed.load(Ordering::Relaxed)
     }
 
     /// Whether something was written.

@@ -173,12 +173,14 @@ impl Asked {
         let record = Record::begin(state.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
         let limit = time_limit(&query, state.request_timeout);
         let longest = limit.clone().unwrap_or(state.request_timeout);
+        let routing = effort.clone();
         let received =
             Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started, effort, gone };
         // On the heap from the beginning: it is large, and moving it costs as much as serving a small request.
         let work = Box::pin(serve(state, received, query, headers, Unread::Incoming(Box::new(body))));
         let mut work = std::pin::pin!(catch_panic(work));
-        let Answered { mut response, known, late } = finished(longest, &info, &record, work.as_mut()).await;
+        let Answered { mut response, known, late } =
+            finished(longest, &info, &routing, &record, work.as_mut()).await;
         // A value that never comes again must not push others out of the connection's table of headers.
         let mut id = id;
         id.set_sensitive(true);
@@ -249,6 +251,7 @@ struct Answered {
 async fn finished(
     longest: Duration,
     info: &RequestInfo,
+    effort: &Effort,
     record: &Record,
     work: Pin<&mut impl Future<Output = Result<Outcome, String>>>,
 ) -> Answered {
@@ -263,12 +266,12 @@ async fn finished(
         Some(Err(what)) => {
             error!(path = info.path, what, "a handler panicked");
             record.panicked(&what).await;
-            Outcome { response: respond::panicked(), known: true, ends: Ends::Recorded }
+            Outcome { response: respond::panicked(), known: effort.is_routed(), ends: Ends::Recorded }
         }
         None => {
             let status = Status::timeout("request did not complete within the allotted timeout", 0);
             let response = respond::refusal(&status, &HeaderMap::new(), &Query::default(), record);
-            Outcome { response, known: true, ends: Ends::Open }
+            Outcome { response, known: effort.is_routed(), ends: Ends::Open }
         }
     };
     let code = response.status().as_u16();
@@ -526,6 +529,7 @@ async fn finish(
         }
         state.metrics.requested_deprecated(&call.info, removed);
     }
+    call.effort.set_routed();
     let kind = Arc::clone(&target.kind);
     let result = dispatch(state, &mut call, target).await;
     Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
@@ -548,17 +552,17 @@ pub async fn internal(
     let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
     record.open(Some(caller.user()), Sent { uri: target, info: &info, headers: &headers, peer });
+    let effort = Effort::default();
+    let limits = RequestLimits { seat: Seat::default(), deadline, effort: effort.clone(), payer: None };
     let work = Box::pin(async {
         if let Err(why) = record.received().await {
             let response = respond::internal_error(&info.path, why);
             return Outcome { ends: Ends::Recorded, ..Outcome::unknown(response) };
         }
         let warnings = Vec::new();
-        let limits =
-            RequestLimits { seat: Seat::default(), deadline, effort: Effort::default(), payer: None };
         finish(state, target, caller, info.clone(), query, headers, body, warnings, &record, limits).await
     });
-    finished(limit, &info, &record, std::pin::pin!(catch_panic(work))).await.response
+    finished(limit, &info, &effort, &record, std::pin::pin!(catch_panic(work))).await.response
 }
 
 /// Headers as authentication reads them.

@@ -18,6 +18,7 @@ mod descriptors;
 mod identity_headers;
 mod large_bodies;
 mod manifest_folders;
+mod metric_labels;
 mod node_restriction;
 mod paths;
 mod storage_keys;

@@ -1,0 +1,62 @@
+//! Words of clients that would become labels of metrics, and stay in memory for ever.
+
+use conformance::{Client, Server, accepts};
+use http::Method;
+use serde_json::json;
+
+use crate::callers::MAPS;
+
+/// How many series there are whose labels contain a word.
+async fn series(admin: &Client, word: &str) -> usize {
+    let page = admin.get("/metrics").await.unwrap().text();
+    page.lines().filter(|line| line.contains(word)).count()
+}
+
+#[tokio::test]
+async fn words_of_strangers_do_not_become_series_of_metrics() {
+    // Every request waits for a file before it is routed, so that the time of some is over then.
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.yaml");
+    std::fs::write(&policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+        .unwrap();
+    let server = Server::serve(&[
+        "--anonymous-auth=true",
+        "--audit-log-mode=blocking-strict",
+        &format!("--audit-policy-file={}", policy.display()),
+        &format!("--audit-log-path={}", folder.path().join("audit.log").display()),
+    ])
+    .await
+    .unwrap();
+    let admin = server.client().unwrap();
+    let agent = [("user-agent", "madeup/1")];
+    for client in [admin.as_token(None), admin.as_token(Some("alicetoken")), admin.clone()] {
+        for query in ["timeout=1ns", "dryRun=madeup", "fieldManager=madeup", "watch=1&timeoutSeconds=1"] {
+            for path in [
+                "/api/v1/madeupresources",
+                "/api/v1/namespaces/madeupnamespace/madeupresources/madeupname/madeupsubresource",
+                "/apis/madeupgroup/madeupversion/madeupresources",
+                "/apis/apps/madeupversion/deployments",
+                "/apis/apps/v1/namespaces/default/deployments/d/madeupsubresource",
+                "/madeuppath",
+                "/openapi/v3/apis/madeupgroup/v1",
+            ] {
+                for method in
+                    [Method::GET, Method::POST, Method::DELETE, Method::from_bytes(b"MADEUP").unwrap()]
+                {
+                    let path = format!("{path}?{query}");
+                    let answer = client.send(method, &path, &agent, "{}".into()).await.unwrap();
+                    assert!(answer.code >= 400, "{path}: {}", answer.code);
+                }
+            }
+        }
+    }
+    let page = admin.get("/metrics").await.unwrap().text();
+    let timed_out = page.lines().any(|line| line.starts_with("apiserver_request_total{code=\"504\""));
+    assert!(timed_out, "no request took too long, so that this test shows nothing");
+    for word in ["madeup", "MADEUP"] {
+        assert_eq!(series(&admin, word).await, 0, "{word}");
+    }
+    // What is served is counted by its name, and so is one whose time was over.
+    accepts(admin.post(MAPS, &json!({"metadata": {"name": "m"}})).await).unwrap();
+    assert!(series(&admin, "resource=\"configmaps\"").await > 0);
+}
