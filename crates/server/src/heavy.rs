@@ -17,6 +17,7 @@ use std::time::Instant;
 use api::Status;
 use prometheus::{IntCounter, IntGauge, Registry};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
 use value::{Budget, Ended};
 
 /// Bodies and stored objects of more bytes are large. One of this size takes about 5 ms (in a release build), the limit of
@@ -71,37 +72,44 @@ impl HeavyLane {
     }
 
     /// Runs the work of a request to its end: here, and in the lane once it asks for that. Work in the lane is cancelled when the
-    /// deadline passes.
-    pub async fn drive(
+    /// deadline passes. `None` if it did not come to its end: it panicked, or the server stops.
+    pub async fn drive<T: Send + 'static>(
         &self,
         effort: &Effort,
         deadline: Option<Instant>,
-        mut work: Pin<Box<dyn Future<Output = ()> + Send>>,
-    ) {
-        let is_done = poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(true),
-            Poll::Pending if effort.is_large() => Poll::Ready(false),
+        mut work: Pin<Box<dyn Future<Output = T> + Send>>,
+    ) -> Option<T> {
+        let done = poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if effort.is_large() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         })
         .await;
-        let Some(runtime) = self.runtime.as_ref().filter(|_| !is_done) else { return };
+        if done.is_some() {
+            return done;
+        }
+        let runtime = self.runtime.as_ref()?;
         self.requests.inc();
         self.running.inc();
         let _leaving = Leaving(self.running.clone());
-        let mut running = runtime.spawn(AtHome { home: Handle::current(), work });
+        let mut running = AbortOnDrop(runtime.spawn(AtHome { home: Handle::current(), work }));
         let in_time = match deadline {
-            Some(deadline) => tokio::time::timeout_at(deadline.into(), &mut running).await.is_ok(),
-            None => false,
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), &mut running.0).await.ok(),
+            None => None,
         };
-        if !in_time {
-            if deadline.is_some() {
-                effort.budget.cancel();
+        let ended = match in_time {
+            Some(ended) => ended,
+            None => {
+                if deadline.is_some() {
+                    effort.budget.cancel();
+                }
+                (&mut running.0).await
             }
-            let _ = running.await;
-        }
+        };
         if effort.budget.check() == Err(Ended::Cancelled) {
             self.cancelled.inc();
         }
+        ended.ok()
     }
 }
 
@@ -114,6 +122,15 @@ impl Drop for HeavyLane {
     }
 }
 
+/// Work in the lane ends with whoever waits for it.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 struct Leaving(IntGauge);
 
 impl Drop for Leaving {
@@ -123,15 +140,15 @@ impl Drop for Leaving {
 }
 
 /// Work that is polled by one runtime and belongs to another: what it spawns and waits for goes there.
-struct AtHome {
+struct AtHome<T> {
     home: Handle,
-    work: Pin<Box<dyn Future<Output = ()> + Send>>,
+    work: Pin<Box<dyn Future<Output = T> + Send>>,
 }
 
-impl Future for AtHome {
-    type Output = ();
+impl<T> Future for AtHome<T> {
+    type Output = T;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let home = self.home.clone();
         let _home = home.enter();
         self.work.as_mut().poll(context)

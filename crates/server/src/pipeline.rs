@@ -9,7 +9,7 @@ mod route;
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
@@ -84,9 +84,16 @@ impl accept::Answer for State {
             let _present = present;
             let asked = Asked::read(&self, peer, request);
             if asked.may_be_dropped() {
-                let mut answered = None;
-                Box::pin(asked.answer(&self, |response| answered = Some(response))).await;
-                return answered.unwrap_or_else(respond::panicked);
+                let effort = asked.effort.clone();
+                let state = Arc::clone(&self);
+                let work = Box::pin(async move {
+                    let mut answered = None;
+                    asked.answer(&state, |response| answered = Some(response)).await;
+                    answered
+                });
+                // Its own time limit ends it, wherever it runs.
+                let answered = self.heavy.drive(&effort, None, work).await;
+                return answered.flatten().unwrap_or_else(respond::panicked);
             }
             Box::pin(answer_to_the_end(self, asked)).await
         }
@@ -484,6 +491,7 @@ async fn finish(
             return Outcome::unknown(respond::page_not_found());
         }
         let result = Box::pin(handlers::documents::handle(state, &mut call)).await;
+        call.effort.enter_lane(respond::encoding(&call, None, &result)).await;
         let known = result.is_ok();
         return Outcome { known, ..Outcome::unknown(respond::finish(&mut call, None, result)) };
     }
@@ -532,6 +540,7 @@ async fn finish(
     call.effort.set_routed();
     let kind = Arc::clone(&target.kind);
     let result = dispatch(state, &mut call, target).await;
+    call.effort.enter_lane(respond::encoding(&call, Some(&kind), &result)).await;
     Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
 }
 

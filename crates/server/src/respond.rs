@@ -18,6 +18,7 @@ use crate::call::{Answer, Call};
 use crate::catalog::Kind;
 use crate::decode::internal_package;
 use crate::encode;
+use crate::heavy::LARGE;
 use crate::negotiate::{self, Accepted, Form, Forms, List, Media};
 use crate::request_info::Query;
 use crate::table::{self, Of, TableOptions};
@@ -34,6 +35,25 @@ pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Statu
     };
     warn(&mut response, call.take_warnings());
     response
+}
+
+/// How many bytes are worked on to encode an answer; none if it is sent as it is.
+pub fn encoding(call: &Call, kind: Option<&Kind>, result: &Result<Answer, Status>) -> usize {
+    let packs = || call.info.is_read_only() && call.headers.get(ACCEPT_ENCODING).is_some_and(takes_gzip);
+    match result {
+        Ok(Answer::Entry(_, entry)) if entry.body.len() > LARGE => {
+            let accepted = kind.map(|kind| negotiate::accept(&call.headers, &call.query, forms(call, kind)));
+            let is_plain = accepted.is_some_and(|accepted| {
+                accepted.is_ok_and(|a| a.form == Form::Object && a.media == Media::Json && !a.pretty)
+            });
+            if is_plain && !packs() && !call.record().wants_response() { 0 } else { entry.body.len() }
+        }
+        Ok(Answer::Raw(.., body) | Answer::Public(.., body) | Answer::With(.., body)) => {
+            let large = body.len().filter(|len| *len >= GZIP_FROM && packs());
+            large.map_or(0, |len| usize::try_from(len).unwrap_or(usize::MAX))
+        }
+        _ => 0,
+    }
 }
 
 /// Adds warnings to a response.

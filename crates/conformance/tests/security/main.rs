@@ -16,6 +16,7 @@ mod certificates;
 mod deadlines;
 mod descriptors;
 mod identity_headers;
+mod large_answers;
 mod large_bodies;
 mod manifest_folders;
 mod metric_labels;

@@ -93,6 +93,10 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         };
         return Err(if is_there { Status::method_not_allowed() } else { Status::no_such_resource() });
     }
+    // Discovery says some hundred bytes of every definition.
+    if matches!(segments.as_slice(), [] | ["api" | "apis", ..]) {
+        call.effort.enter_lane(definitions.definitions().count().saturating_mul(1024)).await;
+    }
     let custom = || custom_entries(&definitions);
     let not_found = Status::no_such_resource;
     match segments.as_slice() {
@@ -142,18 +146,10 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             })
         }
         ["metrics"] => {
-            let objects: Vec<(String, usize)> = state
-                .catalog
-                .stored_kinds()
-                .iter()
-                .map(|kind| (kind.resource.to_string(), state.store.count(&kind.scope(""))))
-                .collect();
-            state.metrics.storage.show(&state.store.space());
-            let (in_flight, in_queue) = match &state.flow_control {
-                Some((control, _)) => (control.executing(), Some(control.waiting())),
-                None => (state.seats.taken(), None),
-            };
-            let page = state.metrics.page(in_flight, in_queue, &objects);
+            let state = Arc::clone(state);
+            // Thousands of series are put together where they hold nobody up.
+            let page = tokio::task::spawn_blocking(move || metrics_page(&state)).await;
+            let page = page.map_err(|_| Status::internal("the page could not be made"))?;
             Ok(Answer::Raw(200, METRICS, Body::from(page)))
         }
         ["metrics", "slis"] => {
@@ -189,6 +185,22 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         }
         _ => Err(not_found()),
     }
+}
+
+/// All metrics, as they are now.
+fn metrics_page(state: &State) -> Vec<u8> {
+    let objects: Vec<(String, usize)> = state
+        .catalog
+        .stored_kinds()
+        .iter()
+        .map(|kind| (kind.resource.to_string(), state.store.count(&kind.scope(""))))
+        .collect();
+    state.metrics.storage.show(&state.store.space());
+    let (in_flight, in_queue) = match &state.flow_control {
+        Some((control, _)) => (control.executing(), Some(control.waiting())),
+        None => (state.seats.taken(), None),
+    };
+    state.metrics.page(in_flight, in_queue, &objects)
 }
 
 /// What is registered. What definitions serve is, whether or not that has been written already.

@@ -17,5 +17,8 @@ pub async fn handle(state: &State, call: &Call, kind: &Kind, facet: Facet) -> Re
     let key = kind.key(&call.info.namespace, &call.info.name);
     let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, &call.info.name))?;
     state.unreadable.check_scope(&key)?;
+    if facet != Facet::Whole || kind.must_convert(&entry) {
+        call.effort.enter_lane(entry.body.len()).await;
+    }
     kind.answer(state, facet, 200, entry).await
 }

@@ -246,6 +246,8 @@ pub async fn answer(state: &State, call: &Call, kind: &Kind, page: Page) -> Resu
     if plain && accepted.media == Media::Json && !accepted.pretty {
         return Ok(Answer::Raw(200, "application/json", Body::spliced(spliced(kind, page))));
     }
+    // Everything else is put together here and now.
+    call.effort.enter_lane(page.entries.iter().map(|entry| entry.body.len()).sum()).await;
     let metadata = list_metadata(kind, &page);
     let value = match accepted.form {
         Form::Object if plain => {

@@ -19,6 +19,7 @@ use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
 use crate::drain::PATIENCE;
+use crate::heavy::Effort;
 use crate::negotiate::{self, Form, Forms, Media};
 use crate::options::ListOptions;
 use crate::respond;
@@ -50,6 +51,7 @@ struct Sender {
     out: BytesMut,
     channel: mpsc::Sender<Bytes>,
     payer: Option<Payer>,
+    effort: Effort,
 }
 
 /// GET with `watch`.
@@ -91,6 +93,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
         out: BytesMut::new(),
         channel,
         payer: call.payer.clone(),
+        effort: Effort::default(),
     };
     let seconds = options
         .timeout_seconds
@@ -101,9 +104,11 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
     let mut stop = state.stopping();
     let seat = std::mem::take(&mut call.seat);
     tokio::spawn(async move {
-        let work = run(sender, begin, options, deadline, seat);
+        // A watch that encodes large objects goes on in the heavy lane.
+        let (lane, effort) = (Arc::clone(&sender.state), sender.effort.clone());
+        let work = lane.heavy.drive(&effort, None, Box::pin(run(sender, begin, options, deadline, seat)));
         tokio::select! {
-            () = work => {}
+            _ = work => {}
             _ = stop.wait_for(|s| *s) => {}
         }
         drop(running);
@@ -177,6 +182,8 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
                     Err(status) => sender.error(&status),
                 }
                 if sender.is_full() {
+                    // Others have their turn, whether or not this client reads.
+                    tokio::task::yield_now().await;
                     if sender.channel.capacity() == 0 {
                         seat.release();
                     }
@@ -363,6 +370,7 @@ impl Sender {
             self.out.extend_from_slice(&out);
             return;
         }
+        self.effort.enter_lane(entry.body.len()).await;
         let object = match self.kind.load(&self.state, entry).await {
             Ok(object) => self.kind.from_stored(object),
             Err(status) => return self.error(&status),

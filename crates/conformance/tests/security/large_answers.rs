@@ -1,0 +1,69 @@
+//! Answers that take long to encode: nobody else waits for them.
+
+use conformance::{Client, Problem, Server, accepts, eventually};
+use http::Method;
+use serde_json::json;
+
+use crate::callers::{MAPS, SOON, metric};
+
+const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// How many requests have left the threads that small ones run on.
+async fn on_the_lane(admin: &Client) -> f64 {
+    metric(admin, "portcullis_large_requests_total", "").await.unwrap_or(0.0)
+}
+
+async fn fill(admin: &Client) {
+    for number in 0..4 {
+        let map = json!({"metadata": {"name": format!("m{number}")}, "data": {"k": "x".repeat(300_000)}});
+        accepts(admin.post(MAPS, &map).await).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn large_answers_are_encoded_apart_from_small_ones() {
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    fill(&admin).await;
+    let one = format!("{MAPS}/m0");
+    let pretty = [format!("{MAPS}?pretty=true"), format!("{one}?pretty=true")];
+    let cases: &[(&str, (&str, &str))] = &[
+        (MAPS, ("accept", TABLE)),
+        (MAPS, ("accept", METADATA)),
+        (MAPS, ("accept", "application/yaml")),
+        (MAPS, ("accept-encoding", "gzip")),
+        (&pretty[0], ("accept", "application/json")),
+        (&pretty[1], ("accept", "application/json")),
+        (&one, ("accept", "application/yaml")),
+        (&one, ("accept", TABLE)),
+        (&one, ("accept-encoding", "gzip")),
+        ("/openapi/v2", ("accept-encoding", "gzip")),
+    ];
+    for (path, header) in cases {
+        let before = on_the_lane(&admin).await;
+        let answer = admin.send(Method::GET, path, &[*header], bytes::Bytes::new()).await.unwrap();
+        assert_eq!(answer.code, 200, "{path}");
+        assert_eq!(on_the_lane(&admin).await, before + 1.0, "{path} {header:?}");
+    }
+    // A watch of tables moves with the first large object.
+    let before = on_the_lane(&admin).await;
+    let mut watch = admin.events(&format!("{MAPS}?watch=1"), &[("accept", TABLE)]).await.unwrap();
+    let event = watch.within(SOON).await.unwrap().unwrap();
+    assert_eq!(event["object"]["kind"], "Table");
+    eventually(SOON, async || match on_the_lane(&admin).await {
+        count if count == before + 1.0 => Ok(()),
+        count => Err(Problem::new(format!("{count} instead of one more than {before}"))),
+    })
+    .await
+    .unwrap();
+    // What is sent as it is stored stays where it was, and so does what is small.
+    let before = on_the_lane(&admin).await;
+    for (path, accept) in
+        [(MAPS, "application/json"), (&one, "application/json"), ("/api/v1/namespaces/default", TABLE)]
+    {
+        let answer = admin.send(Method::GET, path, &[("accept", accept)], bytes::Bytes::new()).await.unwrap();
+        assert_eq!(answer.code, 200, "{path}");
+    }
+    assert_eq!(on_the_lane(&admin).await, before);
+}
