@@ -113,11 +113,27 @@ async fn answer_to_the_end(state: Arc<State>, mut asked: Asked) -> Response<Body
     let (_waiting, gone) = oneshot::channel();
     asked.gone = ClientGone::with(gone);
     let limit = time_limit(&asked.query, state.request_timeout).unwrap_or(state.request_timeout);
-    let deadline = asked.started.checked_add(limit);
+    let is_long_running = asked.info.is_long_running();
+    let deadline = asked.started.checked_add(limit).filter(|_| !is_long_running);
+    let (_waiting_too, gone) = is_long_running.then(oneshot::channel::<()>).unzip();
     let serving = Arc::clone(&state);
     let work = Box::pin(async move { asked.answer(&serving, |response| drop(reply.send(response))).await });
     tokio::spawn(async move {
-        state.heavy.drive(&effort, deadline, work).await;
+        let work = state.heavy.drive(&effort, deadline, work);
+        match gone {
+            None => drop(work.await),
+            // What has no time limit of its own has one once nobody waits for it.
+            Some(gone) => {
+                let abandoned = async {
+                    let _ = gone.await;
+                    tokio::time::sleep(limit).await;
+                };
+                tokio::select! {
+                    _ = work => {}
+                    () = abandoned => {}
+                }
+            }
+        }
         drop(place);
     });
     let response = answered.await.unwrap_or_else(|_| respond::panicked());
@@ -164,9 +180,11 @@ impl Asked {
         }
     }
 
-    /// Whether the request may end anywhere: it changes nothing, or it is the client's for as long as that stays.
+    /// Whether the request may end anywhere: it changes nothing. What a verb says is not enough: any method may be sent to a path
+    /// that another server serves.
     fn may_be_dropped(&self) -> bool {
-        self.info.is_read_only() || self.info.is_long_running()
+        let is_read = self.method == Method::GET || self.method == Method::HEAD;
+        is_read && (self.info.is_read_only() || self.info.is_long_running())
     }
 
     /// Hands the response to `reply`, and comes to an end after that where a response could not wait for it.
@@ -283,8 +301,11 @@ async fn finished(
     };
     let code = response.status().as_u16();
     match ends {
-        Ends::Recorded => {}
-        Ends::Unauthenticated => record.started(code).await,
+        Ends::Recorded => record.close(),
+        Ends::Unauthenticated => {
+            record.started(code).await;
+            record.close();
+        }
         Ends::Open if info.is_long_running() => {
             record.started(code).await;
             let body = std::mem::replace(response.body_mut(), Body::empty());

@@ -14,6 +14,7 @@ mod policy;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -89,6 +90,40 @@ struct Inner {
 struct Open {
     verdict: Verdict,
     event: Mutex<Event>,
+    is_long_running: bool,
+    /// That the last event has been written, or that there is none to write.
+    is_closed: AtomicBool,
+}
+
+/// A request whose client left before it was answered is dropped with all that belongs to it. Its record is closed as Kubernetes
+/// closes it.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let Some(open) = self.open.take().filter(|open| !open.is_closed.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let mut event = open.event().clone();
+        let was_started = event.status.is_some();
+        event.status.get_or_insert_with(|| ResponseStatus {
+            status: Str::new_static("Success"),
+            message: "Connection closed early".to_owned(),
+            code: 200,
+            ..ResponseStatus::default()
+        });
+        if open.is_long_running && !was_started {
+            self.write_later(&open, &event, Stage::ResponseStarted);
+        }
+        self.write_later(&open, &event, Stage::ResponseComplete);
+    }
+}
+
+impl Inner {
+    /// Writes an event without waiting for it.
+    fn write_later(&self, open: &Open, event: &Event, stage: Stage) {
+        if !open.verdict.omit_stages.contains(&stage) {
+            self.audit.log.write_later(event, stage, now());
+        }
+    }
 }
 
 impl Open {
@@ -159,7 +194,12 @@ impl Record {
             annotations: std::collections::BTreeMap::new(),
         };
         // A record is opened once; a second caller would change nothing.
-        let _ = inner.open.set(Open { verdict, event: Mutex::new(event) });
+        let _ = inner.open.set(Open {
+            verdict,
+            event: Mutex::new(event),
+            is_long_running: info.is_long_running(),
+            is_closed: AtomicBool::new(false),
+        });
     }
 
     fn opened(&self) -> Option<(&Arc<Inner>, &Open)> {
@@ -317,7 +357,16 @@ impl Record {
     /// The answer is about to be sent, all of it.
     pub(crate) async fn complete(&self, code: u16) {
         self.set_code(code);
+        // The event is handed over at once, whether or not this is dropped while it is written.
+        self.close();
         self.write(Stage::ResponseComplete, now()).await;
+    }
+
+    /// There is nothing left to record.
+    pub(crate) fn close(&self) {
+        if let Some((_, open)) = self.opened() {
+            open.is_closed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Completes the record when dropped: for answers that go on.
@@ -335,6 +384,7 @@ impl Record {
             details: None,
             code: 500,
         });
+        self.close();
         self.write(Stage::Panic, now()).await;
     }
 
@@ -409,11 +459,10 @@ pub(crate) struct Closing(Record);
 impl Drop for Closing {
     fn drop(&mut self) {
         let Some((inner, open)) = self.0.opened() else { return };
-        if open.verdict.omit_stages.contains(&Stage::ResponseComplete) {
-            return;
+        if !open.is_closed.swap(true, Ordering::Relaxed) {
+            let event = open.event().clone();
+            inner.write_later(open, &event, Stage::ResponseComplete);
         }
-        let event = open.event().clone();
-        inner.audit.log.write_later(&event, Stage::ResponseComplete, now());
     }
 }
 

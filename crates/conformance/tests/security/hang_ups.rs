@@ -1,0 +1,124 @@
+//! Clients that hang up before they are answered: what they asked for is in the audit log all the same.
+
+use std::time::Duration;
+
+use conformance::extension::{Does, Extension, Received};
+use conformance::{Client, Problem, Server, accepts, eventually};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+
+const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const NAME: &str = "v1.silent.example.com";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Answers discovery, and nothing else.
+fn silent(received: &Received) -> Does {
+    match received.path() {
+        "/apis/silent.example.com/v1" => Does::Json(
+            200,
+            json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "silent.example.com/v1", "resources": []}),
+        ),
+        _ => Does::Hang,
+    }
+}
+
+async fn register(client: &Client, extension: &Extension) {
+    let service = json!({"metadata": {"name": "silent"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    accepts(client.post("/api/v1/namespaces/default/services", &service).await).unwrap();
+    let api_service = json!({"metadata": {"name": NAME}, "spec": {
+        "group": "silent.example.com", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 200,
+        "caBundle": extension.ca_bundle, "service": {"namespace": "default", "name": "silent", "port": extension.port}}});
+    accepts(client.post(SERVICES, &api_service).await).unwrap();
+    eventually(PATIENCE, async || {
+        let service = accepts(client.get(&format!("{SERVICES}/{NAME}")).await)?;
+        match service["status"]["conditions"][0]["status"].as_str() {
+            Some("True") => Ok(()),
+            _ => Err(Problem::new(service.to_string())),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_request_whose_client_hangs_up_is_recorded_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (policy, log) = (folder.path().join("policy.yaml"), folder.path().join("audit.log"));
+    std::fs::write(&policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+        .unwrap();
+    let server = Server::serve(&[
+        &format!("--audit-policy-file={}", policy.display()),
+        &format!("--audit-log-path={}", log.display()),
+        // What is given up only then ends soon.
+        "--request-timeout=5s",
+    ])
+    .await
+    .unwrap();
+    let admin = server.client().unwrap();
+    let extension = Extension::start("silent.default.svc", None, silent).await.unwrap();
+    register(&admin, &extension).await;
+    let stages = |id: &str| -> Vec<(String, Value)> {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let own = events.filter(|event| event["auditID"] == id);
+        own.map(|event| (event["stage"].as_str().unwrap().to_owned(), event["responseStatus"].clone()))
+            .collect()
+    };
+    let early =
+        json!({"metadata": {}, "status": "Success", "message": "Connection closed early", "code": 200});
+    let base = "/apis/silent.example.com/v1";
+    for (id, method, path, expected) in [
+        (
+            "list",
+            "GET",
+            "/api/v1/configmaps?resourceVersion=100000000".to_owned(),
+            &["ResponseComplete"] as &[&str],
+        ),
+        ("read", "GET", format!("{base}/things"), &["ResponseComplete"]),
+        ("watch", "GET", format!("{base}/things?watch=1"), &["ResponseStarted", "ResponseComplete"]),
+        ("log", "GET", format!("{base}/namespaces/n/things/t/log"), &["ResponseStarted", "ResponseComplete"]),
+        (
+            "proxied",
+            "POST",
+            format!("{base}/namespaces/n/things/t/proxy"),
+            &["ResponseStarted", "ResponseComplete"],
+        ),
+        (
+            "watched",
+            "DELETE",
+            format!("{base}/watch/namespaces/n/things/t"),
+            &["ResponseStarted", "ResponseComplete"],
+        ),
+    ] {
+        let mut stream = admin.tls_stream().await.unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer admintoken\r\naudit-id: {id}\r\ncontent-length: 0\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        eventually(PATIENCE, async || match stages(id).len() {
+            0 => Err(Problem::new(format!("{id} has not been received"))),
+            _ => Ok(()),
+        })
+        .await
+        .unwrap();
+        drop(stream);
+        eventually(PATIENCE, async || match stages(id).pop() {
+            Some((stage, _)) if stage == "ResponseComplete" => Ok(()),
+            last => Err(Problem::new(format!("{id}: {last:?} is the last event"))),
+        })
+        .await
+        .unwrap();
+        let events = stages(id);
+        let after: Vec<&str> = events.iter().skip(1).map(|(stage, _)| stage.as_str()).collect();
+        assert_eq!(after, expected, "{id}");
+        // What came to its time limit is told so, whether or not anybody hears it.
+        let (_, status) = events.last().unwrap();
+        assert!(*status == early || status["code"] == 504, "{id}: {status}");
+    }
+    // A request that is answered is recorded once.
+    accepts(admin.send(http::Method::GET, "/api", &[("audit-id", "whole")], bytes::Bytes::new()).await)
+        .unwrap();
+    let whole: Vec<String> = stages("whole").into_iter().map(|(stage, _)| stage).collect();
+    assert_eq!(whole, ["RequestReceived", "ResponseComplete"]);
+}
