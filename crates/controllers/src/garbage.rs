@@ -71,7 +71,7 @@ impl<A: Api> Controller for Collector<A> {
             Verdict::Nothing => Ok(Next::Done),
             Verdict::Attempt(dependents) => Ok(Next::Keys(dependents)),
             Verdict::Impossible { dependent, owner } => {
-                warn!(%dependent, %owner, "an object outside of namespaces names an owner inside of one");
+                warn!(%dependent, ?owner, "an object outside of namespaces names an owner inside of one");
                 Ok(Next::Done)
             }
             Verdict::UnknownKind { dependent, kind } => {

@@ -19,6 +19,7 @@ mod hang_ups;
 mod identity_headers;
 mod large_answers;
 mod large_bodies;
+mod log_lines;
 mod manifest_folders;
 mod metric_labels;
 mod node_restriction;
