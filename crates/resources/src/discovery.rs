@@ -10,7 +10,7 @@ mod remote;
 mod tests;
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -228,16 +228,23 @@ impl<'a> Groups<'a> {
         for entry in custom {
             by_group.entry(entry.group).or_default().push(entry);
         }
+        let built_in = groups.len();
         for (name, entries) in by_group {
-            let at = groups.iter().position(|group| group.name == name);
+            // No custom group comes twice.
+            let at = groups.iter().take(built_in).position(|group| group.name == name);
             let mut group = match at {
                 Some(at) => groups.remove(at),
                 None => GroupEntries { name, versions: Vec::new() },
             };
+            let mut by_version: HashMap<&str, usize> =
+                group.versions.iter().enumerate().map(|(at, (version, _))| (*version, at)).collect();
             for entry in entries {
-                match group.versions.iter_mut().find(|(version, _)| *version == entry.version) {
-                    Some((_, entries)) => entries.push(entry.clone()),
-                    None => group.versions.push((entry.version, vec![entry.clone()])),
+                let at = *by_version.entry(entry.version).or_insert_with(|| {
+                    group.versions.push((entry.version, Vec::new()));
+                    group.versions.len() - 1
+                });
+                if let Some((_, entries)) = group.versions.get_mut(at) {
+                    entries.push(entry.clone());
                 }
             }
             for (_, entries) in &mut group.versions {

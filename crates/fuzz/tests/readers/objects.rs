@@ -112,7 +112,7 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
         let read = Definition::read(definition, &source);
         for version in &read.versions {
             let compiled = version.compiled();
-            let _ = (version.openapi(), compiled.columns().cells(object, 0));
+            let _ = (version.openapi(version.load().as_ref()), compiled.columns().cells(object, 0));
             let mut object = object.clone();
             if compiled.coerce(&mut object, true).is_err() {
                 continue;

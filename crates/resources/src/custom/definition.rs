@@ -259,10 +259,14 @@ impl Version {
         })
     }
 
-    /// The schema as it is in the definition, read anew; null where there is none.
-    pub fn openapi(&self) -> Value {
-        let definition = self.source.load();
-        let versions = definition.as_ref().part("spec").items("versions");
+    /// The definition that the version is in, read anew.
+    pub fn load(&self) -> Option<Value> {
+        self.source.load()
+    }
+
+    /// The schema as it is in the definition, which [`Version::load`] gave for any of its versions; null where there is none.
+    pub fn openapi(&self, definition: Option<&Value>) -> Value {
+        let versions = definition.part("spec").items("versions");
         let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
         version.part("schema").part("openAPIV3Schema").cloned().unwrap_or_default()
     }

@@ -1,6 +1,7 @@
 //! The old documents of `/apis` and `/apis/GROUP`: what APIServices register, in the order of their priorities.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use value::{Map, Str, Value};
 
@@ -96,10 +97,14 @@ fn sorted(registrations: &[Registration]) -> Vec<Group<'_>> {
         (Reverse(a.group_priority), a_name).cmp(&(Reverse(b.group_priority), b_name))
     });
     let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut by_name: HashMap<&str, usize> = HashMap::new();
     for (_, registration) in all {
-        match groups.iter_mut().find(|group| group.group() == registration.group.as_str()) {
-            Some(group) => group.0.push(registration),
-            None => groups.push(Group(vec![registration])),
+        let at = *by_name.entry(&registration.group).or_insert_with(|| {
+            groups.push(Group(Vec::new()));
+            groups.len() - 1
+        });
+        if let Some(group) = groups.get_mut(at) {
+            group.0.push(registration);
         }
     }
     for group in &mut groups {

@@ -3,7 +3,7 @@
 //! INVARIANT: nothing of a remote document is passed on as it came: what is known of its shape is read, and written anew.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use value::{Map, Str, Value};
 
@@ -113,11 +113,16 @@ pub fn legacy_version(list: &Value, version: &str) -> Result<Value, String> {
         }
         resources.push((text(item, "name").into(), Value::Map(resource)));
     }
+    let mut places: HashMap<Str, usize> = HashMap::new();
+    for (at, (name, _)) in resources.iter().enumerate() {
+        places.entry(name.clone()).or_insert(at);
+    }
+    let mut below_them: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
     for item in all {
         let name = text(item, "name");
         let Some((parent, below)) = name.split_once('/') else { continue };
-        let at = match resources.iter().position(|(name, _)| name == parent) {
-            Some(at) => at,
+        let at = match places.get(parent) {
+            Some(at) => *at,
             None => {
                 let resource = Value::map([
                     ("resource", Value::from(parent)),
@@ -127,10 +132,11 @@ pub fn legacy_version(list: &Value, version: &str) -> Result<Value, String> {
                     ("verbs", Value::List(Vec::new())),
                 ]);
                 resources.push((parent.into(), resource));
+                places.insert(parent.into(), resources.len() - 1);
                 resources.len() - 1
             }
         };
-        let Some((_, resource)) = resources.get_mut(at) else { continue };
+        let Some((_, resource)) = resources.get(at) else { continue };
         let parent_scope = resource.str_at(&["scope"]).unwrap_or_default();
         if parent_scope != scope(item) {
             return Err(format!(
@@ -144,9 +150,12 @@ pub fn legacy_version(list: &Value, version: &str) -> Result<Value, String> {
             ("responseKind", response_kind),
             ("verbs", strings(item, "verbs")),
         ]);
-        let mut below = resource.list_at(&["subresources"]).to_vec();
-        below.push(subresource);
-        resource.set_at(&["subresources"], Value::List(below));
+        below_them.entry(at).or_default().push(subresource);
+    }
+    for (at, below) in below_them {
+        if let Some((_, resource)) = resources.get_mut(at) {
+            resource.set_at(&["subresources"], Value::List(below));
+        }
     }
     Ok(current(version, resources.into_iter().map(|(_, resource)| resource).collect()))
 }

@@ -34,7 +34,7 @@ pub(super) fn reference(name: &str, dialect: Dialect) -> Value {
 
 /// The definitions of these types and of everything they refer to, by full name. Kinds that are in every group and version say so of
 /// those that the document is about.
-pub(super) fn definitions(roots: BTreeSet<String>, everywhere: &[(&str, &str)], dialect: Dialect) -> Value {
+pub(super) fn definitions(roots: BTreeSet<String>, everywhere: &[(&str, &str)], dialect: Dialect) -> Map {
     let mut found: BTreeMap<String, Value> = BTreeMap::new();
     let mut wanted: Vec<String> = roots.into_iter().collect();
     while let Some(name) = wanted.pop() {
@@ -50,7 +50,7 @@ pub(super) fn definitions(roots: BTreeSet<String>, everywhere: &[(&str, &str)], 
             }
         }
     }
-    Value::map(found)
+    found.into_iter().map(|(name, definition)| (name.into(), definition)).collect()
 }
 
 /// The types with definitions of their own that a field mentions.

@@ -1,8 +1,9 @@
 //! What the documents say of custom resources: the schemas of their definitions, and the URLs they are at.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use value::{Map, Value};
+use value::{Map, Str, Value};
 
 use super::components::{self, Dialect};
 use super::operations::{self, PathItem, Shape, SubShape};
@@ -38,10 +39,27 @@ pub(super) fn served<'a>(
         .filter(|(_, version)| version.served)
 }
 
+/// Kinds in a version of a group.
+pub(super) type Kinds<'a> = Vec<(&'a Definition, &'a Arc<Version>)>;
+
+/// All kinds that are served, by group and version.
+pub(super) fn by_version(custom: &[Arc<Definition>]) -> BTreeMap<(&str, &str), Kinds<'_>> {
+    let mut versions: BTreeMap<(&str, &str), Kinds<'_>> = BTreeMap::new();
+    for (definition, version) in served(custom, None) {
+        versions.entry((&definition.group, &version.name)).or_default().push((definition, version));
+    }
+    versions
+}
+
+/// The kinds in one version of a group.
+pub(super) fn of_version<'a>(custom: &'a [Arc<Definition>], group: &'a str, version: &str) -> Kinds<'a> {
+    served(custom, Some(group)).filter(|(_, found)| found.name == version).collect()
+}
+
 /// The URLs of the custom resources of a group's version.
-pub(super) fn items(custom: &[Arc<Definition>], group: &str, version: &str) -> Vec<PathItem> {
+pub(super) fn items(group: &str, kinds: &[(&Definition, &Arc<Version>)]) -> Vec<PathItem> {
     let mut items = Vec::new();
-    for (definition, version) in served(custom, Some(group)).filter(|(_, found)| found.name == version) {
+    for (definition, version) in kinds {
         let names = &definition.names;
         let object = name(definition, version, &names.kind);
         let mut subresources = Vec::new();
@@ -83,6 +101,8 @@ pub(super) fn schemas(
     dialect: Dialect,
 ) -> Vec<(String, Value)> {
     let mut schemas = Vec::new();
+    // All versions of a definition are in one object, which is read once for all of them.
+    let mut loaded: Option<(&Definition, Option<Value>)> = None;
     for (definition, version) in served(custom, group_version.map(|(group, _)| group)) {
         if group_version.is_some_and(|(_, wanted)| version.name != wanted) {
             continue;
@@ -95,7 +115,11 @@ pub(super) fn schemas(
                 [("group", definition.group.as_str()), ("version", version.name.as_str()), ("kind", kind)];
             Value::list([Value::map(kind)])
         };
-        let mut object = whole(&version.openapi(), definition.preserve_unknown_fields, dialect);
+        if loaded.as_ref().is_none_or(|(of, _)| !std::ptr::eq(*of, definition)) {
+            loaded = Some((definition, version.load()));
+        }
+        let source = loaded.as_ref().and_then(|(_, source)| source.as_ref());
+        let mut object = whole(&version.openapi(source), definition.preserve_unknown_fields, dialect);
         object.insert("x-kubernetes-group-version-kind", kind(&names.kind));
         let mut list = Map::new();
         list.insert("type", "object");
@@ -200,19 +224,21 @@ fn whole(schema: &Value, preserve: bool, dialect: Dialect) -> Map {
 /// A schema in a dialect. Version 2 has no alternatives, no nulls and no defaults, and kubectl cannot look into what has no type.
 fn part(schema: &Value, dialect: Dialect) -> Map {
     let Some(map) = schema.as_map() else { return Map::new() };
-    let mut out = map.clone();
+    // The schemas below are written by themselves: to copy them here, too, would be to copy them once for every level.
+    let is_below = |name: &str| matches!(name, "items" | "additionalProperties" | "not" | "properties");
+    let fields = map.iter().filter(|(name, _)| !is_below(name));
+    let mut out: Map = fields.map(|(name, field)| (name.clone(), field.clone())).collect();
+    let mut below = vec!["items", "additionalProperties", "not", "properties"];
     let preserve = schema.flag("x-kubernetes-preserve-unknown-fields");
     if dialect == Dialect::V2 {
         let nullable = schema.flag("nullable");
-        for field in ["allOf", "anyOf", "oneOf", "not", "default", "nullable"] {
+        for field in ["allOf", "anyOf", "oneOf", "default", "nullable"] {
             out.remove(field);
         }
-        if nullable || preserve {
-            out.remove("items");
-            out.remove("properties");
-        }
+        let hides = nullable || preserve;
+        below.retain(|field| *field == "additionalProperties" || *field != "not" && !hides);
         let untyped = nullable
-            || schema.text("type") == "array" && out.get("items").is_none()
+            || schema.text("type") == "array" && (hides || map.get("items").is_none())
             || schema.text("type") == "object" && preserve;
         if untyped {
             out.remove("type");
@@ -229,15 +255,18 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
     if dialect == Dialect::V3 && schema.flag("x-kubernetes-int-or-string") {
         say_int_or_string(&mut out);
     }
-    for field in ["items", "additionalProperties", "not"] {
-        if let Some(inner @ Value::Map(_)) = out.get(field).cloned() {
-            out.insert(field, Value::Map(part(&inner, dialect)));
-        }
-    }
-    if let Some(Value::Map(properties)) = out.get("properties").cloned() {
-        let properties =
-            properties.iter().map(|(name, inner)| (name.clone(), Value::Map(part(inner, dialect))));
-        out.insert("properties", Value::map(properties));
+    for field in below {
+        let written = match map.get(field) {
+            None => continue,
+            Some(Value::Map(properties)) if field == "properties" => {
+                let written =
+                    |(name, inner): (&Str, &Value)| (name.clone(), Value::Map(part(inner, dialect)));
+                Value::Map(properties.iter().map(written).collect())
+            }
+            Some(inner @ Value::Map(_)) => Value::Map(part(inner, dialect)),
+            Some(other) => other.clone(),
+        };
+        out.insert(field, written);
     }
     if schema.flag("x-kubernetes-embedded-resource") && !(dialect == Dialect::V2 && preserve) {
         add_resource_fields(&mut out, dialect);
@@ -253,9 +282,8 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
 }
 
 /// What tells one state of a group's version from another, without a look at its schemas.
-pub(super) fn stamp(custom: &[Arc<Definition>], group: &str, version: &str) -> String {
-    let of_version = served(custom, Some(group)).filter(|(_, found)| found.name == version);
-    let parts = of_version.map(|(definition, _)| {
+pub(super) fn stamp(kinds: &[(&Definition, &Arc<Version>)]) -> String {
+    let parts = kinds.iter().map(|(definition, _)| {
         let Definition { name, uid, generation, names, terminating, .. } = definition;
         format!("{name} {uid} {generation} {names:?} {terminating}")
     });

@@ -16,7 +16,7 @@ mod tests;
 mod v2;
 mod v3;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -149,11 +149,13 @@ impl OpenApi {
     pub fn v3_index(&self, current: Current<'_>) -> Arc<Document> {
         let custom = current.custom;
         let make = || {
+            let versions = custom::by_version(custom);
             let paths = self.v3_paths(custom).into_iter().map(|path| {
                 // The hash is the content's, so every document of the table is made here. Those of custom resources are known
                 // by the state of their definitions: there may be thousands, and few are asked for.
-                let hash = if let Some((group, version)) = Self::custom_version(&path, custom) {
-                    Some(hash(custom::stamp(custom, group, version).as_bytes()))
+                let kinds = path.strip_prefix("apis/").and_then(|path| path.split_once('/'));
+                let hash = if let Some(kinds) = kinds.and_then(|version| versions.get(&version)) {
+                    Some(hash(custom::stamp(kinds).as_bytes()))
                 } else {
                     let kept = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
                     match kept {
@@ -232,9 +234,10 @@ impl OpenApi {
                 });
             }
         }
+        let mut known: HashSet<String> = paths.iter().cloned().collect();
         for (definition, version) in custom::served(custom, None) {
             let path = format!("apis/{}/{}", definition.group, version.name);
-            if !paths.contains(&path) {
+            if known.insert(path.clone()) {
                 paths.push(path);
             }
         }
@@ -255,7 +258,7 @@ impl OpenApi {
         let mut schemas = Vec::new();
         let own = Self::custom_version(path, custom);
         if let Some((group, version)) = own {
-            items.extend(custom::items(custom, group, version));
+            items.extend(custom::items(group, &custom::of_version(custom, group, version)));
             schemas = custom::schemas(custom, group_version, components::Dialect::V3);
         }
         if items.is_empty() {
@@ -264,9 +267,10 @@ impl OpenApi {
         let body = write::to_vec(&v3::document(&items, group_version, &self.version, schemas));
         Some(match own {
             None => Document::new(body),
-            Some((group, version)) => {
-                Document { body, hash: hash(custom::stamp(custom, group, version).as_bytes()) }
-            }
+            Some((group, version)) => Document {
+                body,
+                hash: hash(custom::stamp(&custom::of_version(custom, group, version)).as_bytes()),
+            },
         })
     }
 }

@@ -413,3 +413,56 @@ fn custom_kinds_say_what_every_kind_has_and_that_a_number_or_a_text_is_wanted() 
     assert_eq!(at(&["more", "anyOf"]).and_then(Value::as_list).map(<[Value]>::len), Some(1));
     assert_eq!(at(&["more", "allOf"]), Some(&Value::list([Value::map([("anyOf", either)])])));
 }
+
+/// A definition that counts how often it is read.
+#[derive(Debug)]
+struct Counted(Value, std::sync::atomic::AtomicUsize);
+
+impl crate::custom::Source for Counted {
+    fn load(&self) -> Option<Value> {
+        self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Some(self.0.clone())
+    }
+}
+
+/// The steps that all documents about a definition with so many versions take, and how often it was read.
+fn of_versions(count: usize) -> (u64, usize) {
+    let version = |n: usize| {
+        format!(
+            r#"{{"name":"v{n}","served":true,"storage":{},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}}"#,
+            n == 1
+        )
+    };
+    let versions: Vec<String> = (1..=count).map(version).collect();
+    let text = format!(
+        r#"{{"metadata":{{"name":"as.example.com","uid":"u"}},"spec":{{"group":"example.com","scope":"Namespaced",
+            "names":{{"plural":"as","singular":"a","kind":"A","listKind":"AList"}},"versions":[{}]}},
+            "status":{{"acceptedNames":{{"plural":"as","singular":"a","kind":"A","listKind":"AList"}},
+            "conditions":[{{"type":"Established","status":"True"}},{{"type":"NamesAccepted","status":"True"}}]}}}}"#,
+        versions.join(",")
+    );
+    let object = json::parse(text.as_bytes()).unwrap();
+    let counted = std::sync::Arc::new(Counted(object.clone(), std::sync::atomic::AtomicUsize::new(0)));
+    let source: std::sync::Arc<dyn crate::custom::Source> = counted.clone();
+    let definition = std::sync::Arc::new(crate::custom::Definition::read(&object, &source));
+    let definitions = [definition];
+    let current = Current { custom: &definitions, ..Current::default() };
+    let steps = value::steps::of(|| {
+        let documents = documents();
+        let v2 = documents.v2_json(current);
+        assert!(String::from_utf8_lossy(&v2.body).contains(&format!("/apis/example.com/v{count}/")));
+        let index = documents.v3_index(current);
+        assert!(String::from_utf8_lossy(&index.body).contains(&format!("apis/example.com/v{count}?")));
+    });
+    (steps, counted.1.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+#[test]
+fn documents_take_steps_in_proportion_to_the_versions_of_a_definition() {
+    // What the documents say of the table takes as long for any definition.
+    let (none, _) = of_versions(1);
+    let (few, _) = of_versions(31);
+    let (many, reads) = of_versions(301);
+    assert_eq!(reads, 1, "all versions are in one object");
+    assert!(many - none <= 15 * (few - none), "{few} steps, then {many}, and {none} for the table alone");
+}

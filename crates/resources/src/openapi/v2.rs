@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use value::{Map, Value};
+use value::{Map, Str, Value};
 
 use super::components::{self, Dialect};
 use super::custom;
@@ -34,17 +34,16 @@ pub(super) fn document(
         }
     }
     let mut roots = BTreeSet::new();
-    let mut paths = Map::new();
+    // Put together at once: a map moves what is behind everything that is put into it.
+    let mut paths: Vec<(Str, Value)> = Vec::new();
     for item in documents.iter().filter_map(|document| operations::of_document(document)).flatten() {
         let rendered = path_item(&item, Dialect::V2, &mut roots);
-        paths.insert(item.path, rendered);
+        paths.push((item.path.into(), rendered));
     }
-    let mut versions: BTreeSet<(&str, &str)> = BTreeSet::new();
-    versions.extend(custom::served(definitions, None).map(|(d, v)| (d.group.as_str(), v.name.as_str())));
-    for (group, version) in versions {
-        for item in custom::items(definitions, group, version) {
+    for ((group, _), kinds) in custom::by_version(definitions) {
+        for item in custom::items(group, &kinds) {
             let rendered = path_item(&item, Dialect::V2, &mut roots);
-            paths.insert(item.path, rendered);
+            paths.push((item.path.into(), rendered));
         }
     }
     let own = custom::schemas(definitions, None, Dialect::V2);
@@ -54,15 +53,14 @@ pub(super) fn document(
     }
     let everywhere: Vec<(&str, &str)> =
         GROUPS.iter().flat_map(|group| group.versions.iter().map(|version| (group.name, *version))).collect();
-    let mut definitions = components::definitions(roots, &everywhere, Dialect::V2);
-    for (name, schema) in own {
-        definitions.set_at(&[&name], schema);
-    }
+    let own = own.into_iter().map(|(name, schema)| (name.into(), schema));
+    let definitions: Map =
+        components::definitions(roots, &everywhere, Dialect::V2).into_iter().chain(own).collect();
     Value::map([
         ("swagger", Value::from("2.0")),
         ("info", Value::map([("title", "Kubernetes"), ("version", version)])),
-        ("paths", Value::Map(paths)),
-        ("definitions", definitions),
+        ("paths", Value::Map(paths.into_iter().collect())),
+        ("definitions", Value::Map(definitions)),
         ("securityDefinitions", bearer_token()),
         ("security", Value::list([Value::map([("BearerToken", Value::List(Vec::new()))])])),
     ])

@@ -26,11 +26,10 @@ pub(super) fn document(
     }
     // Pages that are no objects need no schemas.
     let schemas = (!roots.is_empty()).then(|| {
-        let mut schemas = components::definitions(roots, &everywhere, Dialect::V3);
-        for (name, schema) in custom {
-            schemas.set_at(&[&name], schema);
-        }
-        schemas
+        let custom = custom.into_iter().map(|(name, schema)| (name.into(), schema));
+        Value::Map(
+            components::definitions(roots, &everywhere, Dialect::V3).into_iter().chain(custom).collect(),
+        )
     });
     let schemas = schemas.map(|schemas| ("schemas", schemas));
     Value::map([
