@@ -3,10 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use conformance::{Client, Server, accepts};
+use conformance::{Client, Server, accepts, eventually};
+use http::Method;
 use serde_json::{Value, json};
 
+use crate::callers::SOON;
+
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+const MERGE: &str = "application/merge-patch+json";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
 /// Documents that are served and not listed at `/`.
@@ -199,4 +203,71 @@ async fn a_trailing_slash_of_the_api_router_is_part_of_the_authorized_path() {
         assert_eq!(bob.get(plain).await.unwrap().code, 403, "{plain}");
         assert_eq!(client.get(&format!("{slashed}/")).await.unwrap().code, 404, "{slashed}/");
     }
+}
+
+/// As in Kubernetes, whose router takes an empty segment for the name of a namespace: all of them, for whoever may list in all of
+/// them. Nothing that is in one of them is reached.
+#[tokio::test]
+async fn an_empty_group_or_namespace_is_no_way_around_permissions() {
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    let role = json!({"metadata": {"name": "all"}, "rules": rules});
+    accepts(admin.post(&format!("{rbac}/namespaces/default/roles"), &role).await).unwrap();
+    let binding = json!({
+        "metadata": {"name": "all"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "all"},
+        "subjects": [{"kind": "User", "name": "alice"}],
+    });
+    accepts(admin.post(&format!("{rbac}/namespaces/default/rolebindings"), &binding).await).unwrap();
+    for namespace in ["default", "kube-system"] {
+        let secret = json!({"metadata": {"name": "s"}, "data": {"k": "djE="}});
+        accepts(admin.post(&format!("/api/v1/namespaces/{namespace}/secrets"), &secret).await).unwrap();
+    }
+    let alice = admin.as_token(Some("alicetoken"));
+    eventually(SOON, async || accepts(alice.get("/api/v1/namespaces/default/secrets/s").await))
+        .await
+        .unwrap();
+    let secret = json!({"metadata": {"name": "t", "namespace": "default"}});
+    let bytes = bytes::Bytes::from(secret.to_string());
+    let methods = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let codes = async |client: &Client, path: &str| {
+        let mut codes = Vec::new();
+        for method in &methods {
+            let merge = [("content-type", if *method == Method::PATCH { MERGE } else { "application/json" })];
+            codes.push(client.send(method.clone(), path, &merge, bytes.clone()).await.unwrap().code);
+        }
+        codes
+    };
+    for path in ["secrets", "secrets/s", "secrets?watch=1", "secrets/s?watch=1"] {
+        for start in ["/api/v1/namespaces//", "/api/v1/watch/namespaces//"] {
+            let path = format!("{start}{path}");
+            assert_eq!(codes(&alice, &path).await, [403; 5], "{path}");
+        }
+        for start in [
+            "/apis//v1/",
+            "/apis//v1/namespaces/default/",
+            "/apis//v1/namespaces//",
+            "//api/v1/namespaces/default/",
+        ] {
+            let path = format!("{start}{path}");
+            assert_eq!(codes(&admin, &path).await, [404; 5], "{path}");
+        }
+        for start in
+            ["/api//v1/namespaces/default/", "/api/v1//namespaces/default/", "/api/v1/namespaces/default//"]
+        {
+            let path = format!("{start}{path}");
+            for (method, code) in methods.iter().zip(codes(&admin, &path).await) {
+                assert!(matches!(code, 404 | 405), "{method} {path}: {code}");
+            }
+        }
+    }
+    // Whoever may list all secrets gets what they would get without the empty segment.
+    let [all, alias] = [admin.get("/api/v1/secrets").await, admin.get("/api/v1/namespaces//secrets").await];
+    assert_eq!(accepts(all).unwrap()["items"], accepts(alias).unwrap()["items"]);
+    // No object is reached by it, and none is made.
+    assert_eq!(codes(&admin, "/api/v1/namespaces//secrets/s").await, [400; 5]);
+    assert_eq!(admin.post("/api/v1/namespaces//secrets", &secret).await.unwrap().code, 422);
+    assert_eq!(admin.get("/api/v1/namespaces/default/secrets/t").await.unwrap().code, 404);
 }
