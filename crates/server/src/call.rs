@@ -15,7 +15,6 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use storage::Entry;
 use value::Value;
@@ -23,6 +22,7 @@ use value::Value;
 use crate::audit::{self, Record};
 use crate::body::Body;
 use crate::byte_budget::{Account, ByteBudget, ByteCharge};
+use crate::discard::Discarding;
 use crate::heavy::Effort;
 use crate::paced::{Paced, ReadError};
 use crate::request_info::{Query, RequestInfo};
@@ -73,7 +73,7 @@ pub struct Call {
 /// What came over the network with a request, besides its head.
 pub struct Arriving {
     /// The body, on its way.
-    pub body: Incoming,
+    pub body: Discarding,
     /// The connection, if it may become one of another protocol.
     pub upgrade: Option<OnUpgrade>,
     /// Who sent it.

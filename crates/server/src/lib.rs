@@ -25,6 +25,7 @@ pub mod conversion;
 pub mod decode;
 mod definitions;
 mod device_access;
+pub mod discard;
 mod drain;
 pub mod encode;
 mod ephemeral;

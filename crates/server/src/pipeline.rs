@@ -32,6 +32,7 @@ use crate::body::Body;
 use crate::byte_budget::Account;
 use crate::call::{Answer, AnsweredBy, Arriving, Call, Unread};
 use crate::catalog::{Catalog, Facet};
+use crate::discard::Discarding;
 use crate::flow_control::{Asking, ClientGone};
 use crate::handlers;
 use crate::heavy::{CancelOnDrop, Effort};
@@ -165,7 +166,7 @@ impl Asked {
         let info = Arc::new(RequestInfo::parse(&parts.method, &path, &query));
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let budget = Arc::clone(&state.body_budget);
-        let body = Arriving { body, upgrade, peer: peer.address.ip(), budget };
+        let body = Arriving { body: Discarding::new(body), upgrade, peer: peer.address.ip(), budget };
         Asked {
             started,
             peer,

@@ -15,6 +15,7 @@ mod callers;
 mod certificates;
 mod deadlines;
 mod descriptors;
+mod early_answers;
 mod hang_ups;
 mod identity_headers;
 mod large_answers;

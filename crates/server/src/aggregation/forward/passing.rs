@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::sync::oneshot;
 
+use crate::discard::Discarding;
 use crate::paced::{Paced, ReadError};
 
 /// How a body ended.
@@ -22,13 +22,13 @@ pub(super) enum Passed {
 /// A body that says when it has ended.
 #[derive(Debug)]
 pub(super) struct Passing {
-    body: Paced<Incoming>,
+    body: Paced<Discarding>,
     ended: Option<oneshot::Sender<Passed>>,
 }
 
 impl Passing {
     /// This body, and what tells of its end. An error of the receiver is an end like any other: the body is gone.
-    pub(super) fn new(body: Incoming) -> (Self, oneshot::Receiver<Passed>) {
+    pub(super) fn new(body: Discarding) -> (Self, oneshot::Receiver<Passed>) {
         let (ended, end) = oneshot::channel();
         (Passing { body: Paced::new(body), ended: Some(ended) }, end)
     }
