@@ -1,7 +1,7 @@
 //! The folder: its permissions, its lock, its file.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
@@ -20,6 +20,9 @@ const LOCK: &str = "LOCK";
 pub fn is_store(folder: &Path) -> bool {
     folder.join(FILE).is_file()
 }
+
+/// How many files of one format are kept.
+const MAX_KEPT: usize = 100;
 
 /// A folder that this process holds until this is dropped.
 #[derive(Debug)]
@@ -51,6 +54,26 @@ impl Folder {
     pub(super) fn file_path(&self) -> PathBuf {
         self.path.join(FILE)
     }
+
+    /// A second name for the file, of this format, that is free: what an earlier migration has kept stays as it is. Nothing if the
+    /// file has such a name already, from a migration that was interrupted.
+    fn name_for(&self, format: u32) -> io::Result<Option<PathBuf>> {
+        for number in 1..=MAX_KEPT {
+            let name =
+                if number == 1 { format!("{FILE}.v{format}") } else { format!("{FILE}.v{format}.{number}") };
+            let path = self.path.join(name);
+            if !path.try_exists()? {
+                return Ok(Some(path));
+            }
+            if is_same(&self.file_path(), &path)? {
+                return Ok(None);
+            }
+        }
+        Err(io::Error::other(format!(
+            "the old file cannot be kept: `{FILE}.v{format}` and {} others are there already; move them away",
+            MAX_KEPT - 1
+        )))
+    }
 }
 
 impl Place for Folder {
@@ -72,9 +95,9 @@ impl Place for Folder {
     }
 
     fn preserve(&self, format: u32) -> io::Result<()> {
-        let kept = self.path.join(format!("{FILE}.v{format}"));
         let unfinished = self.path.join(format!("{FILE}.v{format}.new"));
         remove_if_there(&unfinished)?;
+        let Some(kept) = self.name_for(format)? else { return Ok(()) };
         // A second name costs nothing. Where a file can have only one, it is copied.
         if std::fs::hard_link(self.file_path(), &unfinished).is_err() {
             std::fs::copy(self.file_path(), &unfinished)?;
@@ -102,6 +125,34 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// Whether two names are of one file, or of files with the same content.
+fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let (one, other) = (one.metadata()?, other.metadata()?);
+        if (one.dev(), one.ino()) == (other.dev(), other.ino()) {
+            return Ok(true);
+        }
+    }
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (BufReader::new(File::open(one)?), BufReader::new(File::open(other)?));
+    loop {
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let length = left.len().min(right.len());
+        if left.get(..length) != right.get(..length) {
+            return Ok(false);
+        }
+        if length == 0 {
+            return Ok(left.len() == right.len());
+        }
+        one.consume(length);
+        other.consume(length);
     }
 }
 

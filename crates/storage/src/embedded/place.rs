@@ -16,7 +16,7 @@ pub trait Place: Send + 'static {
     fn begin(&self) -> io::Result<Self::File>;
 
     /// Keeps the store's file, which is closed and of this format, under a second name, so that [`Place::replace`] leaves it
-    /// there. When it returns, that survives a crash; what was kept under that name before is replaced.
+    /// there. When it returns, that survives a crash; what was kept before stays, too.
     fn preserve(&self, format: u32) -> io::Result<()>;
 
     /// Makes the file that was begun, and has been synced, the store's file. When it returns, that survives a crash;

@@ -178,3 +178,21 @@ async fn what_an_interrupted_migration_left_in_the_folder_is_taken_up() {
     set_format(&old, 1);
     assert!(!folder.join("store.redb.v1.new").exists() && !folder.join("store.redb.new").exists());
 }
+
+/// What an earlier migration kept may be all that is left of an older store.
+#[tokio::test]
+async fn a_file_that_another_migration_kept_is_not_replaced() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("store");
+    old_folder(&folder).await;
+    fs::write(folder.join("store.redb.v1"), "of another migration").unwrap();
+    fs::write(folder.join("store.redb.v1.2"), "and of another").unwrap();
+    let store = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap();
+    assert_eq!(all(&store).await, LIVE);
+    store.close().await;
+    drop(store);
+    assert_eq!(fs::read(folder.join("store.redb.v1")).unwrap(), b"of another migration");
+    assert_eq!(fs::read(folder.join("store.redb.v1.2")).unwrap(), b"and of another");
+    let old = Database::open(folder.join("store.redb.v1.3")).unwrap();
+    set_format(&old, 1);
+}
