@@ -288,6 +288,51 @@ async fn an_unreadable_binding_grants_nothing() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_role_grants_nothing() {
+    let folder = private_folder();
+    filled(folder.path()).await;
+    let key = break_offline(folder.path(), &["roles", "mine", "all"]).await;
+    let server = Server::start(folder.path()).await;
+    assert_eq!(outcome(server.robot.get(&format!("{MAPS}/plain")).await).0, 403);
+    assert_eq!(server.get(&format!("{MAPS}/plain")).await.0, 200);
+    let (code, page) = server.health("/readyz");
+    assert!(code == 500 && page.contains(&key), "{page}");
+    server.stop().await;
+}
+
+/// Who serves a group is not known then: neither its server is asked, nor is the group taken for one of this server's or for none.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_answers_for_the_group_of_an_unreadable_registration() {
+    let folder = private_folder();
+    let server = Server::start(folder.path()).await;
+    let things = "/apis/things.example.com/v1/things";
+    let service = r#"{"metadata":{"name":"v1.things.example.com"},"spec":{"group":"things.example.com","version":"v1",
+        "groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"none"}}}"#;
+    server.create("/apis/apiregistration.k8s.io/v1/apiservices", service).await;
+    let others = server.admin.elsewhere();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while outcome(others.get(things).await).0 != 503 {
+        assert!(std::time::Instant::now() < deadline, "the group is not passed on");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    server.stop().await;
+    let aggregated = break_offline(folder.path(), &["apiservices", "v1.things.example.com"]).await;
+    let own = break_offline(folder.path(), &["apiservices", "v1.apps"]).await;
+    let server = Server::start(folder.path()).await;
+    let others = server.admin.elsewhere();
+    for (path, key) in [(things, &aggregated), ("/apis/apps/v1/deployments", &own)] {
+        let (code, message) = outcome(others.get(path).await);
+        assert!(code == 500 && message.contains(key.as_str()), "{path}: {code} {message}");
+    }
+    let (code, message) = outcome(others.create(things, &parse(r#"{"metadata":{"name":"t"}}"#)).await);
+    assert!(code == 500 && message.contains(&aggregated), "{code} {message}");
+    assert_eq!(server.get("/apis/batch/v1/jobs").await.0, 200);
+    let (code, page) = server.health("/readyz");
+    assert!(code == 500 && page.contains("apiservices"), "{page}");
+    server.stop().await;
+}
+
 /// A folder that only its owner can open, as the store wants it.
 fn private_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
