@@ -117,7 +117,6 @@ where
         tokio::spawn(STREAM.scope(state, async move {
             if run(stream).await.is_err() {
                 metrics.stream_stalled();
-                static LOG: LogLimit = LogLimit::new();
                 if let Some(unlogged) = LOG.due() {
                     warn!(unlogged, "an answer was not read: resetting its HTTP/2 stream");
                 }
@@ -125,6 +124,9 @@ where
         }));
     }
 }
+
+/// For streams that are reset, whatever their connection.
+static LOG: LogLimit = LogLimit::new();
 
 /// The client of a stream does not read.
 struct Stalled;

@@ -9,7 +9,7 @@ mod route;
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};

@@ -10,8 +10,9 @@ const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// How many requests have left the threads that small ones run on.
-async fn on_the_lane(admin: &Client) -> f64 {
-    metric(admin, "portcullis_large_requests_total", "").await.unwrap_or(0.0)
+async fn on_the_lane(admin: &Client) -> i64 {
+    let count = metric(admin, "portcullis_large_requests_total", "").await.unwrap_or(0.0);
+    format!("{count}").parse().unwrap()
 }
 
 async fn fill(admin: &Client) {
@@ -44,7 +45,7 @@ async fn large_answers_are_encoded_apart_from_small_ones() {
         let before = on_the_lane(&admin).await;
         let answer = admin.send(Method::GET, path, &[*header], bytes::Bytes::new()).await.unwrap();
         assert_eq!(answer.code, 200, "{path}");
-        assert_eq!(on_the_lane(&admin).await, before + 1.0, "{path} {header:?}");
+        assert_eq!(on_the_lane(&admin).await, before + 1, "{path} {header:?}");
     }
     // A watch of tables moves with the first large object.
     let before = on_the_lane(&admin).await;
@@ -52,7 +53,7 @@ async fn large_answers_are_encoded_apart_from_small_ones() {
     let event = watch.within(SOON).await.unwrap().unwrap();
     assert_eq!(event["object"]["kind"], "Table");
     eventually(SOON, async || match on_the_lane(&admin).await {
-        count if count == before + 1.0 => Ok(()),
+        count if count == before + 1 => Ok(()),
         count => Err(Problem::new(format!("{count} instead of one more than {before}"))),
     })
     .await

@@ -21,9 +21,9 @@ async fn control_characters_of_clients_are_escaped_in_the_log() {
     let agent = [("user-agent", "a\tb"), ("authorization", "Bearer x\ty")];
     admin.send(Method::GET, path, &agent, bytes::Bytes::new()).await.unwrap();
     admin.get(&format!("{path}?timeout=1%0Aforged")).await.unwrap();
-    eventually(SOON, async || match server.log().contains("names an owner inside of one") {
-        true => Ok(()),
-        false => Err(Problem::new("the garbage collector has not said anything")),
+    eventually(SOON, async || {
+        let said = server.log().contains("names an owner inside of one");
+        said.then_some(()).ok_or_else(|| Problem::new("the garbage collector has not said anything"))
     })
     .await
     .unwrap();

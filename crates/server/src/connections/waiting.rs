@@ -14,7 +14,7 @@ pub(super) const EVERY: Duration = Duration::from_secs(10);
 /// The length of a slot in seconds: of an answer of this server, and of one that another server gives.
 const SECONDS: [u64; 2] = [10, 60];
 /// How many there are.
-const SLOTS: u64 = 8;
+const SLOTS: usize = 8;
 /// The age of slots in which nothing may wait any more: after 50 to 70 seconds, and after five to seven minutes.
 const OLD: [u64; 2] = [6, 7];
 /// Smaller pieces are not looked at: a stream takes as much by itself.
@@ -22,18 +22,18 @@ const COUNTED_FROM: usize = 1024;
 
 /// How many pieces wait, by when they were handed over.
 #[derive(Debug, Default)]
-pub(super) struct Waiting([[AtomicU32; SLOTS as usize]; 2]);
+pub(super) struct Waiting([[AtomicU32; SLOTS]; 2]);
 
 impl Waiting {
     fn slot(&self, which: usize, number: u64) -> Option<&AtomicU32> {
-        self.0.get(which)?.get(usize::try_from(number % SLOTS).ok()?)
+        self.0.get(which)?.get(usize::try_from(number % SLOTS as u64).ok()?)
     }
 
     /// Whether something has waited for too long, so many seconds after the server began.
     pub(super) fn is_stalled(&self, now: u64) -> bool {
         SECONDS.iter().enumerate().any(|(which, seconds)| {
             // An age of n slots is n before the current one, which is 8 - n after it.
-            let old = |age: &u64| self.slot(which, now / seconds + SLOTS - age);
+            let old = |age: &u64| self.slot(which, now / seconds + SLOTS as u64 - age);
             OLD.iter().filter_map(old).any(|slot| slot.load(Ordering::Relaxed) > 0)
         })
     }
