@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::Status;
@@ -30,6 +31,8 @@ const STEP: u64 = 64 << 10;
 pub struct ByteBudget {
     total: u64,
     what: &'static str,
+    /// As in `held`, to be read without the lock.
+    in_use: AtomicU64,
     held: Mutex<Held>,
     metrics: Option<BudgetMetrics>,
     log: LogLimit,
@@ -137,7 +140,8 @@ impl ByteBudget {
 
     fn with(what: &'static str, metrics: BudgetMetrics) -> Arc<Self> {
         let metrics = Some(metrics);
-        Arc::new(ByteBudget { total: TOTAL, what, held: Mutex::default(), metrics, log: LogLimit::default() })
+        let (in_use, held, log) = (AtomicU64::new(0), Mutex::default(), LogLimit::default());
+        Arc::new(ByteBudget { total: TOTAL, what, in_use, held, metrics, log })
     }
 
     /// A charge for a body, of which nothing has arrived yet.
@@ -163,6 +167,10 @@ impl ByteBudget {
 
     /// Refuses an account that has no room for anything.
     pub fn check_room(&self, account: &Account) -> Result<(), Status> {
+        // Below half of the budget everybody has room.
+        if self.in_use.load(Ordering::Relaxed) < self.total / 2 {
+            return Ok(());
+        }
         let exceeded = self.check(&self.lock(), account, 1);
         exceeded.map_err(|exceeded| self.refuse(account, exceeded))
     }
@@ -227,6 +235,7 @@ impl ByteBudget {
     }
 
     fn show(&self, held: &Held) {
+        self.in_use.store(held.total, Ordering::Relaxed);
         if let Some(metrics) = &self.metrics {
             metrics.held.set(i64::try_from(held.total).unwrap_or(i64::MAX));
         }

@@ -1,4 +1,5 @@
 use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use authn::User;
@@ -11,6 +12,7 @@ fn budget(total: u64) -> Arc<ByteBudget> {
     Arc::new(ByteBudget {
         total,
         what: "bodies",
+        in_use: AtomicU64::new(0),
         held: Mutex::default(),
         metrics: None,
         log: LogLimit::default(),
