@@ -7,9 +7,11 @@ mod dump;
 mod estimate;
 mod maintain;
 mod metrics;
+#[cfg(test)]
+mod tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -61,8 +63,6 @@ struct Shared {
     /// `--request-timeout`: what requests without a deadline of their own wait by.
     request_timeout: Duration,
     traffic: Mutex<Traffic>,
-    /// Requests that have come in and are not answered yet, wherever they are.
-    present: AtomicU64,
     /// Something about the objects, their status or a level that is going has to be looked at.
     changed: Notify,
 }
@@ -80,15 +80,6 @@ impl Shared {
     /// How long a request that may take so long waits for seats at most.
     fn longest_wait(allowed: Duration) -> Duration {
         (allowed / WAIT_PART).min(MAX_WAIT)
-    }
-}
-
-/// A request that has come in and is not answered yet.
-pub(crate) struct Present(Arc<Shared>);
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        self.0.present.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -224,7 +215,6 @@ impl FlowControl {
             epoch: Instant::now(),
             request_timeout,
             traffic: Mutex::new(traffic),
-            present: AtomicU64::new(0),
             changed: Notify::new(),
         });
         Arc::new(FlowControl {
@@ -234,12 +224,6 @@ impl FlowControl {
             watches: Arc::default(),
             shared,
         })
-    }
-
-    /// Counts a request as present until it is dropped.
-    pub(crate) fn arrived(&self) -> Present {
-        self.shared.present.fetch_add(1, Ordering::Relaxed);
-        Present(Arc::clone(&self.shared))
     }
 
     fn now(&self) -> Duration {
@@ -287,31 +271,10 @@ impl FlowControl {
             is_resumed: false,
             ticket,
         };
-        let mut seat = FairSeat {
-            assignment,
-            request: None,
-            suspended: None,
-            is_executing: false,
-            is_read_only: info.is_read_only(),
-            gone,
-            watch: None,
-        };
-        let is_admitted = match seat.start(arrival) {
-            Started::Executing { is_crowded } => {
-                if is_crowded {
-                    tokio::task::yield_now().await;
-                }
-                true
-            }
-            Started::Refused => false,
-            Started::Waiting(waiting) => {
-                let allowed = deadline.map_or(self.shared.request_timeout, |deadline| {
-                    deadline.saturating_duration_since(arrived)
-                });
-                Box::pin(seat.wait(waiting, arrived, allowed)).await
-            }
-        };
-        if !is_admitted {
+        let mut seat = FairSeat::new(assignment, info.is_read_only(), gone);
+        let allowed = deadline
+            .map_or(self.shared.request_timeout, |deadline| deadline.saturating_duration_since(arrived));
+        if !seat.take(arrival, arrived, allowed).await {
             return Err(Refused { retry_after: seat.refused(), assignment: seat.assignment.clone() });
         }
         if is_watch {
@@ -344,6 +307,20 @@ fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> Attributes<'a> {
     }
 }
 
+/// Returns when every task that can run has had its turn, or nearly so.
+async fn let_others_run() {
+    let mut has_waited = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        // Unlike `tokio::task::yield_now`, this does not ask the operating system for events first.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// The seats of one request, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct FairSeat {
@@ -361,9 +338,9 @@ pub(crate) struct FairSeat {
 /// What became of a request that asked for seats.
 enum Started {
     Executing {
-        /// Whether more requests are present than its level has seats. Most requests never wait for anything: they would give their
-        /// seat back before the next one is looked at, nobody would ever queue, and whoever sends most would get most. Such a
-        /// request lets others run once while it has its seat, so that they wait where flows are told apart.
+        /// Whether others of its level execute. Most requests never wait for anything: they would give their seat back before the
+        /// next one is looked at, nobody would ever queue, and whoever sends most would get most. So a request among others lets
+        /// those run once while it has its seat: when all seats are taken, they wait where flows are told apart.
         is_crowded: bool,
     },
     Refused,
@@ -372,6 +349,18 @@ enum Started {
 }
 
 impl FairSeat {
+    fn new(assignment: Assignment, is_read_only: bool, gone: ClientGone) -> Self {
+        FairSeat {
+            assignment,
+            request: None,
+            suspended: None,
+            is_executing: false,
+            is_read_only,
+            gone,
+            watch: None,
+        }
+    }
+
     /// What the answer says about where the request went.
     pub(crate) fn assignment(&self) -> &Assignment {
         &self.assignment
@@ -398,16 +387,24 @@ impl FairSeat {
     /// Takes seats again, in the queues of the same flow. An error says in how many seconds the client should come back.
     pub(crate) async fn reacquire(&mut self) -> Result<(), u64> {
         let Some(arrival) = self.suspended.take() else { return Ok(()) };
-        let is_admitted = match self.start(*arrival) {
-            Started::Executing { .. } => true,
-            Started::Refused => false,
-            // It was admitted in time; how long it waits now is bounded by its own deadline and by what a new request would wait.
-            Started::Waiting(waiting) => {
-                let allowed = self.assignment.shared().request_timeout;
-                self.wait(waiting, Instant::now(), allowed).await
-            }
-        };
+        // It was admitted in time; how long it waits now is bounded by its own deadline and by what a new request would wait.
+        let allowed = self.assignment.shared().request_timeout;
+        let is_admitted = self.take(*arrival, Instant::now(), allowed).await;
         if is_admitted { Ok(()) } else { Err(self.refused()) }
+    }
+
+    /// Takes seats for a request that may take so long since it arrived; `false` if there are none in time.
+    async fn take(&mut self, arrival: Arrival<Waiter>, arrived: Instant, allowed: Duration) -> bool {
+        match self.start(arrival) {
+            Started::Executing { is_crowded } => {
+                if is_crowded {
+                    let_others_run().await;
+                }
+                true
+            }
+            Started::Refused => false,
+            Started::Waiting(waiting) => Box::pin(self.wait(waiting, arrived, allowed)).await,
+        }
     }
 
     /// Asks for seats.
@@ -416,7 +413,7 @@ impl FairSeat {
         let mut queues = self.assignment.class().level.queues();
         match queues.start(now, arrival) {
             Admission::Executing(id) => {
-                let is_crowded = queues.limit() < self.assignment.shared().present.load(Ordering::Relaxed);
+                let is_crowded = queues.load().executing > 1;
                 drop(queues);
                 self.begins(now, id);
                 Started::Executing { is_crowded: is_crowded && !self.assignment.class().is_exempt }

@@ -74,30 +74,21 @@ impl Outcome {
 }
 
 impl accept::Answer for State {
-    // Not an `async fn`: a request is present before its future is first polled.
-    fn answer(
-        self: Arc<Self>,
-        peer: Peer,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Body>> + Send {
-        let present = self.flow_control.as_ref().map(|(control, _)| control.arrived());
-        async move {
-            let _present = present;
-            let asked = Asked::read(&self, peer, request);
-            if asked.may_be_dropped() {
-                let effort = asked.effort.clone();
-                let state = Arc::clone(&self);
-                let work = Box::pin(async move {
-                    let mut answered = None;
-                    asked.answer(&state, |response| answered = Some(response)).await;
-                    answered
-                });
-                // Its own time limit ends it, wherever it runs.
-                let answered = self.heavy.drive(&effort, None, work).await;
-                return answered.flatten().unwrap_or_else(respond::panicked);
-            }
-            Box::pin(answer_to_the_end(self, asked)).await
+    async fn answer(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+        let asked = Asked::read(&self, peer, request);
+        if asked.may_be_dropped() {
+            let effort = asked.effort.clone();
+            let state = Arc::clone(&self);
+            let work = Box::pin(async move {
+                let mut answered = None;
+                asked.answer(&state, |response| answered = Some(response)).await;
+                answered
+            });
+            // Its own time limit ends it, wherever it runs.
+            let answered = self.heavy.drive(&effort, None, work).await;
+            return answered.flatten().unwrap_or_else(respond::panicked);
         }
+        Box::pin(answer_to_the_end(self, asked)).await
     }
 }
 

@@ -226,52 +226,6 @@ async fn a_flow_with_much_demand_does_not_drown_one_with_little() {
     assert!(dispatched <= most, "each request is counted once: {dispatched} of {most}");
 }
 
-/// Nothing here waits for anything but the processor: without a share of it for each flow, alice would have fifty turns for each of bob's.
-#[tokio::test]
-async fn a_flow_that_keeps_the_processor_busy_does_not_drown_one_with_little() {
-    let server = Server::serve(&SEATS).await.unwrap();
-    let client = server.client().unwrap();
-    allow_maps(&client).await;
-    level_for(&client, "shared", &queue(200), &["nobody"]).await;
-    for user in ["alice", "bob"] {
-        create(&client, "flowschemas", &schema(user, "shared", 99, &[user])).await;
-    }
-    let (alice, bob) = (client.as_token(Some("alicetoken")), client.as_token(Some("bobtoken")));
-    let mut many = JoinSet::new();
-    for _ in 0..200 {
-        let alice = alice.clone();
-        many.spawn(async move {
-            let map = json!({"metadata": {"generateName": "m-"}});
-            while alice.post(&format!("{MAPS}?dryRun=All"), &map).await.is_ok_and(|answer| answer.code == 201)
-            {
-            }
-        });
-    }
-    let served =
-        async |user: &str| metric(&client, "dispatched_requests_total", &[("flow_schema", user)]).await;
-    eventually(SOON, async || match served("alice").await {
-        served if served > 1000.0 => Ok(()),
-        served => Err(Problem::new(format!("{served} requests of alice were served"))),
-    })
-    .await
-    .unwrap();
-    let before = served("alice").await;
-    let few = (0..4).map(|_| {
-        let bob = bob.clone();
-        async move {
-            for _ in 0..50 {
-                let map = json!({"metadata": {"generateName": "m-"}});
-                accepts(bob.post(&format!("{MAPS}?dryRun=All"), &map).await).unwrap();
-            }
-        }
-    });
-    few.collect::<JoinSet<()>>().join_all().await;
-    let of_alice = served("alice").await - before;
-    many.abort_all();
-    let times = of_alice / served("bob").await;
-    assert!(times < 20.0, "{times} turns of alice for each of bob's");
-}
-
 #[tokio::test]
 async fn a_level_without_free_seats_does_not_hold_up_others() {
     let server = Server::serve(&SEATS).await.unwrap();

@@ -88,7 +88,7 @@ impl FlowControl {
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     }
 
-    fn object_changed(&self, kind: Kind, old: Option<&Value>, new: Option<&Value>) {
+    pub(super) fn object_changed(&self, kind: Kind, old: Option<&Value>, new: Option<&Value>) {
         let Some(object) = new.or(old) else { return };
         let same = |field: &str| old.and_then(|old| old.get(field)) == new.and_then(|new| new.get(field));
         let uid = |object: Option<&Value>| object.map(|object| Str::from(api::meta::uid(object)));
