@@ -67,7 +67,8 @@ pub trait Cluster: Send + Sync {
     /// clients look names up.
     fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served>;
 
-    /// Every group and version in which the same objects are served, the asked one first if it is served.
+    /// Every group and version in which rules can name the same objects, the asked one first if it is served: those that are
+    /// served and, of a custom resource, every other version of its CRD.
     fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served>;
 
     /// An object in the shape in which clients of `kind` see it: converted, with what Kubernetes writes even when it is empty.

@@ -3,6 +3,28 @@
 use api::{GroupVersionKind, meta};
 use value::Value;
 
+use crate::{Attributes, Cluster};
+
+/// Brings a patched object, in the version `kind` in which its policy or webhook saw it, back into the shape in which the request
+/// is worked on, with defaults. The error is the decoder's or the converter's.
+pub(crate) async fn adopt(
+    patched: Value,
+    kind: &GroupVersionKind,
+    strict: bool,
+    attributes: &Attributes<'_>,
+    cluster: &dyn Cluster,
+) -> Result<Value, String> {
+    let object = cluster.adopt(patched, kind, strict).await?;
+    // A custom resource that was matched in another version of its CRD is still in that version.
+    if cluster.is_custom(&attributes.resource, &attributes.version)
+        && attributes.stored_kind != *kind
+        && meta::gvk(&object) == *kind
+    {
+        return cluster.convert(&object, &attributes.stored_kind).await;
+    }
+    Ok(object)
+}
+
 /// What a patch made the kind; what it left out is what it was.
 pub(crate) fn complete_kind(patched: &mut Value, kind: &GroupVersionKind) -> GroupVersionKind {
     let sent = meta::gvk(patched);

@@ -61,13 +61,19 @@ impl Catalog {
         self.custom.load().kind(group, version, plural).filter(|kind| kind.is_served()).cloned()
     }
 
-    /// A custom kind in the version that is stored, whether or not that is served.
-    pub fn find_stored(&self, group: &Str, version: &Str, plural: &Str) -> Option<Arc<Kind>> {
-        self.custom.load().kind(group, version, plural).cloned()
+    /// The kind under a path; of a custom kind, in any version of its CRD, whether or not that is served.
+    pub fn find_in_any_version(&self, group: &Str, version: &Str, plural: &Str) -> Option<Arc<Kind>> {
+        let found = self.find(group, version, plural);
+        found.or_else(|| self.custom.load().kind(group, version, plural).cloned())
     }
 
-    /// The kind that an `apiVersion` and `kind` name.
+    /// The kind that an `apiVersion` and `kind` name, if it is served.
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Kind>> {
+        self.find_kind_in_any_version(group, version, kind).filter(|kind| kind.is_served())
+    }
+
+    /// The same, of a custom kind also in a version that is not served: policies and webhooks are shown objects in it.
+    pub fn find_kind_in_any_version(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Kind>> {
         if let Some(row) = table::find_kind(group, version, kind)
             && let Some(found) = self.built_in(row, version)
         {
@@ -84,9 +90,13 @@ impl Catalog {
         self.kinds.get(&(row.group.into(), version.into(), row.plural.into())).cloned()
     }
 
-    /// A custom kind in a version that is served. Where a built-in resource has the same path, requests go there.
+    /// A custom kind in a version of its CRD, served or not. Where a built-in resource has the same path, requests go there.
     fn custom_version(&self, definition: &Definition, version: &Str) -> Option<Arc<Kind>> {
-        self.find(&definition.group, version, &definition.names.plural).filter(|kind| kind.row().is_none())
+        let (group, plural) = (&definition.group, &definition.names.plural);
+        if self.kinds.contains_key(&(group.clone(), version.clone(), plural.clone())) {
+            return None;
+        }
+        self.custom.load().kind(group, version, plural).cloned()
     }
 
     /// A path under which an internal request reaches the objects of a definition, whether or not its version is served: one that
@@ -115,15 +125,20 @@ impl Catalog {
             definition.established && wanted(&definition.group, &names.plural, &names.singular)
         });
         let custom = definitions.filter_map(|of| self.custom_version(of, &version));
+        let custom = custom.filter(|kind| kind.is_served());
         built_in.chain(custom).collect()
     }
 
-    /// Every version, of any group, in which the objects of a kind are served.
+    /// Every version, of any group, in which rules of policies and webhooks can name the objects of a kind: for built-in kinds
+    /// those that are served, for custom kinds all of the CRD, so that a rule outlasts the version that it names.
     pub fn equivalents(&self, kind: &Kind) -> Vec<Arc<Kind>> {
         if let Some(custom) = kind.as_custom() {
             let definition = &custom.definition;
-            let served = definition.versions.iter().filter(|version| version.served);
-            return served.filter_map(|version| self.custom_version(definition, &version.name)).collect();
+            return definition
+                .versions
+                .iter()
+                .filter_map(|version| self.custom_version(definition, &version.name))
+                .collect();
         }
         self.by_prefix.get(&kind.prefix).cloned().unwrap_or_default()
     }

@@ -156,7 +156,7 @@ impl Cluster for State {
     }
 
     fn is_custom(&self, resource: &GroupResource, version: &str) -> bool {
-        let found = self.catalog.find(&resource.group, &version.into(), &resource.resource);
+        let found = self.catalog.find_in_any_version(&resource.group, &version.into(), &resource.resource);
         found.is_some_and(|kind| kind.row().is_none())
     }
 
@@ -188,7 +188,7 @@ impl Cluster for State {
     }
 
     fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
-        let asked = self.catalog.find(&resource.group, &version.into(), &resource.resource);
+        let asked = self.catalog.find_in_any_version(&resource.group, &version.into(), &resource.resource);
         let Some(asked) = asked else { return Vec::new() };
         let others = self.catalog.equivalents(&asked);
         let others = others.iter().filter(|other| other.gvk != asked.gvk).map(|other| served(other));
@@ -200,7 +200,7 @@ impl Cluster for State {
         object: &'a Value,
         kind: &'a GroupVersionKind,
     ) -> Later<'a, Result<Value, String>> {
-        let target = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
+        let target = self.catalog.find_kind_in_any_version(&kind.group, &kind.version, &kind.kind);
         if let Some(target) = target.as_ref().filter(|target| target.as_custom().is_some()) {
             let target = Arc::clone(target);
             return Box::pin(async move {
@@ -232,7 +232,7 @@ impl Cluster for State {
         kind: &'a GroupVersionKind,
         strict: bool,
     ) -> Later<'a, Result<Value, String>> {
-        let target = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
+        let target = self.catalog.find_kind_in_any_version(&kind.group, &kind.version, &kind.kind);
         if let Some(custom) = target.as_ref().and_then(|target| target.as_custom()) {
             let compiled = custom.version.compiled();
             let adopted = compiled.coerce(&mut object, strict).and_then(|unknown| {
@@ -274,8 +274,8 @@ impl Cluster for State {
     }
 
     fn schema(&self, kind: &GroupVersionKind) -> Option<Link> {
-        let served = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
-        if let Some(custom) = served.as_ref().and_then(|served| served.as_custom()) {
+        let found = self.catalog.find_kind_in_any_version(&kind.group, &kind.version, &kind.kind);
+        if let Some(custom) = found.as_ref().and_then(|found| found.as_custom()) {
             return Some(Link::Shared(Arc::clone(custom.version.compiled().schema())));
         }
         resources::schema::of(&kind.group, &kind.version, &kind.kind).map(Link::Node)

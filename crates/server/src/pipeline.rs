@@ -510,10 +510,13 @@ async fn finish(
     }
     let find = |catalog: &Catalog| {
         let RequestInfo { group, version, resource, .. } = &call.info;
-        let found = catalog.find(group, version, resource);
         // Objects of a version that is not served must go with their definition, too.
         let is_internal = *call.caller().via() == Via::Internal;
-        found.or_else(|| is_internal.then(|| catalog.find_stored(group, version, resource)).flatten())
+        if is_internal {
+            catalog.find_in_any_version(group, version, resource)
+        } else {
+            catalog.find(group, version, resource)
+        }
     };
     let (found, _writing) = if call.info.is_read_only() {
         (find(&state.catalog), None)

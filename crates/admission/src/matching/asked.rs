@@ -98,7 +98,7 @@ impl<'a> Asked<'a> {
         Status::timeout("request did not complete within requested timeout", 0)
     }
 
-    /// Every group and version in which the same objects are served.
+    /// Every group and version in which rules can name the same objects.
     pub fn equivalents(&self) -> &[Served] {
         self.equivalents.get_or_init(|| {
             let Attributes { resource, version, .. } = self.attributes;

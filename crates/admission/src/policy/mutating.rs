@@ -14,6 +14,7 @@ use super::{Binding, Hook, MutatingPolicy, Snapshot, Source, patch};
 use crate::expression::{Checks, Facts, Frame, OUT_OF_BUDGET, Pause, Scope, Shape, Stop, namespace_shown};
 use crate::matching::{Asked, Match, Matched};
 use crate::meter::{CheckError, Conditions as Owner, Meter, counters};
+use crate::patched::adopt;
 use crate::{Attributes, Cluster, InForce, Later, Notes, Operation, Pass, Reinvocation, Stage};
 
 /// `MutatingAdmissionPolicy`.
@@ -273,7 +274,7 @@ async fn dispatch(
                         namespace.as_ref(),
                         &checks,
                     );
-                    mutate(mutation, invocation, &shown, &Scope::new(&facts), cluster)
+                    mutate(mutation, invocation, &shown, &Scope::new(&facts), &asked)
                 };
                 match step {
                     Step::Pause(pause) => checks.resume(pause, &asked).await?,
@@ -285,7 +286,7 @@ async fn dispatch(
                 Ok(patched) if patched == shown => Ok(None),
                 Ok(mut patched) => match patch::same_kind(&mut patched, kind) {
                     Err(why) => Err(Refused::Decoding(why)),
-                    Ok(()) => match cluster.adopt(patched, kind, true).await {
+                    Ok(()) => match adopt(patched, kind, true, attributes, cluster).await {
                         Ok(adopted) => Ok(Some(adopted)),
                         Err(why) if matches!(mutation, Mutation::Json(_)) => Err(Refused::Decoding(why)),
                         Err(why) => Err(Refused::Policy(patch::unconverted(kind, why))),
@@ -366,7 +367,7 @@ fn mutate(
     invocation: &Invocation<'_>,
     shown: &Value,
     scope: &Scope<'_>,
-    cluster: &dyn Cluster,
+    asked: &Asked<'_>,
 ) -> Step {
     let policy = &invocation.hook.policy.policy;
     let shape = Shape { params: policy.params.is_some(), composed: true, conditions: false, may_ask: true };
@@ -388,9 +389,10 @@ fn mutate(
         Mutation::Json(_) => patch::patch(&value, shown),
         Mutation::Apply(_) => {
             let kind = &invocation.matched.kind;
-            // Only what is published with its group and version can be applied: a `Scale` is not.
-            let published = cluster.served(kind).is_some() || is_binding(kind);
-            let schema = if published { cluster.schema(kind) } else { None };
+            // Only the kind of a resource can be applied, also in a version that is no longer served: a `Scale` is none.
+            let is_equivalent = || asked.equivalents().iter().any(|other| other.kind == *kind);
+            let is_resource = asked.cluster.served(kind).is_some() || is_binding(kind) || is_equivalent();
+            let schema = if is_resource { asked.cluster.schema(kind) } else { None };
             patch::configure(&value, shown, kind, schema.as_ref().map(resources::schema::Link::get))
         }
     })

@@ -184,8 +184,8 @@ impl MutatingWebhooks {
                 code: 400,
             });
         }
-        let mut patched =
-            patch::apply(shown, kind, &operations, asked.cluster).await.map_err(Failure::Internal)?;
+        let patched = patch::apply(shown, kind, &operations, asked.attributes, asked.cluster).await;
+        let mut patched = patched.map_err(Failure::Internal)?;
         patched.changed |=
             fresh && asked.object.is_some_and(|object| patch::is_freshly_managed(asked.attributes, object));
         let key = format_smolstr!("patch.webhook.admission.k8s.io/{place}");

@@ -5,7 +5,7 @@ use api::{GroupVersionKind, Status};
 use resources::patch::json_patch::{self, Operation as Step};
 use value::{Value, json, write};
 
-use crate::patched::{complete_kind, unreadable_as};
+use crate::patched::{adopt, complete_kind, unreadable_as};
 use crate::webhook::response::JSON_PATCH;
 use crate::{Attributes, Cluster, Operation};
 
@@ -28,6 +28,7 @@ pub(super) async fn apply(
     shown: &Value,
     kind: &GroupVersionKind,
     operations: &[Step],
+    attributes: &Attributes<'_>,
     cluster: &dyn Cluster,
 ) -> Result<Patched, Status> {
     let mut patched = json_patch::apply(shown.clone(), operations).map_err(Status::internal)?;
@@ -39,7 +40,7 @@ pub(super) async fn apply(
     }
     same_kind(&mut patched, kind, cluster)?;
     let changed = differs(shown, &patched, kind);
-    let object = cluster.adopt(patched, kind, false).await.map_err(Status::internal)?;
+    let object = adopt(patched, kind, false, attributes, cluster).await.map_err(Status::internal)?;
     Ok(Patched { object, changed })
 }
 

@@ -33,3 +33,4 @@ mod subresources;
 mod targets;
 mod unauthenticated_work;
 mod unread_answers;
+mod unserved_versions;

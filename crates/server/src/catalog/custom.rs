@@ -44,12 +44,12 @@ impl Group {
 
 impl CustomKinds {
     /// Serves a definition, stored at `revision`, instead of what was served under its name. One that is not established serves
-    /// nothing.
+    /// nothing. Versions that are not served have kinds, too: objects are stored in them, or shown in them to policies and webhooks.
     pub fn set(&mut self, definition: Arc<custom::Definition>, revision: u64, fresh: Arc<Fresh>) {
         let group = Arc::make_mut(self.groups.entry(definition.group.clone()).or_default());
         group.remove(&definition.name);
         if let Some(stored) = definition.stored().filter(|_| definition.established) {
-            for version in definition.versions.iter().filter(|version| version.served || version.storage) {
+            for version in &definition.versions {
                 let kind = Kind::custom(&definition, version, stored, Arc::clone(&fresh));
                 let key = (version.name.clone(), definition.names.plural.clone());
                 group.kinds.insert(key, Arc::new(kind));
@@ -69,7 +69,7 @@ impl CustomKinds {
         }
     }
 
-    /// The kind under a group, version and plural name, served or only stored.
+    /// The kind under a group, version and plural name, served or not.
     pub(super) fn kind(&self, group: &str, version: &Str, plural: &Str) -> Option<&Arc<Kind>> {
         self.groups.get(group)?.kinds.get(&(version.clone(), plural.clone()))
     }
