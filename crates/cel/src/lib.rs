@@ -44,7 +44,8 @@ pub use report::{nearest, report};
 
 /// Regular expressions in Go's syntax, for those who match the same patterns outside of expressions.
 pub mod pattern {
-    pub use crate::lib::pattern::Pattern;
+    pub use crate::lib::pattern::allowance::{Limit, PER_OBJECT, within};
+    pub use crate::lib::pattern::{Pattern, PatternError};
 }
 pub use syntax::source::{Issue, Issues, Location, Source};
 pub use syntax::token::is_reserved;

@@ -105,6 +105,21 @@ pub enum AnsweredBy {
     Us,
 }
 
+/// How much more work expressions are than other content of the same size.
+const EXPRESSIONS: usize = 32;
+
+/// Whether the objects of a resource have expressions or patterns, which are compiled when they are written.
+fn brings_expressions(info: &RequestInfo) -> bool {
+    match info.group.as_str() {
+        "admissionregistration.k8s.io" => true,
+        "apiextensions.k8s.io" => info.resource == "customresourcedefinitions",
+        "resource.k8s.io" => {
+            matches!(info.resource.as_str(), "resourceclaims" | "resourceclaimtemplates" | "deviceclasses")
+        }
+        _ => false,
+    }
+}
+
 impl Call {
     /// A request whose caller has a permit for it.
     pub fn new(
@@ -211,9 +226,15 @@ impl Call {
     /// Reads the body, of which there is one; a second call finds it empty. A request with a large body goes on in the heavy lane.
     pub async fn read_body(&mut self) -> Result<Bytes, Status> {
         let body = self.read_unread().await?;
-        self.effort.enter_lane(body.len()).await;
+        self.enter_lane(body.len()).await;
         self.effort.check()?;
         Ok(body)
+    }
+
+    /// Goes on in the heavy lane if a body or an object of `size` bytes is much work for the resource.
+    pub async fn enter_lane(&self, size: usize) {
+        let work = if brings_expressions(&self.info) { size.saturating_mul(EXPRESSIONS) } else { size };
+        self.effort.enter_lane(work).await;
     }
 
     async fn read_unread(&mut self) -> Result<Bytes, Status> {

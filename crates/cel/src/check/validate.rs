@@ -3,7 +3,8 @@
 use super::Checked;
 use crate::env::Env;
 use crate::lib::format_string;
-use crate::lib::pattern;
+use crate::lib::pattern::allowance::{self, PER_EXPRESSION};
+use crate::lib::pattern::{self, PatternError};
 use crate::syntax::ast::{Expr, ExprKind, Literal};
 use crate::syntax::source::{Issues, Location, Source};
 use crate::types::Type;
@@ -35,10 +36,7 @@ pub(crate) fn validate(source: &Source, checked: &Checked, env: &Env, issues: &m
         match validator {
             Validator::Durations => walk.calls("duration", |arg| literal_fails(arg, &Type::Duration)),
             Validator::Timestamps => walk.calls("timestamp", |arg| literal_fails(arg, &Type::Timestamp)),
-            Validator::Patterns => walk.calls("matches", |arg| match arg {
-                Literal::String(text) => pattern::compile(text).is_err(),
-                _ => false,
-            }),
+            Validator::Patterns => walk.patterns(),
             Validator::Homogeneous => walk.homogeneous(&checked.ast.expr, false),
             Validator::FormatStrings => walk.format_strings(&checked.ast.expr),
         }
@@ -78,6 +76,31 @@ impl Walk<'_> {
         });
         for id in bad {
             self.report(id, format!("invalid {function} argument"));
+        }
+    }
+
+    /// Reports literal patterns that are none, and those that are too much work to compile.
+    fn patterns(&mut self) {
+        let mut bad = Vec::new();
+        allowance::within(PER_EXPRESSION, || {
+            self.checked.ast.expr.walk(&mut |expr| {
+                if let ExprKind::Call { function, args, .. } = &expr.kind
+                    && matches!(function.as_str(), "matches" | "find" | "findAll")
+                    && let Some(Expr { id, kind: ExprKind::Literal(Literal::String(text)) }) = args.first()
+                    && let Err(error) = pattern::compile(text)
+                {
+                    match error {
+                        PatternError::Syntax(_) if function != "matches" => {}
+                        PatternError::Syntax(_) => bad.push((*id, "invalid matches argument".to_owned())),
+                        PatternError::TooLarge | PatternError::Exhausted(_) => {
+                            bad.push((*id, error.to_string()));
+                        }
+                    }
+                }
+            });
+        });
+        for (id, message) in bad {
+            self.report(id, message);
         }
     }
 

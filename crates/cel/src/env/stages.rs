@@ -7,6 +7,7 @@ use crate::check;
 use crate::cost::estimate::{self, Range, SizeHints};
 use crate::deep::with_room;
 use crate::eval::{self, Activation, Error, Evaluation};
+use crate::lib::pattern::allowance::{self, PER_EVALUATION, PER_EXPRESSION};
 use crate::plan;
 use crate::syntax::ast::{Ast, ExprKind};
 use crate::syntax::source::Source;
@@ -95,7 +96,8 @@ impl Checked {
 
     fn program_with(&self, options: plan::Options) -> Result<Program, Error> {
         let deep = may_be_deep(self.text());
-        let plan = with_room(deep, || plan::plan(&self.tree, &self.env, options))?;
+        let plan = || allowance::within(PER_EXPRESSION, || plan::plan(&self.tree, &self.env, options));
+        let plan = with_room(deep, plan)?;
         Ok(Program { plan: Arc::new(plan), output: self.output_type().clone() })
     }
 
@@ -123,8 +125,17 @@ impl Program {
         self.plan.deep
     }
 
+    /// Whether it takes regular expressions from data, so that running it may be more work than it costs.
+    pub fn compiles_data(&self) -> bool {
+        self.plan.compiles_data
+    }
+
     /// Runs it. Evaluation ends with an error once it has cost more than `limit`.
     pub fn run<'a>(&'a self, activation: &Activation<'a>, limit: u64) -> Evaluation<'a> {
-        with_room(self.plan.deep, || eval::run(&self.plan.root, self.plan.slots, activation, limit))
+        with_room(self.plan.deep, || {
+            let run = || eval::run(&self.plan.root, self.plan.slots, activation, limit);
+            // Patterns of the expression itself were counted when it was compiled.
+            if self.plan.compiles_data { allowance::within(PER_EVALUATION, run) } else { run() }
+        })
     }
 }

@@ -18,6 +18,8 @@ pub enum ErrorKind {
     Failed(Str),
     /// The cost limit was reached.
     CostLimit,
+    /// Compiling regular expressions took too much work.
+    PatternLimit(Str),
     /// Something the reference does not expect; it ends the evaluation there too.
     Internal(Str),
     /// The caller wanted it to end.
@@ -66,7 +68,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            ErrorKind::Failed(message) => f.write_str(message),
+            ErrorKind::Failed(message) | ErrorKind::PatternLimit(message) => f.write_str(message),
             ErrorKind::CostLimit => f.write_str("operation cancelled: actual cost limit exceeded"),
             ErrorKind::Internal(message) => write!(f, "internal error: {message}"),
             ErrorKind::Interrupted => f.write_str("operation interrupted"),

@@ -1,28 +1,79 @@
 //! Regular expressions in Go's syntax.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use regex_automata::dfa::{Automaton as _, StartKind, dense};
-use regex_automata::nfa::thompson;
+use regex_automata::meta;
+use regex_automata::nfa::thompson::{self, WhichCaptures};
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::start;
+use regex_syntax::hir::Hir;
 
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, ErrorKind, Outcome};
 use crate::plan::node::PatternCall;
 use crate::val::Val;
 
+pub(crate) mod allowance;
+mod cache;
 mod translate;
 mod unicode;
+mod weight;
 
-/// A compiled pattern.
+/// A pattern. What runs is compiled when the first text is matched.
 pub struct Pattern {
-    regex: regex::Regex,
+    text: Box<str>,
+    /// In the syntax of `regex`.
+    translated: String,
+    /// What it takes to compile it.
+    work: u64,
+    /// `None` if it cannot be compiled after all.
+    engine: OnceLock<Option<meta::Regex>>,
     /// How often it was used before it got a table.
     uses: AtomicU32,
     /// `None` if it would be large.
     table: OnceLock<Option<Box<Table>>>,
+}
+
+/// Why a text is not a pattern that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PatternError {
+    /// In Go's words.
+    Syntax(String),
+    /// One pattern is too large.
+    TooLarge,
+    /// All patterns together are too much work.
+    Exhausted(allowance::Limit),
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PatternError::Syntax(error) => f.write_str(error),
+            PatternError::TooLarge => write!(
+                f,
+                "error parsing regexp: expression too large: compiling it takes more than {MOST_WORK} units of work"
+            ),
+            PatternError::Exhausted(limit) => write!(
+                f,
+                "error parsing regexp: compiling the regular expressions of {} takes more than {} units of work",
+                limit.whose, limit.units
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PatternError {}
+
+impl From<PatternError> for Error {
+    fn from(error: PatternError) -> Self {
+        match error {
+            // Nothing in the expression makes up for that.
+            PatternError::Exhausted(_) => Error::of(ErrorKind::PatternLimit(error.to_string().into())),
+            PatternError::Syntax(_) | PatternError::TooLarge => Error::new(error.to_string()),
+        }
+    }
 }
 
 /// A pattern as a table of states. Short texts are matched in a third of the time, and no scratch space is borrowed from a pool.
@@ -36,12 +87,16 @@ struct Table {
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.regex.as_str())
+        f.write_str(&self.text)
     }
 }
 
-/// How much memory a compiled pattern may take.
-const MOST_MEMORY: usize = 4 << 20;
+/// How much work it may be to parse a pattern, and how much to compile it: about 20 ms, and 4 MB of memory.
+const MOST_WORK: u64 = 200_000;
+/// How much memory the states may take that are made while a pattern is matched.
+const MOST_LAZY_STATES: usize = 1 << 20;
+/// How deep a translated pattern may nest; Go's limit is applied by the translation.
+const DEEPEST: u32 = 1001;
 /// How much memory a table and the making of it may take. This bounds the time it takes to make one too.
 const MOST_TABLE: usize = 32 << 10;
 /// How large a pattern may be, compiled, to get a table.
@@ -53,49 +108,126 @@ const OFTEN: u32 = 16;
 /// Longer texts are left to the engine that can skip through them.
 const SHORT: usize = 1024;
 
-/// Compiles a pattern; the error is in Go's words.
-pub(crate) fn compile(text: &str) -> Result<Pattern, String> {
-    let translated = translate::translate(text)?;
-    regex::RegexBuilder::new(&translated)
-        .size_limit(MOST_MEMORY)
-        .dfa_size_limit(MOST_MEMORY)
-        .nest_limit(1001)
-        .build()
-        .map(|regex| Pattern { regex, uses: AtomicU32::new(0), table: OnceLock::new() })
-        .map_err(|_| "error parsing regexp: expression too large".to_owned())
+/// A pattern that is written in an expression or a schema that somebody brings; its work is taken from the allowances.
+pub(crate) fn compile(text: &str) -> Result<Arc<Pattern>, PatternError> {
+    if let Some(pattern) = allowance::paid(text) {
+        return Ok(pattern);
+    }
+    let pattern = Arc::new(read(text, allowance::spend)?);
+    allowance::remember(&pattern);
+    Ok(pattern)
+}
+
+/// A pattern that an evaluation takes from data. It may be kept from an earlier evaluation, but counts all the same.
+pub(crate) fn compile_data(text: &str) -> Result<Arc<Pattern>, PatternError> {
+    if let Some(pattern) = allowance::paid(text) {
+        return Ok(pattern);
+    }
+    let pattern = match cache::get(text) {
+        Some(pattern) => {
+            allowance::spend(pattern.work)?;
+            pattern
+        }
+        None => {
+            let pattern = Arc::new(read(text, allowance::spend)?);
+            cache::put(&pattern);
+            pattern
+        }
+    };
+    allowance::remember(&pattern);
+    Ok(pattern)
+}
+
+/// Reads a pattern and says what its parts take before each is done.
+fn read(text: &str, spend: impl Fn(u64) -> Result<(), PatternError>) -> Result<Pattern, PatternError> {
+    let translated = translate::translate(text).map_err(PatternError::Syntax)?;
+    let parsing = weight::parsing(&translated);
+    if parsing > MOST_WORK {
+        return Err(PatternError::TooLarge);
+    }
+    spend(parsing + weight::BASE)?;
+    let hir = parse(&translated).ok_or(PatternError::TooLarge)?;
+    let compiling = weight::compiling(&hir);
+    if compiling > MOST_WORK {
+        return Err(PatternError::TooLarge);
+    }
+    spend(compiling)?;
+    Ok(Pattern {
+        text: text.into(),
+        translated,
+        work: parsing + weight::BASE + compiling,
+        engine: OnceLock::new(),
+        uses: AtomicU32::new(0),
+        table: OnceLock::new(),
+    })
+}
+
+fn parse(translated: &str) -> Option<Hir> {
+    regex_syntax::ParserBuilder::new().nest_limit(DEEPEST).build().parse(translated).ok()
+}
+
+fn build(translated: &str) -> Option<meta::Regex> {
+    let config = meta::Config::new()
+        .which_captures(WhichCaptures::Implicit)
+        .nfa_size_limit(None)
+        .hybrid_cache_capacity(MOST_LAZY_STATES);
+    meta::Regex::builder().configure(config).build_from_hir(&parse(translated)?).ok()
 }
 
 impl Pattern {
-    /// Compiles a pattern; the error is in Go's words.
-    pub fn compile(text: &str) -> Result<Self, String> {
-        compile(text)
+    /// Reads a pattern that is part of the server or of a stored schema: only its own size is bounded.
+    pub fn compile(text: &str) -> Result<Self, PatternError> {
+        read(text, |_| Ok(()))
+    }
+
+    /// Says whether a text is a pattern, within the allowances that apply ([`within`](allowance::within)).
+    pub fn check(text: &str) -> Result<(), PatternError> {
+        compile(text).map(drop)
+    }
+
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn work(&self) -> u64 {
+        self.work
+    }
+
+    fn engine(&self) -> Result<&meta::Regex, PatternError> {
+        self.engine.get_or_init(|| build(&self.translated)).as_ref().ok_or(PatternError::TooLarge)
+    }
+
+    /// Whether it matches somewhere in a text. What cannot be compiled after all matches nothing.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.try_match(text).unwrap_or(false)
     }
 
     /// Whether it matches somewhere in a text.
-    pub fn is_match(&self, text: &str) -> bool {
+    pub(crate) fn try_match(&self, text: &str) -> Result<bool, PatternError> {
         if text.len() <= SHORT {
             match self.table.get() {
-                Some(Some(table)) => return table.is_match(text.as_bytes()),
+                Some(Some(table)) => return Ok(table.is_match(text.as_bytes())),
                 Some(None) => {}
                 // Of several threads only one makes it, and none waits.
                 None => {
                     if self.uses.fetch_add(1, Ordering::Relaxed) == OFTEN {
-                        let _ = self.table.set(tabulate(self.regex.as_str()));
+                        let _ = self.table.set(tabulate(&self.translated));
                     }
                 }
             }
         }
-        self.regex.is_match(text)
+        Ok(self.engine()?.is_match(text))
     }
 
-    pub(crate) fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
-        self.regex.find(text).map(|found| found.as_str())
+    pub(crate) fn find<'t>(&self, text: &'t str) -> Result<Option<&'t str>, PatternError> {
+        Ok(self.engine()?.find(text).and_then(|found| text.get(found.range())))
     }
 
     /// At most `limit` matches; all if it is negative.
-    pub(crate) fn find_all<'t>(&self, text: &'t str, limit: i64) -> Vec<&'t str> {
+    pub(crate) fn find_all<'t>(&self, text: &'t str, limit: i64) -> Result<Vec<&'t str>, PatternError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        self.regex.find_iter(text).take(limit).map(|found| found.as_str()).collect()
+        let found = self.engine()?.find_iter(text).take(limit);
+        Ok(found.filter_map(|found| text.get(found.range())).collect())
     }
 }
 
@@ -155,15 +287,15 @@ impl Table {
 pub(crate) fn run<'a>(kind: PatternCall, pattern: &Pattern, args: &[Val<'a>]) -> Outcome<'a> {
     let Some(Val::String(text)) = args.first() else { return Err(Error::no_such_overload()) };
     match kind {
-        PatternCall::Matches => Ok(Val::Bool(pattern.is_match(text))),
-        PatternCall::Find => Ok(Val::string(pattern.find(text).unwrap_or_default())),
+        PatternCall::Matches => Ok(Val::Bool(pattern.try_match(text)?)),
+        PatternCall::Find => Ok(Val::string(pattern.find(text)?.unwrap_or_default())),
         PatternCall::FindAll => {
             let limit = match args.get(2) {
                 None => -1,
                 Some(Val::Int(limit)) => *limit,
                 Some(_) => return Err(Error::no_such_overload()),
             };
-            Ok(Val::strings(pattern.find_all(text, limit)))
+            Ok(Val::strings(pattern.find_all(text, limit)?))
         }
     }
 }

@@ -1,6 +1,9 @@
 //! `find` and `findAll`.
 
-use super::{int, pattern, string};
+use std::sync::Arc;
+
+use super::pattern::{self, Pattern, PatternError};
+use super::{int, string};
 use crate::env::Builder;
 use crate::eval::{Error, Outcome};
 use crate::val::Val;
@@ -10,7 +13,7 @@ pub(crate) fn add(b: &mut Builder) {
     b.function(
         "find",
         &[("string_find_string", "string.(string) -> string", |_, args| {
-            let found = compile(string(args, 1)?)?.find(string(args, 0)?).map(str::to_owned);
+            let found = compile(string(args, 1)?)?.find(string(args, 0)?)?.map(str::to_owned);
             Ok(Val::string(found.unwrap_or_default()))
         })],
     );
@@ -25,11 +28,14 @@ pub(crate) fn add(b: &mut Builder) {
     );
 }
 
-fn compile(text: &str) -> Result<pattern::Pattern, Error> {
-    pattern::compile(text).map_err(|error| Error::new(format!("Illegal regex: {error}")))
+fn compile(text: &str) -> Result<Arc<Pattern>, Error> {
+    pattern::compile_data(text).map_err(|error| match error {
+        PatternError::Exhausted(_) => error.into(),
+        PatternError::Syntax(_) | PatternError::TooLarge => Error::new(format!("Illegal regex: {error}")),
+    })
 }
 
 fn find_all<'a>(args: &[Val<'a>], limit: i64) -> Outcome<'a> {
     let pattern = compile(string(args, 1)?)?;
-    Ok(Val::strings(pattern.find_all(string(args, 0)?, limit)))
+    Ok(Val::strings(pattern.find_all(string(args, 0)?, limit)?))
 }

@@ -327,8 +327,8 @@ fn strings(b: &mut Builder) {
         "matches",
         |tag| tag == Tag::String,
         |_, args| {
-            let pattern = super::pattern::compile(string(args, 1)?).map_err(Error::new)?;
-            Ok(Val::Bool(pattern.is_match(string(args, 0)?)))
+            let pattern = super::pattern::compile_data(string(args, 1)?)?;
+            Ok(Val::Bool(pattern.try_match(string(args, 0)?)?))
         },
         &[("matches", "(string, string) -> bool"), ("matches_string", "string.(string) -> bool")],
     );

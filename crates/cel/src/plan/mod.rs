@@ -5,6 +5,7 @@ pub(crate) mod condition;
 mod fold;
 pub(crate) mod node;
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) slots: usize,
     /// Whether running them needs more stack than usual.
     pub(crate) deep: bool,
+    /// Whether they take regular expressions from data.
+    pub(crate) compiles_data: bool,
 }
 
 /// From how many levels on a program is deep.
@@ -49,12 +52,14 @@ pub(crate) struct Options {
 
 /// Makes a program. Fails where a constant part of the expression can only fail.
 pub(crate) fn plan(checked: &Checked, env: &Env, options: Options) -> Result<Plan, Error> {
-    let mut planner = Planner { checked, env, options, scopes: Vec::new(), slots: 0 };
+    let mut planner =
+        Planner { checked, env, options, scopes: Vec::new(), slots: 0, compiles_data: Cell::new(false) };
     let mut root = planner.plan(&checked.ast.expr)?;
     if options.fold {
         condition::put(&mut root);
     }
-    Ok(Plan { root, slots: planner.slots, deep: depth(&checked.ast.expr) > DEEP })
+    let deep = depth(&checked.ast.expr) > DEEP;
+    Ok(Plan { root, slots: planner.slots, deep, compiles_data: planner.compiles_data.get() })
 }
 
 /// How deep an expression nests.
@@ -84,6 +89,7 @@ struct Planner<'p> {
     /// The variables of comprehensions and their slots, innermost last.
     scopes: Vec<(Str, usize)>,
     slots: usize,
+    compiles_data: Cell<bool>,
 }
 
 /// Functions whose calls with one constant argument are made before the program runs, at no cost.
@@ -270,17 +276,18 @@ impl Planner<'_> {
 
     /// What runs a call, and whether it leaves arguments after a failing one alone.
     fn runner(&self, function: &str, overload: &str, args: &[Node]) -> Result<(Run, bool), Error> {
-        if let Some(Node::Const(Val::String(text))) = args.get(1) {
-            let kind = match function {
-                "matches" => Some(PatternCall::Matches),
-                "find" => Some(PatternCall::Find),
-                "findAll" => Some(PatternCall::FindAll),
-                _ => None,
-            };
-            if let Some(kind) = kind {
-                let compiled = pattern::compile(text).map_err(Error::new)?;
-                return Ok((Run::Pattern(kind, Arc::new(compiled)), true));
+        let kind = match function {
+            "matches" => Some(PatternCall::Matches),
+            "find" => Some(PatternCall::Find),
+            "findAll" => Some(PatternCall::FindAll),
+            _ => None,
+        };
+        match (kind, args.get(1)) {
+            (Some(kind), Some(Node::Const(Val::String(text)))) => {
+                return Ok((Run::Pattern(kind, pattern::compile(text)?), true));
             }
+            (Some(_), _) => self.compiles_data.set(true),
+            (None, _) => {}
         }
         let Some(declared) = self.env.function(function) else { return Ok((Run::Missing, false)) };
         if let Some(singleton) = declared.singleton {

@@ -25,6 +25,7 @@ mod manifest_folders;
 mod metric_labels;
 mod node_restriction;
 mod paths;
+mod patterns;
 mod storage_keys;
 mod storage_migration;
 mod store_command;

@@ -12,6 +12,7 @@ use super::node::Node;
 use super::prune::Trail;
 use super::rules::Rules;
 use super::stopwatch::Stopwatch;
+use super::strategy::Bounds;
 use super::{defaults, facts, metadata, prune};
 use crate::schema::Schema;
 use crate::validation::fields::{At, Read};
@@ -33,6 +34,7 @@ pub struct Compiled {
     selectable: Vec<(Str, Option<JsonPath>)>,
     schema: Value,
     rules: OnceLock<Option<Rules>>,
+    compiles_data: OnceLock<bool>,
     facts: OnceLock<Arc<Schema>>,
 }
 
@@ -76,6 +78,7 @@ impl Compiled {
             schema: if node.has_rules() { schema } else { Value::Null },
             node,
             rules: OnceLock::new(),
+            compiles_data: OnceLock::new(),
             facts: OnceLock::new(),
         }
     }
@@ -94,6 +97,11 @@ impl Compiled {
     /// The facts that patches and apply walk.
     pub fn schema(&self) -> &Arc<Schema> {
         self.facts.get_or_init(|| Arc::new(facts::resource(&self.node, self.preserve)))
+    }
+
+    /// Whether its rules take regular expressions from objects, so that validating a small one may be much work.
+    pub fn compiles_data(&self, bounds: Bounds<'_>) -> bool {
+        *self.compiles_data.get_or_init(|| self.rules(bounds.watch).is_some_and(Rules::compile_data))
     }
 
     /// The rules, compiled when they are first needed; `None` where there are none.

@@ -127,7 +127,7 @@ pub(crate) struct LazyPattern {
 impl LazyPattern {
     /// The pattern, or why it is none in Go's words.
     pub(crate) fn get(&self) -> &Result<Pattern, String> {
-        self.compiled.get_or_init(|| Pattern::compile(&self.text))
+        self.compiled.get_or_init(|| Pattern::compile(&self.text).map_err(|error| error.to_string()))
     }
 }
 

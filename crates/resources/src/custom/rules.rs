@@ -158,6 +158,16 @@ struct Scope {
     properties: Vec<(Str, Scope)>,
 }
 
+impl Scope {
+    fn compiles_data(&self) -> bool {
+        let own = self.own.iter().flat_map(|own| &own.rules);
+        let mut programs = own.flat_map(|rule| [Some(&rule.program), rule.message.as_ref()]).flatten();
+        programs.any(|program| program.as_ref().is_ok_and(Program::compiles_data))
+            || self.items.iter().chain(&self.values).any(|below| below.compiles_data())
+            || self.properties.iter().any(|(_, below)| below.compiles_data())
+    }
+}
+
 impl Rules {
     /// Of a whole resource; `None` where it has no rules.
     pub(super) fn compile(node: &Node, schema: &Value, watch: Option<&dyn Stopwatch>) -> Option<Self> {
@@ -174,6 +184,11 @@ impl Rules {
         node.has_rules().then(|| Rules { root: scope(node, schema, resource, watch) })
     }
 
+    /// Whether one of them takes regular expressions from data.
+    pub(super) fn compile_data(&self) -> bool {
+        self.root.compiles_data()
+    }
+
     /// Runs the rules on an object and what it was before.
     pub(super) fn run(
         &self,
@@ -184,7 +199,9 @@ impl Rules {
         bounds: Bounds<'_>,
         found: &mut Found,
     ) {
-        self.run_at(node, new, old, pair, &At::ROOT, BUDGET, bounds, found);
+        cel::pattern::within(cel::pattern::PER_OBJECT, || {
+            self.run_at(node, new, old, pair, &At::ROOT, BUDGET, bounds, found);
+        });
     }
 
     /// As [`Rules::run`], of a part of an object, within what is left of a budget; answers what is left then. Nothing more may
@@ -415,7 +432,7 @@ impl Run<'_> {
             Ok(_) => {}
             Err(error) => {
                 let text = error.to_string();
-                let limit = matches!(error.kind(), ErrorKind::CostLimit);
+                let limit = matches!(error.kind(), ErrorKind::CostLimit | ErrorKind::PatternLimit(_));
                 let detail = if text.starts_with("no such overload") {
                     format!(
                         "'{text}': call arguments did not match a supported operator, function or macro signature for rule: {said}"
@@ -499,7 +516,7 @@ impl Run<'_> {
         }
         let value = match evaluation.outcome {
             Ok(value) => value,
-            Err(error) if matches!(error.kind(), ErrorKind::CostLimit) => {
+            Err(error) if matches!(error.kind(), ErrorKind::CostLimit | ErrorKind::PatternLimit(_)) => {
                 return Err(format!(
                     "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
                     quote(&rule.message_expression)

@@ -189,6 +189,12 @@ pub fn rules(kind: &GroupKind) -> Option<&'static Rules> {
     TABLE.iter().find(|(g, k, _)| *g == kind.group && *k == kind.kind).map(|(_, _, rules)| rules)
 }
 
+/// Runs the rules of an object within what they may do besides steps: compiling the regular expressions of its CEL expressions and
+/// schemas.
+pub fn bounded<T>(rules: impl FnOnce() -> T) -> T {
+    cel::pattern::within(cel::pattern::PER_OBJECT, rules)
+}
+
 /// What a client is warned of when it creates `new`, or changes `old` into it.
 pub fn warnings(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
     match old {

@@ -59,7 +59,7 @@ impl Kind {
             return custom.version.compiled().validate_create(object, context.bounds());
         }
         let errors = match self.rules() {
-            Some(rules) => (rules.create)(object, context),
+            Some(rules) => validation::bounded(|| (rules.create)(object, context)),
             None => FieldErrors::new(),
         };
         Found { errors, warnings: validation::warnings(&self.stored.group_kind(), object, None) }
@@ -76,14 +76,14 @@ impl Kind {
         }
         let errors = match self.rules() {
             None => FieldErrors::new(),
-            Some(rules) => match facet {
+            Some(rules) => validation::bounded(|| match facet {
                 Facet::Whole | Facet::Scale => (rules.update)(new, old, context),
                 Facet::Finalize => validation::core::namespace_finalize(new, old, context),
                 Facet::Status => (rules.update_status)(new, old, context),
                 Facet::Approval => validation::certificates::approval(new, old, context),
                 Facet::EphemeralContainers => validation::pod::update_ephemeral_containers(new, old, context),
                 Facet::Resize => validation::pod::update_resize(new, old, context),
-            },
+            }),
         };
         let kind = self.stored.group_kind();
         let warnings = match facet {

@@ -120,7 +120,7 @@ async fn change(
                 _ => Err(Status::not_found(&kind.resource, &name)),
             };
         };
-        call.effort.enter_lane(old.body.len()).await;
+        call.enter_lane(old.body.len()).await;
         call.effort.check()?;
         let old_object = kind.load(state, &old).await?;
         check_uid(kind, &old, &old_object, &source, options.dry_run)?;

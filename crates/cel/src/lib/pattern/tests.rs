@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
-use super::{OFTEN, Pattern, tabulate};
+use super::allowance::{Limit, PER_EVALUATION, PER_EXPRESSION, PER_OBJECT, within};
+use super::{OFTEN, Pattern, PatternError, compile, compile_data, tabulate};
 
 fn check(pattern: &str, text: &str, wanted: bool) {
     let pattern = Pattern::compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
@@ -42,6 +43,72 @@ fn large_patterns_get_no_table() {
     assert!(tabulate(r"\p{L}{50}").is_none());
 }
 
+/// The work that a text takes, or why it is no pattern.
+fn work(text: &str) -> Result<u64, PatternError> {
+    Pattern::compile(text).map(|pattern| pattern.work())
+}
+
+#[test]
+fn ordinary_patterns_are_little_work_and_large_ones_are_refused() {
+    let names = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+    assert!(work(names).unwrap() < 1000);
+    assert!(work("^.{1,253}$").unwrap() < 10_000);
+    assert!(work(r"^\p{L}{1,63}$").unwrap() < 160_000);
+    assert!(work("[a-z]{1000}").is_ok());
+    assert_eq!(work(r"[\pL\pN]{90}"), Err(PatternError::TooLarge));
+    // What is expensive to read is refused before it is read.
+    assert_eq!(work(&format!("(?i){}", r"\pL".repeat(101))), Err(PatternError::TooLarge));
+    assert_eq!(work(&r"\pL".repeat(1001)), Err(PatternError::TooLarge));
+    assert!(matches!(work("("), Err(PatternError::Syntax(_))));
+}
+
+#[test]
+fn every_pattern_within_the_bound_can_be_compiled() {
+    for text in [
+        "[a-z]{1000}",
+        ".{1000}",
+        r"\pL{80}",
+        r"[^\pL]{80}",
+        r"(?i)\pL{70}",
+        "(?:ab|cd|ef|gh){999}",
+        "(a?){999}",
+    ] {
+        let pattern = Pattern::compile(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(pattern.engine().is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn inner_allowances_are_taken_from_outer_ones_and_a_pattern_counts_once() {
+    let pattern = |i: usize| format!(r"\pL{{80}}{i}");
+    let refused = |limit: Limit| Err(PatternError::Exhausted(limit));
+    within(PER_EXPRESSION, || {
+        // The same pattern is paid once, however often it is used.
+        for _ in 0..100 {
+            assert_eq!(compile(&pattern(0)).map(drop), Ok(()));
+        }
+    });
+    within(PER_OBJECT, || {
+        let mut compiled = 0;
+        let outcome = loop {
+            let one = within(PER_EXPRESSION, || compile(&pattern(compiled)).map(drop));
+            if one.is_err() || compiled > 100 {
+                break one;
+            }
+            compiled += 1;
+        };
+        assert_eq!(outcome, refused(PER_OBJECT));
+        assert_eq!(compiled, 27);
+    });
+    within(PER_EVALUATION, || {
+        let outcomes: Vec<_> = (0..3).map(|i| compile_data(&pattern(i)).map(drop)).collect();
+        assert_eq!(outcomes, [Ok(()), Ok(()), refused(PER_EVALUATION)]);
+    });
+    // Nothing of it is left behind, and kept patterns count like new ones.
+    within(PER_EVALUATION, || assert!(compile_data(&pattern(1)).is_ok()));
+    assert!((0..30).all(|i| compile(&pattern(i)).is_ok()));
+}
+
 proptest! {
     #[test]
     fn tables_agree_with_the_engine(
@@ -49,10 +116,10 @@ proptest! {
         texts in prop::collection::vec("[a-cé1\n]{0,6}", 1..8),
     ) {
         if let Ok(regex) = super::compile(&pattern)
-            && let Some(table) = tabulate(regex.regex.as_str())
+            && let Some(table) = tabulate(&regex.translated)
         {
             for text in texts {
-                prop_assert_eq!(table.is_match(text.as_bytes()), regex.regex.is_match(&text), "{} in {:?}", pattern, text);
+                prop_assert_eq!(table.is_match(text.as_bytes()), regex.engine().unwrap().is_match(&text), "{} in {:?}", pattern, text);
             }
         }
     }

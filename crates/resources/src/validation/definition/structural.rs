@@ -218,7 +218,7 @@ fn restrictions(
     }
     let pattern = schema.text("pattern");
     if !pattern.is_empty()
-        && let Err(error) = Pattern::compile(pattern)
+        && let Err(error) = Pattern::check(pattern)
     {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
         errors.invalid(&at.field("pattern"), pattern, detail);
