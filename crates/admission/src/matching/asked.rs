@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use api::{GroupResource, Status};
+use api::{GroupResource, Status, meta};
 use value::Value;
 
 use super::Match;
@@ -42,6 +42,16 @@ impl<'a> Asked<'a> {
     pub fn namespace(&self) -> &'a str {
         let Attributes { namespace, name, .. } = self.attributes;
         if namespace.is_empty() && self.is_namespace() { name } else { namespace }
+    }
+
+    /// The name that rules with `resourceNames` look at. A deletion of a collection has no name of its own, and each of its objects
+    /// is looked at by the name that it has.
+    pub(super) fn name(&self) -> &'a str {
+        let Attributes { name, operation, old_object, .. } = self.attributes;
+        match old_object.stored() {
+            Some(old) if name.is_empty() && *operation == Operation::Delete => meta::name(old),
+            _ => name,
+        }
     }
 
     /// Whether the request is about a namespace or a subresource of one.

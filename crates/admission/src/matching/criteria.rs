@@ -125,7 +125,7 @@ impl Criteria {
             subresource: &attributes.subresource,
             operation: attributes.operation,
             namespace: asked.namespace(),
-            name: &attributes.name,
+            name: asked.name(),
         };
         if rules.iter().any(|rule| rule.matches(&target) && rule.matches_name(target.name)) {
             return Some(Cow::Borrowed(asked.itself()));

@@ -13,6 +13,7 @@ mod bodies;
 mod bootstrap_denied;
 mod callers;
 mod certificates;
+mod collections;
 mod deadlines;
 mod descriptors;
 mod early_answers;
