@@ -17,6 +17,7 @@ mod collections;
 mod deadlines;
 mod descriptors;
 mod early_answers;
+mod evictions;
 mod hang_ups;
 mod identity_headers;
 mod large_answers;

@@ -43,7 +43,7 @@ pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, 
     if options.unreadable {
         return Err(refuse_readable(state, call, kind, &name));
     }
-    let (deleted, answer) = delete(state, call, kind, &name, &name, &options, None).await?;
+    let (deleted, answer) = delete(state, call, kind, (&name, &name), &options, Known::Nothing).await?;
     state.in_force(kind, call.deleted_at).await;
     let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
     Ok(match answer {
@@ -112,9 +112,9 @@ async fn each(
                 }
                 scoped = kind.namespace_of(&entry.key).into();
             }
-            let known = object.map(|object| (entry.revision, object));
+            let known = object.map_or(Known::Nothing, |object| Known::Read(entry.revision, object));
             let previous = std::mem::replace(&mut call.info.namespace, scoped);
-            let outcome = delete(state, call, kind, &name, "", options, known).await;
+            let outcome = delete(state, call, kind, (&name, ""), options, known).await;
             call.info.namespace = previous;
             match outcome {
                 Err(status) if status.code() != 404 => return Err(status),
@@ -169,31 +169,67 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
     Ok(options)
 }
 
-/// Deletes one object or begins to. Says whether it is gone. `admitted_as` is the name admission sees: deletions of a
-/// collection show none. `known` is the object as it was at a revision, if it has been read already.
-pub async fn delete(
+/// What is known of an object before it is deleted.
+pub enum Known {
+    /// Nothing.
+    Nothing,
+    /// The object as it was at a revision.
+    Read(u64, Value),
+    /// Its deletion was admitted ([`admit`]), and at this revision it is what was admitted but for marks of the server's own.
+    Admitted(u64),
+}
+
+/// Runs admission of a deletion that is going to happen, before anything is written for it.
+pub async fn admit(
     state: &State,
     call: &mut Call,
     kind: &Kind,
     name: &str,
-    admitted_as: &str,
+    old: &Value,
     options: &DeleteOptions,
-    mut known: Option<(u64, Value)>,
-) -> Result<(bool, Answer), Status> {
-    let key = kind.key(&call.info.namespace, name);
+) -> Result<(), Status> {
+    if matches!(next_step(kind, old, options, call.now), Step::Pending) {
+        return Ok(());
+    }
     let options_value = options.to_value();
-    let subject = Subject {
+    subject(state, kind, options, &options_value).admit_delete(call, name, old).await
+}
+
+fn subject<'a>(
+    state: &'a State,
+    kind: &'a Kind,
+    options: &DeleteOptions,
+    options_value: &'a Value,
+) -> Subject<'a> {
+    Subject {
         state,
         kind,
         facet: Facet::Whole,
-        options: &options_value,
+        options: options_value,
         dry_run: options.dry_run,
         writer: Writer::Settled,
-    };
+    }
+}
+
+/// Deletes one object or begins to. Says whether it is gone. `admitted_as` is the name admission sees: deletions of a
+/// collection show none.
+pub async fn delete(
+    state: &State,
+    call: &mut Call,
+    kind: &Kind,
+    (name, admitted_as): (&str, &str),
+    options: &DeleteOptions,
+    mut known: Known,
+) -> Result<(bool, Answer), Status> {
+    let key = kind.key(&call.info.namespace, name);
+    let options_value = options.to_value();
+    let subject = subject(state, kind, options, &options_value);
     for _ in 0..ATTEMPTS {
         let Some(entry) = state.store.get(&key) else { return Err(Status::not_found(&kind.resource, name)) };
-        let old = match known.take() {
-            Some((revision, object)) if revision == entry.revision => object,
+        let known = std::mem::replace(&mut known, Known::Nothing);
+        let is_admitted = matches!(known, Known::Admitted(revision) if revision == entry.revision);
+        let old = match known {
+            Known::Read(revision, object) if revision == entry.revision => object,
             _ => kind.load(state, &entry).await?,
         };
         check_preconditions(kind, name, &old, options)?;
@@ -201,7 +237,9 @@ pub async fn delete(
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
             step => step,
         };
-        subject.admit_delete(call, admitted_as, &old).await?;
+        if !is_admitted {
+            subject.admit_delete(call, admitted_as, &old).await?;
+        }
         let outcome = match step {
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
             Step::Gone => subject.delete(call, &entry, name).await.map(|last| {

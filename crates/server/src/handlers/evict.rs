@@ -9,7 +9,7 @@ use api::{Cause, Details, FieldError, GroupResource, GroupVersionKind, Status, m
 use storage::Entry;
 use value::{Path, Value};
 
-use super::delete;
+use super::delete::{self, Known};
 use super::pods::{posted, success};
 use crate::call::{Answer, Call};
 use crate::catalog::{Facet, Kind};
@@ -17,7 +17,7 @@ use crate::encode;
 use crate::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use crate::ownership::Writer;
 use crate::state::State;
-use crate::write::{OPTIMISTIC_LOCK, Posted, StoreError, Subject};
+use crate::write::{OPTIMISTIC_LOCK, Posted, StoreError, Stored, Subject};
 
 /// How often a write that lost against another one is made anew.
 const ATTEMPTS: usize = 16;
@@ -67,6 +67,9 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<A
         let pod = encode::tree(&entry)?;
         let mut deletion = deletion.clone();
         if !ignores_budgets(&pod) {
+            // Nothing is written before the budget and admission of the deletion allow it.
+            spend_budget(state, call, &pod, true).await?;
+            delete::admit(state, call, kind, &name, &pod, &deletion).await?;
             let unready = spend_budget(state, call, &pod, deletion.dry_run).await?;
             if unready.is_some() {
                 // It must not become ready, and so the budget's, meanwhile.
@@ -83,6 +86,7 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<A
         {
             deletion.resource_version = Some(entry.revision.to_string());
         }
+        delete::admit(state, call, kind, &name, &pod, &deletion).await?;
         match remove(state, call, kind, &entry, &deletion).await {
             Err(status) if status.code() == 409 && attempt < attempts => {}
             outcome => return outcome,
@@ -91,7 +95,7 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<A
     Err(Status::conflict(&kind.resource, &name, OPTIMISTIC_LOCK))
 }
 
-/// Says on the pod why it goes, and deletes it.
+/// Says on the pod why it goes, and deletes it. Its deletion was admitted as it is in `entry`.
 async fn remove(
     state: &Arc<State>,
     call: &mut Call,
@@ -101,25 +105,35 @@ async fn remove(
 ) -> Result<Answer, Status> {
     let name = call.info.name.to_string();
     let mut deletion = deletion.clone();
+    let mut known = Known::Admitted(entry.revision);
     if !deletion.dry_run {
         let marked = mark_evicted(state, call, kind, entry, &deletion).await?;
+        // A pod that somebody changed meanwhile is not what was admitted.
+        known = if marked.is_first { Known::Admitted(marked.revision) } else { Known::Nothing };
         // The mark is this server's own write; what was asked for is the revision before it.
         if deletion.resource_version.is_some() {
-            deletion.resource_version = Some(marked.to_string());
+            deletion.resource_version = Some(marked.revision.to_string());
         }
     }
-    delete::delete(state, call, kind, &name, &name, &deletion, None).await?;
+    delete::delete(state, call, kind, (&name, &name), &deletion, known).await?;
     Ok(Answer::Object(201, success()))
 }
 
-/// Adds the condition, and hands back the revision that has it.
+/// A pod with the condition.
+struct Marked {
+    revision: u64,
+    /// Whether it was written over the entry that it was made for, and not over a later one.
+    is_first: bool,
+}
+
+/// Adds the condition.
 async fn mark_evicted(
     state: &Arc<State>,
     call: &Call,
     kind: &Kind,
     first: &Arc<Entry>,
     deletion: &DeleteOptions,
-) -> Result<u64, Status> {
+) -> Result<Marked, Status> {
     let (options, name) = (Value::Null, call.info.name.as_str());
     let subject = Subject {
         state,
@@ -153,8 +167,13 @@ async fn mark_evicted(
         }
         pod.set_at(&["status", "conditions"], Value::List(conditions));
         match subject.store_mark(call, &entry, &pod, name).await {
-            Ok(crate::write::Stored::Entry(stored)) => return Ok(stored.revision),
-            Ok(crate::write::Stored::Dry(_)) => return Ok(entry.revision),
+            Ok(stored) => {
+                let revision = match stored {
+                    Stored::Entry(stored) => stored.revision,
+                    Stored::Dry(_) => entry.revision,
+                };
+                return Ok(Marked { revision, is_first: entry.revision == first.revision });
+            }
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}
         }
