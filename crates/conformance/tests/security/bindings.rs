@@ -1,6 +1,7 @@
-//! A Binding's `resourceVersion` and `uid` are preconditions on the pod.
+//! A Binding's `resourceVersion` and `uid` are preconditions on the pod, and its annotations define no containers.
 
 use conformance::{Server, accepts, rejects};
+use http::Method;
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -40,5 +41,42 @@ async fn a_binding_made_for_another_revision_of_the_pod_is_a_conflict() {
         accepts(client.post(&at, &binding(&made, version)).await).unwrap();
         let now = accepts(client.get(&format!("{PODS}/{name}")).await).unwrap();
         assert_eq!(now["spec"]["nodeName"], "node");
+    }
+}
+
+/// Annotations that were init containers once, and are for kubelets that still read them.
+fn init_containers() -> Value {
+    let keys = ["pod.alpha.kubernetes.io/", "pod.beta.kubernetes.io/"];
+    let keys = keys
+        .iter()
+        .flat_map(|key| ["init-containers", "init-container-statuses"].map(|what| format!("{key}{what}")));
+    let mut annotations: serde_json::Map<String, Value> = keys.map(|key| (key, json!("[]"))).collect();
+    annotations.insert("kept".to_owned(), json!("yes"));
+    Value::Object(annotations)
+}
+
+#[tokio::test]
+async fn no_write_leaves_annotations_that_define_init_containers() {
+    let server = Server::serve(&["--disable-admission-plugins=ServiceAccount"]).await.unwrap();
+    let client = server.client().unwrap();
+    let path = format!("{PODS}/p");
+    let expect = async |by: &str| {
+        let now = accepts(client.get(&path).await).unwrap();
+        assert_eq!(now["metadata"]["annotations"], json!({"kept": "yes"}), "by {by}");
+    };
+    let mut made = pod("p");
+    made["metadata"]["annotations"] = init_containers();
+    accepts(client.post(PODS, &made).await).unwrap();
+    expect("creation").await;
+    let mut bound = binding(&made, "");
+    bound["metadata"]["annotations"] = init_containers();
+    accepts(client.post(&format!("{path}/binding"), &bound).await).unwrap();
+    expect("binding").await;
+    let patch = json!({"metadata": {"annotations": init_containers()}}).to_string();
+    for subresource in ["", "/status", "/ephemeralcontainers", "/resize"] {
+        let headers = [("content-type", "application/merge-patch+json")];
+        let at = format!("{path}{subresource}");
+        accepts(client.send(Method::PATCH, &at, &headers, patch.clone().into()).await).unwrap();
+        expect(&at).await;
     }
 }

@@ -128,6 +128,7 @@ pub(super) fn update_status(new: &mut Value, old: &Value, _: &Context) {
         }
     }
     keep_observed_generations(new, old);
+    drop_init_container_annotations(new);
 }
 
 /// Keeps all but the ephemeral containers from the old pod: an update through `ephemeralcontainers`.
@@ -141,6 +142,7 @@ pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
         None => drop(new.remove_at(&["spec", "ephemeralContainers"])),
     }
     super::gates::drop_disabled(GATES, new, Some(old));
+    drop_init_container_annotations(new);
     grow_generation(new, old);
 }
 
@@ -152,6 +154,7 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
         default_pod_level_resources(new);
     }
     super::gates::drop_disabled(GATES, new, Some(old));
+    drop_init_container_annotations(new);
     grow_generation(new, old);
 }
 
