@@ -83,7 +83,7 @@ fn custom(c: &mut Criterion) {
         b.iter(|| {
             let mut object = object.clone();
             let unknown = compiled.coerce(&mut object, true);
-            compiled.default(&mut object);
+            let _ = compiled.default(&mut object);
             (unknown, compiled.validate_create(black_box(&object), Bounds::NONE).errors.len())
         });
     });

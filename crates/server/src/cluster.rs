@@ -240,7 +240,7 @@ impl Cluster for State {
                     let unknown = resources::decode::strict_errors(&unknown, &[]);
                     return Err(format!("strict decoding error: {}", unknown.join(", ")));
                 }
-                compiled.default(&mut object);
+                compiled.default(&mut object).map_err(|error| error.to_string())?;
                 Ok(object)
             });
             return Box::pin(std::future::ready(adopted));
@@ -259,10 +259,12 @@ impl Cluster for State {
                     None if strict && !unknown.is_empty() => {
                         Err(format!("strict decoding error: {}", unknown.join(", ")))
                     }
-                    None => Ok(match target {
-                        Some(target) => target.to_stored(object),
-                        None => object,
-                    }),
+                    None => match target {
+                        Some(target) => {
+                            target.to_stored(object).map_err(|status| status.message().to_owned())
+                        }
+                        None => Ok(object),
+                    },
                 }
             }
         };

@@ -232,7 +232,7 @@ fn from_custom_tree(
             kind.gvk.group_version()
         )));
     }
-    let object = kind.to_stored(object);
+    let object = kind.to_stored(object)?;
     call.record().request_object(&object);
     Ok(Draft::again(object))
 }
@@ -322,7 +322,7 @@ pub fn from_tree(
     }
     object.set_at(&["apiVersion"], kind.gvk.api_version());
     object.set_at(&["kind"], kind.gvk.kind.clone());
-    let object = kind.to_stored(object);
+    let object = kind.to_stored(object)?;
     if call.record().wants_request() {
         let mut sent = kind.from_stored(object.clone());
         resources::decode::fill(&mut sent, kind.schema());
@@ -420,7 +420,7 @@ pub fn patched(
             }
         }
     }
-    Ok(Draft { object: if facet == Facet::Scale { object } else { kind.to_stored(object) }, empty })
+    Ok(Draft { object: if facet == Facet::Scale { object } else { kind.to_stored(object)? }, empty })
 }
 
 /// A warning for each strict error: YAML's reader says several in one.
@@ -455,7 +455,7 @@ pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
 pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) -> Result<Draft, Status> {
     if let Some(custom) = kind.as_custom().filter(|_| facet != Facet::Scale) {
         custom.version.compiled().coerce_applied(&mut object).map_err(Status::plain)?;
-        return Ok(Draft::again(kind.to_stored(object)));
+        return Ok(Draft::again(kind.to_stored(object)?));
     }
     let outcome = resources::decode::convert(&mut object, kind.facet_schema(facet));
     if let Some(error) = outcome.type_error(&[]) {
@@ -467,7 +467,7 @@ pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) 
             meta::name(config),
         )));
     }
-    Ok(Draft::again(if facet == Facet::Scale { object } else { kind.to_stored(object) }))
+    Ok(Draft::again(if facet == Facet::Scale { object } else { kind.to_stored(object)? }))
 }
 
 /// Whether a kind is sent in a version of which nothing but the name is left: clients still evict as they did before `policy/v1`.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use api::selector::Selection;
 use api::{Cause, GroupVersion, Status, meta};
-use resources::custom::Conversion;
+use resources::custom::{Conversion, Room};
 use storage::Entry;
 use value::Value;
 
@@ -128,11 +128,12 @@ impl Kind {
         custom: &Custom,
         mut objects: Vec<Value>,
     ) -> Result<Vec<Value>, Status> {
+        let mut room = Room::for_list();
         for object in &mut objects {
             let version = meta::gvk(object).version;
             // A version that the definition no longer has was not stored any more when it went.
             let stored = custom.definition.version(&version).unwrap_or(&custom.stored);
-            stored.compiled().refresh(object);
+            stored.compiled().refresh(object, &mut room);
         }
         convert(state, custom, objects, &self.gvk.group_version()).await
     }
@@ -168,7 +169,7 @@ impl Kind {
         };
         // A reader is shown the defaults of the stored version and no nulls that mean nothing, whatever a configuration or a
         // scale made of it; so the bytes can be shown as they are.
-        custom.stored.compiled().settle(&mut object);
+        custom.stored.compiled().settle(&mut object).map_err(Status::too_large)?;
         Ok(object)
     }
 

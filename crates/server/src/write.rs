@@ -177,7 +177,7 @@ impl Subject<'_> {
         old: Option<&Value>,
     ) -> Result<Mutated, Status> {
         call.effort.check()?;
-        self.enter_lane(call).await;
+        self.enter_lane(call, draft.object()).await;
         let empty = draft.take_empty();
         let mut object = draft.into_object();
         dedup_owners(call, &mut object, false);
@@ -213,13 +213,13 @@ impl Subject<'_> {
         Ok(Mutated { object })
     }
 
-    /// A small custom resource is much work, too, if the rules of its CRD take regular expressions from it.
-    async fn enter_lane(&self, call: &Call) {
+    /// A small custom resource is much work, too, if defaults made it large or the rules of its CRD take regular expressions from
+    /// it.
+    async fn enter_lane(&self, call: &Call, object: &Value) {
         let Some(custom) = self.kind.as_custom() else { return };
-        let context = self.state.validation_context(call.now);
-        if custom.version.compiled().compiles_data(context.bounds()) {
-            call.effort.enter_lane(usize::MAX).await;
-        }
+        let (compiled, context) = (custom.version.compiled(), self.state.validation_context(call.now));
+        let is_work = compiled.compiles_data(context.bounds());
+        call.effort.enter_lane(if is_work { usize::MAX } else { compiled.size_with_defaults(object) }).await;
     }
 
     /// Nobody hands out rights that they do not have: see [`authz::rbac::escalation`].

@@ -15,6 +15,7 @@ mod callers;
 mod certificates;
 mod collections;
 mod deadlines;
+mod defaults;
 mod descriptors;
 mod early_answers;
 mod evictions;

@@ -6,6 +6,7 @@ use api::{FieldErrors, GroupVersionKind};
 use value::{Str, Value};
 
 use super::columns::Columns;
+use super::defaults::{Room, TooLarge};
 use super::definition::selectable;
 use super::json_path::JsonPath;
 use super::node::Node;
@@ -176,19 +177,33 @@ impl Compiled {
         Ok(unknown)
     }
 
+    /// About how long an object is with its defaults; 0 where there are none and it is what was sent.
+    pub fn size_with_defaults(&self, object: &Value) -> usize {
+        if self.has_defaults { defaults::size(object) } else { 0 }
+    }
+
     /// Fills in the defaults.
-    pub fn default(&self, object: &mut Value) {
+    pub fn default(&self, object: &mut Value) -> Result<(), TooLarge> {
+        self.default_within(object, &mut Room::for_object())
+    }
+
+    fn default_within(&self, object: &mut Value, room: &mut Room) -> Result<(), TooLarge> {
         if self.has_defaults && !self.preserve {
-            defaults::apply(object, &self.node);
+            return defaults::apply(object, &self.node, room);
         }
+        Ok(())
     }
 
     /// Drops the nulls that mean nothing and fills in the defaults: what is read of an object, however it was written.
-    pub fn settle(&self, object: &mut Value) {
+    pub fn settle(&self, object: &mut Value) -> Result<(), TooLarge> {
+        self.settle_within(object, &mut Room::for_object())
+    }
+
+    fn settle_within(&self, object: &mut Value, room: &mut Room) -> Result<(), TooLarge> {
         if !self.preserve {
             prune::nulls(object, Some(&self.node));
         }
-        self.default(object);
+        self.default_within(object, room)
     }
 
     /// Drops what the schema does not know from an object that was converted.
@@ -199,12 +214,15 @@ impl Compiled {
         }
     }
 
-    /// Brings an object that was stored into the form of the schema as it is now, with its defaults.
-    pub fn refresh(&self, object: &mut Value) {
+    /// Brings an object that was stored into the form of the schema as it is now, with its defaults. Where there is no room for
+    /// them it is shown without: it must be possible to read it, and to delete it.
+    pub fn refresh(&self, object: &mut Value, room: &mut Room) {
         if !self.preserve {
             prune::resource(object, &self.node, &mut Trail::new(false));
         }
-        self.settle(object);
+        let mut share = room.share();
+        let _ = self.settle_within(object, &mut share);
+        room.settle(&share);
         if object.int_at(&["metadata", "generation"]).unwrap_or(0) == 0 {
             api::meta::set(object, "generation", 1);
         }

@@ -30,6 +30,7 @@ mod validate_defaults;
 mod verdict;
 
 pub use compiled::{Compiled, Found};
+pub use defaults::{Room, TooLarge};
 pub use definition::{Conversion, Definition, Names, ScalePaths, Source, Version};
 pub use field_path::{FieldPath, field_path};
 pub use formats::unrecognized as unrecognized_format;

@@ -89,7 +89,7 @@ fn defaults_fill_what_is_absent_and_null_where_null_is_no_value() {
     let compiled = compiled(schema);
     let mut object = thing(r#"{"a":null,"n":null}"#);
     compiled.coerce(&mut object, false).unwrap();
-    compiled.default(&mut object);
+    compiled.default(&mut object).unwrap();
     assert_eq!(object.get("spec"), Some(&parse(r#"{"a":"x","deep":{"d":3},"n":null}"#)));
 }
 
@@ -100,10 +100,10 @@ fn nulls_that_mean_nothing_are_dropped_from_what_is_sent_and_stay_in_what_is_app
     let nulls = r#"{"a":null,"d":null,"n":null}"#;
     let (mut sent, mut applied) = (thing(nulls), thing(nulls));
     compiled.coerce(&mut sent, false).unwrap();
-    compiled.default(&mut sent);
+    compiled.default(&mut sent).unwrap();
     assert_eq!(sent.get("spec"), Some(&parse(r#"{"d":"x","n":null}"#)));
     compiled.coerce_applied(&mut applied).unwrap();
-    compiled.default(&mut applied);
+    compiled.default(&mut applied).unwrap();
     assert_eq!(applied.get("spec"), Some(&parse(r#"{"a":null,"d":"x","n":null}"#)));
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use api::selector::Facts;
-use api::{GroupKind, GroupResource, GroupVersionKind, meta};
+use api::{GroupKind, GroupResource, GroupVersionKind, Status, meta};
 use bytes::Bytes;
 use resources::schema::Schema;
 use resources::table::{self, Resource, Storage, Subresource, Verb, verbs};
@@ -297,16 +297,16 @@ impl Kind {
     }
 
     /// Brings an object of the request's version into the shape in which it is worked on, with defaults: the stored shape, and
-    /// for custom kinds that of the request.
-    pub fn to_stored(&self, object: Value) -> Value {
+    /// for custom kinds that of the request. Defaults that would make it larger than anything that is stored are refused.
+    pub fn to_stored(&self, object: Value) -> Result<Value, Status> {
         if let Nature::Custom(custom) = &self.nature {
             let mut object = object;
-            custom.version.compiled().default(&mut object);
-            return object;
+            custom.version.compiled().default(&mut object).map_err(Status::too_large)?;
+            return Ok(object);
         }
         let mut object = self.to_stored_shape(object);
         resources::defaults::apply(&self.stored.group_kind(), &mut object);
-        object
+        Ok(object)
     }
 
     /// The same, without defaults.
