@@ -7,6 +7,7 @@
 pub mod aggregation;
 pub mod bootstrap;
 pub mod escalation;
+mod held;
 mod index;
 pub mod reconcile;
 mod rule;

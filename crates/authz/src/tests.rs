@@ -201,6 +201,26 @@ fn rules_that_many_bindings_give_are_compared_once() {
 }
 
 #[test]
+fn the_rules_of_a_role_that_many_bindings_give_are_listed_within_bounds() {
+    let resources: Vec<String> = (0..10_000).map(|i| format!("r{i}")).collect();
+    let mut text = format!(
+        "kind: ClusterRole\nmetadata: {{name: large}}\nrules: [{{apiGroups: [''], resources: [{}], verbs: [get]}}]\n",
+        resources.join(", ")
+    );
+    let binding = |i: usize| {
+        let user = if i < 10 { "alice" } else { "bob" };
+        format!(
+            "---\nkind: ClusterRoleBinding\nmetadata: {{name: b{i}}}\nsubjects: [{{kind: User, name: {user}}}]\nroleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: large}}\n"
+        )
+    };
+    text.extend((0..200).map(binding));
+    let index = index(&text);
+    let listed = |user: &str| index.rules_for(&User::named(user), "");
+    assert_eq!((listed("alice").rules.len(), listed("alice").incomplete), (10, false));
+    assert_eq!((listed("bob").rules.len(), listed("bob").incomplete), (99, true));
+}
+
+#[test]
 fn a_role_is_written_by_who_holds_its_rules_or_may_escalate() {
     let (index, chain) = team();
     let pods = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}");

@@ -13,8 +13,9 @@ use value::{Str, Value};
 use crate::attributes::Attributes;
 use crate::chain::Chain;
 use crate::decision::Decision;
+use crate::rbac::held::Held;
 use crate::rbac::index::Index;
-use crate::rbac::rule::{Rule, everything, quoted, url_covers};
+use crate::rbac::rule::{Rule, everything, quoted};
 use crate::rbac::subject::RoleRef;
 
 /// Whether a user may write a Role (in `namespace`) or ClusterRole (with none) called `name`. `old` is the stored one, if there
@@ -81,6 +82,21 @@ pub async fn check_binding(
         .map_err(|why| Status::forbidden(&resource, meta::name(new), why))
 }
 
+/// How many entries the rules have that are compared for a write of a role or binding: those that the user holds, and those of
+/// the role.
+pub fn entries(index: &Index, user: &User, namespace: &str, new: &Value) -> usize {
+    if user.is_in(names::MASTERS) {
+        return 0;
+    }
+    let entries = |rules: &[Rule]| rules.iter().map(Rule::entries).sum::<usize>();
+    let wanted = match new.get("roleRef") {
+        Some(_) => index.role_rules(&RoleRef::of(new), namespace).map_or(0, |rules| entries(&rules)),
+        None => entries(&Rule::all_of(new)),
+    };
+    let (held, _) = index.held(user, namespace);
+    held.iter().map(|rules| entries(rules)).sum::<usize>().saturating_add(wanted)
+}
+
 async fn allowed(chain: &Chain, user: &User, attributes: &Attributes) -> bool {
     chain.decide(user, attributes).await.decision == Decision::Allow
 }
@@ -107,8 +123,8 @@ fn confirm(
     rules: &[Rule],
     resource: &GroupResource,
 ) -> Result<(), String> {
-    let (own, gone) = index.rules_and_missing(user, namespace);
-    let missing = uncovered(&own, rules).ok_or_else(|| {
+    let (own, gone) = index.held(user, namespace);
+    let missing = uncovered(own.iter().flat_map(|rules| rules.iter()), rules).ok_or_else(|| {
         // Denied: what cannot be compared is not held.
         format!(
             "the rules have too many combinations to compare them with those of user {}",
@@ -153,29 +169,24 @@ const MOST_TOLD: usize = 1 << 20;
 /// The most pieces that rules are taken apart into: four short lists have billions.
 const MOST_PIECES: usize = 100_000;
 
-/// The most times that a piece is compared with an entry of a rule.
-const MOST_COMPARED: usize = 500_000_000;
-
 /// The pieces of `wanted` that no rule of `own` covers; `None` if there are too many to look at.
-pub fn uncovered(own: &[Rule], wanted: &[Rule]) -> Option<Vec<Rule>> {
-    // Thousands of bindings may give the same role.
-    let own: BTreeSet<&Rule> = own.iter().collect();
-    let held = own.iter().copied().map(entries).sum::<usize>().max(1);
-    if wanted.iter().map(entries).sum::<usize>().saturating_mul(held) > MOST_COMPARED {
-        return None;
-    }
-    let mut left = MOST_PIECES.min(MOST_COMPARED / held);
+pub fn uncovered<'r>(own: impl IntoIterator<Item = &'r Rule>, wanted: &[Rule]) -> Option<Vec<Rule>> {
+    let held = Held::new(own);
+    let mut left = MOST_PIECES;
     let mut missing = Vec::new();
-    for rule in wanted.iter().filter(|rule| !own.iter().any(|own| covers_all(own, rule))) {
+    for rule in wanted {
+        // Taken apart only if no rule covers it as a whole.
+        if count(rule) == 0 || held.covers(rule).ok()? {
+            continue;
+        }
         left = left.checked_sub(count(rule))?;
-        missing.extend(pieces(rule).into_iter().filter(|piece| !own.iter().any(|own| covers(own, piece))));
+        for piece in pieces(rule) {
+            if !held.covers(&piece).ok()? {
+                missing.push(piece);
+            }
+        }
     }
     Some(missing)
-}
-
-fn entries(rule: &Rule) -> usize {
-    let Rule { verbs, groups, resources, resource_names, urls } = rule;
-    1 + [verbs, groups, resources, resource_names, urls].into_iter().map(Vec::len).sum::<usize>()
 }
 
 /// How many pieces a rule has.
@@ -184,12 +195,6 @@ fn count(rule: &Rule) -> usize {
         .into_iter()
         .fold(rule.resource_names.len().max(1), |product, list| product.saturating_mul(list.len()));
     resources.saturating_add(rule.urls.len().saturating_mul(rule.verbs.len()))
-}
-
-/// Whether one rule covers every piece of another, without taking that apart.
-fn covers_all(rule: &Rule, wanted: &Rule) -> bool {
-    // Paths have no names: a rule with names covers none of them.
-    (rule.resource_names.is_empty() || wanted.urls.is_empty()) && covers(rule, wanted)
 }
 
 /// A rule as rules of one verb and either one group, one resource and at most one name, or one path.
@@ -221,27 +226,6 @@ fn pieces(rule: &Rule) -> Vec<Rule> {
         }));
     }
     out
-}
-
-/// Whether a rule covers a piece of another.
-fn covers(rule: &Rule, piece: &Rule) -> bool {
-    let all = |own: &[Str], wanted: &[Str]| {
-        own.iter().any(|item| item == "*") || wanted.iter().all(|item| own.contains(item))
-    };
-    let resource = |wanted: &Str| {
-        rule.resources.contains(wanted)
-            || wanted
-                .split_once('/')
-                .is_some_and(|(_, sub)| rule.resources.iter().any(|own| own.strip_prefix("*/") == Some(sub)))
-    };
-    let names = rule.resource_names.is_empty()
-        || (!piece.resource_names.is_empty()
-            && piece.resource_names.iter().all(|name| rule.resource_names.contains(name)));
-    all(&rule.verbs, &piece.verbs)
-        && all(&rule.groups, &piece.groups)
-        && (rule.resources.iter().any(|own| own == "*") || piece.resources.iter().all(resource))
-        && piece.urls.iter().all(|url| rule.urls.iter().any(|own| url_covers(own, url)))
-        && names
 }
 
 /// Pieces that differ in their verb alone, put together.

@@ -4,7 +4,7 @@
 //! subject by role. A decision looks up the caller's name and groups twice, once for the cluster and once for the namespace:
 //! how many other bindings there are does not matter, nor how often the same role is bound to the same subject.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -160,30 +160,48 @@ impl Index {
         Answer::no_opinion(format_smolstr!("RBAC: {}", aggregate(missing)))
     }
 
-    /// Every rule that binds somebody in a namespace (or cluster-wide, with none), once per binding.
+    /// Every rule that binds somebody in a namespace (or cluster-wide, with none), once per binding, until they are very many.
     pub fn rules_for(&self, user: &User, namespace: &str) -> Rules {
-        let (rules, missing) = self.rules_and_missing(user, namespace);
+        let (mut rules, mut missing, mut left) = (Vec::new(), Vec::new(), MOST_LISTED);
+        self.each_binding(user, namespace, |role, given| match given {
+            Some(given) => rules.extend(given.iter().take_while(|rule| take(&mut left, rule)).cloned()),
+            None => missing.push(role.clone()),
+        });
         let error = (!missing.is_empty()).then(|| aggregate(missing.iter().map(RoleRef::missing)));
-        Rules { rules, incomplete: false, error }
+        Rules { rules, incomplete: left == 0, error }
     }
 
-    /// As [`Index::rules_for`], with the roles that are bound but do not exist.
-    pub(super) fn rules_and_missing(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<RoleRef>) {
-        let state = self.read();
+    /// The rules that somebody holds in a namespace (or cluster-wide, with none), by role, each role once; and the roles that are
+    /// bound but do not exist.
+    pub(super) fn held(&self, user: &User, namespace: &str) -> (Vec<Arc<[Rule]>>, Vec<RoleRef>) {
         let (mut all, mut missing) = (Vec::new(), Vec::new());
+        let mut seen: HashSet<*const Rule> = HashSet::new();
+        self.each_binding(user, namespace, |role, given| match given {
+            Some(given) if seen.insert(given.as_ptr()) => all.push(Arc::clone(given)),
+            Some(_) => {}
+            None => missing.push(role.clone()),
+        });
+        (all, missing)
+    }
+
+    /// Calls `each` with every binding of somebody, in the order of their names, the cluster's first: its role and the rules of
+    /// that, if there is such a role.
+    fn each_binding(
+        &self,
+        user: &User,
+        namespace: &str,
+        mut each: impl FnMut(&RoleRef, Option<&Arc<[Rule]>>),
+    ) {
+        let state = self.read();
         for scope in scopes_of(namespace) {
             let mut bindings: BTreeMap<&Str, &RoleRef> = BTreeMap::new();
             for (role, names) in state.bound(user, scope) {
                 bindings.extend(names.iter().map(|name| (name, role)));
             }
             for role in bindings.into_values() {
-                match state.rules(role, scope) {
-                    Some(rules) => all.extend(rules.iter().cloned()),
-                    None => missing.push(role.clone()),
-                }
+                each(role, state.rules(role, scope));
             }
         }
-        (all, missing)
     }
 
     /// The rules of the role that a binding in `namespace` (empty for a ClusterRoleBinding) refers to, if there is such a role.
@@ -201,6 +219,15 @@ impl fmt::Debug for Index {
         let state = self.read();
         write!(f, "Index({} cluster roles, {} scopes)", state.cluster_roles.len(), state.scopes.len())
     }
+}
+
+/// How many entries of rules are listed for somebody: thousands of bindings may give the same large role.
+const MOST_LISTED: usize = 1_000_000;
+
+/// Takes the entries of a rule from what may be listed; false, and nothing left, if there are not so many.
+fn take(left: &mut usize, rule: &Rule) -> bool {
+    *left = left.saturating_sub(rule.entries());
+    *left > 0
 }
 
 /// The cluster's bindings come first, then the namespace's.

@@ -52,6 +52,12 @@ impl Rule {
         role.list_at(&["rules"]).iter().map(Rule::from_value).collect()
     }
 
+    /// How many entries its lists have, and one.
+    pub fn entries(&self) -> usize {
+        let Rule { verbs, groups, resources, resource_names, urls } = self;
+        1 + [verbs, groups, resources, resource_names, urls].into_iter().map(Vec::len).sum::<usize>()
+    }
+
     /// As a `PolicyRule`.
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
