@@ -6,13 +6,17 @@ use api::{Details, Reason, Status};
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, Response};
 use http_body_util::{BodyExt as _, Limited};
+use tokio::sync::oneshot;
 use value::{Value, json, write};
 
+use crate::body::Body;
 use crate::call::Unread;
 use crate::heard::{MAX_OBJECTS, heard};
+use crate::heavy::Effort;
 use crate::pipeline;
+use crate::respond;
 use crate::state::State;
 
 /// A part of this process that makes requests under an identity of its own.
@@ -62,14 +66,14 @@ impl Client {
         headers.insert(USER_AGENT, self.agent.clone());
         let body = body.map(|b| Bytes::from(write::to_vec(b))).unwrap_or_default();
         let body = if self.elsewhere { Unread::Elsewhere(body) } else { Unread::Here(body) };
-        let asked = pipeline::internal(&self.state, self.caller.clone(), method, target, headers, body);
+        let (state, caller) = (Arc::clone(&self.state), self.caller.clone());
         if !self.elsewhere {
-            let response = asked.await;
+            let response = driven(state, caller, method, target.to_owned(), headers, body).await;
             let code = response.status().as_u16();
             return read(code, &response.into_body().into_bytes().unwrap_or_default());
         }
         let exchange = async {
-            let response = asked.await;
+            let response = pipeline::internal(&state, caller, method, target, headers, body).await;
             let code = response.status().as_u16();
             let whole = Limited::new(response.into_body(), MAX_OBJECTS).collect().await;
             read(code, &whole.map_err(|error| Status::internal(error.to_string()))?.to_bytes())
@@ -111,6 +115,27 @@ impl Client {
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, Status> {
         self.request(Method::DELETE, path, JSON, Some(options)).await
     }
+}
+
+/// Answers a request, on the heavy lane if its object is large: a controller's work must not hold up clients either.
+async fn driven(
+    state: Arc<State>,
+    caller: Caller,
+    method: Method,
+    target: String,
+    headers: HeaderMap,
+    body: Unread,
+) -> Response<Body> {
+    let (reply, answered) = oneshot::channel();
+    let effort = Effort::default();
+    let (inner, of_work) = (Arc::clone(&state), effort.clone());
+    let work = async move {
+        let response =
+            pipeline::internal_within(&inner, caller, method, &target, headers, body, of_work).await;
+        drop(reply.send(response));
+    };
+    state.heavy.drive(&effort, None, Box::pin(work)).await;
+    answered.await.unwrap_or_else(|_| respond::panicked())
 }
 
 const JSON: &str = "application/json";

@@ -569,6 +569,19 @@ pub async fn internal(
     headers: HeaderMap,
     body: Unread,
 ) -> Response<Body> {
+    internal_within(state, caller, method, target, headers, body, Effort::default()).await
+}
+
+/// The same, with what the request may do, for whoever moves it to the heavy lane.
+pub async fn internal_within(
+    state: &Arc<State>,
+    caller: Caller,
+    method: Method,
+    target: &str,
+    headers: HeaderMap,
+    body: Unread,
+    effort: Effort,
+) -> Response<Body> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let query = Query::parse(query);
     let info = RequestInfo::parse(&method, &percent_decode(path, false), &query);
@@ -577,7 +590,6 @@ pub async fn internal(
     let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
     record.open(Some(caller.user()), Sent { uri: target, info: &info, headers: &headers, peer });
-    let effort = Effort::default();
     let limits = RequestLimits { seat: Seat::default(), deadline, effort: effort.clone(), payer: None };
     let work = Box::pin(async {
         if let Err(why) = record.received().await {

@@ -74,6 +74,9 @@ pub enum Stored {
     Dry(Value),
 }
 
+/// An entry of a rule is as much work to compare as so many bytes of other objects.
+const BYTES_OF_ENTRY: usize = 32;
+
 /// Why a stored object is not the one that the write was made for.
 #[derive(Debug)]
 pub enum StoreError {
@@ -229,6 +232,9 @@ impl Subject<'_> {
         let Some(row) = row else { return Ok(()) };
         let chain = self.state.chain_for(call.caller());
         let (user, index, namespace) = (call.user(), &*self.state.rbac, call.info.namespace.as_str());
+        // A small binding may be to a large role.
+        let entries = escalation::entries(index, user, namespace, new);
+        call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
         match row.plural {
             "roles" | "clusterroles" => {
                 escalation::check_role(&chain, index, user, namespace, meta::name(new), old, new).await

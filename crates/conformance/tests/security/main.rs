@@ -20,6 +20,7 @@ mod descriptors;
 mod early_answers;
 mod evictions;
 mod hang_ups;
+mod heavy_lane;
 mod identity_headers;
 mod large_answers;
 mod large_bodies;

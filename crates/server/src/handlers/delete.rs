@@ -97,6 +97,9 @@ async fn each(
     page: &Page,
 ) -> Result<(), Status> {
     for some in page.entries.chunks(CHUNK) {
+        if kind.as_custom().is_some() {
+            call.enter_lane(some.iter().map(|entry| entry.body.len()).sum()).await;
+        }
         // What a webhook has to convert is sent to it together, not one by one.
         let converted = match kind.as_custom() {
             Some(_) => kind.show_all(state, some).await?.into_iter().map(Some).collect(),
@@ -226,6 +229,7 @@ pub async fn delete(
     let subject = subject(state, kind, options, &options_value);
     for _ in 0..ATTEMPTS {
         let Some(entry) = state.store.get(&key) else { return Err(Status::not_found(&kind.resource, name)) };
+        call.enter_lane(entry.body.len()).await;
         let known = std::mem::replace(&mut known, Known::Nothing);
         let is_admitted = matches!(known, Known::Admitted(revision) if revision == entry.revision);
         let old = match known {

@@ -64,6 +64,7 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<A
             .store
             .get(&kind.key(&call.info.namespace, &name))
             .ok_or_else(|| Status::not_found(&kind.resource, &name))?;
+        call.enter_lane(entry.body.len()).await;
         let pod = encode::tree(&entry)?;
         let mut deletion = deletion.clone();
         if !ignores_budgets(&pod) {

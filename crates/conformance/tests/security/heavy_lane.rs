@@ -1,0 +1,102 @@
+//! Work that a small request causes runs on the heavy lane, too: deletions of large objects, requests of controllers, and rules of
+//! large roles.
+
+use std::time::Duration;
+
+use conformance::{Client, Problem, Server, accepts, eventually, rejects};
+use serde_json::{Value, json};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many requests ran on the lane.
+async fn lane_requests(client: &Client) -> u64 {
+    let metrics = client.get("/metrics").await.unwrap().text();
+    let line = metrics.lines().find(|line| line.starts_with("portcullis_large_requests_total ")).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn deletions_of_large_objects_run_on_the_heavy_lane() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for (name, size, is_large) in [("large", 200_000, true), ("small", 10, false)] {
+        accepts(
+            client.post(maps, &json!({"metadata": {"name": name}, "data": {"k": "x".repeat(size)}})).await,
+        )
+        .unwrap();
+        let before = lane_requests(&client).await;
+        accepts(client.delete(&format!("{maps}/{name}")).await).unwrap();
+        assert_eq!(lane_requests(&client).await > before, is_large, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn requests_of_the_server_itself_run_on_the_heavy_lane() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let text = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    let definition = json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing", "listKind": "ThingList", "singular": "thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": text}}],
+        },
+    });
+    accepts(client.post(DEFINITIONS, &definition).await).unwrap();
+    eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
+    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "large"},
+        "text": "x".repeat(200_000)});
+    accepts(client.post(THINGS, &thing).await).unwrap();
+    let before = lane_requests(&client).await;
+    // The server deletes the custom resources itself.
+    let path = format!("{DEFINITIONS}/things.example.com");
+    accepts(client.delete(&path).await).unwrap();
+    let is_gone = async || match client.get(&path).await?.code {
+        404 => Ok(()),
+        code => Err(Problem::new(format!("the CRD is still there: {code}"))),
+    };
+    eventually(PATIENCE, is_gone).await.unwrap();
+    assert!(lane_requests(&client).await > before);
+}
+
+/// Rules for so many resources.
+fn rules(count: usize) -> Value {
+    (0..count)
+        .map(|i| json!({"apiGroups": ["example.com"], "resources": [format!("r{i}")], "verbs": ["get"]}))
+        .collect()
+}
+
+#[tokio::test]
+async fn rules_of_large_roles_are_compared_with_those_that_have_something_in_common() {
+    const MANY: usize = 12_000;
+    let server = Server::serve(&["--authorization-mode=RBAC"]).await.unwrap();
+    let (client, alice) = (server.client().unwrap(), server.client().unwrap().as_token(Some("alicetoken")));
+    let writes = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"],
+        "verbs": ["create"]}]);
+    for (name, rules) in [("large", rules(MANY)), ("writes", writes)] {
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        accepts(client.post(&format!("{RBAC}/clusterroles"), &role).await).unwrap();
+        let binding = json!({"metadata": {"name": name}, "subjects": [{"kind": "User", "name": "alice"}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}});
+        accepts(client.post(&format!("{RBAC}/clusterrolebindings"), &binding).await).unwrap();
+    }
+    let before = lane_requests(&client).await;
+    let bindings = format!("{RBAC}/namespaces/default/rolebindings");
+    let binding = json!({"metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "bob"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "large"}});
+    accepts(alice.post(&bindings, &binding).await).unwrap();
+    assert!(lane_requests(&client).await > before, "a small binding to a large role");
+
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    accepts(alice.post(&roles, &json!({"metadata": {"name": "same"}, "rules": rules(MANY)})).await).unwrap();
+    let more = json!({"metadata": {"name": "more"}, "rules": rules(MANY + 1)});
+    let status = rejects(alice.post(&roles, &more).await, 403, "Forbidden").unwrap();
+    let message = status["message"].as_str().unwrap();
+    let missing = format!("{{APIGroups:[\"example.com\"], Resources:[\"r{MANY}\"], Verbs:[\"get\"]}}");
+    assert!(message.ends_with(&format!("not currently held:\n{missing}")), "{message}");
+}
