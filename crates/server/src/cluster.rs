@@ -292,3 +292,6 @@ impl Cluster for State {
         Box::pin(async move { chain.decide(user, attributes).await })
     }
 }
+
+#[cfg(test)]
+mod tests;
