@@ -227,8 +227,8 @@ impl<'f> Frame<'f> {
         loop {
             self.most.store(*budget, Ordering::Relaxed);
             self.floor.store(stack(), Ordering::Relaxed);
-            let Evaluation { outcome, cost } = program.run(activation, PER_CALL_LIMIT);
-            self.pace.add(cost);
+            let Evaluation { outcome, cost, pattern_work } = program.run(activation, PER_CALL_LIMIT);
+            self.pace.add_work(cost, pattern_work);
             match outcome.as_ref().err().map(Error::kind) {
                 Some(ErrorKind::NeedsCheck(check)) => return Err(Stop::Check(check.clone())),
                 Some(ErrorKind::Interrupted) => {
@@ -307,10 +307,10 @@ impl<'f> Frame<'f> {
         let activation = self.activation.get().unwrap_or(self.base);
         let outside = self.inside.load(Ordering::Relaxed);
         self.inside.store(0, Ordering::Relaxed);
-        let Evaluation { outcome, cost } = program.run(activation, PER_CALL_LIMIT);
+        let Evaluation { outcome, cost, pattern_work } = program.run(activation, PER_CALL_LIMIT);
         let inside = self.inside.load(Ordering::Relaxed);
         self.inside.store(outside, Ordering::Relaxed);
-        self.pace.add(cost);
+        self.pace.add_work(cost, pattern_work);
         match outcome {
             Ok(val) => {
                 self.spend(cost)?;

@@ -10,6 +10,9 @@ const STRETCH: u64 = 200_000;
 /// What a run costs besides its expressions.
 const RUN: u64 = 200;
 
+/// How much a unit of compiling regular expressions is in units of cost.
+const PATTERN_WORK: u64 = 5;
+
 /// How much was done since others could run.
 #[derive(Debug, Default)]
 pub struct Pace {
@@ -22,6 +25,11 @@ impl Pace {
         // One task counts: there is nobody to race with.
         let work = self.work.load(Ordering::Relaxed).saturating_add(cost).saturating_add(RUN);
         self.work.store(work, Ordering::Relaxed);
+    }
+
+    /// Counts an evaluation that compiled regular expressions.
+    pub fn add_work(&self, cost: u64, pattern_work: u64) {
+        self.add(cost.saturating_add(pattern_work.saturating_mul(PATTERN_WORK)));
     }
 
     /// Whether others should run now.

@@ -135,7 +135,11 @@ impl Program {
         with_room(self.plan.deep, || {
             let run = || eval::run(&self.plan.root, self.plan.slots, activation, limit);
             // Patterns of the expression itself were counted when it was compiled.
-            if self.plan.compiles_data { allowance::within(PER_EVALUATION, run) } else { run() }
+            if !self.plan.compiles_data {
+                return run();
+            }
+            let (evaluation, pattern_work) = allowance::within_counted(PER_EVALUATION, run);
+            Evaluation { pattern_work, ..evaluation }
         })
     }
 }

@@ -49,6 +49,14 @@ pub fn within<T>(limit: Limit, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// The same, with what was spent.
+pub(crate) fn within_counted<T>(limit: Limit, work: impl FnOnce() -> T) -> (T, u64) {
+    let _scope = Scope::new(limit);
+    let done = work();
+    let left = ALLOWANCES.with_borrow(|all| all.last().map_or(0, |allowance| allowance.left));
+    (done, limit.units.saturating_sub(left))
+}
+
 /// Ends an allowance when it is dropped.
 struct Scope;
 
