@@ -10,8 +10,8 @@ mod metrics;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -63,6 +63,8 @@ struct Shared {
     /// `--request-timeout`: what requests without a deadline of their own wait by.
     request_timeout: Duration,
     traffic: Mutex<Traffic>,
+    /// Requests that have come in and are not answered yet, wherever they are.
+    present: AtomicU64,
     /// Something about the objects, their status or a level that is going has to be looked at.
     changed: Notify,
 }
@@ -80,6 +82,15 @@ impl Shared {
     /// How long a request that may take so long waits for seats at most.
     fn longest_wait(allowed: Duration) -> Duration {
         (allowed / WAIT_PART).min(MAX_WAIT)
+    }
+}
+
+/// A request that has come in and is not answered yet.
+pub(crate) struct Present(Arc<Shared>);
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.present.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -215,6 +226,7 @@ impl FlowControl {
             epoch: Instant::now(),
             request_timeout,
             traffic: Mutex::new(traffic),
+            present: AtomicU64::new(0),
             changed: Notify::new(),
         });
         Arc::new(FlowControl {
@@ -224,6 +236,12 @@ impl FlowControl {
             watches: Arc::default(),
             shared,
         })
+    }
+
+    /// Counts a request as present until it is dropped.
+    pub(crate) fn arrived(&self) -> Present {
+        self.shared.present.fetch_add(1, Ordering::Relaxed);
+        Present(Arc::clone(&self.shared))
     }
 
     fn now(&self) -> Duration {
@@ -307,20 +325,6 @@ fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> Attributes<'a> {
     }
 }
 
-/// Returns when every task that can run has had its turn, or nearly so.
-async fn let_others_run() {
-    let mut has_waited = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        // Unlike `tokio::task::yield_now`, this does not ask the operating system for events first.
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 /// The seats of one request, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct FairSeat {
@@ -338,9 +342,9 @@ pub(crate) struct FairSeat {
 /// What became of a request that asked for seats.
 enum Started {
     Executing {
-        /// Whether others of its level execute. Most requests never wait for anything: they would give their seat back before the
-        /// next one is looked at, nobody would ever queue, and whoever sends most would get most. So a request among others lets
-        /// those run once while it has its seat: when all seats are taken, they wait where flows are told apart.
+        /// Whether more requests are present than its level has seats. Most requests never wait for anything: they would give their
+        /// seat back before the next one is looked at, nobody would ever queue, and whoever sends most would get most. Such a
+        /// request lets others run once while it has its seat, so that they wait where flows are told apart.
         is_crowded: bool,
     },
     Refused,
@@ -398,7 +402,7 @@ impl FairSeat {
         match self.start(arrival) {
             Started::Executing { is_crowded } => {
                 if is_crowded {
-                    let_others_run().await;
+                    admission::expression::give_way().await;
                 }
                 true
             }
@@ -413,7 +417,7 @@ impl FairSeat {
         let mut queues = self.assignment.class().level.queues();
         match queues.start(now, arrival) {
             Admission::Executing(id) => {
-                let is_crowded = queues.load().executing > 1;
+                let is_crowded = queues.limit() < self.assignment.shared().present.load(Ordering::Relaxed);
                 drop(queues);
                 self.begins(now, id);
                 Started::Executing { is_crowded: is_crowded && !self.assignment.class().is_exempt }

@@ -186,16 +186,7 @@ impl Effort {
             return;
         }
         // The driver sees this as the moment to move the work.
-        let mut yielded = false;
-        poll_fn(|context| {
-            if yielded {
-                return Poll::Ready(());
-            }
-            yielded = true;
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        admission::expression::give_way().await;
     }
 
     /// Before a write. A request whose time is over writes nothing: its client has been told that it failed, audit has recorded

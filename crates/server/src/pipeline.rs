@@ -74,22 +74,37 @@ impl Outcome {
 }
 
 impl accept::Answer for State {
-    async fn answer(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-        let asked = Asked::read(&self, peer, request);
-        if asked.may_be_dropped() {
-            let effort = asked.effort.clone();
-            let state = Arc::clone(&self);
-            let work = Box::pin(async move {
-                let mut answered = None;
-                asked.answer(&state, |response| answered = Some(response)).await;
-                answered
-            });
-            // Its own time limit ends it, wherever it runs.
-            let answered = self.heavy.drive(&effort, None, work).await;
-            return answered.flatten().unwrap_or_else(respond::panicked);
+    // Not an `async fn`: a request is present before its future is first polled.
+    fn answer(
+        self: Arc<Self>,
+        peer: Peer,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + Send {
+        let present = self.flow_control.as_ref().map(|(control, _)| control.arrived());
+        async move {
+            let _present = present;
+            let asked = Asked::read(&self, peer, request);
+            if asked.may_be_dropped() {
+                Box::pin(answer_while_wanted(self, asked)).await
+            } else {
+                Box::pin(answer_to_the_end(self, asked)).await
+            }
         }
-        Box::pin(answer_to_the_end(self, asked)).await
     }
+}
+
+/// Answers a request that changes nothing. A client that hangs up drops this future, and its work with it.
+async fn answer_while_wanted(state: Arc<State>, asked: Asked) -> Response<Body> {
+    let effort = asked.effort.clone();
+    let serving = Arc::clone(&state);
+    let work = Box::pin(async move {
+        let mut answered = None;
+        asked.answer(&serving, |response| answered = Some(response)).await;
+        answered
+    });
+    // Its own time limit ends it, wherever it runs.
+    let answered = state.heavy.drive(&effort, None, work).await;
+    answered.flatten().unwrap_or_else(respond::panicked)
 }
 
 /// Answers a request that changes something.

@@ -40,14 +40,20 @@ impl Pace {
     /// Lets others run.
     pub async fn rest(&self) {
         self.work.store(0, Ordering::Relaxed);
-        let mut rested = false;
-        poll_fn(|context| {
-            if std::mem::replace(&mut rested, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        give_way().await;
     }
+}
+
+/// Returns after other tasks had their turn. Unlike the runtime's own function for it, this does not ask the operating system for events
+/// first, and a request that gives way can be moved to another runtime at this point.
+pub async fn give_way() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
