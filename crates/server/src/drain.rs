@@ -9,6 +9,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -96,13 +97,13 @@ pub(crate) fn stream_is_ready() {
 /// Runs the HTTP/2 streams of a connection, and resets those whose clients do not read.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamGuard {
-    metrics: ConnectionMetrics,
+    metrics: Arc<ConnectionMetrics>,
 }
 
 impl StreamGuard {
     /// Counts the streams that it resets.
     pub(crate) fn new(metrics: ConnectionMetrics) -> Self {
-        StreamGuard { metrics }
+        StreamGuard { metrics: Arc::new(metrics) }
     }
 }
 
@@ -112,7 +113,7 @@ where
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
-        let metrics = self.metrics.clone();
+        let metrics = Arc::clone(&self.metrics);
         let state = RefCell::new((Drain::new(PATIENCE), 0));
         tokio::spawn(STREAM.scope(state, async move {
             if run(stream).await.is_err() {

@@ -33,7 +33,7 @@ use crate::byte_budget::Account;
 use crate::call::{Answer, AnsweredBy, Arriving, Call, Unread};
 use crate::catalog::{Catalog, Facet};
 use crate::discard::Discarding;
-use crate::flow_control::{Asking, ClientGone};
+use crate::flow_control::{Asking, ClientGone, Present};
 use crate::handlers;
 use crate::heavy::{CancelOnDrop, Effort};
 use crate::metrics::{Finished, Outcomes};
@@ -74,22 +74,19 @@ impl Outcome {
 }
 
 impl accept::Answer for State {
-    // Not an `async fn`: a request is present before its future is first polled.
+    // Not an `async fn`: a request is present before its future is first polled. On the heap, because HTTP/2 moves it several times.
     fn answer(
         self: Arc<Self>,
         peer: Peer,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send {
-        let present = self.flow_control.as_ref().map(|(control, _)| control.arrived());
-        async move {
-            let _present = present;
-            let asked = Asked::read(&self, peer, request);
-            if asked.may_be_dropped() {
-                Box::pin(answer_while_wanted(self, asked)).await
-            } else {
-                Box::pin(answer_to_the_end(self, asked)).await
-            }
-        }
+        let asked = Asked::read(&self, peer, request);
+        let answering: Pin<Box<dyn Future<Output = Response<Body>> + Send>> = if asked.may_be_dropped() {
+            Box::pin(answer_while_wanted(self, asked))
+        } else {
+            Box::pin(answer_to_the_end(self, asked))
+        };
+        answering
     }
 }
 
@@ -160,6 +157,7 @@ struct Asked {
     body: Arriving,
     effort: Effort,
     gone: ClientGone,
+    present: Option<Present>,
 }
 
 impl Asked {
@@ -184,6 +182,7 @@ impl Asked {
             body,
             effort: Effort::default(),
             gone: ClientGone::default(),
+            present: state.flow_control.as_ref().map(|(control, _)| control.arrived()),
         }
     }
 
@@ -197,7 +196,19 @@ impl Asked {
     /// Hands the response to `reply`, and comes to an end after that where a response could not wait for it.
     async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
         let dropped = self.may_be_dropped();
-        let Asked { started, peer, method, uri, query, info, mut headers, body, effort, gone } = self;
+        let Asked {
+            started,
+            peer,
+            method,
+            uri,
+            query,
+            info,
+            mut headers,
+            body,
+            effort,
+            gone,
+            present: _present,
+        } = self;
         let dry_run = query.get("dryRun").is_some();
         let id = audit_id(&headers);
         // Under the same name to whoever the request is passed on to.

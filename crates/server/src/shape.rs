@@ -255,7 +255,8 @@ async fn convert_whole(
                 .map(|(i, o)| (i, o.clone()))
                 .unzip();
             let converted =
-                conversion::call(state, &custom.definition, webhook, &strangers, &version).await?;
+                // On the heap: whoever reads an object would carry its weight.
+                Box::pin(conversion::call(state, &custom.definition, webhook, &strangers, &version)).await?;
             for (place, object) in places.into_iter().zip(converted) {
                 if let Some(slot) = objects.get_mut(place) {
                     *slot = object;
