@@ -84,11 +84,13 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
     let mut definitions = Vec::with_capacity(page.entries.len());
     for entry in &page.entries {
         match read(entry) {
-            Ok(definition) => definitions.push((Arc::new(definition), entry.revision)),
+            Ok(definition) => definitions.push((definition, entry.revision)),
             Err(why) => unreadable.note(entry, &why, Some(Concern::Definition)),
         }
         seen.insert(Arc::clone(&entry.key));
     }
+    // Where two claim a kind, the older one has it.
+    definitions.sort_by(|(a, _), (b, _)| a.created.cmp(&b.created));
     catalog.change_custom(|custom| {
         for (definition, revision) in definitions {
             custom.set(definition, revision, Fresh::after(page.revision));
@@ -116,7 +118,7 @@ fn put(state: &State, custom: &mut CustomKinds, definition: Definition, entry: &
         (Some(former), _) => Fresh::instead_of(&former),
         (None, _) => Fresh::after(state.store.revision()),
     };
-    custom.set(Arc::new(definition), entry.revision, fresh);
+    custom.set(definition, entry.revision, fresh);
 }
 
 /// Lets what is written from now on count as fresh, as soon as nobody writes by the schema of before.
@@ -338,7 +340,9 @@ impl Keeper {
             }
             return Ok(None);
         }
-        let Some(status) = names::status(&definition, || self.taken(&definition), &self.now()) else {
+        let lost_kind = self.state.catalog.custom().lost_kind(meta::name(&definition));
+        let Some(status) = names::status(&definition, lost_kind, || self.taken(&definition), &self.now())
+        else {
             return Ok(None);
         };
         let names_changed = definition.at(&["status", "acceptedNames"]) != status.get("acceptedNames");

@@ -16,6 +16,7 @@ mod certificates;
 mod collections;
 mod deadlines;
 mod defaults;
+mod definition_names;
 mod descriptors;
 mod early_answers;
 mod evictions;

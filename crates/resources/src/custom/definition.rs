@@ -24,6 +24,8 @@ pub struct Definition {
     pub name: Str,
     /// The uid of the definition.
     pub uid: Str,
+    /// When the definition was created.
+    pub created: Str,
     /// The API group.
     pub group: Str,
     /// The names that have been accepted.
@@ -38,7 +40,7 @@ pub struct Definition {
     pub conversion: Conversion,
     /// `spec.preserveUnknownFields`: nothing is pruned.
     pub preserve_unknown_fields: bool,
-    /// Whether it is served: its condition says so, and no other resource has its storage directory.
+    /// Whether it is served: its condition says so, no other resource has its storage directory, and no other definition its kind.
     pub established: bool,
     /// Whether its names have been accepted.
     pub names_accepted: bool,
@@ -200,6 +202,7 @@ impl Definition {
         Definition {
             name: api::meta::name(definition).into(),
             uid: api::meta::uid(definition).into(),
+            created: definition.part("metadata").text("creationTimestamp").into(),
             generation: definition.part("metadata").number("generation"),
             namespaced,
             versions,
@@ -211,6 +214,12 @@ impl Definition {
             names,
             group,
         }
+    }
+
+    /// Takes the kind away that its status claims: another definition has it. Without it, the definition is not served.
+    pub fn lose_kind(&mut self) {
+        (self.names.kind, self.names.list_kind) = (Str::default(), Str::default());
+        (self.established, self.names_accepted) = (false, false);
     }
 
     /// The version that objects are stored in.

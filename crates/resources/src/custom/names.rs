@@ -33,12 +33,21 @@ impl Taken {
     }
 }
 
-/// The status that a definition should have; `None` where it has it. `now` is a time as conditions write it.
-pub fn status(definition: &Value, taken: impl FnOnce() -> Taken, now: &str) -> Option<Value> {
+/// The status that a definition should have; `None` where it has it. `lost_kind` says that its status claims a kind which another
+/// definition has: statuses can be written by others than this server. `now` is a time as conditions write it.
+pub fn status(
+    definition: &Value,
+    lost_kind: bool,
+    taken: impl FnOnce() -> Taken,
+    now: &str,
+) -> Option<Value> {
     let mut status = definition.get("status").cloned().unwrap_or_default();
     let before = status.clone();
     let wanted = Names::read(definition.part("spec").part("names"));
-    let accepted = Names::read(status.part("acceptedNames"));
+    let mut accepted = Names::read(status.part("acceptedNames"));
+    if lost_kind {
+        (accepted.kind, accepted.list_kind) = (value::Str::default(), value::Str::default());
+    }
     if wanted != accepted || find(&status, "NamesAccepted").is_none() {
         let (names, why) = judge(&wanted, &accepted, &taken());
         status.set_at(&["acceptedNames"], to_value(&names));
@@ -47,7 +56,7 @@ pub fn status(definition: &Value, taken: impl FnOnce() -> Taken, now: &str) -> O
             None => ("True", "NoConflicts", "no conflicts found"),
         };
         set(&mut status, "NamesAccepted", condition, now);
-        if find(&status, "Established").is_none() && why.is_some() {
+        if why.is_some() && (lost_kind || find(&status, "Established").is_none()) {
             set(&mut status, "Established", ("False", "NotAccepted", "not all names are accepted"), now);
         }
     }

@@ -241,10 +241,10 @@ fn names_in_use_are_refused_and_free_ones_are_given() {
         r#"{"metadata":{"name":"b.example.com"},"spec":{"group":"example.com","names":{"plural":"b","singular":"b","kind":"B","listKind":"BList","shortNames":["x"]}},"status":{}}"#,
     );
     let mut taken = Taken::default();
-    let status = names::status(&object, Taken::default, "2020-01-01T00:00:00Z").unwrap();
+    let status = names::status(&object, false, Taken::default, "2020-01-01T00:00:00Z").unwrap();
     assert_eq!(status.list_at(&["conditions"])[1].str_at(&["type"]), Some("Established"));
     taken.add(&Names { plural: "other".into(), short_names: vec!["x".into()], ..Names::default() });
-    let status = names::status(&object, || taken, "2020-01-01T00:00:00Z").unwrap();
+    let status = names::status(&object, false, || taken, "2020-01-01T00:00:00Z").unwrap();
     let [accepted, established] = status.list_at(&["conditions"]) else { panic!("{status:?}") };
     assert_eq!(accepted.str_at(&["reason"]), Some("ShortNamesConflict"));
     assert_eq!(accepted.str_at(&["message"]), Some("\"x\" is already in use"));
@@ -450,7 +450,7 @@ fn a_definition_is_served_only_with_a_storage_directory_of_its_own() {
     let (established, apiservices) =
         read("apiservices.apiregistration.k8s.io", "apiregistration.k8s.io", "apiservices", "apiservices");
     assert!(!established);
-    let status = names::status(&apiservices, Taken::default, "2020-01-01T00:00:00Z").unwrap();
+    let status = names::status(&apiservices, false, Taken::default, "2020-01-01T00:00:00Z").unwrap();
     let established = &status.list_at(&["conditions"])[1];
     assert_eq!(established.str_at(&["status"]), Some("False"));
     assert_eq!(established.str_at(&["reason"]), Some("OverlappingBuiltInResource"));

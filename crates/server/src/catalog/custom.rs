@@ -23,6 +23,8 @@ struct Group {
     kinds: HashMap<(Str, Str), Arc<Kind>>,
     /// Every stored definition by its name, served or not.
     definitions: BTreeMap<Str, Known>,
+    /// Which definition has a kind, by the name of the kind or of its list.
+    owners: HashMap<Str, Str>,
 }
 
 /// A definition, and the revision at which it was stored so.
@@ -31,6 +33,8 @@ struct Known {
     definition: Arc<custom::Definition>,
     revision: u64,
     fresh: Arc<Fresh>,
+    /// Whether its status claims a kind that another definition has.
+    lost_kind: bool,
 }
 
 impl Group {
@@ -39,15 +43,36 @@ impl Group {
         for version in &former.versions {
             self.kinds.remove(&(version.name.clone(), former.names.plural.clone()));
         }
+        for name in [&former.names.kind, &former.names.list_kind] {
+            if self.owners.get(name) == Some(&former.name) {
+                self.owners.remove(name);
+            }
+        }
+    }
+
+    /// Gives a definition the kind that its status claims. It is not to be had if another one has it, whatever both statuses say: policies,
+    /// webhooks and owner references name kinds, and would be led to the objects of another resource.
+    fn claim_kind(&mut self, definition: &custom::Definition) -> bool {
+        let names = [&definition.names.kind, &definition.names.list_kind];
+        if names.iter().any(|name| self.owners.contains_key(*name)) {
+            return false;
+        }
+        self.owners.extend(names.map(|name| (name.clone(), definition.name.clone())));
+        true
     }
 }
 
 impl CustomKinds {
     /// Serves a definition, stored at `revision`, instead of what was served under its name. One that is not established serves
     /// nothing. Versions that are not served have kinds, too: objects are stored in them, or shown in them to policies and webhooks.
-    pub fn set(&mut self, definition: Arc<custom::Definition>, revision: u64, fresh: Arc<Fresh>) {
+    pub fn set(&mut self, mut definition: custom::Definition, revision: u64, fresh: Arc<Fresh>) {
         let group = Arc::make_mut(self.groups.entry(definition.group.clone()).or_default());
         group.remove(&definition.name);
+        let lost_kind = definition.established && !group.claim_kind(&definition);
+        if lost_kind {
+            definition.lose_kind();
+        }
+        let definition = Arc::new(definition);
         if let Some(stored) = definition.stored().filter(|_| definition.established) {
             for version in &definition.versions {
                 let kind = Kind::custom(&definition, version, stored, Arc::clone(&fresh));
@@ -55,7 +80,7 @@ impl CustomKinds {
                 group.kinds.insert(key, Arc::new(kind));
             }
         }
-        group.definitions.insert(definition.name.clone(), Known { definition, revision, fresh });
+        group.definitions.insert(definition.name.clone(), Known { definition, revision, fresh, lost_kind });
     }
 
     /// Serves nothing of a definition any more.
@@ -98,6 +123,11 @@ impl CustomKinds {
     /// The definition called `name`, served or not.
     pub fn definition(&self, name: &str) -> Option<&Arc<custom::Definition>> {
         self.known(name).map(|known| &known.definition)
+    }
+
+    /// Whether the status of a definition claims a kind that another definition has.
+    pub fn lost_kind(&self, name: &str) -> bool {
+        self.known(name).is_some_and(|known| known.lost_kind)
     }
 
     /// The revision of the definition called `name`.
