@@ -57,16 +57,16 @@ impl<A: Api> Controller for Collector<A> {
     const WORKERS: usize = 20;
 
     fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
-        let concerned = self.graph().observe(change);
+        let concerned = lock(&self.graph).observe(change);
         concerned.into_iter().map(|uid| (uid, Duration::ZERO)).collect()
     }
 
     fn restart(&self, _: &What) {
-        *self.graph() = Graph::default();
+        lock(&self.graph).restart();
     }
 
     async fn reconcile(&self, uid: Str) -> Result<Next<Str>, Status> {
-        let verdict = decision::decide(&self.graph(), &*self.api, &uid)?;
+        let verdict = decision::decide(&self.graph, &*self.api, &uid).await?;
         match verdict {
             Verdict::Nothing => Ok(Next::Done),
             Verdict::Attempt(dependents) => Ok(Next::Keys(dependents)),
@@ -87,10 +87,6 @@ impl<A: Api> Controller for Collector<A> {
 }
 
 impl<A: Api> Collector<A> {
-    fn graph(&self) -> MutexGuard<'_, Graph> {
-        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Does these one after the other; changes of owner references that follow each other are made together.
     async fn perform(&self, actions: Vec<Action>) -> Result<(), Status> {
         let mut together: JoinSet<Result<(), Status>> = JoinSet::new();
@@ -112,6 +108,11 @@ impl<A: Api> Collector<A> {
         }
         Ok(())
     }
+}
+
+/// Locks the graph. The guard must not be held while objects are read or parsed: every other reconciliation would wait for it.
+fn lock(graph: &Mutex<Graph>) -> MutexGuard<'_, Graph> {
+    graph.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn joined(written: Option<Result<Result<(), Status>, tokio::task::JoinError>>) -> Result<(), Status> {

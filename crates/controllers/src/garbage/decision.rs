@@ -1,12 +1,21 @@
 //! What is to be done about one object, by who is there.
+//!
+//! A decision costs time linear in the size of the objects it reads, because users choose how many owner references an object has.
+//! The graph is locked only to copy out of it, never while objects are read or parsed, and long decisions yield to other tasks.
+
+mod lookup;
+
+use std::collections::HashSet;
+use std::sync::Mutex;
 
 use api::Status;
-use api::meta::{self, OwnerReference};
+use api::meta;
 use value::{Str, Value};
 
-use super::graph::{Going, Graph, Node};
-use super::{FOREGROUND, ORPHAN, owners};
+use super::graph::{Going, Graph};
+use super::{FOREGROUND, ORPHAN, lock, owners};
 use crate::api::{Place, View};
+use lookup::{Owner, Owners, Turn};
 
 /// What the collector makes of an object.
 #[derive(Debug, PartialEq)]
@@ -56,66 +65,89 @@ impl Deletion {
     }
 }
 
-/// Judges the object with this uid.
-pub(super) fn decide(graph: &Graph, view: &impl View, uid: &str) -> Result<Verdict, Status> {
-    let Some(node) = graph.node(uid) else { return Ok(Verdict::Nothing) };
-    if node.going == Going::Plainly {
-        return Ok(Verdict::Nothing);
+/// What the graph says about the object to judge, and the means to read more of the graph later.
+struct Subject<'a> {
+    graph: &'a Mutex<Graph>,
+    generation: u64,
+    uid: &'a str,
+    place: Place,
+}
+
+impl Subject<'_> {
+    /// Reads the graph again, under the lock; `None` if it was restarted meanwhile or no longer has the object. Then nothing is to
+    /// be done now: the object is looked at again once it is listed.
+    fn reread<T>(&self, read: impl FnOnce(&Graph) -> T) -> Option<T> {
+        let graph = lock(self.graph);
+        let same = graph.generation() == self.generation && graph.node(self.uid).is_some();
+        same.then(|| read(&graph))
     }
-    let Some(live) = view.metadata(&node.place)?.filter(|live| meta::uid(live) == uid) else {
+}
+
+/// Judges the object with this uid.
+pub(super) async fn decide(graph: &Mutex<Graph>, view: &impl View, uid: &str) -> Result<Verdict, Status> {
+    let read = |graph: &Graph| {
+        let node = graph.node(uid).filter(|node| node.going != Going::Plainly)?;
+        Some((graph.generation(), node.place.clone()))
+    };
+    let Some((generation, place)) = read(&lock(graph)) else { return Ok(Verdict::Nothing) };
+    let subject = Subject { graph, generation, uid, place };
+    let Some(live) = view.metadata(&subject.place)?.filter(|live| meta::uid(live) == uid) else {
         return Ok(Verdict::Nothing);
     };
     match Going::of(&live) {
         Going::Plainly => Ok(Verdict::Nothing),
-        Going::Orphan => orphan(graph, view, uid, &node.place, &live),
-        Going::Foreground => Ok(foreground(graph, uid, &node.place, &live)),
-        Going::No => by_owners(graph, view, uid, node, &live),
+        Going::Orphan => orphan(&subject, view, &live).await,
+        Going::Foreground => Ok(foreground(&subject, &live)),
+        Going::No => by_owners(&subject, view, &live).await,
     }
 }
 
 /// Every dependent forgets its owner; then the owner is let go.
-fn orphan(
-    graph: &Graph,
-    view: &impl View,
-    uid: &str,
-    place: &Place,
-    live: &Value,
-) -> Result<Verdict, Status> {
+async fn orphan(subject: &Subject<'_>, view: &impl View, live: &Value) -> Result<Verdict, Status> {
+    let copy = |graph: &Graph| -> Vec<(Str, Place)> {
+        let dependents = graph.dependents(subject.uid);
+        dependents.map(|(uid, node)| (uid.clone(), node.place.clone())).collect()
+    };
+    let Some(dependents) = subject.reread(copy) else { return Ok(Verdict::Nothing) };
+    let useless = HashSet::from([subject.uid]);
+    let mut turn = Turn::default();
     let mut actions = Vec::new();
-    for (dependent_uid, node) in graph.dependents(uid) {
-        let dependent = view.metadata(&node.place)?.filter(|d| meta::uid(d) == dependent_uid);
+    for (uid, place) in dependents {
+        turn.read_object().await;
+        let dependent = view.metadata(&place)?.filter(|dependent| meta::uid(dependent) == uid);
         if let Some(dependent) = dependent {
-            actions.extend(without_owners(&node.place, &dependent, &[uid]));
+            actions.extend(without_owners(&place, &dependent, &useless));
         }
     }
-    actions.push(release(place, live, ORPHAN));
+    actions.push(release(&subject.place, live, ORPHAN));
     Ok(Verdict::Do(actions))
 }
 
 /// The owner is let go when no dependent blocks it.
-fn foreground(graph: &Graph, uid: &str, place: &Place, live: &Value) -> Verdict {
-    let mut blocking = graph.blocking(uid).peekable();
-    if blocking.peek().is_none() {
-        return Verdict::Do(vec![release(place, live, FOREGROUND)]);
+fn foreground(subject: &Subject<'_>, live: &Value) -> Verdict {
+    // Outer `None`: the graph cannot be read again; inner `None`: no dependent blocks.
+    let copy = |graph: &Graph| {
+        let mut blocking = graph.blocking(subject.uid).peekable();
+        blocking.peek()?;
+        let idle = blocking.filter(|(_, node)| node.going == Going::No);
+        Some(idle.map(|(uid, _)| uid.clone()).collect())
+    };
+    match subject.reread(copy) {
+        None => Verdict::Nothing,
+        Some(None) => Verdict::Do(vec![release(&subject.place, live, FOREGROUND)]),
+        Some(Some(idle)) => Verdict::Attempt(idle),
     }
-    let idle = blocking.filter(|(_, node)| node.going == Going::No).map(|(uid, _)| uid.clone());
-    Verdict::Attempt(idle.collect())
 }
 
 /// What the owner references say about an object that nobody has asked to delete.
-fn by_owners(
-    graph: &Graph,
-    view: &impl View,
-    uid: &str,
-    node: &Node,
-    live: &Value,
-) -> Result<Verdict, Status> {
-    let place = &node.place;
+async fn by_owners(subject: &Subject<'_>, view: &impl View, live: &Value) -> Result<Verdict, Status> {
+    let place = &subject.place;
+    let mut lookup = Owners::new(view, place);
     let mut solid = false;
     let mut dangling: Vec<Str> = Vec::new();
     let mut waiting: Vec<Str> = Vec::new();
     for reference in meta::owner_references(live) {
-        match owner(view, place, &reference)? {
+        match lookup.owner(&reference).await? {
             Owner::There => solid = true,
             Owner::Waiting => waiting.push(reference.uid),
             Owner::Gone => dangling.push(reference.uid),
@@ -129,7 +161,7 @@ fn by_owners(
         }
     }
     if solid {
-        let useless: Vec<&str> = dangling.iter().chain(&waiting).map(Str::as_str).collect();
+        let useless: HashSet<&str> = dangling.iter().chain(&waiting).map(Str::as_str).collect();
         return Ok(match without_owners(place, live, &useless) {
             Some(action) => Verdict::Do(vec![action]),
             None => Verdict::Nothing,
@@ -141,17 +173,23 @@ fn by_owners(
     let deletion = |policy| {
         Action::Delete(Deletion {
             place: place.clone(),
-            uid: uid.into(),
+            uid: subject.uid.into(),
             revision: meta::resource_version(live).into(),
             owners: owners(live).to_vec(),
             policy,
         })
     };
-    let mut dependents = graph.dependents(uid).peekable();
-    if !waiting.is_empty() && dependents.peek().is_some() {
+    // Outer `None`: the graph cannot be read again; inner `None`: no dependents.
+    let circle = |graph: &Graph| {
+        let mut dependents = graph.dependents(subject.uid).peekable();
+        dependents.peek()?;
+        Some(dependents.any(|(_, node)| node.going == Going::Foreground))
+    };
+    let circle = if waiting.is_empty() { Some(None) } else { subject.reread(circle) };
+    let Some(circle) = circle else { return Ok(Verdict::Nothing) };
+    if let Some(circle) = circle {
         // Its owner waits for it, so it waits for its own dependents in turn. Where one of those waits as well, there may be a
         // circle, which is broken by no longer blocking the owners.
-        let circle = dependents.any(|(_, node)| node.going == Going::Foreground);
         let unblock = if circle { unblocked(place, live) } else { None };
         if let Some(unblock) = unblock {
             // The change of the references brings the object back, then to be deleted.
@@ -170,36 +208,9 @@ fn by_owners(
     Ok(Verdict::Do(vec![deletion(policy)]))
 }
 
-/// What a reference leads to.
-enum Owner {
-    There,
-    /// There, but waiting for its dependents to go.
-    Waiting,
-    Gone,
-    Impossible,
-    UnknownKind,
-}
-
-fn owner(view: &impl View, dependent: &Place, reference: &OwnerReference) -> Result<Owner, Status> {
-    let Some(kind) = view.kind(&reference.api_version, &reference.kind) else {
-        return Ok(Owner::UnknownKind);
-    };
-    if kind.namespaced && dependent.namespace.is_empty() {
-        return Ok(Owner::Impossible);
-    }
-    let found = view.metadata(&kind.place(&dependent.namespace, &reference.name))?;
-    Ok(match found.filter(|owner| meta::uid(owner) == reference.uid) {
-        None => Owner::Gone,
-        Some(owner) => {
-            let waits = meta::is_deleting(&owner) && meta::finalizers(&owner).any(|f| f == FOREGROUND);
-            if waits { Owner::Waiting } else { Owner::There }
-        }
-    })
-}
-
 /// Takes references to these owners off, if there are any.
-fn without_owners(place: &Place, live: &Value, uids: &[&str]) -> Option<Action> {
-    let named = |reference: &&Value| reference.str_at(&["uid"]).is_some_and(|uid| uids.contains(&uid));
+fn without_owners(place: &Place, live: &Value, uids: &HashSet<&str>) -> Option<Action> {
+    let named = |reference: &&Value| reference.str_at(&["uid"]).is_some_and(|uid| uids.contains(uid));
     let kept: Vec<Value> = owners(live).iter().filter(|reference| !named(reference)).cloned().collect();
     (kept.len() < owners(live).len()).then(|| with_owners(place, live, kept))
 }

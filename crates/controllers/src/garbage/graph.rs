@@ -3,7 +3,7 @@
 //! Only objects that have owners, or that wait for their dependents while they are deleted, are in it: the rest of the cluster costs
 //! nothing here.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use api::meta::{self, OwnerReference};
 use value::{Str, Value};
@@ -51,24 +51,38 @@ pub(super) struct Node {
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: HashMap<Str, Node>,
-    /// By the uid of an owner, whether it is there or not. INVARIANT: exactly the owners that `nodes` name.
-    dependents: HashMap<Str, BTreeSet<Str>>,
+    /// By the uid of an owner, whether that owner exists or not: its dependents, and whether each blocks the owner's foreground
+    /// deletion. INVARIANT: exactly the owners that `nodes` name.
+    dependents: HashMap<Str, BTreeMap<Str, bool>>,
+    /// Counts the calls of [`Graph::restart`].
+    generation: u64,
 }
 
 impl Graph {
+    /// Forgets everything. A decision that began before must not read what is listed afterwards: see [`Graph::generation`].
+    pub(super) fn restart(&mut self) {
+        *self = Graph { generation: self.generation.wrapping_add(1), ..Graph::default() };
+    }
+
+    /// Two reads of the graph belong together only if this is the same for both.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     pub(super) fn node(&self, uid: &str) -> Option<&Node> {
         self.nodes.get(uid)
     }
 
     /// The objects that name `uid` as an owner.
     pub(super) fn dependents(&self, uid: &str) -> impl Iterator<Item = (&Str, &Node)> {
-        let uids = self.dependents.get(uid).into_iter().flatten();
-        uids.filter_map(|uid| self.nodes.get_key_value(uid))
+        let dependents = self.dependents.get(uid).into_iter().flatten();
+        dependents.filter_map(|(uid, _)| self.nodes.get_key_value(uid))
     }
 
     /// The dependents that hold up a foreground deletion of `uid`.
     pub(super) fn blocking(&self, uid: &str) -> impl Iterator<Item = (&Str, &Node)> {
-        self.dependents(uid).filter(move |(_, node)| blocks(&node.owners, uid))
+        let dependents = self.dependents.get(uid).into_iter().flatten();
+        dependents.filter(|(_, blocks)| **blocks).filter_map(|(uid, _)| self.nodes.get_key_value(uid))
     }
 
     /// Takes note of a change and says which objects must be looked at because of it.
@@ -88,7 +102,7 @@ impl Graph {
                 concerned.extend(self.waiting(&owner.uid));
             }
         }
-        concerned.extend(self.dependents.get(uid).into_iter().flatten().cloned());
+        concerned.extend(self.dependents.get(uid).into_iter().flat_map(BTreeMap::keys).cloned());
         concerned
     }
 
@@ -98,16 +112,20 @@ impl Graph {
         let (old_owners, was) =
             self.nodes.remove(&uid).map_or((Vec::new(), Going::No), |node| (node.owners, node.going));
         let mut concerned = Vec::new();
+        // An object can name one owner many times and have tens of thousands of references: no list is searched for each of them.
+        let blocking = blocking_by_owner(&owners);
         for old in &old_owners {
-            if !owners.iter().any(|owner| owner.uid == old.uid) {
+            let blocks = blocking.get(old.uid.as_str()).copied();
+            if blocks.is_none() {
                 self.unlink(&old.uid, &uid);
             }
-            if old.block_owner_deletion && !blocks(&owners, &old.uid) {
+            if old.block_owner_deletion && blocks != Some(true) {
                 concerned.extend(self.waiting(&old.uid));
             }
         }
         for owner in &owners {
-            self.dependents.entry(owner.uid.clone()).or_default().insert(uid.clone());
+            let blocks = blocking.get(owner.uid.as_str()) == Some(&true);
+            self.dependents.entry(owner.uid.clone()).or_default().insert(uid.clone(), blocks);
         }
         // Whether the owners are there is looked up once; afterwards their deletions are told.
         if !owners.is_empty() && owners != old_owners {
@@ -115,7 +133,7 @@ impl Graph {
         }
         if going != was && matches!(going, Going::Foreground | Going::Orphan) {
             if going == Going::Foreground {
-                concerned.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
+                concerned.extend(self.dependents.get(&uid).into_iter().flat_map(BTreeMap::keys).cloned());
             }
             concerned.push(uid.clone());
         }
@@ -140,6 +158,11 @@ impl Graph {
     }
 }
 
-fn blocks(owners: &[OwnerReference], uid: &str) -> bool {
-    owners.iter().any(|owner| owner.uid == uid && owner.block_owner_deletion)
+/// The uids of the owners, each with whether one of the references to it blocks its foreground deletion.
+fn blocking_by_owner(owners: &[OwnerReference]) -> HashMap<&str, bool> {
+    let mut blocking = HashMap::with_capacity(owners.len());
+    for owner in owners {
+        *blocking.entry(owner.uid.as_str()).or_default() |= owner.block_owner_deletion;
+    }
+    blocking
 }

@@ -1,21 +1,27 @@
+mod cost;
+
+use std::pin::pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
 use value::{Str, Value};
 
 use super::decision::{Action, Verdict, decide};
 use super::graph::Graph;
-use crate::api::{Change, View as _};
+use crate::api::{Change, View};
 use crate::fake::{Fake, parse};
 
 /// A cluster and the graph that has been told of all of it.
 struct Cluster {
     fake: Fake,
-    graph: Graph,
+    graph: Mutex<Graph>,
 }
 
 impl Cluster {
     fn of(objects: &[Value]) -> Self {
         let mut fake = Fake::new(&[]);
         fake.objects = objects.to_vec();
-        let mut cluster = Cluster { fake, graph: Graph::default() };
+        let mut cluster = Cluster { fake, graph: Mutex::default() };
         for object in objects {
             cluster.told(object, false);
         }
@@ -24,7 +30,7 @@ impl Cluster {
 
     fn told(&mut self, object: &Value, deleted: bool) -> Vec<Str> {
         let change = Change { place: self.fake.place(object), object: object.clone(), deleted };
-        self.graph.observe(&change)
+        self.graph.get_mut().unwrap().observe(&change)
     }
 
     /// Stores an object anew, and tells the graph.
@@ -52,7 +58,19 @@ impl Cluster {
     }
 
     fn decide(&self, uid: &str) -> Verdict {
-        decide(&self.graph, &self.fake, uid).unwrap()
+        self.decide_with(&self.fake, uid).0
+    }
+
+    /// Decides by what `view` shows. Returns the verdict and how often the decision yielded to other tasks.
+    fn decide_with(&self, view: &impl View, uid: &str) -> (Verdict, usize) {
+        let mut decision = pin!(decide(&self.graph, view, uid));
+        let mut yields = 0;
+        loop {
+            match decision.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(verdict) => return (verdict.unwrap(), yields),
+                Poll::Pending => yields += 1,
+            }
+        }
     }
 
     fn only(&self, uid: &str) -> Action {
