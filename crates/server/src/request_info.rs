@@ -251,11 +251,13 @@ pub fn percent_decode(text: &str, plus_is_space: bool) -> String {
 }
 
 /// Whether a server could read a path as another one: it has an empty segment other than the last one, or one that is `.` or
-/// `..`. No object has such a name.
+/// `..`, with or without parameters after a semicolon; or it has a backslash, which some take for a slash, or a control character.
+/// No object has such a name.
 pub(crate) fn has_other_readings(path: &str) -> bool {
     let below = path.strip_prefix('/').unwrap_or(path);
     let below = below.strip_suffix('/').unwrap_or(below);
-    below.split('/').any(|segment| matches!(segment, "" | "." | ".."))
+    let mut names = below.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
+    names.any(|name| matches!(name, "" | "." | "..")) || path.contains(|c: char| c == '\\' || c.is_control())
 }
 
 /// A path without empty steps, `.` and `..`, and without a slash at its end.

@@ -101,7 +101,14 @@ fn paths_that_a_server_could_normalize_have_other_readings() {
     {
         assert!(super::has_other_readings(path), "{path}");
     }
-    for path in ["/apis/g/v1", "/apis/g/v1/", "/apis/g/v1/...", "/apis/g/v1/x.y", "/apis/g/v1/.x"] {
+    for path in
+        ["/apis/..;/v1", "/apis/..;a=b/v1", "/apis/;x/v1", "/apis/a\\v1", "/apis/..\\v1", "/apis/..\0/v1"]
+    {
+        assert!(super::has_other_readings(path), "{path}");
+    }
+    for path in
+        ["/apis/g/v1", "/apis/g/v1/", "/apis/g/v1/...", "/apis/g/v1/x.y", "/apis/g/v1/.x", "/apis/g/v1/x;y"]
+    {
         assert!(!super::has_other_readings(path), "{path}");
     }
 }

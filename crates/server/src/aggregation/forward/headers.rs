@@ -217,9 +217,9 @@ pub(in super::super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: 
     }
 }
 
-/// A path as Go encodes it.
+/// A path as Go encodes it, except for semicolons: some servers take what follows one for parameters, and not for a part of a name.
 pub(crate) fn encode_path(path: &str) -> String {
-    percent_encode(path, |byte| b"-_.~$&+,/:;=@".contains(&byte))
+    percent_encode(path, |byte| b"-_.~$&+,/:=@".contains(&byte))
 }
 
 /// A query as Go encodes it: by name.
