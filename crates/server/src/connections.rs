@@ -29,6 +29,9 @@ const HIGH: usize = 80;
 const URGENT: usize = 95;
 /// How many are closed at a time: this part of the limit.
 const BATCH: usize = 32;
+/// The connections that were accepted last are not idle yet: where all others are busy, they would be the only ones to close, and nobody
+/// would get in any more.
+const NEWEST: u64 = 8;
 /// How long a full server waits before it looks again for connections to close.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -339,10 +342,11 @@ impl Connections {
     /// Asks the connections to close that have been idle longest, one after the other from the address that has the most.
     fn close_idle(&self, which: Closes, level: u8) {
         let table = self.lock();
+        let is_new = |connection: &Connection| connection.id.saturating_add(NEWEST) >= table.next;
         let mut idle: BTreeMap<ClientAddress, Vec<&Arc<Connection>>> = BTreeMap::new();
         for connection in table.open.values() {
             let is_closable = match which {
-                Closes::Idle => connection.is_idle(),
+                Closes::Idle => connection.is_idle() && !is_new(connection),
                 Closes::Handshaking => connection.is_handshaking.load(Ordering::Relaxed),
             };
             if is_closable && connection.close.load(Ordering::Relaxed) < level {
