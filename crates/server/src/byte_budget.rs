@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::Status;
 use authn::User;
+use authn::names::SERVICE_ACCOUNT_PREFIX;
 use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 use tracing::warn;
 use value::Str;
@@ -45,7 +46,7 @@ struct Held {
     owners: HashMap<Str, u64>,
 }
 
-/// Whose bytes they are: a user, or an address if its users are anonymous.
+/// Whose bytes they are: a user's, those of all service accounts of a namespace, or an address's if its users are anonymous.
 #[derive(Clone, Debug)]
 pub struct Account {
     owner: Str,
@@ -55,18 +56,26 @@ pub struct Account {
 impl Account {
     /// The account of a user at an address.
     pub fn of(user: &User, peer: IpAddr) -> Self {
-        let owner = if user.name == authn::names::ANONYMOUS {
-            format!("{} at {}", user.name, ClientAddress::of(peer)).into()
-        } else {
-            user.name.clone()
+        let rank = Rank::of(user);
+        let namespace =
+            user.name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|account| account.split_once(':'));
+        let owner = match namespace {
+            _ if rank == Rank::Anonymous => format!("{} at {}", user.name, ClientAddress::of(peer)).into(),
+            // Whoever may create service accounts in a namespace has as many as they like.
+            Some((namespace, _)) if rank == Rank::Ordinary => {
+                format!("{SERVICE_ACCOUNT_PREFIX}{namespace}").into()
+            }
+            _ => user.name.clone(),
         };
-        Account { owner, rank: Rank::of(user) }
+        Account { owner, rank }
     }
 }
 
 /// Whom a part of the budget is reserved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rank {
+    /// Whoever did not say who they are: they have no share that others could miss.
+    Anonymous,
     Ordinary,
     /// The cluster's own components: `system:` users, service accounts only of `kube-system`.
     System,
@@ -76,10 +85,10 @@ enum Rank {
 
 impl Rank {
     fn of(user: &User) -> Self {
-        let account = user.name.strip_prefix("system:serviceaccount:");
+        let account = user.name.strip_prefix(SERVICE_ACCOUNT_PREFIX);
         match user.name.as_str() {
             _ if user.is_in(authn::names::MASTERS) => Rank::Master,
-            authn::names::ANONYMOUS => Rank::Ordinary,
+            authn::names::ANONYMOUS => Rank::Anonymous,
             _ if account.is_some_and(|account| account.starts_with("kube-system:")) => Rank::System,
             name if account.is_none() && name.starts_with("system:") => Rank::System,
             _ => Rank::Ordinary,
@@ -190,6 +199,7 @@ impl ByteBudget {
     /// cluster's components, nor those its administrators.
     fn ceiling(&self, rank: Rank) -> u64 {
         match rank {
+            Rank::Anonymous => self.total / 2,
             Rank::Ordinary => self.total / 8 * 7,
             Rank::System => self.total / 16 * 15,
             Rank::Master => self.total,

@@ -67,6 +67,14 @@ impl Results {
 /// A page: `(code, text)`.
 pub type Page = (u16, String);
 
+/// The pages, each of which has a path of its own.
+const PAGES: [&str; 3] = ["healthz", "livez", "readyz"];
+
+/// Whether a path is that of a page of health or of one of its checks.
+pub(crate) fn is_page(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|path| PAGES.contains(&path.split('/').next().unwrap_or_default()))
+}
+
 /// `(name, whether it is part of livez and healthz, too)`.
 const CHECKS: &[(&str, bool)] = &[
     ("ping", true),
@@ -123,7 +131,7 @@ impl Health {
 
     /// Every page of health and each of its checks.
     pub fn paths(&self) -> Vec<String> {
-        let pages = ["healthz", "livez", "readyz"];
+        let pages = PAGES;
         let of = |page: &str| {
             let checks = self.checks(page).into_iter().map(|check| format!("/{page}/{check}"));
             std::iter::once(format!("/{page}")).chain(checks).collect::<Vec<_>>()

@@ -1,4 +1,5 @@
-//! A request body that must keep arriving: at least [`RATE`] bytes a second on average, after the first [`GRACE`].
+//! A request body that must keep arriving: at least [`RATE`] bytes a second on average, after the first [`GRACE`], and without a pause
+//! of more than [`PAUSE`], however much came before.
 //!
 //! The time counts from when the server first waits for the body.
 
@@ -14,6 +15,8 @@ use tokio::time::{Instant, Sleep};
 pub const GRACE: Duration = Duration::from_secs(5);
 /// Bytes a second.
 pub const RATE: u64 = 1024;
+/// The longest that nothing may arrive.
+pub const PAUSE: Duration = Duration::from_secs(15);
 
 /// Why a body was not read to its end.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +34,8 @@ pub enum ReadError {
 pub struct Paced<B> {
     inner: B,
     received: u64,
+    /// When something arrived last, if the body was waited for before.
+    last: Option<Instant>,
     /// Set when the body is first waited for: when it began, and when it is too late for the next byte.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
@@ -38,12 +43,13 @@ pub struct Paced<B> {
 impl<B> Paced<B> {
     /// This body, with the minimum rate.
     pub fn new(inner: B) -> Self {
-        Paced { inner, received: 0, waiting: None }
+        Paced { inner, received: 0, last: None, waiting: None }
     }
 
     /// When a client that sends nothing more is too slow.
     fn due(&self, began: Instant) -> Instant {
-        began + GRACE + Duration::from_millis(self.received.saturating_mul(1000) / RATE)
+        let by_rate = began + GRACE + Duration::from_millis(self.received.saturating_mul(1000) / RATE);
+        by_rate.min(self.last.unwrap_or(began) + PAUSE)
     }
 }
 
@@ -61,6 +67,9 @@ where
         if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
             let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref);
             self.received = self.received.saturating_add(data.map_or(0, |data| data.remaining() as u64));
+            if self.waiting.is_some() {
+                self.last = Some(Instant::now());
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(ReadError::from)));
         }
         let began = self.waiting.as_ref().map_or_else(Instant::now, |(began, _)| *began);
@@ -140,7 +149,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_below_the_minimum_rate_is_given_up() {
         let second = Duration::from_secs(1);
-        for (parts, bytes, every) in [(60, 1000, 20 * second), (600, 1, second), (1, 100_000, 6 * second)] {
+        for (parts, bytes, every) in
+            [(60, 1000, 20 * second), (600, 1, second), (1, 100_000, 6 * second), (2, 100_000, 16 * second)]
+        {
             let read = read(parts, bytes, every).await;
             assert!(matches!(read, Err(ReadError::TooSlow)), "{parts} of {bytes}: {read:?}");
         }

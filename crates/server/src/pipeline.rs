@@ -35,6 +35,7 @@ use crate::catalog::{Catalog, Facet};
 use crate::discard::Discarding;
 use crate::flow_control::{Asking, ClientGone, Present};
 use crate::handlers;
+use crate::health;
 use crate::heavy::{CancelOnDrop, Effort};
 use crate::metrics::{Finished, Outcomes};
 use crate::negotiate;
@@ -398,7 +399,9 @@ async fn serve(
 
     // Whoever does not read answers gets no further ones.
     let payer = Payer::new(&state.answer_budget, Account::of(caller.user(), peer.address.ip()));
-    if let Err(status) = payer.check_room() {
+    if !health::is_page(&info.path)
+        && let Err(status) = payer.check_room()
+    {
         return Outcome::unknown(respond::too_many_requests(&status));
     }
 
