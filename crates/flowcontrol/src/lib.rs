@@ -26,7 +26,7 @@
 //! assert_eq!(class.schema.name, "catch-all");
 //! let (distinguisher, hash) = class.flow_of(&asked);
 //! let arrival = Arrival {
-//!     flow: class.flow, distinguisher: distinguisher.into(), hash, work: Work::ONE_SEAT, is_watch: false,
+//!     flow: class.flow, distinguisher: distinguisher.into(), hash, work: Work::ONE_SEAT, interested_watches: None, is_watch: false,
 //!     is_resumed: false, ticket: Waiter,
 //! };
 //! let Admission::Executing(id) = class.level.queues().start(now, arrival) else { panic!() };

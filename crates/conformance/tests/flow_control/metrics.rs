@@ -25,7 +25,7 @@ fn families(page: &str) -> Vec<String> {
         if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
             && let Some(name) = name.strip_prefix(PREFIX)
         {
-            families.entry(name).or_default().kind = kind.to_owned();
+            kind.clone_into(&mut families.entry(name).or_default().kind);
         }
         let Some((name, labels)) = line.strip_prefix(PREFIX).and_then(|rest| rest.split_once(['{', ' ']))
         else {
@@ -33,7 +33,7 @@ fn families(page: &str) -> Vec<String> {
         };
         let part = ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part));
         let name = part.filter(|name| families.contains_key(name)).unwrap_or(name);
-        let family = families.get_mut(name).unwrap_or_else(|| panic!("{name} has no type"));
+        let family = families.get_mut(name).unwrap();
         let labels = labels.rsplit_once('}').map_or("", |(labels, _)| labels);
         for (label, value) in labels.split(',').filter_map(|label| label.split_once('=')) {
             let value = value.trim_matches('"').to_owned();
