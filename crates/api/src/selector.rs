@@ -9,6 +9,18 @@ pub use facts::{Facts, FactsRef};
 pub use fields::{FieldRequirement, FieldSelector, escape_value};
 pub use labels::{Labels, Operator, Requirement, Selector, format_label_selector, validate_label_selector};
 
+/// The most requirements of a selector that is sent with a request. Each is checked for every object.
+const MAX_REQUIREMENTS: usize = 1000;
+
+fn check_number(requirements: usize) -> Result<(), String> {
+    if requirements > MAX_REQUIREMENTS {
+        return Err(format!(
+            "a selector may have at most {MAX_REQUIREMENTS} requirements, this one has {requirements}"
+        ));
+    }
+    Ok(())
+}
+
 /// What a LIST or WATCH selects: both selectors at once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {

@@ -37,6 +37,7 @@ impl FieldSelector {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut terms = split_terms(text);
         terms.sort_unstable();
+        super::check_number(terms.len())?;
         let mut requirements = Vec::new();
         for term in terms.into_iter().filter(|t| !t.is_empty()) {
             let Some((field, equals, value)) = split_term(term) else {

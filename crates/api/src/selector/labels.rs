@@ -189,7 +189,9 @@ impl Selector {
 
     /// Reads the text of the query parameter.
     pub fn parse(text: &str) -> Result<Self, String> {
-        super::parse::requirements(text).map(Selector::new)
+        let requirements = super::parse::requirements(text)?;
+        super::check_number(requirements.len())?;
+        Ok(Selector::new(requirements))
     }
 
     /// Selects what has exactly these labels. Keys and values are not checked.

@@ -267,3 +267,17 @@ fn a_long_run_of_operators_is_scanned_in_one_pass() {
         Ok("a!=b,c==d,!e".to_owned())
     );
 }
+
+#[test]
+fn selectors_have_a_bounded_number_of_requirements() {
+    let many =
+        |term: &str, number: usize| (0..number).map(|n| format!("{term}{n}")).collect::<Vec<_>>().join(",");
+    assert!(Selector::parse(&many("!k", 1000)).is_ok());
+    assert!(Selector::parse(&many("!k", 1001)).unwrap_err().contains("at most 1000 requirements"));
+    assert!(FieldSelector::parse(&many("metadata.name!=n", 1000)).is_ok());
+    assert!(
+        FieldSelector::parse(&many("metadata.name!=n", 1001))
+            .unwrap_err()
+            .contains("at most 1000 requirements")
+    );
+}
