@@ -33,6 +33,8 @@ use crate::unsent::Payer;
 const CHUNKS: usize = 2;
 /// About how many bytes are sent at once.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// An event of so many bytes is not copied for each watch.
+const SHARED_BYTES: usize = 8 * 1024;
 /// How often a quiet watch says how far it has come.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// How long a watch lasts when the client does not say: from half an hour to an hour.
@@ -49,6 +51,8 @@ struct Sender {
     now: i64,
     counter: prometheus::IntCounter,
     out: BytesMut,
+    /// A large event that goes out after that, as it is: its bytes are shared with all other watches.
+    shared: Option<Bytes>,
     channel: mpsc::Sender<Bytes>,
     payer: Option<Payer>,
     effort: Effort,
@@ -91,6 +95,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
         now: call.now,
         counter: state.metrics.watch_events(&call.info),
         out: BytesMut::new(),
+        shared: None,
         channel,
         payer: call.payer.clone(),
         effort: Effort::default(),
@@ -279,15 +284,22 @@ impl Sender {
     }
 
     fn is_full(&self) -> bool {
-        self.out.len() >= CHUNK_BYTES
+        self.out.len() >= CHUNK_BYTES || self.shared.is_some()
     }
 
     /// Sends what has been written; `false` when the client is gone or does not read.
     async fn flush(&mut self) -> bool {
-        if self.out.is_empty() {
-            return true;
+        let written = self.out.split().freeze();
+        let shared = self.shared.take().unwrap_or_default();
+        for chunk in [written, shared] {
+            if !chunk.is_empty() && !self.send(chunk).await {
+                return false;
+            }
         }
-        let chunk = self.out.split().freeze();
+        true
+    }
+
+    async fn send(&self, chunk: Bytes) -> bool {
         let sent = async {
             // The room that a chunk waits for is taken last, so that waiting holds none of it.
             let place = self.channel.reserve().await.ok()?;
@@ -350,7 +362,11 @@ impl Sender {
             // The stored version's encoding serves every version of the same shape but for its head.
             if self.kind.is_stored_version() {
                 self.counter.inc();
-                self.out.extend_from_slice(encoded);
+                if encoded.len() >= SHARED_BYTES {
+                    self.shared = Some(encoded.clone());
+                } else {
+                    self.out.extend_from_slice(encoded);
+                }
                 return;
             }
         }
