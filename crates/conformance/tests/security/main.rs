@@ -29,6 +29,7 @@ mod log_lines;
 mod manifest_folders;
 mod metric_labels;
 mod node_restriction;
+mod owners;
 mod paths;
 mod patterns;
 mod storage_keys;
