@@ -71,10 +71,17 @@ impl Account {
     }
 }
 
+impl Account {
+    /// The name under which it is known.
+    pub fn owner(&self) -> &Str {
+        &self.owner
+    }
+}
+
 /// Whom a part of the budget is reserved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rank {
-    /// Whoever did not say who they are: they have no share that others could miss.
+    /// Whoever did not say who they are: there may be any number of them.
     Anonymous,
     Ordinary,
     /// The cluster's own components: `system:` users, service accounts only of `kube-system`.
@@ -199,7 +206,7 @@ impl ByteBudget {
     /// cluster's components, nor those its administrators.
     fn ceiling(&self, rank: Rank) -> u64 {
         match rank {
-            Rank::Anonymous => self.total / 2,
+            Rank::Anonymous => self.total / 8 * 5,
             Rank::Ordinary => self.total / 8 * 7,
             Rank::System => self.total / 16 * 15,
             Rank::Master => self.total,

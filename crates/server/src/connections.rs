@@ -342,7 +342,8 @@ impl Connections {
     /// Asks the connections to close that have been idle longest, one after the other from the address that has the most.
     fn close_idle(&self, which: Closes, level: u8) {
         let table = self.lock();
-        let is_new = |connection: &Connection| connection.id.saturating_add(NEWEST) >= table.next;
+        let newest = NEWEST.min(self.limits.connections as u64 / 16);
+        let is_new = |connection: &Connection| connection.id.saturating_add(newest) >= table.next;
         let mut idle: BTreeMap<ClientAddress, Vec<&Arc<Connection>>> = BTreeMap::new();
         for connection in table.open.values() {
             let is_closable = match which {

@@ -6,19 +6,21 @@
 //! priority. Only the polling moves. What the future starts (timers, connections to webhooks, commits) belongs to the main runtime
 //! as before.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use api::Status;
 use prometheus::{IntCounter, IntGauge, Registry};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use value::{Budget, Ended};
+use value::{Budget, Ended, Str};
 
 /// Bodies and stored objects of more bytes are large. One of this size takes about 5 ms (in a release build), the limit of
 /// what others may have to wait for.
@@ -34,9 +36,54 @@ const NICENESS: i32 = 10;
 pub struct HeavyLane {
     /// Taken only when this is dropped.
     runtime: Option<Runtime>,
+    turns: Arc<Turns>,
     requests: IntCounter,
     cancelled: IntCounter,
     running: IntGauge,
+}
+
+/// How many requests of one account are in the lane at a time. The others of the account wait outside, so that an account with many has
+/// few turns before those of another.
+const TURNS: usize = 2;
+
+/// The accounts that have requests in the lane, or waiting for it.
+#[derive(Debug, Default)]
+struct Turns {
+    accounts: Mutex<HashMap<Str, Arc<Semaphore>>>,
+}
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Str, Arc<Semaphore>>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the account may have one more request in the lane.
+    async fn take(self: &Arc<Self>, account: &Str) -> Turn {
+        let of_account =
+            Arc::clone(self.lock().entry(account.clone()).or_insert_with(|| Arc::new(Semaphore::new(TURNS))));
+        let mut turn = Turn { turns: Arc::clone(self), account: account.clone(), permit: None };
+        turn.permit = of_account.acquire_owned().await.ok();
+        turn
+    }
+}
+
+/// One of an account's turns, or the wait for it. Dropping it gives it to the next.
+#[derive(Debug)]
+struct Turn {
+    turns: Arc<Turns>,
+    account: Str,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.permit = None;
+        let mut accounts = self.turns.lock();
+        // Whoever else waits or has a turn holds the semaphore, too.
+        if accounts.get(&self.account).is_some_and(|turns| Arc::strong_count(turns) == 1) {
+            accounts.remove(&self.account);
+        }
+    }
 }
 
 impl HeavyLane {
@@ -68,7 +115,7 @@ impl HeavyLane {
         registry.register(Box::new(requests.clone())).map_err(io::Error::other)?;
         registry.register(Box::new(cancelled.clone())).map_err(io::Error::other)?;
         registry.register(Box::new(running.clone())).map_err(io::Error::other)?;
-        Ok(HeavyLane { runtime: Some(runtime), requests, cancelled, running })
+        Ok(HeavyLane { runtime: Some(runtime), turns: Arc::default(), requests, cancelled, running })
     }
 
     /// Runs the work of a request to its end: here, and in the lane once it asks for that. Work in the lane is cancelled when the
@@ -89,6 +136,14 @@ impl HeavyLane {
             return done;
         }
         let runtime = self.runtime.as_ref()?;
+        let _turn = match (effort.account(), deadline) {
+            (None, _) => None,
+            (Some(account), None) => Some(self.turns.take(account).await),
+            // Work that has waited too long goes in to see that its time is over.
+            (Some(account), Some(deadline)) => {
+                tokio::time::timeout_at(deadline.into(), self.turns.take(account)).await.ok()
+            }
+        };
         self.requests.inc();
         self.running.inc();
         let _leaving = Leaving(self.running.clone());
@@ -160,21 +215,24 @@ impl<T> Future for AtHome<T> {
 pub struct Effort {
     /// The steps that are left; cancelled when nobody waits for the answer.
     pub budget: Budget,
-    is_large: Arc<AtomicBool>,
+    known: Arc<Known>,
+}
+
+/// What is known of a request, to all who hold its [`Effort`].
+#[derive(Debug, Default)]
+struct Known {
+    is_large: AtomicBool,
     /// Whether something was written: from then on the request comes to its end, whoever waits for it.
-    has_written: Arc<AtomicBool>,
+    has_written: AtomicBool,
     /// Whether what it is about is served. Until then its words are the client's own, and must not become labels of metrics.
-    is_routed: Arc<AtomicBool>,
+    is_routed: AtomicBool,
+    /// Whose turns in the lane it uses; it needs none without an account.
+    account: OnceLock<Str>,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Effort {
-            budget: Budget::new(STEPS),
-            is_large: Arc::default(),
-            has_written: Arc::default(),
-            is_routed: Arc::default(),
-        }
+        Effort { budget: Budget::new(STEPS), known: Arc::default() }
     }
 }
 
@@ -182,7 +240,7 @@ impl Effort {
     /// Moves the request to the heavy lane if `size` bytes are much. Requests that are not driven by [`HeavyLane::drive`] stay
     /// where they are.
     pub async fn enter_lane(&self, size: usize) {
-        if size <= LARGE || self.is_large.swap(true, Ordering::Relaxed) {
+        if size <= LARGE || self.known.is_large.swap(true, Ordering::Relaxed) {
             return;
         }
         // The driver sees this as the moment to move the work.
@@ -194,37 +252,47 @@ impl Effort {
     /// comes to its end.
     pub fn begin_write(&self, deadline: Option<Instant>) -> Result<(), Status> {
         let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
-        if is_late && !self.has_written.load(Ordering::Relaxed) {
+        if is_late && !self.known.has_written.load(Ordering::Relaxed) {
             return Err(too_late());
         }
-        self.has_written.store(true, Ordering::Relaxed);
+        self.known.has_written.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// The request is about something that is served.
     pub fn set_routed(&self) {
-        self.is_routed.store(true, Ordering::Relaxed);
+        self.known.is_routed.store(true, Ordering::Relaxed);
     }
 
     /// Whether the request is known to be about something that is served.
     pub fn is_routed(&self) -> bool {
-        self.is_routed.load(Ordering::Relaxed)
+        self.known.is_routed.load(Ordering::Relaxed)
     }
 
     /// Whether something was written.
     pub fn has_written(&self) -> bool {
-        self.has_written.load(Ordering::Relaxed)
+        self.known.has_written.load(Ordering::Relaxed)
+    }
+
+    /// Says whose request this is. Its work shares the lane's turns of that account.
+    pub fn set_account(&self, account: &Str) {
+        // Said once, when its caller is known.
+        let _ = self.known.account.set(account.clone());
+    }
+
+    fn account(&self) -> Option<&Str> {
+        self.known.account.get()
     }
 
     fn is_large(&self) -> bool {
-        self.is_large.load(Ordering::Relaxed)
+        self.known.is_large.load(Ordering::Relaxed)
     }
 
     /// Refuses to go on when nobody waits for the answer, as a request is refused whose time is over. What has begun to write
     /// goes on.
     pub fn check(&self) -> Result<(), Status> {
         match self.budget.check() {
-            Err(Ended::Cancelled) if !self.has_written.load(Ordering::Relaxed) => Err(too_late()),
+            Err(Ended::Cancelled) if !self.known.has_written.load(Ordering::Relaxed) => Err(too_late()),
             // Whoever counts the steps says what was too much.
             Err(Ended::Cancelled | Ended::Exhausted) | Ok(()) => Ok(()),
         }
@@ -315,5 +383,24 @@ mod tests {
         .await;
         assert_eq!(effort.check().expect_err("it was cancelled").code(), 504);
         assert_eq!(lane.running.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn accounts_have_turns_of_their_own_and_are_forgotten() {
+        let turns = Arc::new(Turns::default());
+        let (alice, bob) = (Str::from("alice"), Str::from("bob"));
+        let held = [turns.take(&alice).await, turns.take(&alice).await];
+        let waiting = tokio::spawn({
+            let (turns, alice) = (Arc::clone(&turns), alice.clone());
+            async move { turns.take(&alice).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "a third request of the account waits");
+        drop(turns.take(&bob).await);
+        let [first, second] = held;
+        drop(first);
+        drop(waiting.await.unwrap());
+        drop(second);
+        assert!(turns.lock().is_empty());
     }
 }

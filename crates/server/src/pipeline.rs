@@ -94,14 +94,14 @@ impl accept::Answer for State {
 /// Answers a request that changes nothing. A client that hangs up drops this future, and its work with it.
 async fn answer_while_wanted(state: Arc<State>, asked: Asked) -> Response<Body> {
     let effort = asked.effort.clone();
+    let deadline = asked.deadline(&state);
     let serving = Arc::clone(&state);
     let work = Box::pin(async move {
         let mut answered = None;
         asked.answer(&serving, |response| answered = Some(response)).await;
         answered
     });
-    // Its own time limit ends it, wherever it runs.
-    let answered = state.heavy.drive(&effort, None, work).await;
+    let answered = state.heavy.drive(&effort, deadline, work).await;
     answered.flatten().unwrap_or_else(respond::panicked)
 }
 
@@ -119,7 +119,7 @@ async fn answer_to_the_end(state: Arc<State>, mut asked: Asked) -> Response<Body
     asked.gone = ClientGone::with(gone);
     let limit = time_limit(&asked.query, state.request_timeout).unwrap_or(state.request_timeout);
     let is_long_running = asked.info.is_long_running();
-    let deadline = asked.started.checked_add(limit).filter(|_| !is_long_running);
+    let deadline = asked.deadline(&state);
     let (_waiting_too, gone) = is_long_running.then(oneshot::channel::<()>).unzip();
     let serving = Arc::clone(&state);
     let work = Box::pin(async move { asked.answer(&serving, |response| drop(reply.send(response))).await });
@@ -192,6 +192,12 @@ impl Asked {
     fn may_be_dropped(&self) -> bool {
         let is_read = self.method == Method::GET || self.method == Method::HEAD;
         is_read && (self.info.is_read_only() || self.info.is_long_running())
+    }
+
+    /// When it must be answered, if it is not long-running.
+    fn deadline(&self, state: &State) -> Option<Instant> {
+        let limit = time_limit(&self.query, state.request_timeout).unwrap_or(state.request_timeout);
+        self.started.checked_add(limit).filter(|_| !self.info.is_long_running())
     }
 
     /// Hands the response to `reply`, and comes to an end after that where a response could not wait for it.
@@ -398,7 +404,11 @@ async fn serve(
     }
 
     // Whoever does not read answers gets no further ones.
-    let payer = Payer::new(&state.answer_budget, Account::of(caller.user(), peer.address.ip()));
+    let account = Account::of(caller.user(), peer.address.ip());
+    if !info.is_long_running() {
+        effort.set_account(account.owner());
+    }
+    let payer = Payer::new(&state.answer_budget, account);
     if !health::is_page(&info.path)
         && let Err(status) = payer.check_room()
     {

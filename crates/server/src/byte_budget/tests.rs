@@ -83,6 +83,22 @@ fn users_together_leave_room_for_components_and_those_for_administrators() {
 }
 
 #[test]
+fn anonymous_clients_and_the_accounts_of_a_namespace_leave_room_for_others() {
+    let budget = budget(16 * MIB);
+    let anonymous = User::named(authn::names::ANONYMOUS);
+    let charges = (1..=8).map_while(|address| budget.charge(at(&anonymous, address), 2 * MIB).ok());
+    let charges: Vec<_> = charges.collect();
+    assert_eq!(charges.len(), 5, "all addresses together");
+    let account = |namespace: &str, n: u8| User::named(format!("system:serviceaccount:{namespace}:a{n}"));
+    let _own = budget.charge(at(&account("one", 1), 1), 3 * MIB).unwrap();
+    assert!(
+        budget.charge(at(&account("one", 2), 2), 2 * MIB).is_err(),
+        "the accounts of a namespace are one"
+    );
+    assert!(budget.charge(at(&account("two", 1), 1), MIB).is_ok());
+}
+
+#[test]
 fn anonymous_clients_are_accounted_for_by_their_addresses_and_others_by_their_names() {
     let budget = budget(16 * MIB);
     let charge = |user: &User, address, bytes| budget.charge(at(user, address), bytes);
