@@ -98,7 +98,7 @@ pub enum Withdrawn {
     Unknown,
 }
 
-/// What is left to do after a request ended.
+/// How a request that ended leaves its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// [`QueueSet::release`] has to be called after so long: the request occupies its seats until then.

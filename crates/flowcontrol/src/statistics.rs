@@ -64,7 +64,7 @@ pub struct RatioGauge {
     numerator: f64,
     denominator: f64,
     ratio: f64,
-    /// Where the histogram counts the ratio.
+    /// The bucket of the histogram that the ratio falls into.
     bucket: usize,
     /// In nanoseconds.
     since: u64,

@@ -254,7 +254,7 @@ impl Versions for Alone {
     }
 }
 
-/// What is done to an object.
+/// The operation on an object whose steps are counted.
 type Stage = fn(&Case, &Value);
 
 /// The stages of a write, by name.

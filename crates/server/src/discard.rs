@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 /// How much is discarded: the largest body that is read.
 const MOST: usize = crate::call::MAX_BODY;
-/// For how long.
+/// How long it is read on.
 const TIME: Duration = Duration::from_secs(5);
 
 /// The body of a request. What is left of it when it is dropped is discarded.
@@ -28,7 +28,7 @@ pub struct Discarding {
 }
 
 impl Discarding {
-    /// This body.
+    /// Wraps the body of a request.
     pub fn new(body: Incoming) -> Self {
         let runtime = (!body.is_end_stream()).then(Handle::try_current).and_then(Result::ok);
         Discarding { body: Some(body), runtime }

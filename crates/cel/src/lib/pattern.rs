@@ -26,7 +26,7 @@ pub struct Pattern {
     text: Box<str>,
     /// In the syntax of `regex`.
     translated: String,
-    /// What it takes to compile it.
+    /// The units of work to parse and compile it.
     work: u64,
     /// `None` if it cannot be compiled after all.
     engine: OnceLock<Option<meta::Regex>>,

@@ -1,4 +1,4 @@
-//! Answers that take long to encode: nobody else waits for them.
+//! Answers that take long to encode do not delay those of other clients.
 
 use conformance::{Client, Problem, Server, accepts, eventually};
 use http::Method;

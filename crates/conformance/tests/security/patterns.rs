@@ -10,7 +10,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a DNS name looks like.
+/// The pattern of a DNS subdomain name, which many users write.
 const ORDINARY: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
 /// A claim with selectors, each of which matches a text with so many different patterns.

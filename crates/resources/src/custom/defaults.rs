@@ -44,7 +44,7 @@ impl Room {
         Room(MOST_ADDED_TO_LIST)
     }
 
-    /// What one object of a list may use of it.
+    /// The bytes that defaults may add to one object of a list.
     #[must_use]
     pub fn share(&self) -> Self {
         Room(self.0.min(MOST_ADDED))

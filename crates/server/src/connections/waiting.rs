@@ -13,7 +13,7 @@ use super::Connection;
 pub(super) const EVERY: Duration = Duration::from_secs(10);
 /// The length of a slot in seconds: of an answer of this server, and of one that another server gives.
 const SECONDS: [u64; 2] = [10, 60];
-/// How many there are.
+/// The number of slots.
 const SLOTS: usize = 8;
 /// The age of slots in which nothing may wait any more: after 50 to 70 seconds, and after five to seven minutes.
 const OLD: [u64; 2] = [6, 7];

@@ -22,14 +22,14 @@ pub const PER_OBJECT: Limit = Limit { whose: "an object", units: 5_000_000 };
 /// How many different patterns are remembered, so that one that is used for every item of a list counts once.
 const REMEMBERED: usize = 8;
 
-/// What may be spent.
+/// A limit on the units of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub(super) whose: &'static str,
     pub(super) units: u64,
 }
 
-/// What is left of a limit.
+/// A limit that applies now, and how many of its units are left.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     limit: Limit,
@@ -49,7 +49,7 @@ pub fn within<T>(limit: Limit, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The same, with what was spent.
+/// As [`within`], and returns how many units of the limit `work` used.
 pub(crate) fn within_counted<T>(limit: Limit, work: impl FnOnce() -> T) -> (T, u64) {
     let _scope = Scope::new(limit);
     let done = work();

@@ -7,7 +7,7 @@ use super::Pattern;
 
 /// How many patterns are kept.
 const ENTRIES: usize = 32;
-/// How much work all of them were; it bounds their memory, too: a unit is about 30 bytes.
+/// The units of work that all kept patterns may have taken. This bounds their memory as well: a unit is about 30 bytes.
 const WORK: u64 = 400_000;
 
 static CACHE: Mutex<Cache> = Mutex::new(Cache { patterns: VecDeque::new(), work: 0 });

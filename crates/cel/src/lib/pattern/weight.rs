@@ -2,14 +2,14 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// What every pattern takes.
+/// The units that every pattern counts, however short it is.
 pub(super) const BASE: u64 = 500;
-/// What parsing one Unicode class takes, which is a table of hundreds of ranges.
+/// The units of parsing one Unicode class, which is a table of hundreds of ranges.
 const CLASS: u64 = 200;
-/// The same of any class where case is ignored: each range of it is looked up.
+/// The units of parsing any class where case is ignored: each of its ranges is looked up.
 const FOLDED_CLASS: u64 = 2000;
 
-/// What parsing takes, estimated from a pattern in the syntax of `regex`, and never too little.
+/// The units of parsing a pattern in the syntax of `regex`: an estimate that is never too low.
 pub(super) fn parsing(pattern: &str) -> u64 {
     let count = |part: &str| pattern.matches(part).count() as u64;
     let classes = if ignores_case(pattern) {
@@ -25,7 +25,7 @@ fn ignores_case(pattern: &str) -> bool {
     groups.any(|group| group.chars().take_while(|c| !matches!(c, ')' | ':')).any(|c| c == 'i'))
 }
 
-/// What compiling takes: about as many units as there are transitions.
+/// The units of compiling a pattern: about as many as it has transitions.
 pub(super) fn compiling(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,

@@ -10,13 +10,16 @@ use value::Str;
 use super::super::FOREGROUND;
 use crate::api::{Kind, Place, View};
 
-/// What a reference leads to.
+/// The state of the owner that a reference names.
 pub(super) enum Owner {
     There,
-    /// There, but waiting for its dependents to go.
+    /// It exists, and its foreground deletion waits for its dependents.
     Waiting,
+    /// No object has the name and uid.
     Gone,
+    /// The dependent is cluster-scoped and the owner's kind is namespaced.
     Impossible,
+    /// The kind is not served.
     UnknownKind,
 }
 
