@@ -42,11 +42,11 @@ pub struct HeavyLane {
     running: IntGauge,
 }
 
-/// How many requests of one account are in the lane at a time. The others of the account wait outside, so that an account with many has
-/// few turns before those of another.
+/// How many requests of one account may be queued for the threads of the lane. Its other requests wait outside, so that a request of
+/// another account has only few before it.
 const TURNS: usize = 2;
 
-/// The accounts that have requests in the lane, or waiting for it.
+/// The turns of all accounts that have requests in the lane or waiting for it.
 #[derive(Debug, Default)]
 struct Turns {
     accounts: Mutex<HashMap<Str, Arc<Semaphore>>>,
@@ -67,7 +67,7 @@ impl Turns {
     }
 }
 
-/// One of an account's turns, or the wait for it. Dropping it gives it to the next.
+/// One of an account's turns, or the wait for it. Dropping it lets the account's next request in.
 #[derive(Debug)]
 struct Turn {
     turns: Arc<Turns>,
@@ -79,7 +79,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.permit = None;
         let mut accounts = self.turns.lock();
-        // Whoever else waits or has a turn holds the semaphore, too.
+        // Every other turn of the account, and every wait for one, holds the semaphore as well.
         if accounts.get(&self.account).is_some_and(|turns| Arc::strong_count(turns) == 1) {
             accounts.remove(&self.account);
         }
@@ -136,10 +136,10 @@ impl HeavyLane {
             return done;
         }
         let runtime = self.runtime.as_ref()?;
-        let _turn = match (effort.account(), deadline) {
+        let turn = match (effort.account(), deadline) {
             (None, _) => None,
             (Some(account), None) => Some(self.turns.take(account).await),
-            // Work that has waited too long goes in to see that its time is over.
+            // Work that waited too long still has to run: it ends at its next check of the budget, which is cancelled below.
             (Some(account), Some(deadline)) => {
                 tokio::time::timeout_at(deadline.into(), self.turns.take(account)).await.ok()
             }
@@ -147,7 +147,7 @@ impl HeavyLane {
         self.requests.inc();
         self.running.inc();
         let _leaving = Leaving(self.running.clone());
-        let mut running = AbortOnDrop(runtime.spawn(AtHome { home: Handle::current(), work }));
+        let mut running = AbortOnDrop(runtime.spawn(AtHome { home: Handle::current(), work, turn }));
         let in_time = match deadline {
             Some(deadline) => tokio::time::timeout_at(deadline.into(), &mut running.0).await.ok(),
             None => None,
@@ -198,6 +198,9 @@ impl Drop for Leaving {
 struct AtHome<T> {
     home: Handle,
     work: Pin<Box<dyn Future<Output = T> + Send>>,
+    /// Given back when the work first waits. A webhook may call this server as the same account before it answers: if the turn were
+    /// kept, both would wait for each other.
+    turn: Option<Turn>,
 }
 
 impl<T> Future for AtHome<T> {
@@ -206,7 +209,11 @@ impl<T> Future for AtHome<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let home = self.home.clone();
         let _home = home.enter();
-        self.work.as_mut().poll(context)
+        let polled = self.work.as_mut().poll(context);
+        if polled.is_pending() {
+            self.turn = None;
+        }
+        polled
     }
 }
 
@@ -383,6 +390,35 @@ mod tests {
         .await;
         assert_eq!(effort.check().expect_err("it was cancelled").code(), 504);
         assert_eq!(lane.running.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_does_not_use_the_turns_of_its_account() {
+        let lane = Arc::new(HeavyLane::start(&Registry::new()).unwrap());
+        let effort = || {
+            let effort = Effort::default();
+            effort.set_account(&Str::from("alice"));
+            effort
+        };
+        let (answer, answered) = tokio::sync::watch::channel(false);
+        let mut requests = tokio::task::JoinSet::new();
+        for number in 0..=TURNS {
+            let (lane, effort) = (Arc::clone(&lane), effort());
+            let (inner, answer, mut answered) = (effort.clone(), answer.clone(), answered.clone());
+            requests.spawn(async move {
+                let work = Box::pin(async move {
+                    inner.enter_lane(usize::MAX).await;
+                    // The others wait for what the last one does.
+                    if number == TURNS {
+                        answer.send_replace(true);
+                    }
+                    answered.wait_for(|answered| *answered).await.is_ok()
+                });
+                lane.drive(&effort, None, work).await
+            });
+        }
+        let all = tokio::time::timeout(Duration::from_secs(30), requests.join_all()).await;
+        assert_eq!(all.expect("the requests block each other"), vec![Some(true); TURNS + 1]);
     }
 
     #[tokio::test]
