@@ -23,7 +23,7 @@ struct Group {
     kinds: HashMap<(Str, Str), Arc<Kind>>,
     /// Every stored definition by its name, served or not.
     definitions: BTreeMap<Str, Known>,
-    /// Which definition has a kind, by the name of the kind or of its list.
+    /// The name of the definition that a kind or list kind belongs to.
     owners: HashMap<Str, Str>,
 }
 
@@ -50,11 +50,12 @@ impl Group {
         }
     }
 
-    /// Gives a definition the kind that its status claims. It is not to be had if another one has it, whatever both statuses say: policies,
-    /// webhooks and owner references name kinds, and would be led to the objects of another resource.
+    /// Gives a definition the kind that its status claims; `false` if another definition has that kind, whatever both statuses say.
+    /// Policies, webhooks and owner references name kinds: with two definitions of one kind they would find the wrong objects.
     fn claim_kind(&mut self, definition: &custom::Definition) -> bool {
         let names = [&definition.names.kind, &definition.names.list_kind];
-        if names.iter().any(|name| self.owners.contains_key(*name)) {
+        let names = names.into_iter().filter(|name| !name.is_empty());
+        if names.clone().any(|name| self.owners.contains_key(name)) {
             return false;
         }
         self.owners.extend(names.map(|name| (name.clone(), definition.name.clone())));
