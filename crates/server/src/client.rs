@@ -6,12 +6,10 @@ use api::{Details, Reason, Status};
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::{BodyExt as _, Limited};
-use tokio::sync::oneshot;
 use value::{Value, json, write};
 
-use crate::body::Body;
 use crate::call::Unread;
 use crate::heard::{MAX_OBJECTS, heard};
 use crate::heavy::Effort;
@@ -68,12 +66,19 @@ impl Client {
         let body = if self.elsewhere { Unread::Elsewhere(body) } else { Unread::Here(body) };
         let (state, caller) = (Arc::clone(&self.state), self.caller.clone());
         if !self.elsewhere {
-            let response = driven(state, caller, method, target.to_owned(), headers, body).await;
+            // A controller's work on a large object must not hold up clients either.
+            let (effort, target) = (Effort::default(), target.to_owned());
+            let (inner, of_work) = (Arc::clone(&state), effort.clone());
+            let work = Box::pin(async move {
+                pipeline::internal(&inner, caller, method, &target, headers, body, of_work).await
+            });
+            let response = state.heavy.drive(&effort, None, work).await.unwrap_or_else(respond::panicked);
             let code = response.status().as_u16();
             return read(code, &response.into_body().into_bytes().unwrap_or_default());
         }
         let exchange = async {
-            let response = pipeline::internal(&state, caller, method, target, headers, body).await;
+            let effort = Effort::default();
+            let response = pipeline::internal(&state, caller, method, target, headers, body, effort).await;
             let code = response.status().as_u16();
             let whole = Limited::new(response.into_body(), MAX_OBJECTS).collect().await;
             read(code, &whole.map_err(|error| Status::internal(error.to_string()))?.to_bytes())
@@ -115,27 +120,6 @@ impl Client {
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, Status> {
         self.request(Method::DELETE, path, JSON, Some(options)).await
     }
-}
-
-/// Answers a request, on the heavy lane if its object is large: a controller's work must not hold up clients either.
-async fn driven(
-    state: Arc<State>,
-    caller: Caller,
-    method: Method,
-    target: String,
-    headers: HeaderMap,
-    body: Unread,
-) -> Response<Body> {
-    let (reply, answered) = oneshot::channel();
-    let effort = Effort::default();
-    let (inner, of_work) = (Arc::clone(&state), effort.clone());
-    let work = async move {
-        let response =
-            pipeline::internal_within(&inner, caller, method, &target, headers, body, of_work).await;
-        drop(reply.send(response));
-    };
-    state.heavy.drive(&effort, None, Box::pin(work)).await;
-    answered.await.unwrap_or_else(|_| respond::panicked())
 }
 
 const JSON: &str = "application/json";

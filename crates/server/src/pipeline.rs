@@ -599,20 +599,9 @@ async fn finish(
     Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
 }
 
-/// A request of a part of this process, with a body that is here: it skips the network and the queue, and nothing else.
+/// A request of a part of this process, with a body that is here: it skips the network and the queue, and nothing else. Whoever drives
+/// it on the heavy lane ([`HeavyLane::drive`](crate::heavy::HeavyLane::drive)) passes the same `effort` there.
 pub async fn internal(
-    state: &Arc<State>,
-    caller: Caller,
-    method: Method,
-    target: &str,
-    headers: HeaderMap,
-    body: Unread,
-) -> Response<Body> {
-    internal_within(state, caller, method, target, headers, body, Effort::default()).await
-}
-
-/// The same, with what the request may do, for whoever moves it to the heavy lane.
-pub async fn internal_within(
     state: &Arc<State>,
     caller: Caller,
     method: Method,

@@ -10,6 +10,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use server::call::Unread;
 use server::client::Client;
+use server::heavy::Effort;
 use server::state::State;
 use server::{Ephemeral, pipeline};
 use value::{Value, json};
@@ -61,8 +62,16 @@ async fn watch(state: &Arc<State>, path: &str) -> String {
     let caller = Caller::internal(InternalIdentity::ApiServer);
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let response =
-        pipeline::internal(state, caller, Method::GET, path, headers, Unread::Here(Bytes::new())).await;
+    let response = pipeline::internal(
+        state,
+        caller,
+        Method::GET,
+        path,
+        headers,
+        Unread::Here(Bytes::new()),
+        Effort::default(),
+    )
+    .await;
     let mut stream = response.into_body().into_stream().unwrap();
     String::from_utf8(stream.recv().await.unwrap().to_vec()).unwrap()
 }
@@ -140,8 +149,16 @@ async fn an_answer_that_the_client_does_not_take_is_refused_before_anything_happ
         let body = Bytes::from(format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"other":"x"}}}}"#));
         let body = if method == Method::DELETE { Bytes::new() } else { body };
         let state = server.running.state();
-        let answer =
-            pipeline::internal(state, caller, method.clone(), &path, headers, Unread::Here(body)).await;
+        let answer = pipeline::internal(
+            state,
+            caller,
+            method.clone(),
+            &path,
+            headers,
+            Unread::Here(body),
+            Effort::default(),
+        )
+        .await;
         assert_eq!(answer.status().as_u16(), wanted, "{method} {path} {accept}");
     }
     let after = admin.get(maps).await.unwrap();

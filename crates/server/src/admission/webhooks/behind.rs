@@ -17,6 +17,7 @@ use http_body_util::{BodyExt as _, Limited};
 use super::{Attached, Located, go_seconds, time_left};
 use crate::body::Body;
 use crate::call::Unread;
+use crate::heavy::Effort;
 use crate::outbound::{MAX_ANSWER, WEBHOOK_AGENT};
 use crate::pipeline;
 
@@ -45,7 +46,7 @@ pub(super) async fn ask(
     let body = Unread::Elsewhere(Bytes::from(outgoing.body));
     // A request of this chain passes the pipeline: what it is made of must not contain itself.
     let asked: Later<'_, Response<Body>> =
-        Box::pin(pipeline::internal(&state, caller, Method::POST, &target, headers, body));
+        Box::pin(pipeline::internal(&state, caller, Method::POST, &target, headers, body, Effort::default()));
     let exchange = async {
         let (parts, body) = asked.await.into_parts();
         let whole = Limited::new(body, MAX_ANSWER).collect().await;
