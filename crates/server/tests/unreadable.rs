@@ -272,6 +272,14 @@ async fn a_policy_that_becomes_unreadable_while_the_server_runs_stops_writes_ins
     server.stop().await;
 }
 
+/// The robot has no rights, others keep theirs, and `/readyz` names the key that cannot be read.
+async fn grants_nothing(server: &Server, key: &str) {
+    assert_eq!(outcome(server.robot.get(&format!("{MAPS}/plain")).await).0, 403);
+    assert_eq!(server.get(&format!("{MAPS}/plain")).await.0, 200);
+    let (code, page) = server.health("/readyz");
+    assert!(code == 500 && page.contains(key), "{page}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_binding_grants_nothing() {
     let folder = private_folder();
@@ -281,10 +289,7 @@ async fn an_unreadable_binding_grants_nothing() {
     server.stop().await;
     let key = break_offline(folder.path(), &["rolebindings", "mine", "all"]).await;
     let server = Server::start(folder.path()).await;
-    assert_eq!(outcome(server.robot.get(&format!("{MAPS}/plain")).await).0, 403);
-    assert_eq!(server.get(&format!("{MAPS}/plain")).await.0, 200);
-    let (code, page) = server.health("/readyz");
-    assert!(code == 500 && page.contains(&key), "{page}");
+    grants_nothing(&server, &key).await;
     server.stop().await;
 }
 
@@ -294,10 +299,7 @@ async fn an_unreadable_role_grants_nothing() {
     filled(folder.path()).await;
     let key = break_offline(folder.path(), &["roles", "mine", "all"]).await;
     let server = Server::start(folder.path()).await;
-    assert_eq!(outcome(server.robot.get(&format!("{MAPS}/plain")).await).0, 403);
-    assert_eq!(server.get(&format!("{MAPS}/plain")).await.0, 200);
-    let (code, page) = server.health("/readyz");
-    assert!(code == 500 && page.contains(&key), "{page}");
+    grants_nothing(&server, &key).await;
     server.stop().await;
 }
 
