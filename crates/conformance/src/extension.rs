@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -19,13 +20,16 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{Problem, Result};
+use crate::{Client, Problem, Result, accepts, eventually};
+
+/// A server that was registered is asked whether it is available within seconds.
+const AVAILABLE_WITHIN: Duration = Duration::from_secs(30);
 
 /// A request as it came in.
 #[derive(Clone, Debug)]
@@ -135,6 +139,25 @@ impl Extension {
     /// What it received so far.
     pub fn received(&self) -> Vec<Received> {
         self.shared.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Registers it for version v1 of a group, through the Service `default/<service>`, and waits until it is available.
+    pub async fn register(&self, client: &Client, service: &str, group: &str) -> Result<()> {
+        let object = json!({"metadata": {"name": service}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+        accepts(client.post("/api/v1/namespaces/default/services", &object).await)?;
+        let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+        let object = json!({"metadata": {"name": format!("v1.{group}")}, "spec": {
+            "group": group, "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 200,
+            "caBundle": self.ca_bundle, "service": {"namespace": "default", "name": service, "port": self.port}}});
+        accepts(client.post(services, &object).await)?;
+        eventually(AVAILABLE_WITHIN, async || {
+            let service = accepts(client.get(&format!("{services}/v1.{group}")).await)?;
+            match service.pointer("/status/conditions/0/status").and_then(Value::as_str) {
+                Some("True") => Ok(()),
+                _ => Err(Problem::new(service.to_string())),
+            }
+        })
+        .await
     }
 
     /// What it received of requests that this server did not make for itself.

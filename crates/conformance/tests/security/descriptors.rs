@@ -103,6 +103,21 @@ async fn idle_connections_do_not_keep_new_clients_out() {
     }
 }
 
+/// Where every other connection is busy, the one that was accepted last is the only idle one.
+#[tokio::test]
+async fn new_clients_get_in_when_all_connections_are_busy() {
+    let server = Server::serve_after(LIMITS, &[]).await.unwrap();
+    let mut watches = Vec::new();
+    for _ in 0..245 {
+        let watch = server.client().unwrap().events(&format!("{MAPS}?watch=1"), &[]).await.unwrap();
+        assert_eq!(watch.code, 200);
+        watches.push(watch);
+    }
+    for _ in 0..10 {
+        accepts(server.client().unwrap().get("/api/v1/namespaces").await).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn stalled_handshakes_do_not_keep_new_clients_out() {
     let server = Server::serve_after(LIMITS, &[]).await.unwrap();

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use conformance::extension::{Does, Extension, Received};
-use conformance::{Client, Problem, Server, accepts, eventually};
+use conformance::{Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-const NAME: &str = "v1.silent.example.com";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Answers discovery, and nothing else.
@@ -20,24 +18,6 @@ fn silent(received: &Received) -> Does {
         ),
         _ => Does::Hang,
     }
-}
-
-async fn register(client: &Client, extension: &Extension) {
-    let service = json!({"metadata": {"name": "silent"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
-    accepts(client.post("/api/v1/namespaces/default/services", &service).await).unwrap();
-    let api_service = json!({"metadata": {"name": NAME}, "spec": {
-        "group": "silent.example.com", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 200,
-        "caBundle": extension.ca_bundle, "service": {"namespace": "default", "name": "silent", "port": extension.port}}});
-    accepts(client.post(SERVICES, &api_service).await).unwrap();
-    eventually(PATIENCE, async || {
-        let service = accepts(client.get(&format!("{SERVICES}/{NAME}")).await)?;
-        match service["status"]["conditions"][0]["status"].as_str() {
-            Some("True") => Ok(()),
-            _ => Err(Problem::new(service.to_string())),
-        }
-    })
-    .await
-    .unwrap();
 }
 
 #[tokio::test]
@@ -56,7 +36,7 @@ async fn a_request_whose_client_hangs_up_is_recorded_to_its_end() {
     .unwrap();
     let admin = server.client().unwrap();
     let extension = Extension::start("silent.default.svc", None, silent).await.unwrap();
-    register(&admin, &extension).await;
+    extension.register(&admin, "silent", "silent.example.com").await.unwrap();
     let stages = |id: &str| -> Vec<(String, Value)> {
         let text = std::fs::read_to_string(&log).unwrap();
         let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -1,21 +1,16 @@
 //! Who is calling is told to aggregated API servers in headers. Whatever a client sends that a server could read as one of
 //! them stays here: CGI-style servers do not tell `X-Remote-User` from `X_Remote_User` or `X.Remote.User`.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use conformance::extension::{Does, Extension, Received};
-use conformance::{Client, Problem, Server, accepts, eventually};
+use conformance::{Client, Server, accepts};
 use http::{HeaderMap, HeaderValue, Method};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-const NAME: &str = "v1.headers.example.com";
 const THINGS: &str = "/apis/headers.example.com/v1/things";
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How many headers are sent with one request; servers take a hundred.
 const AT_ONCE: usize = 40;
@@ -88,21 +83,7 @@ async fn behind() -> (TempDir, Server, Client, Extension) {
     .unwrap();
     let client = server.client().unwrap();
     let extension = Extension::start("headers.default.svc", None, things).await.unwrap();
-    let service = json!({"metadata": {"name": "headers"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
-    accepts(client.post("/api/v1/namespaces/default/services", &service).await).unwrap();
-    let api_service = json!({"metadata": {"name": NAME}, "spec": {
-        "group": "headers.example.com", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 200,
-        "caBundle": extension.ca_bundle, "service": {"namespace": "default", "name": "headers", "port": extension.port}}});
-    accepts(client.post(SERVICES, &api_service).await).unwrap();
-    eventually(PATIENCE, async || {
-        let service = accepts(client.get(&format!("{SERVICES}/{NAME}")).await)?;
-        match service["status"]["conditions"][0]["status"].as_str() {
-            Some("True") => Ok(()),
-            _ => Err(Problem::new(service.to_string())),
-        }
-    })
-    .await
-    .unwrap();
+    extension.register(&client, "headers", "headers.example.com").await.unwrap();
     (folder, server, client, extension)
 }
 
@@ -221,6 +202,10 @@ async fn paths_that_an_aggregated_server_could_read_as_others_are_not_passed_on(
         "/apis/headers.example.com/v1/./things",
         "/apis/headers.example.com/v1/things/..",
         "/apis/headers.example.com/v1/things//",
+        "/apis/headers.example.com/v1/namespaces/public/..;/secret/things",
+        "/apis/headers.example.com/v1/namespaces/public/..;a=b/secret/things",
+        "/apis/headers.example.com/v1/namespaces/public/..%5csecret/things",
+        "/apis/headers.example.com/v1/namespaces/public/..%00/secret/things",
     ] {
         let answer = client.get(path).await.unwrap();
         assert_eq!(answer.code, 404, "{path}: {}", answer.text());

@@ -79,6 +79,20 @@ async fn unread_answers_of_one_user_hold_a_bounded_memory_for_a_bounded_time() {
     assert!((1e6..=129.0 * 1024.0 * 1024.0).contains(&unsent), "{unsent} bytes are held");
     // Others are served, with as large answers.
     accepts(bob.get(LIST).await).unwrap();
+    // Two users together leave no room for anonymous clients, but health pages are answered.
+    for _ in 0..20 {
+        held.push(unread(&bob).await);
+    }
+    let anonymous = admin.as_token(None);
+    eventually(SOON, async || match anonymous.get("/version").await?.code {
+        429 => Ok(()),
+        code => Err(Problem::new(format!("an anonymous client got {code}"))),
+    })
+    .await
+    .unwrap();
+    for page in ["/livez", "/readyz", "/healthz"] {
+        assert_eq!(anonymous.get(page).await.unwrap().code, 200, "{page}");
+    }
     // What is not read is given up, and then its user is served again.
     eventually(GIVEN_UP, async || match metric(&admin, "apiserver_unsent_response_bytes", "").await {
         Some(0.0) => Ok(()),
