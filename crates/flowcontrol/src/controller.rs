@@ -182,7 +182,7 @@ impl<T: Ticket> Controller<T> {
             let uid = Str::default();
             Class { schema: fallback, level, level_uid: uid, flow, is_exempt: false, has_flows: false }
         });
-        Configuration { classes, catch_all }
+        Configuration::new(classes, catch_all)
     }
 
     fn class(&self, schema: FlowSchema) -> Option<Class<T>> {

@@ -49,6 +49,17 @@ impl Dealer {
         Ok(Dealer { deck, hand })
     }
 
+    /// How many queues a flow has.
+    pub(crate) fn hand_size(self) -> usize {
+        self.hand as usize
+    }
+
+    /// One card of the hand of this hash, counted from zero.
+    pub(crate) fn card(self, hash: u64, number: usize) -> u32 {
+        let hand = u32::try_from(number + 1).unwrap_or(u32::MAX).min(self.hand);
+        Dealer { hand, ..self }.deal(hash).cards().last().copied().unwrap_or_default()
+    }
+
     /// Deals by this hash: the same hash always gets the same queues, all different.
     pub fn deal(&self, hash: u64) -> Hand {
         let mut rest = hash;
@@ -93,6 +104,10 @@ mod tests {
     #[test]
     fn all_hands_of_a_small_deck_come_up_once() {
         let dealer = Dealer::new(5, 3).unwrap();
+        for hash in 0..60 {
+            let cards: Vec<u32> = (0..3).map(|number| dealer.card(hash, number)).collect();
+            assert_eq!(dealer.deal(hash).cards(), cards);
+        }
         let hands: BTreeSet<Vec<u32>> = (0..60).map(|hash| dealer.deal(hash).cards().to_vec()).collect();
         assert_eq!(hands.len(), 60);
         assert!(hands.iter().all(|hand| hand.iter().collect::<BTreeSet<_>>().len() == 3));

@@ -136,6 +136,12 @@ impl FlowStats {
         self.queue_length.observe(length as f64);
     }
 
+    /// A request went through an empty queue at once.
+    pub(crate) fn passed_queue(&mut self) {
+        self.in_queue.get_or_insert(0);
+        self.queue_length.observe(1.0);
+    }
+
     pub(crate) fn left_queue(&mut self, work: &Work) {
         *self.in_queue.get_or_insert(0) -= 1;
         self.in_queue_seats -= work.max_seats();
@@ -146,10 +152,10 @@ impl FlowStats {
         histogram.observe(time.as_secs_f64());
     }
 
-    pub(crate) fn started(&mut self, work: &Work, is_new: bool) {
+    pub(crate) fn started(&mut self, seats: u64, is_new: bool) {
         self.dispatched += u64::from(is_new);
         self.executing += 1;
-        self.executing_seats += work.max_seats();
+        self.executing_seats += seats;
     }
 
     /// A request stopped executing; without a time, it will go on later.
@@ -182,6 +188,12 @@ pub struct DispatchBounds {
 }
 
 impl DispatchBounds {
+    /// The dispatch of the only request that waits.
+    pub(crate) fn note_only(&mut self, r: SeatSeconds, start: SeatSeconds, discounted: SeatSeconds) {
+        let (starts, discounted) = ((start, start), (discounted, discounted));
+        *self = DispatchBounds { r, latest: start, starts, discounted, is_known: true };
+    }
+
     pub(crate) fn note(
         &mut self,
         r: SeatSeconds,

@@ -1,15 +1,15 @@
 //! Priority levels while they are in use, and the configuration that requests are classified by.
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
+use authn::User;
 use value::Str;
 
 use crate::SeatSeconds;
 use crate::flow_stats::{DispatchBounds, FlowStats};
+use crate::known::{self, RuleOfClass};
 use crate::objects::{Attributes, CATCH_ALL, FlowSchema};
 use crate::queueset::{Load, QueueSet, Queuing, Ticket};
 use crate::retry::RetryAfter;
@@ -132,62 +132,27 @@ impl<T> Class<T> {
             return ("", 0);
         }
         let distinguisher = self.schema.distinguisher.of(attributes);
-        (distinguisher, known_flow_hash(&self.schema.name, distinguisher))
+        (distinguisher, known::flow_hash(&self.schema.name, distinguisher))
     }
-}
-
-/// A flow that was hashed on this thread.
-struct KnownFlow {
-    schema: Str,
-    distinguisher: Str,
-    hash: u64,
-}
-
-/// How many flows each thread remembers.
-const KNOWN_FLOWS: usize = 64;
-/// The longest distinguisher that is remembered.
-const MAX_KNOWN: usize = 256;
-
-thread_local! {
-    /// Each flow has one place, given by a short hash of its names; the last flow to be hashed is there.
-    static KNOWN: RefCell<[Option<KnownFlow>; KNOWN_FLOWS]> = const { RefCell::new([const { None }; KNOWN_FLOWS]) };
-}
-
-/// As [`flow_hash`], which costs more than all other work of a request that does not wait.
-fn known_flow_hash(schema: &str, distinguisher: &str) -> u64 {
-    if distinguisher.len() > MAX_KNOWN {
-        return flow_hash(schema, distinguisher);
-    }
-    let short = |hash: usize, byte: &u8| hash.wrapping_mul(31).wrapping_add(usize::from(*byte));
-    let place = schema.len().wrapping_add(distinguisher.as_bytes().iter().rev().take(16).fold(0, short));
-    KNOWN.with_borrow_mut(|known| {
-        let Some(known) = known.get_mut(place % KNOWN_FLOWS) else { return flow_hash(schema, distinguisher) };
-        if let Some(known) = known
-            && known.distinguisher == distinguisher
-            && known.schema == schema
-        {
-            return known.hash;
-        }
-        let hash = flow_hash(schema, distinguisher);
-        *known = Some(KnownFlow { schema: schema.into(), distinguisher: distinguisher.into(), hash });
-        hash
-    })
-}
-
-/// Hashes a flow as every server of a cluster does.
-fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
-    let digest = Sha256::new().chain_update(schema).chain_update([0]).chain_update(distinguisher).finalize();
-    digest.iter().take(8).rev().fold(0, |hash, byte| hash << 8 | u64::from(*byte))
 }
 
 /// The flow schemas in force, in the order they are tried.
 #[derive(Debug)]
 pub struct Configuration<T> {
+    /// No two configurations of a process have the same.
+    number: u64,
     pub(crate) classes: Vec<Class<T>>,
     pub(crate) catch_all: Class<T>,
 }
 
+/// The number of the next configuration.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 impl<T> Configuration<T> {
+    pub(crate) fn new(classes: Vec<Class<T>>, catch_all: Class<T>) -> Self {
+        Configuration { number: NEXT.fetch_add(1, Ordering::Relaxed), classes, catch_all }
+    }
+
     /// Where a request goes: to the first flow schema that matches it.
     pub fn classify(&self, attributes: &Attributes<'_>) -> &Class<T> {
         self.class(self.index(attributes))
@@ -195,11 +160,26 @@ impl<T> Configuration<T> {
 
     /// As [`Configuration::classify`], as a number below [`Configuration::len`].
     pub fn index(&self, attributes: &Attributes<'_>) -> usize {
-        let matching = self.classes.iter().position(|class| class.schema.matches(attributes));
+        let find = || self.rules_for(attributes.user);
+        let matching = known::with_rules(self.number, attributes.user, find, |rules| {
+            let covers = |found: &&RuleOfClass| {
+                self.classes.get(found.class).is_some_and(|class| class.schema.covers(found.rule, attributes))
+            };
+            rules.iter().find(covers).map(|found| found.class)
+        });
         // A user who is in neither of the two groups of everybody matches nothing.
         matching
             .or_else(|| self.classes.iter().position(|class| class.schema.name == CATCH_ALL))
             .unwrap_or(self.classes.len())
+    }
+
+    /// The rules that name a user, or a group of the user, in the order they are tried.
+    fn rules_for(&self, user: &User) -> Vec<RuleOfClass> {
+        let classes = self.classes.iter().enumerate();
+        let rules = classes.flat_map(|(class, found)| {
+            found.schema.rules_for(user).map(move |rule| RuleOfClass { class, rule })
+        });
+        rules.collect()
     }
 
     /// A class by its number; an unknown one is the catch-all class.
@@ -215,29 +195,5 @@ impl<T> Configuration<T> {
     /// There is always one.
     pub fn is_empty(&self) -> bool {
         false
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{flow_hash, known_flow_hash};
-
-    #[test]
-    fn flows_hash_to_the_first_eight_bytes_of_a_sha256() {
-        // The SHA-256 of "a", a zero byte and "b", read with the first byte lowest.
-        assert_eq!(flow_hash("a", "b"), 0xd3b1_bc1b_ae71_b259);
-        assert_ne!(flow_hash("a", "b"), flow_hash("ab", ""));
-    }
-
-    #[test]
-    fn flows_that_share_a_place_keep_their_own_hashes() {
-        for _ in 0..2 {
-            for number in 0..200 {
-                let user = format!("user-{number}");
-                for schema in ["a", "b"] {
-                    assert_eq!(known_flow_hash(schema, &user), flow_hash(schema, &user));
-                }
-            }
-        }
     }
 }

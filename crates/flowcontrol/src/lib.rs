@@ -44,6 +44,7 @@ mod demand;
 pub mod dump;
 pub mod estimate;
 mod flow_stats;
+mod known;
 mod level;
 mod objects;
 mod queueset;

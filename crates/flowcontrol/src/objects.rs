@@ -126,9 +126,15 @@ impl FlowSchema {
         }
     }
 
-    /// Whether a request is one of its.
-    pub fn matches(&self, attributes: &Attributes<'_>) -> bool {
-        self.rules.iter().any(|rule| rule.matches(attributes))
+    /// The numbers of its rules that name a user, or a group of the user.
+    pub(crate) fn rules_for(&self, user: &User) -> impl Iterator<Item = usize> {
+        let rules = self.rules.iter().enumerate();
+        rules.filter(|(_, rule)| rule.names(user)).map(|(number, _)| number)
+    }
+
+    /// Whether what a request does is what one of its rules is about.
+    pub(crate) fn covers(&self, rule: usize, attributes: &Attributes<'_>) -> bool {
+        self.rules.get(rule).is_some_and(|rule| rule.covers(attributes))
     }
 }
 
@@ -227,10 +233,11 @@ impl Rule {
         }
     }
 
-    fn matches(&self, attributes: &Attributes<'_>) -> bool {
-        if !self.subjects.iter().any(|subject| subject.matches(attributes.user)) {
-            return false;
-        }
+    fn names(&self, user: &User) -> bool {
+        self.subjects.iter().any(|subject| subject.matches(user))
+    }
+
+    fn covers(&self, attributes: &Attributes<'_>) -> bool {
         if attributes.is_resource {
             self.resources.iter().any(|rule| rule.matches(attributes))
         } else {

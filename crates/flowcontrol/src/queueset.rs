@@ -140,6 +140,34 @@ impl<T> Request<T> {
     pub fn is_executing(&self) -> bool {
         self.started.is_some() && !self.is_lingering
     }
+
+    /// Final seats that do not fit become fewer seats for a longer time.
+    fn fit_to(&mut self, limit: u64) {
+        if self.work.final_seats > limit {
+            self.work.final_seats = limit;
+            self.work.additional_latency = self.final_work.duration_on(limit);
+        }
+    }
+}
+
+/// What is counted when a request begins to execute.
+struct Execution {
+    flow: usize,
+    seats: u64,
+    waited: Duration,
+    /// Whether it begins for the first time.
+    is_new: bool,
+}
+
+impl Execution {
+    fn of<T>(request: &Request<T>, now: Duration) -> Self {
+        Execution {
+            flow: request.flow,
+            seats: request.work.max_seats(),
+            waited: now.saturating_sub(request.arrived),
+            is_new: !request.is_resumed,
+        }
+    }
 }
 
 /// The requests of one priority level.
@@ -275,8 +303,10 @@ impl<T: Ticket> QueueSet<T> {
                 if self.queuing == Queuing::Reject && !self.fits(seats) {
                     return self.reject(arrival.flow, RejectReason::ConcurrencyLimit);
                 }
-                let id = self.insert(now, None, arrival);
-                self.execute(now, id);
+                let mut request = self.request_of(now, None, arrival);
+                request.started = Some(now);
+                self.executes(&Execution::of(&request, now));
+                let id = self.requests.insert(request);
                 self.note_load(now);
                 Admission::Executing(id)
             }
@@ -286,14 +316,15 @@ impl<T: Ticket> QueueSet<T> {
                 if self.seats_in_use >= self.limit && length >= length_limit as usize {
                     return self.reject(arrival.flow, RejectReason::QueueFull);
                 }
+                if self.waiting == 0 && self.seats_in_use < self.limit && self.fits(seats) {
+                    // Nobody else waits, so this one is next.
+                    let id = self.pass(now, index, arrival);
+                    self.note_load(now);
+                    return Admission::Executing(id);
+                }
                 let id = self.insert(now, Some(index), arrival);
                 self.enqueue(index, id);
-                if self.waiting == 1 && self.seats_in_use < self.limit && self.fits(seats) {
-                    // Nobody else waits, so this one is next.
-                    self.dispatch(now, index, id);
-                } else {
-                    self.dispatch_all(now);
-                }
+                self.dispatch_all(now);
                 self.note_load(now);
                 match self.requests.get(id) {
                     Some(Request { started: Some(_), .. }) => Admission::Executing(id),
@@ -475,13 +506,13 @@ impl<T: Ticket> QueueSet<T> {
 
     /// The queue of the flow's hand in which the least work waits.
     fn choose(&mut self, dealer: Dealer, hash: u64) -> u32 {
-        let hand = dealer.deal(hash);
-        let cards = hand.cards();
         if self.waiting == 0 {
             // Nothing waits anywhere: the first that is looked at is as good as any.
-            let first = self.next_offset(cards.len());
-            return cards.get(first).copied().unwrap_or_default();
+            let first = self.next_offset(dealer.hand_size());
+            return dealer.card(hash, first);
         }
+        let hand = dealer.deal(hash);
+        let cards = hand.cards();
         // Beginning elsewhere each time keeps flows with overlapping hands apart.
         let offset = self.next_offset(cards.len());
         let (before, from) = cards.split_at_checked(offset).unwrap_or_default();
@@ -497,9 +528,14 @@ impl<T: Ticket> QueueSet<T> {
     }
 
     fn insert(&mut self, now: Duration, queue: Option<u32>, arrival: Arrival<T>) -> RequestId {
+        let request = self.request_of(now, queue, arrival);
+        self.requests.insert(request)
+    }
+
+    fn request_of(&self, now: Duration, queue: Option<u32>, arrival: Arrival<T>) -> Request<T> {
         let Arrival { flow, distinguisher, hash, work, is_watch, is_resumed, ticket, .. } = arrival;
         let final_work = SeatSeconds::of(work.final_seats, work.additional_latency);
-        self.requests.insert(Request {
+        Request {
             flow,
             distinguisher,
             work,
@@ -515,7 +551,31 @@ impl<T: Ticket> QueueSet<T> {
             arrived_at: self.current_r,
             total_work: SeatSeconds::of(work.initial_seats, ESTIMATED_SERVICE) + final_work,
             final_work,
-        })
+        }
+    }
+
+    /// Lets a request execute that nobody is before: as if it were put into its queue and dispatched from there.
+    fn pass(&mut self, now: Duration, index: u32, arrival: Arrival<T>) -> RequestId {
+        let mut request = self.request_of(now, Some(index), arrival);
+        let queue = self.queues.get_or_add(index);
+        if queue.is_idle() {
+            self.active_queues += 1;
+            queue.next_dispatch = self.current_r;
+        }
+        queue.next_dispatch = queue.next_dispatch.max(request.arrived_at);
+        self.gauges.dispatch.note_only(self.current_r, queue.next_dispatch, queue.discounted_dispatch());
+        queue.executing += 1;
+        request.fit_to(self.limit);
+        request.started = Some(now);
+        let execution = Execution::of(&request, now);
+        queue.begin(execution.seats, request.total_work);
+        self.queue_seats_in_use += execution.seats;
+        self.robin = index;
+        if let Some(flow) = self.flows.get_mut(request.flow) {
+            flow.passed_queue();
+        }
+        self.executes(&execution);
+        self.requests.insert(request)
     }
 
     fn enqueue(&mut self, index: u32, id: RequestId) {
@@ -593,37 +653,32 @@ impl<T: Ticket> QueueSet<T> {
         let waited_with = request.work;
         let total_work = request.total_work;
         let flow = request.flow;
-        // Final seats that do not fit become fewer seats for a longer time.
-        if request.work.final_seats > self.limit {
-            request.work.final_seats = self.limit;
-            request.work.additional_latency = request.final_work.duration_on(self.limit);
-        }
+        request.fit_to(self.limit);
+        request.started = Some(now);
+        let execution = Execution::of(request, now);
         if let Some(queue) = self.queues.get_mut(index) {
             queue.dispatch(id, total_work, &waited_with);
-            queue.seats_in_use += request.work.max_seats();
-            queue.next_dispatch += total_work;
+            queue.begin(execution.seats, total_work);
         }
         self.waiting -= 1;
         self.seats_waiting -= waited_with.max_seats();
-        self.queue_seats_in_use += request.work.max_seats();
+        self.queue_seats_in_use += execution.seats;
         self.robin = index;
         if let Some(flow) = self.flows.get_mut(flow) {
             flow.left_queue(&waited_with);
         }
-        self.execute(now, id);
+        self.executes(&execution);
         self.bound(index);
     }
 
-    fn execute(&mut self, now: Duration, id: RequestId) {
-        let Some(request) = self.requests.get_mut(id) else { return };
-        request.started = Some(now);
+    /// Counts a request that begins to execute.
+    fn executes(&mut self, execution: &Execution) {
+        let Execution { flow, seats, waited, is_new } = *execution;
         self.executing += 1;
-        self.seats_in_use += request.work.max_seats();
-        let waited = now.saturating_sub(request.arrived);
-        let is_new = !request.is_resumed;
+        self.seats_in_use += seats;
         self.counts.dispatched += u64::from(is_new);
-        if let Some(flow) = self.flows.get_mut(request.flow) {
-            flow.started(&request.work, is_new);
+        if let Some(flow) = self.flows.get_mut(flow) {
+            flow.started(seats, is_new);
             if self.queuing != Queuing::Exempt && (is_new || !waited.is_zero()) {
                 flow.waited(waited, true);
             }
@@ -682,24 +737,11 @@ impl<T: Ticket> QueueSet<T> {
 
     /// For metrics: between which readings of `R` the waiting requests start, at the moment of a dispatch.
     fn note_bounds(&mut self, index: u32) {
-        if self.waiting == 1
-            && let Some(queue) = self.queues.get(index)
-        {
-            let discounted = queue.next_dispatch - queue.work_in_progress(ESTIMATED_SERVICE);
-            self.gauges.dispatch.note(
-                self.current_r,
-                queue.next_dispatch,
-                &[(queue.next_dispatch, discounted)],
-            );
-            return;
-        }
         let starts: Vec<(SeatSeconds, SeatSeconds)> = self
             .queues
             .iter()
             .filter(|(_, queue)| queue.oldest().is_some())
-            .map(|(_, queue)| {
-                (queue.next_dispatch, queue.next_dispatch - queue.work_in_progress(ESTIMATED_SERVICE))
-            })
+            .map(|(_, queue)| (queue.next_dispatch, queue.discounted_dispatch()))
             .collect();
         let latest = self.queues.get(index).map(|queue| queue.next_dispatch).unwrap_or_default();
         self.gauges.dispatch.note(self.current_r, latest, &starts);

@@ -499,7 +499,9 @@ impl Drop for FairSeat {
     fn drop(&mut self) {
         if let Some(id) = self.request.take() {
             let now = self.assignment.shared().now();
-            let ended = self.assignment.class().level.queues().leave(now, id);
+            let mut queues = self.assignment.class().level.queues();
+            let ended = if self.is_executing { queues.finish(now, id) } else { queues.leave(now, id) };
+            drop(queues);
             self.ended(now, id, ended);
         }
     }

@@ -157,3 +157,27 @@ fn the_mandatory_objects_are_there_even_if_nothing_is_stored() {
     assert_eq!(configuration.classify(&get_pods(&nobody)).schema.name, "catch-all");
     assert_eq!(limits(&controller, "catch-all").0, 600, "the one level with shares has all seats");
 }
+
+#[test]
+fn users_are_told_apart_by_their_groups_and_configurations_by_their_schemas() {
+    let (_, configuration) = configured();
+    let (_, without) = {
+        let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);
+        let configured = controller.configure(Duration::ZERO, Vec::new(), Vec::new());
+        (controller, configured.configuration)
+    };
+    let alice = User::named("alice").in_groups(["system:authenticated"]);
+    let node = User::named("alice").in_groups(["system:nodes", "system:authenticated"]);
+    let master = User::named("alice").in_groups(["system:masters", "system:authenticated"]);
+    let many = (0..40).map(|number| format!("group-{number}")).chain(["system:masters".to_owned()]);
+    let in_many = User::named("alice").in_groups(many.collect::<Vec<_>>());
+    for _ in 0..2 {
+        for (user, schema) in
+            [(&alice, "global-default"), (&node, "system-nodes"), (&master, EXEMPT), (&in_many, EXEMPT)]
+        {
+            assert_eq!(configuration.classify(&get_pods(user)).schema.name, schema);
+        }
+        assert_eq!(without.classify(&get_pods(&alice)).schema.name, CATCH_ALL);
+        assert_eq!(without.classify(&get_pods(&master)).schema.name, EXEMPT);
+    }
+}

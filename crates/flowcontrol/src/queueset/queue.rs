@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::time::Duration;
 
+use super::ESTIMATED_SERVICE;
 use super::slab::RequestId;
 use crate::SeatSeconds;
 use crate::estimate::Work;
@@ -62,9 +62,15 @@ impl Queue {
         }
     }
 
-    /// What the executing requests are assumed to cost.
-    pub(super) fn work_in_progress(&self, service: Duration) -> SeatSeconds {
-        SeatSeconds::of(self.seats_in_use, service)
+    /// A request of this work begins to execute on so many seats.
+    pub(super) fn begin(&mut self, seats: u64, total_work: SeatSeconds) {
+        self.seats_in_use += seats;
+        self.next_dispatch += total_work;
+    }
+
+    /// The virtual time of the next dispatch, less what the executing requests are assumed to cost.
+    pub(super) fn discounted_dispatch(&self) -> SeatSeconds {
+        self.next_dispatch - SeatSeconds::of(self.seats_in_use, ESTIMATED_SERVICE)
     }
 }
 

@@ -1,0 +1,124 @@
+//! What each thread remembers about the users and flows it saw last: most requests come from few users.
+
+use std::cell::RefCell;
+
+use authn::User;
+use sha2::{Digest as _, Sha256};
+use value::Str;
+
+/// How many users, and how many flows, each thread remembers.
+const PLACES: usize = 64;
+/// Longer names are not remembered, nor are users of more groups.
+const MAX_NAME: usize = 256;
+const MAX_GROUPS: usize = 16;
+
+/// One place for each hash; the last that came is there.
+type Places<T> = RefCell<[Option<T>; PLACES]>;
+
+thread_local! {
+    static USERS: Places<KnownUser> = const { RefCell::new([const { None }; PLACES]) };
+    static FLOWS: Places<KnownFlow> = const { RefCell::new([const { None }; PLACES]) };
+}
+
+/// A short hash of a name. Names often begin alike.
+fn place(name: &str) -> usize {
+    let add = |hash: usize, byte: &u8| hash.wrapping_mul(31).wrapping_add(usize::from(*byte));
+    name.as_bytes().iter().rev().take(16).fold(name.len(), add) % PLACES
+}
+
+/// The rules of flow schemas that name a user, or a group of the user.
+struct KnownUser {
+    /// The number of the configuration.
+    configuration: u64,
+    name: Str,
+    groups: Vec<Str>,
+    rules: Vec<RuleOfClass>,
+}
+
+/// The numbers of a class and of a rule of its flow schema.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuleOfClass {
+    pub(crate) class: usize,
+    pub(crate) rule: usize,
+}
+
+/// Calls `choose` with the rules that concern a user in a configuration, which `find` finds.
+pub(crate) fn with_rules<R>(
+    configuration: u64,
+    user: &User,
+    find: impl FnOnce() -> Vec<RuleOfClass>,
+    choose: impl FnOnce(&[RuleOfClass]) -> R,
+) -> R {
+    let is_short = |name: &Str| name.len() <= MAX_NAME;
+    USERS.with_borrow_mut(|users| {
+        let Some(known) = users.get_mut(place(&user.name)) else { return choose(&find()) };
+        if let Some(known) = known
+            && known.configuration == configuration
+            && known.name == user.name
+            && known.groups == user.groups
+        {
+            return choose(&known.rules);
+        }
+        let rules = find();
+        if !is_short(&user.name) || user.groups.len() > MAX_GROUPS || !user.groups.iter().all(is_short) {
+            return choose(&rules);
+        }
+        let (name, groups) = (user.name.clone(), user.groups.clone());
+        choose(&known.insert(KnownUser { configuration, name, groups, rules }).rules)
+    })
+}
+
+struct KnownFlow {
+    schema: Str,
+    distinguisher: Str,
+    hash: u64,
+}
+
+/// The hash of a flow, as every server of a cluster computes it.
+pub(crate) fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
+    if distinguisher.len() > MAX_NAME {
+        return sha256(schema, distinguisher);
+    }
+    FLOWS.with_borrow_mut(|flows| {
+        let at = (place(distinguisher) + schema.len()) % PLACES;
+        let Some(known) = flows.get_mut(at) else { return sha256(schema, distinguisher) };
+        if let Some(known) = known
+            && known.distinguisher == distinguisher
+            && known.schema == schema
+        {
+            return known.hash;
+        }
+        let hash = sha256(schema, distinguisher);
+        *known = Some(KnownFlow { schema: schema.into(), distinguisher: distinguisher.into(), hash });
+        hash
+    })
+}
+
+fn sha256(schema: &str, distinguisher: &str) -> u64 {
+    let digest = Sha256::new().chain_update(schema).chain_update([0]).chain_update(distinguisher).finalize();
+    digest.iter().take(8).rev().fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{flow_hash, sha256};
+
+    #[test]
+    fn flows_hash_to_the_first_eight_bytes_of_a_sha256() {
+        // The SHA-256 of "a", a zero byte and "b", read with the first byte lowest.
+        assert_eq!(flow_hash("a", "b"), 0xd3b1_bc1b_ae71_b259);
+        assert_ne!(flow_hash("a", "b"), flow_hash("ab", ""));
+    }
+
+    #[test]
+    fn flows_that_share_a_place_keep_their_own_hashes() {
+        for _ in 0..2 {
+            for number in 0..200 {
+                let user = format!("user-{number}");
+                for schema in ["a", "b"] {
+                    assert_eq!(flow_hash(schema, &user), sha256(schema, &user));
+                }
+            }
+        }
+    }
+}
