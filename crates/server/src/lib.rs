@@ -10,6 +10,7 @@ pub mod addresses;
 mod admission;
 mod aggregation;
 pub mod audit;
+mod authorities;
 pub mod authorization;
 pub mod body;
 mod bootstrap;

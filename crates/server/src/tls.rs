@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+    CipherSuite, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
     SupportedCipherSuite, SupportedProtocolVersion,
 };
 
@@ -140,36 +139,6 @@ impl ClientCertVerifier for AskForCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
-    }
-}
-
-/// The authorities whose client certificates name callers.
-#[derive(Clone, Debug)]
-pub struct ClientCa {
-    verifier: Arc<dyn ClientCertVerifier>,
-}
-
-impl ClientCa {
-    /// From the PEM of one or more CA certificates.
-    pub fn from_pem(pem: &[u8]) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        for cert in certificates(pem)? {
-            roots.add(cert).map_err(|e| format!("not a usable CA certificate: {e}"))?;
-        }
-        let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .allow_unauthenticated()
-            .build()
-            .map_err(|e| e.to_string())?;
-        Ok(ClientCa { verifier })
-    }
-
-    /// Whether the chain leads to one of the authorities at time `now`.
-    pub fn verifies(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> bool {
-        match chain {
-            [leaf, intermediates @ ..] => self.verifier.verify_client_cert(leaf, intermediates, now).is_ok(),
-            [] => false,
-        }
     }
 }
 

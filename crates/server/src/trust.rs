@@ -12,7 +12,8 @@ use authn::x509::ClientCertificate;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use tracing::debug;
 
-use crate::tls::{self, ClientCa};
+use crate::authorities::{Authorities, Purpose};
+use crate::tls;
 
 /// How long a judgement is believed.
 const JUDGED_FOR: Duration = Duration::from_mins(1);
@@ -31,7 +32,7 @@ pub struct Trust {
 pub struct Authority {
     /// The file as it is.
     pub pem: Arc<[u8]>,
-    verifier: ClientCa,
+    authorities: Authorities,
 }
 
 impl Trust {
@@ -54,14 +55,16 @@ const OVERLAP: &str = "--requestheader-client-ca-file and --client-ca-file conta
 impl Authority {
     /// From the PEM of one or more certificates.
     pub fn from_pem(pem: &[u8]) -> Result<Self, String> {
-        Ok(Authority { verifier: ClientCa::from_pem(pem)?, pem: pem.into() })
+        Ok(Authority { authorities: Authorities::new(tls::certificates(pem)?)?, pem: pem.into() })
     }
 
     fn judge(&self, chain: &[CertificateDer<'static>]) -> Option<Arc<ClientCertificate>> {
-        if !self.verifier.verifies(chain, UnixTime::now()) {
+        let (leaf, intermediates) = chain.split_first()?;
+        if let Err(why) = self.authorities.verify(leaf, intermediates, UnixTime::now(), Purpose::Client) {
+            debug!(?why, "client certificate refused");
             return None;
         }
-        match ClientCertificate::from_der(chain.first()?) {
+        match ClientCertificate::from_der(leaf) {
             Ok(certificate) => Some(Arc::new(certificate)),
             Err(error) => {
                 debug!(%error, "client certificate refused");

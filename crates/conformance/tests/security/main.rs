@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod authorities;
 mod bindings;
 mod bodies;
 mod bootstrap_denied;

@@ -1,27 +1,28 @@
 //! Whether a server is who it should be: as Go decides it, and in Go's words when it is not.
 //!
-//! The chain is checked by rustls. Beyond that, a certificate that is itself in the bundle is believed, as Go does: webhooks
-//! often serve what `openssl req -x509` makes, which is self-signed and calls itself an authority. Its name and its time count
-//! all the same.
+//! Who vouches for a server is decided by [`Authorities`]. A certificate that is itself in the bundle is believed, as Go does: webhooks often
+//! serve what `openssl req -x509` makes, which is self-signed and calls itself an authority. Its name and its time count all the same.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::client::verify_server_name;
 use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::authorities::{Authorities, Purpose, Refused, Validity};
 
 /// Who may vouch for a server.
 #[derive(Debug)]
 pub(super) enum Voucher {
     Anybody,
-    Authorities { roots: RootCertStore, certificates: Vec<CertificateDer<'static>> },
+    These(Authorities),
 }
 
 impl Voucher {
@@ -38,7 +39,7 @@ impl Voucher {
             }
             found.certs
         });
-        Self::of(FOUND.clone())
+        Voucher::These(Authorities::of_readable(FOUND.clone()))
     }
 
     /// The authorities of a PEM bundle; what is no certificate in it is left out as Go does, unless nothing is left.
@@ -57,13 +58,7 @@ impl Voucher {
             let words = bad.unwrap_or("unable to parse bytes as PEM block");
             return Err(words.to_owned());
         }
-        Ok(Self::of(certificates))
-    }
-
-    fn of(certificates: Vec<CertificateDer<'static>>) -> Self {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(certificates.iter().cloned());
-        Voucher::Authorities { roots, certificates }
+        Ok(Voucher::These(Authorities::of_readable(certificates)))
     }
 }
 
@@ -101,7 +96,7 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Voucher::Authorities { roots, certificates } = &self.voucher else {
+        let Voucher::These(authorities) = &self.voucher else {
             return Ok(ServerCertVerified::assertion());
         };
         let refuse = |words: String| {
@@ -111,29 +106,16 @@ impl ServerCertVerifier for Verifier {
         let Ok((_, leaf)) = X509Certificate::from_der(end_entity) else {
             return refuse("x509: malformed certificate".to_owned());
         };
-        if let Some(words) = out_of_time(&leaf, now) {
+        if let Some(words) = Validity::of(&leaf).complaint(now) {
             return refuse(words);
         }
         let parsed = ParsedCertificate::try_from(end_entity)?;
         if verify_server_name(&parsed, server_name).is_err() {
             return refuse(wrong_name(&leaf, server_name));
         }
-        if certificates.iter().any(|known| **known == **end_entity) {
-            return if serves(&leaf) {
-                Ok(ServerCertVerified::assertion())
-            } else {
-                refuse("x509: certificate specifies an incompatible key usage".to_owned())
-            };
-        }
-        match verify_server_cert_signed_by_trust_anchor(
-            &parsed,
-            roots,
-            intermediates,
-            now,
-            self.algorithms.all,
-        ) {
+        match authorities.verify(end_entity, intermediates, now, Purpose::Server) {
             Ok(()) => Ok(ServerCertVerified::assertion()),
-            Err(error) => refuse(unproven(&error, &leaf, certificates)),
+            Err(why) => refuse(unproven(why, &leaf, authorities, now)),
         }
     }
 
@@ -157,35 +139,6 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
-    }
-}
-
-fn out_of_time(leaf: &X509Certificate<'_>, now: UnixTime) -> Option<String> {
-    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    let words = |relation: &str, limit: i64| {
-        let time = |seconds: i64| api::time::Timestamp::from_seconds(seconds).time();
-        format!(
-            "x509: certificate has expired or is not yet valid: current time {} is {relation} {}",
-            time(now),
-            time(limit)
-        )
-    };
-    let (from, until) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
-    if now < from {
-        Some(words("before", from))
-    } else if now > until {
-        Some(words("after", until))
-    } else {
-        None
-    }
-}
-
-/// Whether a certificate may be used by a server at all.
-fn serves(leaf: &X509Certificate<'_>) -> bool {
-    match leaf.extended_key_usage() {
-        Ok(None) => true,
-        Ok(Some(usage)) => usage.value.any || usage.value.server_auth,
-        Err(_) => false,
     }
 }
 
@@ -227,46 +180,37 @@ fn wrong_name(leaf: &X509Certificate<'_>, wanted: &ServerName<'_>) -> String {
     format!("x509: certificate is valid for {}, not {shown}", valid.join(", "))
 }
 
-/// Why a chain leads nowhere.
-fn unproven(error: &Error, leaf: &X509Certificate<'_>, known: &[CertificateDer<'_>]) -> String {
-    match error {
-        Error::InvalidCertificate(
-            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
-        ) => "x509: certificate specifies an incompatible key usage".to_owned(),
-        _ => {
-            // An authority of the right name with another key: a rotation that one side has not heard of.
-            let namesake = known.iter().find_map(|der| {
-                let (_, authority) = X509Certificate::from_der(der).ok()?;
-                (authority.subject() == leaf.issuer()).then(|| {
-                    authority
-                        .subject()
-                        .iter_common_name()
-                        .next()
-                        .and_then(|cn| cn.as_str().ok())
-                        .unwrap_or_default()
-                        .to_owned()
-                })
-            });
-            let unknown = "x509: certificate signed by unknown authority";
-            match namesake {
-                Some(name) => {
-                    let why = match leaf.signature_algorithm.algorithm.to_id_string().as_str() {
-                        "1.2.840.113549.1.1.5" => {
-                            "x509: cannot verify signature: insecure algorithm SHA1-RSA"
-                        }
-                        "1.2.840.10045.4.1" => "x509: cannot verify signature: insecure algorithm ECDSA-SHA1",
-                        id if id.starts_with("1.2.840.113549.1.1.") => "crypto/rsa: verification error",
-                        "1.3.101.112" => "x509: Ed25519 verification failure",
-                        _ => "x509: ECDSA verification failure",
-                    };
-                    format!(
-                        "{unknown} (possibly because of {} while trying to verify candidate authority certificate {})",
-                        api::field::quote(why),
-                        api::field::quote(&name)
-                    )
-                }
-                None => unknown.to_owned(),
-            }
+/// Why nobody vouches for a server, in Go's words.
+fn unproven(why: Refused, leaf: &X509Certificate<'_>, authorities: &Authorities, now: UnixTime) -> String {
+    let unknown = "x509: certificate signed by unknown authority";
+    let why = match why {
+        Refused::Purpose => return "x509: certificate specifies an incompatible key usage".to_owned(),
+        Refused::MayNotSign => {
+            "x509: invalid signature: parent certificate cannot sign this kind of certificate".to_owned()
         }
-    }
+        Refused::OutOfTime(validity) => validity.complaint(now).unwrap_or_default(),
+        Refused::TooManyIntermediates => "x509: too many intermediates for path length constraint".to_owned(),
+        // An authority of the right name with another key: a rotation that one side has not heard of.
+        Refused::Unknown => match leaf.signature_algorithm.algorithm.to_id_string().as_str() {
+            "1.2.840.113549.1.1.5" => "x509: cannot verify signature: insecure algorithm SHA1-RSA",
+            "1.2.840.10045.4.1" => "x509: cannot verify signature: insecure algorithm ECDSA-SHA1",
+            id if id.starts_with("1.2.840.113549.1.1.") => "crypto/rsa: verification error",
+            "1.3.101.112" => "x509: Ed25519 verification failure",
+            _ => "x509: ECDSA verification failure",
+        }
+        .to_owned(),
+    };
+    let namesake = authorities.certificates().iter().find_map(|der| {
+        let (_, authority) = X509Certificate::from_der(der).ok()?;
+        (authority.subject() == leaf.issuer()).then(|| {
+            let name = authority.subject().iter_common_name().next().and_then(|cn| cn.as_str().ok());
+            name.unwrap_or_default().to_owned()
+        })
+    });
+    let Some(name) = namesake else { return unknown.to_owned() };
+    format!(
+        "{unknown} (possibly because of {} while trying to verify candidate authority certificate {})",
+        api::field::quote(&why),
+        api::field::quote(&name)
+    )
 }

@@ -1,0 +1,126 @@
+//! The certificates in `--client-ca-file` and `--requestheader-client-ca-file` vouch for others within their own limits.
+
+use conformance::client::{Credentials, Trust};
+use conformance::{Client, Server, accepts};
+use http::Method;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use time::OffsetDateTime;
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
+
+/// A self-signed certificate of a file, and what signs with its key.
+struct Root {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+fn root(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Root {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    Root { pem: params.self_signed(&key).unwrap().pem(), issuer: Issuer::new(params, key) }
+}
+
+/// A certificate of a cluster administrator, or of whoever says that it is one.
+fn administrator(issuer: &Issuer<'static, KeyPair>) -> (String, KeyPair) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    params.distinguished_name.push(DnType::CommonName, "eve");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    (params.signed_by(&key, issuer).unwrap().pem(), key)
+}
+
+/// As [`administrator`], through an authority that the client brings along.
+fn administrator_through(
+    issuer: &Issuer<'static, KeyPair>,
+    usages: Vec<KeyUsagePurpose>,
+) -> (String, KeyPair) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "between");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = usages;
+    let key = KeyPair::generate().unwrap();
+    let pem = params.signed_by(&key, issuer).unwrap().pem();
+    let (leaf, leaf_key) = administrator(&Issuer::new(params, key));
+    (format!("{leaf}{pem}"), leaf_key)
+}
+
+fn connect(server: &Server, (pem, key): (String, KeyPair)) -> Client {
+    let credentials = Credentials::Certificate(pem.into_bytes(), key.serialize_pem().into_bytes());
+    Client::new(&server.url, Trust::Anything, credentials).unwrap()
+}
+
+fn expired(params: &mut CertificateParams) {
+    params.not_after = OffsetDateTime::now_utc() - time::Duration::days(1);
+}
+
+#[tokio::test]
+async fn authorities_in_the_client_ca_file_vouch_within_their_own_limits() {
+    let good = root("good", |_| {});
+    let short = root("short", |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0)));
+    let bad = [
+        ("expired", root("expired", expired)),
+        ("no authority", root("no-authority", |params| params.is_ca = IsCa::ExplicitNoCa)),
+        ("says nothing about authority", root("silent", |params| params.is_ca = IsCa::NoCa)),
+        (
+            "for servers",
+            root("servers", |params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]),
+        ),
+        (
+            "may not sign certificates",
+            root("no-sign", |params| params.key_usages = vec![KeyUsagePurpose::DigitalSignature]),
+        ),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.crt");
+    let all = bad.iter().map(|(_, root)| root).chain([&good, &short]);
+    std::fs::write(&file, all.map(|root| root.pem.as_str()).collect::<String>()).unwrap();
+    let server = Server::serve(&[&format!("--client-ca-file={}", file.display())]).await.unwrap();
+
+    let sign = vec![KeyUsagePurpose::KeyCertSign];
+    for (what, credentials) in [
+        ("a valid authority", administrator(&good.issuer)),
+        ("an authority in between", administrator_through(&good.issuer, sign.clone())),
+        ("an authority that allows none in between", administrator(&short.issuer)),
+    ] {
+        accepts(connect(&server, credentials).get(SECRETS).await).expect(what);
+    }
+    let mut refused: Vec<(&str, (String, KeyPair))> =
+        bad.iter().map(|(what, root)| (*what, administrator(&root.issuer))).collect();
+    refused.push(("one in between too many", administrator_through(&short.issuer, sign)));
+    let data = vec![KeyUsagePurpose::DigitalSignature];
+    refused.push(("one in between may not sign", administrator_through(&good.issuer, data)));
+    for (what, credentials) in refused {
+        let client = connect(&server, credentials);
+        let review = client.post(REVIEWS, &serde_json::json!({})).await.unwrap();
+        assert_eq!((review.code, client.get(SECRETS).await.unwrap().code), (401, 401), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_front_proxy_of_an_expired_authority_speaks_for_nobody() {
+    let (good, old) = (root("good", |_| {}), root("old", expired));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("proxies.crt");
+    std::fs::write(&file, format!("{}{}", old.pem, good.pem)).unwrap();
+    let server = Server::serve(&[
+        &format!("--requestheader-client-ca-file={}", file.display()),
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+    ])
+    .await
+    .unwrap();
+    let headers = [("x-remote-user", "eve"), ("x-remote-group", "system:masters")];
+    for (root, code) in [(&good, 200), (&old, 401)] {
+        let client = connect(&server, administrator(&root.issuer));
+        let answer = client.send(Method::GET, SECRETS, &headers, bytes::Bytes::new()).await.unwrap();
+        assert_eq!(answer.code, code);
+    }
+}

@@ -1,0 +1,151 @@
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use time::OffsetDateTime;
+
+use super::{Authorities, Purpose, Refused};
+
+const NOW: i64 = 1_800_000_000;
+const DAY: i64 = 86_400;
+
+/// A certificate and what signs others with it.
+struct Made {
+    der: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A valid authority, changed as a test wants it.
+fn params(name: &str, change: impl FnOnce(&mut CertificateParams)) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_before = OffsetDateTime::from_unix_timestamp(NOW - 10 * DAY).unwrap();
+    params.not_after = OffsetDateTime::from_unix_timestamp(NOW + 10 * DAY).unwrap();
+    change(&mut params);
+    params
+}
+
+fn root(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Made {
+    let (params, key) = (params(name, change), KeyPair::generate().unwrap());
+    Made { der: params.self_signed(&key).unwrap().der().clone(), issuer: Issuer::new(params, key) }
+}
+
+fn signed(by: &Made, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Made {
+    let (params, key) = (params(name, change), KeyPair::generate().unwrap());
+    let der = params.signed_by(&key, &by.issuer).unwrap().der().clone();
+    Made { der, issuer: Issuer::new(params, key) }
+}
+
+fn leaf(by: &Made) -> CertificateDer<'static> {
+    let change = |params: &mut CertificateParams| {
+        params.is_ca = IsCa::NoCa;
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+    };
+    signed(by, "leaf", change).der
+}
+
+fn now() -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(NOW).unwrap()))
+}
+
+fn judged(trusted: &[&Made], chain: &[CertificateDer<'static>], purpose: Purpose) -> Result<(), Refused> {
+    let trusted = trusted.iter().map(|made| made.der.clone()).collect();
+    Authorities::new(trusted).unwrap().verify(&chain[0], &chain[1..], now(), purpose)
+}
+
+/// Whether an authority, changed so, vouches for a client.
+fn vouches(change: impl FnOnce(&mut CertificateParams)) -> Result<(), Refused> {
+    let root = root("root", change);
+    judged(&[&root], &[leaf(&root)], Purpose::Client)
+}
+
+fn ends(params: &mut CertificateParams, at: i64) {
+    params.not_after = OffsetDateTime::from_unix_timestamp(at).unwrap();
+}
+
+#[test]
+fn an_authority_vouches_within_its_time() {
+    assert_eq!(vouches(|_| {}), Ok(()));
+    assert_eq!(vouches(|params| ends(params, NOW)), Ok(()));
+    assert!(matches!(vouches(|params| ends(params, NOW - 1)), Err(Refused::OutOfTime(_))));
+    let later = OffsetDateTime::from_unix_timestamp(NOW + 1).unwrap();
+    assert!(matches!(vouches(|params| params.not_before = later), Err(Refused::OutOfTime(_))));
+}
+
+#[test]
+fn an_authority_vouches_if_it_may_sign() {
+    assert_eq!(vouches(|params| params.is_ca = IsCa::ExplicitNoCa), Err(Refused::MayNotSign));
+    assert_eq!(vouches(|params| params.is_ca = IsCa::NoCa), Err(Refused::MayNotSign));
+    assert_eq!(vouches(|params| params.key_usages = vec![KeyUsagePurpose::KeyCertSign]), Ok(()));
+    let signs_data =
+        |params: &mut CertificateParams| params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    assert_eq!(vouches(signs_data), Err(Refused::MayNotSign));
+    let root = root("root", |_| {});
+    let between = signed(&root, "between", signs_data);
+    let chain = [leaf(&between), between.der.clone()];
+    assert_eq!(judged(&[&root], &chain, Purpose::Client), Err(Refused::MayNotSign));
+}
+
+#[test]
+fn an_authority_vouches_for_its_purpose() {
+    use ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
+    for (usages, client, server) in [
+        (vec![ClientAuth], Ok(()), Err(Refused::Purpose)),
+        (vec![ServerAuth], Err(Refused::Purpose), Ok(())),
+        (vec![Any], Ok(()), Ok(())),
+    ] {
+        let root = root("root", |params| params.extended_key_usages = usages);
+        let chain = [leaf(&root)];
+        assert_eq!(judged(&[&root], &chain, Purpose::Client), client);
+        assert_eq!(judged(&[&root], &chain, Purpose::Server), server);
+    }
+}
+
+#[test]
+fn an_authority_vouches_for_chains_of_the_length_that_it_allows() {
+    for (most, outcome) in [(1, Ok(())), (0, Err(Refused::TooManyIntermediates))] {
+        let root = root("root", |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)));
+        assert_eq!(judged(&[&root], &[leaf(&root)], Purpose::Client), Ok(()));
+        let between = signed(&root, "between", |_| {});
+        let chain = [leaf(&between), between.der.clone()];
+        assert_eq!(judged(&[&root], &chain, Purpose::Client), outcome);
+    }
+}
+
+#[test]
+fn an_authority_that_was_renewed_vouches_by_the_certificate_that_is_valid() {
+    let old = root("root", |params| ends(params, NOW - DAY));
+    let renewed = {
+        let params = params("root", |_| {});
+        let der = params.self_signed(old.issuer.key()).unwrap().der().clone();
+        Made { der, issuer: Issuer::new(params, KeyPair::generate().unwrap()) }
+    };
+    let chain = [leaf(&old)];
+    for trusted in [[&old, &renewed], [&renewed, &old]] {
+        assert_eq!(judged(&trusted, &chain, Purpose::Client), Ok(()));
+    }
+    assert!(matches!(judged(&[&old], &chain, Purpose::Client), Err(Refused::OutOfTime(_))));
+    let stranger = root("root", |_| {});
+    assert_eq!(judged(&[&stranger], &chain, Purpose::Client), Err(Refused::Unknown));
+}
+
+#[test]
+fn a_certificate_in_the_file_is_believed_and_vouches_for_nobody() {
+    let change = |params: &mut CertificateParams| {
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    };
+    let pinned = root("pinned", change);
+    let own = [pinned.der.clone()];
+    assert_eq!(judged(&[&pinned], &own, Purpose::Client), Ok(()));
+    assert_eq!(judged(&[&pinned], &own, Purpose::Server), Err(Refused::Purpose));
+    assert_eq!(judged(&[&pinned], &[leaf(&pinned)], Purpose::Client), Err(Refused::MayNotSign));
+    let expired = root("pinned", |params| ends(params, NOW - DAY));
+    let own = [expired.der.clone()];
+    assert!(matches!(judged(&[&expired], &own, Purpose::Client), Err(Refused::OutOfTime(_))));
+}
