@@ -212,3 +212,32 @@ async fn paths_that_an_aggregated_server_could_read_as_others_are_not_passed_on(
     }
     assert_eq!(extension.received_for_others().len(), before, "a request was passed on");
 }
+
+#[tokio::test]
+async fn connections_do_not_become_http_2_connections_to_aggregated_servers() {
+    let (_folder, _server, client, extension) = behind().await;
+    for (number, (protocol, passes)) in [
+        ("h2c", false),
+        ("h2c, websocket", false),
+        ("TLS/1.3", false),
+        ("websocket", true),
+        ("SPDY/3.1", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("{THINGS}/upgrade-{number}");
+        let sent = [
+            ("connection", "Upgrade, HTTP2-Settings"),
+            ("upgrade", protocol),
+            ("http2-settings", "AAMAAABkAAQAAP__"),
+        ];
+        let answer = client.send(Method::GET, &path, &sent, Bytes::new()).await.unwrap();
+        let received = extension.received_for_others();
+        let received = received.iter().find(|received| received.path() == path).unwrap();
+        assert_eq!(received.headers.contains_key("upgrade"), passes, "{protocol}");
+        assert!(!received.headers.contains_key("http2-settings"), "{protocol}");
+        // This server does not agree to change the protocol, which is an error to whoever asked for it.
+        assert_eq!(answer.code, if passes { 503 } else { 200 }, "{protocol}");
+    }
+}

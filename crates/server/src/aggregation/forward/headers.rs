@@ -13,6 +13,7 @@ use crate::request_info::clean_path;
 /// Headers about one connection: they end with it.
 const HOP_BY_HOP: &[&str] = &[
     "connection",
+    "http2-settings",
     "proxy-connection",
     "keep-alive",
     "proxy-authenticate",
@@ -37,12 +38,22 @@ const UID: &str = "x-remote-uid";
 const REMOTE_GROUP: &str = "x-remote-group";
 const EXTRA: &str = "x-remote-extra-";
 
-/// Whether a request wants its connection to become one of another protocol.
+/// The protocols that a connection may change to. After the change nobody looks at what is sent, so none of them may carry further
+/// requests: with `h2c` a client would say for itself who is calling.
+const UPGRADES: [&str; 2] = ["websocket", "spdy/3.1"];
+
+/// Whether a request wants its connection to become one of another protocol that may be passed on.
 pub(super) fn asks_to_upgrade(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(CONNECTION)
-        .iter()
-        .any(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("upgrade"))
+    let texts = |name: HeaderName| {
+        headers
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase())
+    };
+    let mut protocols = texts(header::UPGRADE).peekable();
+    texts(CONNECTION).any(|value| value.contains("upgrade"))
+        && protocols.peek().is_some()
+        && protocols.all(|protocol| UPGRADES.contains(&protocol.as_str()))
 }
 
 /// The headers of a request that go on.
