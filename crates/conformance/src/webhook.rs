@@ -81,8 +81,10 @@ pub struct Call {
     pub target: String,
     /// The headers.
     pub headers: HeaderMap,
-    /// The review.
+    /// The review; null if it is too deep to be read here.
     pub review: Value,
+    /// The review as it came.
+    pub body: Bytes,
     /// Which connection it came over, from 0.
     pub connection: usize,
 }
@@ -167,7 +169,7 @@ async fn answer(
     let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     let target = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-    let call = Call { target, headers: parts.headers, review, connection };
+    let call = Call { target, headers: parts.headers, review, body, connection };
     calls.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
     let respond = |status: u16, content_type: &str, headers: &[(&str, &str)], body: String| {
         let mut response = Response::builder().status(status).header("content-type", content_type);

@@ -126,7 +126,7 @@ const JSON: &str = "application/json";
 
 /// What an answer says. One that cannot be read is no success: it could stand for anything.
 fn read(code: u16, body: &[u8]) -> Result<Value, Status> {
-    match (code, json::parse(body)) {
+    match (code, json::parse_wrapped(body)) {
         (200..300, Ok(value)) => Ok(value),
         // Some have nothing to say about what is done.
         (200..300, Err(_)) if body.is_empty() => Ok(Value::Null),

@@ -40,8 +40,16 @@ use connect::{ConnectError, Connector};
 
 /// What this server calls itself to webhooks.
 pub const WEBHOOK_AGENT: &str = "kube-apiserver-admission";
-/// The longest answer that is read unless a request says otherwise.
-pub const MAX_ANSWER: usize = 3 << 20;
+/// The longest answer that is read, if it has nothing of the request in it.
+const MAX_ANSWER: usize = 3 << 20;
+/// The most bytes that an encoder makes of one: `<` becomes `\u003c` in Go.
+const MAX_ESCAPE: usize = 6;
+
+/// The longest answer that is read to a request with a body of `sent` bytes. A webhook may answer with the review that it got, so a client
+/// that chooses the object must not be able to make that too long.
+pub fn max_answer_to(sent: usize) -> usize {
+    sent.saturating_mul(MAX_ESCAPE).saturating_add(MAX_ANSWER)
+}
 /// How many calls of one target may be under way; more wait, within their own time limit.
 const MAX_UNDER_WAY: usize = 512;
 /// How many idle connections are kept per target, and how long.
@@ -170,14 +178,15 @@ impl Request {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(http::header::ACCEPT, HeaderValue::from_static("application/json, */*"));
+        let body = body.into();
         Request {
             method: Method::POST,
             path: None,
             headers,
             bearer: None,
-            body: body.into(),
+            max_answer: max_answer_to(body.len()),
+            body,
             timeout,
-            max_answer: MAX_ANSWER,
         }
     }
 }

@@ -111,13 +111,22 @@ pub fn read(bytes: &[u8]) -> Result<json::Read, Error> {
     body(bytes).map(|body| json::Read { value: body.value, duplicates: body.duplicates })
 }
 
+/// Reads the first document of `bytes`, which has been put around something as deep as [`json::MAX_DEPTH`].
+pub fn parse_wrapped(bytes: &[u8]) -> Result<Value, Error> {
+    body_within(bytes, json::MAX_DEPTH_WRAPPED).map(|body| body.value)
+}
+
 /// As [`read`], with the words of the strict reader.
 pub fn body(bytes: &[u8]) -> Result<Body, Error> {
+    body_within(bytes, json::MAX_DEPTH)
+}
+
+fn body_within(bytes: &[u8], deepest: usize) -> Result<Body, Error> {
     let text = text::of(bytes)?;
-    let Some(nodes) = nodes::first(&text)? else {
+    let Some(nodes) = nodes::first(&text, deepest)? else {
         return Ok(Body::default());
     };
-    let decoded = decode::document(&nodes)?;
+    let decoded = decode::document(&nodes, deepest)?;
     Ok(Body { value: decoded.value, duplicates: decoded.duplicates, strict: decoded.strict })
 }
 
@@ -127,7 +136,7 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
         return json_document(bytes);
     }
     let text = text::of(bytes)?;
-    let Some(nodes) = nodes::first(&text)? else {
+    let Some(nodes) = nodes::first(&text, json::MAX_DEPTH)? else {
         return Ok(Document {
             value: Value::Null,
             duplicates: Vec::new(),
@@ -136,7 +145,7 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
             line: 1,
         });
     };
-    let decoded = decode::document(&nodes)?;
+    let decoded = decode::document(&nodes, json::MAX_DEPTH)?;
     Ok(Document {
         value: decoded.value,
         duplicates: decoded.duplicates,
@@ -224,7 +233,7 @@ fn json_document(bytes: &[u8]) -> Result<Document, Error> {
 }
 
 fn json_spans(text: &str) -> Option<Spans> {
-    let nodes = nodes::first(text).ok()??;
+    let nodes = nodes::first(text, json::MAX_DEPTH).ok()??;
     Some(spans::of(&nodes))
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Patched {
 
 /// Reads the operations of a patch. The error is in the words of Go's decoder.
 pub(super) fn decode(patch: &[u8]) -> Result<Vec<Step>, String> {
-    let value = json::parse(patch).map_err(|error| error.to_string())?;
+    let value = json::parse_wrapped(patch).map_err(|error| error.to_string())?;
     json_patch::decode(value)
 }
 
@@ -133,7 +133,7 @@ pub(super) fn patch_annotation(configuration: &str, webhook: &str, patch: &[u8])
     let mut out = Vec::new();
     begin_annotation(&mut out, configuration, webhook);
     out.extend_from_slice(b",\"patch\":");
-    write::write(&mut out, &json::parse(patch).unwrap_or_default());
+    write::write(&mut out, &json::parse_wrapped(patch).unwrap_or_default());
     out.extend_from_slice(b",\"patchType\":");
     write::string(&mut out, JSON_PATCH);
     out.push(b'}');

@@ -122,10 +122,11 @@ fn is_text(content_type: &str) -> bool {
 /// Bytes as a tree: JSON if they begin like an object, else YAML.
 fn tree(body: &[u8]) -> Result<Value, String> {
     const VERSION_KIND: &str = "couldn't get version/kind; json parse error";
+    // A webhook may answer with the review that it got, in which the object is.
     let value = if body.trim_ascii_start().starts_with(b"{") {
-        json::parse(body).map_err(|error| format!("{VERSION_KIND}: {error}"))?
+        json::parse_wrapped(body).map_err(|error| format!("{VERSION_KIND}: {error}"))?
     } else {
-        yaml::read(body).map_err(|error| error.to_string())?.value
+        yaml::parse_wrapped(body).map_err(|error| error.to_string())?
     };
     match value {
         Value::Map(_) => Ok(value),

@@ -42,3 +42,4 @@ mod targets;
 mod unauthenticated_work;
 mod unread_answers;
 mod unserved_versions;
+mod webhook_answers;

@@ -314,7 +314,7 @@ impl Record {
         let encoded = if is_compact && !open.verdict.omit_managed_fields {
             Bytes::copy_from_slice(text)
         } else {
-            match json::parse(text) {
+            match json::parse_wrapped(text) {
                 Ok(object) => open.encode(&object).into(),
                 Err(_) => return,
             }

@@ -255,7 +255,7 @@ pub async fn answer(state: &State, call: &Call, kind: &Kind, page: Page) -> Resu
             if accepted.media == Media::Json {
                 return Ok(Answer::Raw(200, "application/json", Body::from(encode::indent(&bytes))));
             }
-            json::parse(&bytes).map_err(Status::internal)?
+            json::parse_wrapped(&bytes).map_err(Status::internal)?
         }
         Form::Object => {
             let mut items = kind.show_all(state, &page.entries).await?;

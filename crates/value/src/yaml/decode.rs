@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use super::nodes::{Id, Kind, Nodes, Unresolved, too_deep};
 use super::resolve::{self, Scalar};
 use super::{Error, Position, problem};
-use crate::json::MAX_DEPTH;
 use crate::{Map, Str, Value, json, write};
 
 /// The most repeated keys that are reported.
@@ -23,7 +22,7 @@ pub(super) struct Decoded {
     pub(super) strict: Option<String>,
 }
 
-pub(super) fn document(nodes: &Nodes<'_>) -> Result<Decoded, Error> {
+pub(super) fn document(nodes: &Nodes<'_>, deepest: usize) -> Result<Decoded, Error> {
     let mut decoder = Decoder {
         nodes,
         steps: 1, // the document counts as one
@@ -31,6 +30,7 @@ pub(super) fn document(nodes: &Nodes<'_>) -> Result<Decoded, Error> {
         aliased_bytes: 0,
         aliases: Vec::new(),
         depth: 0,
+        deepest,
         duplicates: Vec::new(),
         repeated: Vec::new(),
     };
@@ -83,6 +83,7 @@ struct Decoder<'n, 'a> {
     /// The aliases being followed.
     aliases: Vec<Id>,
     depth: usize,
+    deepest: usize,
     duplicates: Vec<String>,
     repeated: Vec<String>,
 }
@@ -144,8 +145,8 @@ impl<'n, 'a> Decoder<'n, 'a> {
     }
 
     fn enter(&mut self, position: Position) -> Result<(), Error> {
-        if self.depth == MAX_DEPTH {
-            return Err(too_deep(position));
+        if self.depth == self.deepest {
+            return Err(too_deep(position, self.deepest));
         }
         self.depth += 1;
         Ok(())
@@ -161,8 +162,8 @@ impl<'n, 'a> Decoder<'n, 'a> {
         if self.aliases.contains(&alias) {
             return Err(Self::error(position, format!("anchor '{name}' value contains itself")));
         }
-        if self.aliases.len() == MAX_DEPTH {
-            return Err(too_deep(position));
+        if self.aliases.len() == self.deepest {
+            return Err(too_deep(position, self.deepest));
         }
         self.aliases.push(alias);
         let result = inner(self);

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use super::scan::{Scanner, Sign};
 use super::{Error, Position, problem};
-use crate::json::MAX_DEPTH;
 
 /// The most nodes a document may have.
 const MAX_NODES: usize = 1 << 20;
@@ -48,14 +47,15 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// Reads the first document of `text`; nothing if there is none.
-pub(super) fn first(text: &str) -> Result<Option<Nodes<'_>>, Error> {
+/// Reads the first document of `text`, not deeper than `deepest`; nothing if there is none.
+pub(super) fn first(text: &str, deepest: usize) -> Result<Option<Nodes<'_>>, Error> {
     let mut parser = Parser {
         scanner: Scanner::new(text),
         nodes: Vec::new(),
         anchors: HashMap::new(),
         tags: Vec::new(),
         depth: 0,
+        deepest,
     };
     let root = parser.document()?;
     Ok(root.map(|root| Nodes { nodes: parser.nodes, root }))
@@ -79,6 +79,7 @@ struct Parser<'a> {
     /// Handles of tags and what they stand for.
     tags: Vec<(String, String)>,
     depth: usize,
+    deepest: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -252,8 +253,8 @@ impl<'a> Parser<'a> {
     }
 
     fn collection(&mut self, id: Id, position: Position) -> Result<(), Error> {
-        if self.depth == MAX_DEPTH {
-            return Err(too_deep(position));
+        if self.depth == self.deepest {
+            return Err(too_deep(position, self.deepest));
         }
         self.depth += 1;
         let kind = match self.sign()? {
@@ -388,6 +389,6 @@ impl<'a> Parser<'a> {
     }
 }
 
-pub(super) fn too_deep(position: Position) -> Error {
-    Error::new(format!("yaml: exceeded max depth of {MAX_DEPTH}"), position)
+pub(super) fn too_deep(position: Position, deepest: usize) -> Error {
+    Error::new(format!("yaml: exceeded max depth of {deepest}"), position)
 }

@@ -18,7 +18,7 @@ use super::{Attached, Located, go_seconds, time_left};
 use crate::body::Body;
 use crate::call::Unread;
 use crate::heavy::Effort;
-use crate::outbound::{MAX_ANSWER, WEBHOOK_AGENT};
+use crate::outbound::{WEBHOOK_AGENT, max_answer_to};
 use crate::pipeline;
 
 /// Whether a place is this server's own service.
@@ -43,13 +43,14 @@ pub(super) async fn ask(
     headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
     let caller = Caller::internal(InternalIdentity::ApiServer);
     // Nothing that is served here answers reviews, and what is must not ask itself for ever.
+    let longest = max_answer_to(outgoing.body.len());
     let body = Unread::Elsewhere(Bytes::from(outgoing.body));
     // A request of this chain passes the pipeline: what it is made of must not contain itself.
     let asked: Later<'_, Response<Body>> =
         Box::pin(pipeline::internal(&state, caller, Method::POST, &target, headers, body, Effort::default()));
     let exchange = async {
         let (parts, body) = asked.await.into_parts();
-        let whole = Limited::new(body, MAX_ANSWER).collect().await;
+        let whole = Limited::new(body, longest).collect().await;
         let body = whole.map_err(|error| failed(&error.to_string()))?.to_bytes().to_vec();
         let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();

@@ -1,0 +1,164 @@
+//! Webhooks may answer with the review that they got. Whoever chooses the object must not be able to make such an answer unreadable: the
+//! denial of a webhook with `failurePolicy: Ignore` would be ignored.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use conformance::webhook::{Call, Proof, Reply, WebhookServer};
+use conformance::{Answer, Client, Problem, Server, accepts, eventually, rejects};
+use http::Method;
+use serde_json::{Value, json};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+const THINGS: &str = "/apis/deep.example.com/v1/namespaces/default/things";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A field of a review that is too deep for most readers.
+fn text_of(review: &str, field: &str) -> String {
+    let (_, rest) = review.split_once(&format!("\"{field}\":\"")).unwrap();
+    rest.split_once('"').unwrap().0.to_owned()
+}
+
+/// Answers with the review that came, and a response in it. Go's encoder escapes some characters of text.
+fn within_the_review(call: &Call, response: &str) -> Reply {
+    let review = String::from_utf8(call.body.to_vec()).unwrap();
+    let uid = text_of(&review, "uid");
+    let review = review.trim_end().strip_suffix('}').unwrap();
+    let text = format!(r#"{review},"response":{{"uid":"{uid}",{response}}}}}"#);
+    let text = if call.target.starts_with("/yaml") {
+        // JSON is read as YAML if it does not begin with a brace.
+        format!("# YAML\n{text}")
+    } else {
+        text.replace('<', "\\u003c")
+    };
+    Reply::Raw(200, "application/json", Vec::new(), text)
+}
+
+fn deny(call: &Call) -> Reply {
+    within_the_review(call, r#""allowed":false,"status":{"message":"never"}"#)
+}
+
+/// What the webhook leaves in an object.
+const MARK: &str = r#""labels":{"seen":"true"}"#;
+
+/// Replaces what is deep by something as deep, and marks the object.
+fn replace(call: &Call) -> Reply {
+    let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "true"}}]).to_string();
+    let patch = patch.replace(
+        "[{\"op",
+        &format!(r#"[{{"op":"replace","path":"/spec","value":{{"lists":{}}}}},{{"op"#, nested(DEEP)),
+    );
+    let patch = BASE64_STANDARD.encode(patch);
+    within_the_review(call, &format!(r#""allowed":true,"patchType":"JSONPatch","patch":"{patch}""#))
+}
+
+/// The depth of lists in an object that is as deep as it may be.
+const DEEP: usize = 126;
+
+fn nested(depth: usize) -> String {
+    format!("{}\"x\"{}", "[".repeat(depth), "]".repeat(depth))
+}
+
+/// An object in which nothing is deep.
+fn flat() -> Value {
+    json!({"apiVersion": "deep.example.com/v1", "kind": "Thing", "metadata": {"name": "flat"}, "spec": {}})
+}
+
+/// Writes an object of lists in lists, as deep as may be stored.
+async fn write_deep(client: &Client, name: &str) -> conformance::Result<Answer> {
+    let object = format!(
+        r#"{{"apiVersion":"deep.example.com/v1","kind":"Thing","metadata":{{"name":"{name}"}},"spec":{{"lists":{}}}}}"#,
+        nested(DEEP)
+    );
+    client.send(Method::POST, THINGS, &[("content-type", "application/json")], object.into()).await
+}
+
+fn configuration(name: &str, rule: &Value, url: &str, webhook: &WebhookServer) -> Value {
+    json!({"metadata": {"name": name}, "webhooks": [{
+        "name": format!("{name}.example.com"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore", "timeoutSeconds": 30, "rules": [rule],
+        "clientConfig": {"url": webhook.url(url), "caBundle": webhook.ca_bundle}}]})
+}
+
+fn rule(group: &str, resource: &str) -> Value {
+    json!({"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]})
+}
+
+async fn server_with_things() -> (Server, Client) {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let definition = json!({"metadata": {"name": "things.deep.example.com"}, "spec": {
+        "group": "deep.example.com", "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    accepts(client.post(DEFINITIONS, &definition).await).unwrap();
+    let is_served = async || accepts(client.get(THINGS).await).map(drop);
+    eventually(PATIENCE, is_served).await.unwrap();
+    (server, client)
+}
+
+#[tokio::test]
+async fn no_object_is_too_deep_or_too_large_for_the_denial_of_a_webhook_that_echoes_it() {
+    let (_server, client) = server_with_things().await;
+    accepts(write_deep(&client, "before").await).expect("it is not too deep to be stored");
+    let webhook = WebhookServer::start(Proof::Signed, deny).await.unwrap();
+    for (name, group, resource, url) in
+        [("maps", "", "configmaps", "/json"), ("things", "deep.example.com", "things", "/json")]
+    {
+        let object = configuration(name, &rule(group, resource), url, &webhook);
+        accepts(client.post(WEBHOOKS, &object).await).unwrap();
+    }
+    let map = |text: &str| json!({"metadata": {"name": "map"}, "data": {"text": text}});
+    let is_in_force = async || match client.post(&format!("{MAPS}?dryRun=All"), &map("small")).await?.code {
+        400 | 403 => Ok(()),
+        code => Err(Problem::new(format!("{code}"))),
+    };
+    eventually(PATIENCE, is_in_force).await.unwrap();
+    rejects(client.post(MAPS, &map(&"<".repeat(560_000))).await, 400, "").unwrap();
+    rejects(write_deep(&client, "json").await, 400, "").unwrap();
+    let object = configuration("as-yaml", &rule("deep.example.com", "things"), "/yaml", &webhook);
+    accepts(client.delete(&format!("{WEBHOOKS}/things")).await).unwrap();
+    accepts(client.post(WEBHOOKS, &object).await).unwrap();
+    webhook.take_calls();
+    let is_asked_there = async || {
+        rejects(client.post(&format!("{THINGS}?dryRun=All"), &flat()).await, 400, "")?;
+        let is_new = webhook.take_calls().iter().any(|call| call.target.starts_with("/yaml"));
+        if is_new { Ok(()) } else { Err(Problem::new("asked at the old address")) }
+    };
+    eventually(PATIENCE, is_asked_there).await.unwrap();
+    rejects(write_deep(&client, "yaml").await, 400, "").unwrap();
+    for path in [format!("{THINGS}/json"), format!("{THINGS}/yaml"), format!("{MAPS}/map")] {
+        rejects(client.get(&path).await, 404, "NotFound").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn no_object_is_too_deep_for_the_patch_of_a_webhook() {
+    let (_server, client) = server_with_things().await;
+    let webhook = WebhookServer::start(Proof::Signed, replace).await.unwrap();
+    let object = configuration("things", &rule("deep.example.com", "things"), "/patch", &webhook);
+    accepts(client.post(MUTATING, &object).await).unwrap();
+    let is_in_force = async || {
+        let made = client.post(&format!("{THINGS}?dryRun=All"), &flat()).await?.text();
+        if made.contains(MARK) { Ok(()) } else { Err(Problem::new(made)) }
+    };
+    eventually(PATIENCE, is_in_force).await.unwrap();
+    let made = write_deep(&client, "patched").await.unwrap();
+    assert!(made.code == 201 && made.text().contains(MARK), "{}", made.text());
+}
+
+#[tokio::test]
+async fn a_deep_object_is_listed_in_every_encoding() {
+    let (_server, client) = server_with_things().await;
+    accepts(write_deep(&client, "deep").await).unwrap();
+    for accept in ["application/json", "application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"] {
+        let answer = client.send(Method::GET, THINGS, &[("accept", accept)], Bytes::new()).await.unwrap();
+        assert_eq!(answer.code, 200, "{accept}: {}", answer.text());
+    }
+}
