@@ -141,16 +141,26 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
         Some(other) => Err(malformed(other.json_type(), format!("struct field .{field} of type string"))),
     };
     let wanted = api_version(version);
-    // What is left out is taken to be right.
-    let given = Some(meta("apiVersion")?).filter(|text| !text.is_empty()).unwrap_or(wanted);
-    let kind = Some(meta("kind")?).filter(|text| !text.is_empty()).unwrap_or("SubjectAccessReview");
+    let (given, kind) = (meta("apiVersion")?, meta("kind")?);
     if (given, kind) == ("v1", "Status") {
-        return match object.str_at(&["status"]) {
-            Some("Success") => Ok(Verdict { allowed: false, denied: false, reason: Str::default() }),
-            _ => Err(Failure::new(object.str_at(&["message"]).unwrap_or_default())),
-        };
+        let message = object.str_at(&["message"]).unwrap_or_default();
+        return Err(match object.str_at(&["status"]) {
+            Some("Success") => incomplete("it is a Status and has no decision", wanted),
+            _ => Failure::new(message),
+        });
     }
-    if (given, kind) != (wanted, "SubjectAccessReview") {
+    // An explicit deny counts even without a type, as it does in kube-apiserver: a failure policy of NoOpinion must not weaken it.
+    let denies = object.at(&["status", "denied"]).and_then(Value::as_bool) == Some(true);
+    let is_untyped = given.is_empty() || kind.is_empty();
+    if is_untyped && !denies {
+        let missing = match (given, kind) {
+            ("", "") => "apiVersion and kind are missing",
+            ("", _) => "apiVersion is missing",
+            _ => "kind is missing",
+        };
+        return Err(incomplete(missing, wanted));
+    }
+    if !is_untyped && (given, kind) != (wanted, "SubjectAccessReview") {
         let short = |api_version: &str| api_version.rsplit('/').next().unwrap_or_default().to_owned();
         return Err(Failure::new(if KNOWN.contains(&given) {
             let (from, to) = (short(given), short(wanted));
@@ -171,7 +181,7 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
         ))
     };
     match object.get("status") {
-        None | Some(Value::Null) => Ok(Verdict { allowed: false, denied: false, reason: Str::default() }),
+        None | Some(Value::Null) => Err(incomplete("status is missing", wanted)),
         Some(Value::Map(status)) => {
             const OWNER: &str = "SubjectAccessReviewStatus";
             let flag = |field: &str| match status.get(field) {
@@ -184,7 +194,12 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => return Err(wrong(other, OWNER, "status.reason", "string")),
             };
-            Ok(Verdict { allowed: flag("allowed")?, denied: flag("denied")?, reason })
+            let verdict = Verdict { allowed: flag("allowed")?, denied: flag("denied")?, reason };
+            // `allowed` is required by the API. A deny is unmistakable without it.
+            if !verdict.denied && status.get("allowed").is_none_or(Value::is_null) {
+                return Err(incomplete("status.allowed is missing", wanted));
+            }
+            Ok(verdict)
         }
         Some(other) => {
             let wanted =
@@ -192,6 +207,14 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
             Err(wrong(other, "SubjectAccessReview", "status", &wanted))
         }
     }
+}
+
+/// A malformed answer (KEP-3221): it has no decision, so the webhook's failure policy decides. kube-apiserver takes such an answer
+/// for "no opinion", even with `failurePolicy: Deny`.
+fn incomplete(why: &str, wanted: &str) -> Failure {
+    Failure::new(format!(
+        "the webhook's response is malformed: {why}; it must be a SubjectAccessReview of {wanted} with status.allowed"
+    ))
 }
 
 /// What a status code other than success means. A `Status` in the body says it better.

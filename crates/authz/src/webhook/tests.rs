@@ -79,12 +79,18 @@ fn code(status: u16, content_type: &str, body: &str) -> Result<Answered, SendErr
     })
 }
 
+/// A complete review with this status.
+fn review(status: &str) -> Result<Answered, SendError> {
+    let typed = r#""apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview""#;
+    ok(&format!(r#"{{{typed},"status":{status},"more":1}}"#))
+}
+
 fn allow() -> Result<Answered, SendError> {
-    ok(r#"{"status":{"allowed":true,"reason":"yes"}}"#)
+    review(r#"{"allowed":true,"reason":"yes"}"#)
 }
 
 fn deny() -> Result<Answered, SendError> {
-    ok(r#"{"status":{"denied":true,"reason":"no"}}"#)
+    review(r#"{"denied":true,"reason":"no"}"#)
 }
 
 fn configuration() -> WebhookConfiguration {
@@ -155,20 +161,17 @@ fn means(answer: Result<Answered, SendError>, expected: &Expect) {
 fn answers_mean_what_they_mean_to_kubernetes() {
     means(allow(), &expect![[r#"allowed, reason "yes", calls 1"#]]);
     means(deny(), &expect![[r#"denied, reason "no", calls 1"#]]);
+    means(review(r#"{"allowed":false,"reason":"?"}"#), &expect![[r#"no-opinion, reason "?", calls 1"#]]);
     means(
-        ok(r#"{"status":{"allowed":false,"reason":"?"}}"#),
-        &expect![[r#"no-opinion, reason "?", calls 1"#]],
-    );
-    means(ok("{}"), &expect![[r#"no-opinion, reason "", calls 1"#]]);
-    means(
-        ok(r#"{"status":{"allowed":true,"denied":true,"reason":"both"}}"#),
+        review(r#"{"allowed":true,"denied":true,"reason":"both"}"#),
         &expect![[
             r#"denied, reason "both", error webhook subject access review returned both allow and deny response, calls 1"#
         ]],
     );
-    means(ok(r#"{"status":{"allowed":true},"more":1}"#), &expect![[r#"allowed, reason "", calls 1"#]]);
     means(
-        ok("status: {allowed: true, reason: in YAML}"),
+        ok(
+            "apiVersion: authorization.k8s.io/v1\nkind: SubjectAccessReview\nstatus: {allowed: true, reason: in YAML}",
+        ),
         &expect![[r#"allowed, reason "in YAML", calls 1"#]],
     );
 }
@@ -206,7 +209,7 @@ fn what_is_no_answer_is_a_failure() {
         ]],
     );
     means(
-        ok(r#"{"status":{"allowed":"true"}}"#),
+        review(r#"{"allowed":"true"}"#),
         &expect![[
             r#"no-opinion, reason "", error json: cannot unmarshal string into Go struct field SubjectAccessReviewStatus.status.allowed of type bool, calls 1"#
         ]],
@@ -221,6 +224,44 @@ fn what_is_no_answer_is_a_failure() {
         Err(SendError::Timeout("context deadline exceeded".to_owned())),
         &expect![[r#"no-opinion, reason "", error context deadline exceeded, calls 1"#]],
     );
+}
+
+#[test]
+fn an_answer_without_a_decision_follows_the_failure_policy() {
+    const TYPED: &str = r#""apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview""#;
+    let deny = WebhookConfiguration { failure_policy: FailurePolicy::Deny, ..configuration() };
+    for (body, why) in [
+        ("{}".to_owned(), "apiVersion and kind are missing"),
+        (r#"{"status":{"allowed":true}}"#.to_owned(), "apiVersion and kind are missing"),
+        (r#"{"kind":"SubjectAccessReview","status":{"allowed":true}}"#.to_owned(), "apiVersion is missing"),
+        (
+            r#"{"apiVersion":"authorization.k8s.io/v1","kind":"","status":{"allowed":true}}"#.to_owned(),
+            "kind is missing",
+        ),
+        (format!("{{{TYPED}}}"), "status is missing"),
+        (format!(r#"{{{TYPED},"status":null}}"#), "status is missing"),
+        (format!(r#"{{{TYPED},"status":{{}}}}"#), "status.allowed is missing"),
+        (format!(r#"{{{TYPED},"status":{{"allowed":null,"reason":"x"}}}}"#), "status.allowed is missing"),
+        (
+            r#"{"apiVersion":"v1","kind":"Status","status":"Success"}"#.to_owned(),
+            "it is a Status and has no decision",
+        ),
+    ] {
+        for (policy, decision) in [(&configuration(), Decision::NoOpinion), (&deny, Decision::Deny)] {
+            let sender = Fake::new([ok(&body)]);
+            let answer = run(webhook(&sender, policy).decide(&alice(), &pods()));
+            assert_eq!(answer.decision, decision, "{body}");
+            let error = answer.error.unwrap_or_default();
+            assert!(
+                error.starts_with("the webhook's response is malformed: ") && error.contains(why),
+                "{error}"
+            );
+        }
+    }
+    // A deny is a deny, with or without a type.
+    let sender = Fake::new([ok(r#"{"status":{"denied":true,"reason":"no"}}"#)]);
+    let answer = run(webhook(&sender, &configuration()).decide(&alice(), &pods()));
+    assert_eq!((answer.decision, answer.error), (Decision::Deny, None));
 }
 
 #[test]

@@ -97,6 +97,7 @@ async fn conditions_decide_who_is_asked_and_failures_follow_the_policy() {
 
 #[tokio::test]
 async fn webhooks_that_hang_lie_talk_nonsense_or_too_much_follow_the_failure_policy() {
+    const REVIEW: &str = "authorization.k8s.io/v1";
     let huge = format!(r#"{{"status":{{"allowed":true,"reason":"{}"}}}}"#, "x".repeat(4 << 20));
     let bad = [
         ("hang", always(Reply::Hang).await, "context deadline exceeded"),
@@ -115,6 +116,30 @@ async fn webhooks_that_hang_lie_talk_nonsense_or_too_much_follow_the_failure_pol
             always(Reply::Json(200, json!({"apiVersion": "v1", "kind": "Pod", "status": {"allowed": true}})))
                 .await,
             "unknown conversion",
+        ),
+        (
+            "nothing",
+            always(Reply::Json(200, json!({}))).await,
+            "the webhook's response is malformed: apiVersion and kind are missing",
+        ),
+        (
+            "untyped",
+            always(Reply::Json(200, json!({"status": {"allowed": true}}))).await,
+            "the webhook's response is malformed: apiVersion and kind are missing",
+        ),
+        (
+            "undecided",
+            always(Reply::Json(200, json!({"apiVersion": REVIEW, "kind": "SubjectAccessReview"}))).await,
+            "the webhook's response is malformed: status is missing",
+        ),
+        (
+            "blank",
+            always(Reply::Json(
+                200,
+                json!({"apiVersion": REVIEW, "kind": "SubjectAccessReview", "status": {}}),
+            ))
+            .await,
+            "the webhook's response is malformed: status.allowed is missing",
         ),
         ("refusal", always(Reply::Raw(403, "text/plain", b"go away".to_vec())).await, "go away"),
         (
@@ -152,7 +177,7 @@ async fn webhooks_that_hang_lie_talk_nonsense_or_too_much_follow_the_failure_pol
             assert_eq!(hook.take().len(), 2, "{name}");
         }
     }
-    // Whoever says both yes and no is not believed, whatever the policy.
+    // Whoever says both yes and no is not believed, whatever the policy. A deny counts even in an answer without a type.
     let liar =
         always(Reply::Json(200, json!({"status": {"allowed": true, "denied": true, "reason": "both"}})))
             .await;
