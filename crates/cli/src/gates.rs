@@ -17,8 +17,13 @@ const ONCE_FREE: &[(&str, u32)] = &[(ADMIN_ACCESS, 35)];
 /// Tokens that tell webhooks who asks them.
 pub(crate) const WEBHOOK_TOKENS: &str = api::attestation::GATE;
 
+/// The gate of `--authorization-config`: as KEP-3221 names it, and as Kubernetes named it. Either turns the flag off.
+pub(crate) const AUTHORIZATION_CONFIG: [&str; 2] =
+    ["AuthorizationConfigFromFile", "StructuredAuthorizationConfiguration"];
+
 /// Gates of which both sides are implemented.
-const IMPLEMENTED: &[&str] = &[STATIC_MANIFESTS, WEBHOOK_TOKENS];
+const IMPLEMENTED: &[&str] =
+    &[STATIC_MANIFESTS, WEBHOOK_TOKENS, AUTHORIZATION_CONFIG[0], AUTHORIZATION_CONFIG[1]];
 
 /// What sets all gates of a stage that are not set by themselves.
 const STAGES: [(&str, &str); 2] = [("AllAlpha", "ALPHA"), ("AllBeta", "BETA")];
@@ -171,7 +176,7 @@ fn rows() -> impl Iterator<Item = (&'static str, bool, &'static str, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ADMIN_ACCESS, Emulated, Gates, STATIC_MANIFESTS, WEBHOOK_TOKENS};
+    use super::{ADMIN_ACCESS, AUTHORIZATION_CONFIG, Emulated, Gates, STATIC_MANIFESTS, WEBHOOK_TOKENS};
 
     fn errors(text: &str) -> Vec<String> {
         Gates::read(&[text.to_owned()], Emulated::default()).err().unwrap_or_default()
@@ -185,6 +190,11 @@ mod tests {
 
     #[test]
     fn a_gate_with_two_sides_can_be_set_to_either() {
+        for gate in AUTHORIZATION_CONFIG {
+            assert!(Gates::default().is_on(gate));
+            let off = Gates::read(&[format!("{gate}=false")], Emulated::default()).unwrap();
+            assert!(!off.is_on(gate));
+        }
         let off = Gates::read(&[format!("{STATIC_MANIFESTS}=false")], Emulated::default()).unwrap();
         assert!(!off.is_on(STATIC_MANIFESTS));
         assert!(Gates::default().is_on(STATIC_MANIFESTS));

@@ -20,7 +20,7 @@ use crate::aggregation::AggregationArgs;
 use crate::audit::AuditArgs;
 use crate::flags::{Fate, KNOWN};
 use crate::front_proxy::RequestHeaderArgs;
-use crate::gates::{ADMIN_ACCESS, Emulated, Gates, STATIC_MANIFESTS, WEBHOOK_TOKENS};
+use crate::gates::{ADMIN_ACCESS, AUTHORIZATION_CONFIG, Emulated, Gates, STATIC_MANIFESTS, WEBHOOK_TOKENS};
 use crate::limits::LimitArgs;
 use crate::logging::{self, Format};
 
@@ -266,7 +266,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     }
     let gates = Gates::read(&args.feature_gates, emulated)
         .map_err(|errors| anyhow!(api::field::aggregate(&errors)))?;
-    let authorization = authorization(args)?;
+    let authorization = authorization(args, &gates)?;
     let allows_all = match &authorization {
         Authorization::Flags(flags) => flags.modes.iter().any(|mode| mode == "AlwaysAllow"),
         Authorization::File { .. } => false,
@@ -358,7 +358,7 @@ fn check_known(given: &[&'static str]) -> Result<()> {
     Ok(())
 }
 
-fn authorization(args: &Args) -> Result<Authorization> {
+fn authorization(args: &Args, gates: &Gates) -> Result<Authorization> {
     let policy_file = args.authorization_policy_file.clone().unwrap_or_default();
     let given = args.authorization_mode.is_some()
         || args.authorization_webhook_config_file.is_some()
@@ -367,6 +367,12 @@ fn authorization(args: &Args) -> Result<Authorization> {
         || args.authorization_webhook_cache_unauthorized_ttl.is_some();
     if let Some(path) = args.authorization_config.as_deref().filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
+        if let Some(gate) = AUTHORIZATION_CONFIG.into_iter().find(|gate| !gates.is_on(gate)) {
+            let why = format!(
+                "the feature gate {gate} is off; turn it on, or configure authorization with --authorization-mode"
+            );
+            bail!(ConfigError::flag("authorization-config", why));
+        }
         if given {
             bail!(ConfigError::other(CONFLICT).in_kubernetes_words(CONFLICT));
         }
