@@ -152,11 +152,20 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
+/// A configuration that can be used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// The chain.
+    pub configuration: Configuration,
+    /// What is valid and probably does not mean what its author thinks.
+    pub warnings: Vec<Problem>,
+}
+
 /// The words with which a configuration file beside the flags it stands for is refused.
 pub const CONFLICT: &str = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined";
 
 /// Reads a configuration file.
-pub fn load(bytes: &[u8], environment: &Environment<'_>) -> Result<Configuration, Refused> {
+pub fn load(bytes: &[u8], environment: &Environment<'_>) -> Result<Checked, Refused> {
     let document = if bytes.is_empty() {
         None
     } else {
@@ -216,12 +225,16 @@ impl Refused {
 
     /// One line per problem: `FILE:LINE:COLUMN: message (hint)`.
     pub fn located(&self, file: &str) -> Vec<String> {
-        let line = |problem: &Problem| {
-            let place = problem.position.map(|p| format!(":{p}")).unwrap_or_default();
-            let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            format!("{file}{place}: {}{hint}", problem.message)
-        };
-        self.problems.iter().map(line).collect()
+        self.problems.iter().map(|problem| problem.located(file)).collect()
+    }
+}
+
+impl Problem {
+    /// One line: `FILE:LINE:COLUMN: message (hint)`.
+    pub fn located(&self, file: &str) -> String {
+        let place = self.position.map(|p| format!(":{p}")).unwrap_or_default();
+        let hint = self.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        format!("{file}{place}: {}{hint}", self.message)
     }
 }
 

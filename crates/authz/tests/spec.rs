@@ -111,8 +111,9 @@ fn load(text: &str) -> String {
     let environment =
         Environment { compiler: &ReviewCompiler::default(), kubeconfig: &|_| Ok(()), required: &[] };
     match authz::config::load(text.as_bytes(), &environment) {
-        Ok(configuration) => {
-            let names: Vec<&str> = configuration.authorizers.iter().map(|a| a.name.as_str()).collect();
+        Ok(checked) => {
+            let names: Vec<&str> =
+                checked.configuration.authorizers.iter().map(|a| a.name.as_str()).collect();
             format!("loads: {}", names.join(", "))
         }
         Err(refused) => refused.located("authz.yaml").join("\n"),

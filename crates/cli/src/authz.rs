@@ -18,8 +18,8 @@ use anyhow::{Context as _, Result, bail};
 use authz::ReviewCompiler;
 use authz::abac::Policies;
 use authz::config::{
-    self, AuthorizerType, Configuration, ConfiguredAuthorizer, Environment, FailurePolicy, ReviewVersion,
-    WebhookConfiguration,
+    self, AuthorizerType, Checked, Configuration, ConfiguredAuthorizer, Environment, FailurePolicy,
+    ReviewVersion, WebhookConfiguration,
 };
 
 use crate::check;
@@ -69,6 +69,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Task::Check(args) => {
             let loaded = load(&args.file)?;
             print(&args.file.config, &loaded.configuration, out)?;
+            for warning in &loaded.warnings {
+                writeln!(out, "warning: {}", warning.located(&args.file.config.display().to_string()))?;
+            }
             ExitCode::SUCCESS
         }
         Task::CanI(args) => ask::run(args, out)?,
@@ -80,6 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// A configuration with the policies it needs.
 struct Loaded {
     configuration: Configuration,
+    warnings: Vec<config::Problem>,
     policies: Option<Policies>,
 }
 
@@ -87,7 +91,7 @@ struct Loaded {
 pub(crate) fn judge(path: &Path) -> std::result::Result<usize, Vec<Problem>> {
     let whole = |why: String| vec![check::whole(path, why)];
     let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
-    let configuration = read(&bytes, false).map_err(|refused| {
+    let Checked { configuration, .. } = read(&bytes, false).map_err(|refused| {
         let place = |problem: &config::Problem| Problem {
             position: problem.position,
             hint: problem.hint.clone(),
@@ -111,7 +115,7 @@ fn line(bytes: &[u8], number: usize) -> Option<String> {
     (line.len() <= 400).then(|| String::from_utf8_lossy(line).replace('\t', " "))
 }
 
-fn read(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Configuration, config::Refused> {
+fn read(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Checked, config::Refused> {
     let compiler = ReviewCompiler::default();
     let anywhere = |_: &str| Ok(());
     let environment = Environment {
@@ -125,7 +129,7 @@ fn read(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Configur
 fn load(args: &FileArgs) -> Result<Loaded> {
     let path = args.config.display().to_string();
     let bytes = std::fs::read(&args.config).with_context(|| format!("cannot read `{path}`"))?;
-    let configuration = read(&bytes, args.without_kubeconfigs).map_err(|refused| {
+    let Checked { configuration, warnings } = read(&bytes, args.without_kubeconfigs).map_err(|refused| {
         anyhow::anyhow!("{}\n\nkube-apiserver would say: {refused}", refused.located(&path).join("\n"))
     })?;
     if !args.without_kubeconfigs {
@@ -139,14 +143,16 @@ fn load(args: &FileArgs) -> Result<Loaded> {
     let uses_policies = configuration.authorizers.iter().any(|a| a.kind == AuthorizerType::Abac);
     let policies = match (&args.policy_file, uses_policies) {
         (_, false) => None,
-        (None, true) => bail!("type ABAC needs --policy-file"),
+        (None, true) => bail!(
+            "{path}: the authorizer type ABAC needs the file of its policies: set --policy-file to what --authorization-policy-file names"
+        ),
         (Some(path), true) => {
             let text =
                 std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
             Some(Policies::parse(&path.display().to_string(), &text)?.0)
         }
     };
-    Ok(Loaded { configuration, policies })
+    Ok(Loaded { configuration, warnings, policies })
 }
 
 /// Reads a kubeconfig with everything it names, as the server does before it uses one; hands back its URL.

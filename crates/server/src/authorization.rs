@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use authz::abac::Policies;
-use authz::config::{self, AuthorizerType, Configuration, Environment, Flags, Refused, WebhookConfiguration};
+use authz::config::{
+    self, AuthorizerType, Checked, Configuration, Environment, Flags, Refused, WebhookConfiguration,
+};
 use authz::node::NodeAuthorizer;
 use authz::{Chain, ReviewCompiler, Standing, assemble, rbac};
 
@@ -87,8 +89,8 @@ impl Authorization {
         let (configuration, source, policy_file) = match self {
             Authorization::Flags(flags) => {
                 let configuration = flags.configuration().map_err(|errors| {
-                    let shown = errors.join("; ");
-                    ConfigError::other(shown).in_kubernetes_words(api::field::aggregate(&errors))
+                    let shown: Vec<String> = errors.iter().map(|error| with_flag(error)).collect();
+                    ConfigError::other(shown.join("; ")).in_kubernetes_words(api::field::aggregate(&errors))
                 })?;
                 (configuration, None, &flags.policy_file)
             }
@@ -98,14 +100,27 @@ impl Authorization {
                         .in_kubernetes_words(unusable.words())
                 };
                 let bytes = read(path).map_err(|unusable| refuse(&unusable))?;
-                let configuration = parse(&bytes, &[]).map_err(|unusable| refuse(&unusable))?;
-                (configuration, Some((path.clone(), bytes)), policy_file)
+                let checked = parse(&bytes, &[]).map_err(|unusable| refuse(&unusable))?;
+                warn(&checked, path);
+                (checked.configuration, Some((path.clone(), bytes)), policy_file)
             }
         };
         let uses_policies = configuration.authorizers.iter().any(|a| a.kind == AuthorizerType::Abac);
         let policies = if uses_policies { Some(Arc::new(policies(policy_file)?)) } else { None };
         Ok(Loaded { configuration, source, policies })
     }
+}
+
+/// Names the flag that is missing, which Kubernetes' words do not.
+fn with_flag(error: &str) -> String {
+    let flag = match error {
+        "authorization-mode ABAC's authorization policy file not passed" => "--authorization-policy-file",
+        "authorization-mode Webhook's authorization config file not passed" => {
+            "--authorization-webhook-config-file"
+        }
+        _ => return error.to_owned(),
+    };
+    format!("{error} (set {flag})")
 }
 
 /// Reads the file.
@@ -117,10 +132,17 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
 }
 
 /// Checks what is in the file. `required` are the types that were there at start, besides Webhook.
-pub(crate) fn parse(bytes: &[u8], required: &[AuthorizerType]) -> Result<Configuration, Unusable> {
+pub(crate) fn parse(bytes: &[u8], required: &[AuthorizerType]) -> Result<Checked, Unusable> {
     let compiler = ReviewCompiler::default();
     let environment = Environment { compiler: &compiler, kubeconfig: &kubeconfig_is_there, required };
     config::load(bytes, &environment).map_err(|refused| Unusable::Refused(Box::new(refused)))
+}
+
+/// Logs what is valid in a configuration and probably does not mean what its author thinks.
+pub(crate) fn warn(checked: &Checked, path: &Path) {
+    for warning in &checked.warnings {
+        tracing::warn!("authorization config: {}", warning.located(&path.display().to_string()));
+    }
 }
 
 /// Whether a kubeconfig is a file at all; what is in it is looked at when the webhook is made.
@@ -135,6 +157,11 @@ fn policies(path: &str) -> Result<Policies, ConfigError> {
         let words = format!("invalid authorization config: {why}");
         ConfigError::flag("authorization-policy-file", why).in_kubernetes_words(words)
     };
+    if path.is_empty() {
+        let why = "missing; the authorizer type ABAC needs the file of its policies".to_owned();
+        return Err(ConfigError::flag("authorization-policy-file", why)
+            .in_kubernetes_words("invalid authorization config: open : no such file or directory"));
+    }
     let bytes = files::read(Path::new(path)).map_err(|why| fail(format!("open {path}: {why}")))?;
     let text = String::from_utf8_lossy(&bytes);
     let (policies, unversioned) = Policies::parse(path, &text).map_err(|error| fail(error.to_string()))?;

@@ -35,6 +35,8 @@ pub(super) struct RawWebhook {
     pub(super) connection_type: Str,
     pub(super) kubeconfig: Option<Str>,
     pub(super) conditions: Vec<Str>,
+    /// The TTLs that the file sets to zero, which stands for the default, with the field that turns caching off.
+    pub(super) zero_ttls: Vec<(&'static str, &'static str)>,
 }
 
 const GROUP: &str = "apiserver.config.k8s.io";
@@ -49,7 +51,7 @@ const OTHERS: [(&str, &[&str], &[&str]); 5] = [
     ("TracingConfiguration", &["endpoint", "samplingRatePerMillion"], &["v1", "v1beta1", "v1alpha1"]),
 ];
 const SECOND: i64 = 1_000_000_000;
-/// What is kept how long by default: five minutes, and thirty seconds.
+/// How long answers are cached by default: five minutes, and thirty seconds.
 const AUTHORIZED_TTL: i64 = 300 * SECOND;
 const UNAUTHORIZED_TTL: i64 = 30 * SECOND;
 /// Where Go's scheme of these kinds is declared; part of its message.
@@ -232,11 +234,29 @@ impl Reader<'_> {
                 _ => self.unknown.push(field.path.to_string()),
             }
         }
-        if out.authorized_ttl == 0 {
-            out.authorized_ttl = AUTHORIZED_TTL;
-        }
-        if out.unauthorized_ttl == 0 {
-            out.unauthorized_ttl = UNAUTHORIZED_TTL;
+        for (ttl, field, default, cache, cached) in [
+            (
+                &mut out.authorized_ttl,
+                "authorizedTTL",
+                AUTHORIZED_TTL,
+                "cacheAuthorizedRequests",
+                out.cache_authorized,
+            ),
+            (
+                &mut out.unauthorized_ttl,
+                "unauthorizedTTL",
+                UNAUTHORIZED_TTL,
+                "cacheUnauthorizedRequests",
+                out.cache_unauthorized,
+            ),
+        ] {
+            if *ttl != 0 {
+                continue;
+            }
+            *ttl = default;
+            if cached && value.get(field).is_some() {
+                out.zero_ttls.push((field, cache));
+            }
         }
         (out, inner_name)
     }

@@ -10,7 +10,7 @@ use crate::config::{
 };
 
 /// The name of the one webhook that flags can configure.
-const WEBHOOK_NAME: &str = "default";
+pub(super) const WEBHOOK_NAME: &str = "default";
 /// How long that webhook is waited for.
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -42,7 +42,15 @@ fn read(text: &str, required: &[AuthorizerType]) -> Result<Configuration, Refuse
             Ok(())
         }
     };
-    load(text.as_bytes(), &Environment { compiler: &Fake, kubeconfig: &kubeconfig, required })
+    check(text, &kubeconfig, required).map(|checked| checked.configuration)
+}
+
+fn check(
+    text: &str,
+    kubeconfig: &dyn Fn(&str) -> Result<(), String>,
+    required: &[AuthorizerType],
+) -> Result<Checked, Refused> {
+    load(text.as_bytes(), &Environment { compiler: &Fake, kubeconfig, required })
 }
 
 fn refused(text: &str, expected: &Expect) {
@@ -455,4 +463,53 @@ fn a_kind_in_another_case_is_found_and_then_refused() {
             r#"failed to load AuthorizationConfiguration from file: strict decoding error: unknown field "Kind""#
         ]],
     );
+}
+
+#[test]
+fn a_ttl_of_zero_is_the_default_and_is_warned_about() {
+    let warnings = |more: &str| {
+        let text = webhook("v1", "authorizedTTL", more);
+        let text = text.replace("    unauthorizedTTL: 30s\n", "");
+        let checked = check(&text, &|_| Ok(()), &[]).unwrap();
+        let webhook = checked.configuration.authorizers[0].webhook.clone().unwrap();
+        let warnings: Vec<String> = checked.warnings.iter().map(|warning| warning.located("f")).collect();
+        (webhook.authorized_ttl, webhook.unauthorized_ttl, warnings.join("\n"))
+    };
+    let (five_minutes, half_a_minute) = (Some(Duration::from_mins(5)), Some(Duration::from_secs(30)));
+    assert_eq!(warnings(""), (five_minutes, half_a_minute, String::new()));
+    let (authorized, unauthorized, words) = warnings("    authorizedTTL: 0s\n    unauthorizedTTL: 0s\n");
+    assert_eq!((authorized, unauthorized), (five_minutes, half_a_minute));
+    expect![[r#"
+        f:12:5: authorizers[0].authorizedTTL: 0s is the default of 5m0s, it does not turn caching off (`cacheAuthorizedRequests: false` turns it off; only the flag --authorization-webhook-cache-authorized-ttl takes 0s for that)
+        f:13:5: authorizers[0].unauthorizedTTL: 0s is the default of 30s, it does not turn caching off (`cacheUnauthorizedRequests: false` turns it off; only the flag --authorization-webhook-cache-unauthorized-ttl takes 0s for that)"#]]
+    .assert_eq(&words);
+    let off = "    authorizedTTL: 0s\n    cacheAuthorizedRequests: false\n";
+    assert_eq!(warnings(off), (None, half_a_minute, String::new()));
+}
+
+#[test]
+fn names_are_optional_in_v1alpha1_but_for_several_webhooks() {
+    let names = |text: &str| {
+        let configuration = read(text, &[])?;
+        Ok::<_, Refused>(configuration.authorizers.into_iter().map(|a| a.name).collect::<Vec<_>>())
+    };
+    let unnamed = |version: &str| {
+        webhook(version, "", "").replace("  name: wh\n", "") + "- type: Node\n- type: RBAC\n- type: ABAC\n"
+    };
+    assert_eq!(names(&unnamed("v1alpha1")).unwrap(), ["default", "node", "rbac", "abac"]);
+    for version in ["v1beta1", "v1"] {
+        let refused = names(&unnamed(version)).unwrap_err().to_string();
+        assert!(
+            refused.contains("authorizers[0].name: Required value")
+                && refused.contains("authorizers[2].name")
+        );
+    }
+    let one = webhook("v1alpha1", "", "").replace("  name: wh\n", "");
+    let list = one.split_once("authorizers:\n").unwrap().1;
+    let refused = names(&format!("{one}{list}")).unwrap_err().to_string();
+    assert_eq!(refused, "[authorizers[0].name: Required value, authorizers[1].name: Required value]");
+    // A name that is given must still be the right one.
+    let wrong = unnamed("v1alpha1").replace("- type: RBAC\n", "- type: RBAC\n  name: roles\n");
+    let refused = names(&wrong).unwrap_err().to_string();
+    assert_eq!(refused, "expected name rbac for authorizer RBAC instead of roles");
 }

@@ -11,9 +11,10 @@ use value::{Path, Str, Value, write};
 
 use crate::conditions::{CompileError, Condition, Conditions};
 use crate::config::decode::{RawAuthorizer, RawConfiguration, RawWebhook};
+use crate::config::flags::WEBHOOK_NAME;
 use crate::config::{
-    AuthorizerType, Configuration, ConfiguredAuthorizer, Environment, FailurePolicy, Problem, Refused,
-    ReviewVersion, WebhookConfiguration,
+    AuthorizerType, Checked, Configuration, ConfiguredAuthorizer, Environment, FailurePolicy, Problem,
+    Refused, ReviewVersion, WebhookConfiguration,
 };
 
 /// How a configuration asks to be authorized by the server itself.
@@ -26,8 +27,15 @@ pub(super) fn configuration(
     raw: RawConfiguration,
     spans: Option<&Spans>,
     environment: &Environment<'_>,
-) -> Result<Configuration, Refused> {
-    let mut check = Check { environment, alpha: raw.alpha, errors: Vec::new() };
+) -> Result<Checked, Refused> {
+    let webhooks = raw.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook.as_str()).count();
+    let mut check = Check {
+        environment,
+        alpha: raw.alpha,
+        single_webhook: webhooks == 1,
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
     let root = Path::root().field("authorizers");
     if raw.authorizers.is_empty() {
         check.errors.push(Broken::at(
@@ -46,7 +54,13 @@ pub(super) fn configuration(
         return Err(check.refused(spans));
     }
     names_and_types(&authorizers, environment.required)?;
-    Ok(Configuration { authorizers })
+    let warning = |(path, message, hint): (String, String, String)| Problem {
+        message,
+        position: spans.map(|spans| spans.nearest(&path).key),
+        hint: Some(hint),
+    };
+    let warnings = check.warnings.into_iter().map(warning).collect();
+    Ok(Checked { configuration: Configuration { authorizers }, warnings })
 }
 
 /// Rules about the authorizers that are always there, which Kubernetes checks apart from the rest.
@@ -95,7 +109,11 @@ impl Broken {
 struct Check<'a> {
     environment: &'a Environment<'a>,
     alpha: bool,
+    /// Whether the chain has exactly one webhook, which needs no name in `v1alpha1`.
+    single_webhook: bool,
     errors: Vec<Broken>,
+    /// Path, message and hint.
+    warnings: Vec<(String, String, String)>,
 }
 
 impl Check<'_> {
@@ -119,7 +137,7 @@ impl Check<'_> {
     fn authorizer(
         &mut self,
         path: &Path,
-        raw: RawAuthorizer,
+        mut raw: RawAuthorizer,
         types: &mut Vec<AuthorizerType>,
         names: &mut Vec<Str>,
     ) -> Option<ConfiguredAuthorizer> {
@@ -144,8 +162,19 @@ impl Check<'_> {
         types.push(kind);
 
         let name_path = path.field("name");
+        if raw.name.is_empty() && self.alpha {
+            raw.name = match kind {
+                AuthorizerType::Webhook if !self.single_webhook => Str::default(),
+                // KEP-3221 would leave it empty. One without a name is called as the one that flags configure.
+                AuthorizerType::Webhook => Str::new_static(WEBHOOK_NAME),
+                _ => kind.step_name(),
+            };
+        }
         if raw.name.is_empty() {
             let hint = match kind {
+                AuthorizerType::Webhook if self.alpha => {
+                    "where a chain has several webhooks, each needs a name of its own".to_owned()
+                }
                 AuthorizerType::Webhook => "every webhook needs a name of its own".to_owned(),
                 _ => format!("add `name: {}`", kind.step_name()),
             };
@@ -184,6 +213,22 @@ impl Check<'_> {
     fn webhook(&mut self, path: &Path, raw: &RawWebhook) -> Option<WebhookConfiguration> {
         let real = path.field("webhook");
         let before = self.errors.len();
+        for (field, cache) in &raw.zero_ttls {
+            let (used, flag) = if *field == "authorizedTTL" {
+                (raw.authorized_ttl, "authorization-webhook-cache-authorized-ttl")
+            } else {
+                (raw.unauthorized_ttl, "authorization-webhook-cache-unauthorized-ttl")
+            };
+            self.warnings.push((
+                format!("{real}.{field}"),
+                format!(
+                    "{}: 0s is the default of {}, it does not turn caching off",
+                    path.field(*field),
+                    format_duration(used)
+                ),
+                format!("`{cache}: false` turns it off; only the flag --{flag} takes 0s for that"),
+            ));
+        }
         let mut fail = |error: FieldError, field: &str| {
             self.errors.push(Broken { error, path: format!("{real}.{field}"), hint: None, ours: false });
         };

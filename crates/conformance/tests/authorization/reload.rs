@@ -134,6 +134,62 @@ async fn the_kubeconfig_of_a_webhook_is_followed_too() {
     .unwrap();
 }
 
+/// Until the last success is newer than the last failure, as an alert on the two timestamps sees it.
+async fn failure_is_cleared(server: &Server) {
+    const TIMES: &str = "apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds";
+    let time = async |status: &str| -> f64 {
+        let lines = metrics(server, &[TIMES, &format!("status=\"{status}\"")]).await;
+        lines.first().and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
+    };
+    eventually(TIME, async || {
+        let (success, failure) = (time("success").await, time("failure").await);
+        if failure > 0.0 && success > failure {
+            Ok(())
+        } else {
+            Err(Problem::new(format!("success {success}, failure {failure}")))
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn the_content_in_force_after_an_invalid_one_clears_the_failure() {
+    let hook = by_user("hook").await;
+    let files = Files::new();
+    let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;
+    let good = std::fs::read_to_string(files.path("authz.yaml")).unwrap();
+    let kubeconfig = std::fs::read_to_string(files.path("hook.kubeconfig")).unwrap();
+
+    files.put("authz.yaml", "nonsense: [");
+    counts(&server, "failure", 1).await;
+    files.put("authz.yaml", &good);
+    counts(&server, "success", 1).await;
+    failure_is_cleared(&server).await;
+    assert!(server.log().contains("the authorization config is valid again"), "{}", server.log());
+
+    // The same chain in other words clears it, too.
+    files.put("authz.yaml", "nonsense: [");
+    counts(&server, "failure", 2).await;
+    files.put("authz.yaml", &format!("# a comment\n{good}"));
+    counts(&server, "success", 2).await;
+    failure_is_cleared(&server).await;
+
+    // So does a file that comes back as it was, and a kubeconfig.
+    std::fs::rename(files.path("authz.yaml"), files.path("away")).unwrap();
+    counts(&server, "failure", 3).await;
+    std::fs::rename(files.path("away"), files.path("authz.yaml")).unwrap();
+    counts(&server, "success", 3).await;
+    failure_is_cleared(&server).await;
+    files.put("hook.kubeconfig", "nonsense: [");
+    counts(&server, "failure", 4).await;
+    files.put("authz.yaml", &good);
+    files.put("hook.kubeconfig", &kubeconfig);
+    counts(&server, "success", 4).await;
+    failure_is_cleared(&server).await;
+    assert_eq!(review(&server, "alice", "default").await["allowed"], true);
+}
+
 /// Until the webhook that is asked about Alice is this one.
 async fn asks(server: &Server, who: &str) {
     eventually(TIME, async || {

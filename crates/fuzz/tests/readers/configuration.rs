@@ -72,7 +72,7 @@ fn configuration_files_do_no_harm() {
         let _ = Policies::parse("/p", &text);
         let _ = StaticTokens::parse("/t", &text);
         match authz::config::load(input, &environment) {
-            Ok(configuration) if configuration.authorizers.is_empty() => {
+            Ok(checked) if checked.configuration.authorizers.is_empty() => {
                 Err("no authorizer at all".to_owned())
             }
             Err(refused) if refused.problems().is_empty() => Err("refused without a reason".to_owned()),

@@ -13,7 +13,7 @@ use authz::config::{AuthorizerType, Configuration};
 use tokio::sync::watch;
 use tracing::{error, info};
 
-use super::{Loaded, Parts, Unusable, parse, read};
+use super::{Loaded, Parts, Unusable, parse, read, warn};
 use crate::files;
 use crate::hints::Hints;
 
@@ -62,6 +62,15 @@ struct Followed {
     loaded: Configuration,
     /// A configuration that is right but cannot be made of the files it names: tried again when they change.
     waiting: Option<Tried>,
+    /// Whether the last reload failed. Metrics show the failure until a reload succeeds, or until the files say again what is in
+    /// force.
+    has_failed: bool,
+    /// Whether the file could be read when it was last looked at.
+    is_readable: bool,
+    /// Whether the content of the file is a valid configuration.
+    is_valid: bool,
+    /// Whether the files that the chain in force names could not be used when they last changed.
+    files_failed: bool,
 }
 
 /// Follows the file of a configuration until the server stops. Without a file there is nothing to follow but what it names.
@@ -82,8 +91,19 @@ pub(crate) fn follow(
         parts.metrics().in_force(&read);
     }
     let in_force = Tried { configuration: loaded.configuration.clone(), files };
-    let followed =
-        Followed { path, parts, required, read, in_force, loaded: loaded.configuration, waiting: None };
+    let followed = Followed {
+        path,
+        parts,
+        required,
+        read,
+        in_force,
+        loaded: loaded.configuration,
+        waiting: None,
+        has_failed: false,
+        is_readable: true,
+        is_valid: true,
+        files_failed: false,
+    };
     tokio::spawn(run(followed, Arc::clone(chain), stopped));
 }
 
@@ -122,9 +142,16 @@ impl Followed {
     fn look(&mut self, chain: &ArcSwap<Chain>) {
         if !self.path.as_os_str().is_empty() {
             match read(&self.path) {
-                Err(unusable) => self.failed(&unusable),
-                Ok(bytes) if bytes == self.read => {}
-                Ok(bytes) => self.changed(bytes, chain),
+                Err(unusable) => {
+                    self.is_readable = false;
+                    self.failed(&unusable);
+                }
+                Ok(bytes) => {
+                    self.is_readable = true;
+                    if bytes != self.read {
+                        self.changed(bytes, chain);
+                    }
+                }
             }
         }
         if self.in_force.files != self.in_force.files.now() {
@@ -132,6 +159,7 @@ impl Followed {
             let (made, files) = self.parts.chain(&self.in_force.configuration);
             // What does not work is not tried again before something changes again.
             self.in_force.files = files;
+            self.files_failed = made.is_err();
             match made {
                 Ok(made) => {
                     chain.store(Arc::new(made));
@@ -143,6 +171,21 @@ impl Followed {
         if let Some(waiting) = self.waiting.take_if(|waiting| waiting.files != waiting.files.now()) {
             self.replace(waiting.configuration, chain);
         }
+        self.recover();
+    }
+
+    /// Clears the failure state once the files say again what is in force: that replaces nothing, so nothing else reports it.
+    fn recover(&mut self) {
+        let is_in_force =
+            self.is_valid && self.waiting.is_none() && self.loaded == self.in_force.configuration;
+        if self.has_failed && self.is_readable && !self.files_failed && is_in_force {
+            self.has_failed = false;
+            self.parts.metrics().reloaded(true);
+            if !self.path.as_os_str().is_empty() {
+                self.parts.metrics().in_force(&self.read);
+            }
+            info!("the authorization config is valid again; the chain in force is unchanged");
+        }
     }
 
     /// The content of the file is another one.
@@ -150,8 +193,13 @@ impl Followed {
         info!("found new authorization config data");
         self.read = bytes;
         let waited = self.waiting.take();
-        let configuration = match parse(&self.read, &self.required) {
-            Ok(configuration) => configuration,
+        let parsed = parse(&self.read, &self.required);
+        self.is_valid = parsed.is_ok();
+        let configuration = match parsed {
+            Ok(checked) => {
+                warn(&checked, &self.path);
+                checked.configuration
+            }
             Err(unusable) => return self.failed(&unusable),
         };
         let known = waited.as_ref().unwrap_or(&self.in_force);
@@ -172,6 +220,8 @@ impl Followed {
             Ok(made) => {
                 chain.store(Arc::new(made));
                 self.in_force = tried;
+                self.has_failed = false;
+                self.files_failed = false;
                 self.parts.metrics().reloaded(true);
                 self.parts.metrics().in_force(&self.read);
                 info!("reloaded authz config");
@@ -184,7 +234,8 @@ impl Followed {
     }
 
     /// The last good chain stays.
-    fn failed(&self, unusable: &Unusable) {
+    fn failed(&mut self, unusable: &Unusable) {
+        self.has_failed = true;
         for line in unusable.located(&self.path) {
             error!("reloading authorization config: {line}");
         }
