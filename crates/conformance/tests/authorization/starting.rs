@@ -5,7 +5,7 @@ use std::time::Duration;
 use conformance::accepts;
 use conformance::server::run_to_end;
 
-use super::chain::{Files, Webhook, by_user, review};
+use super::chain::{Files, Webhook, by_user, metrics, review};
 
 const MANY_WRONG: &str = "apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
@@ -69,6 +69,85 @@ async fn the_file_beside_the_flags_it_stands_for_is_refused_even_at_their_defaul
         let words = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined";
         assert!(said.contains(words), "{flag}: {said}");
     }
+}
+
+#[tokio::test]
+async fn the_gate_of_the_file_can_be_off_and_then_the_flags_configure_authorization() {
+    for gate in ["AuthorizationConfigFromFile", "StructuredAuthorizationConfiguration"] {
+        let gates = format!("--feature-gates={gate}=false");
+        let server = conformance::Server::serve(&[&gates, "--authorization-mode=RBAC"]).await.unwrap();
+        accepts(server.client().unwrap().get("/api/v1/nodes").await).unwrap();
+        assert_eq!(review(&server, "alice", "default").await["allowed"], false);
+        let files = Files::new();
+        files.put("authz.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n");
+        let said = refused(&files, &[&gates]).await;
+        assert!(said.contains(&format!("--authorization-config: the feature gate {gate} is off")), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn abac_without_its_policies_is_refused_with_the_flag_it_needs() {
+    let files = Files::new();
+    let said = refused(&files, &["--authorization-mode=ABAC"]).await;
+    assert!(said.contains("not passed (set --authorization-policy-file)"), "{said}");
+    files.put("authz.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: ABAC\n  name: abac\n");
+    let said = refused(&files, &[]).await;
+    let words =
+        "--authorization-policy-file: missing; the authorizer type ABAC needs the file of its policies";
+    assert!(said.contains(words), "{said}");
+    let path = files.path("authz.yaml").display().to_string();
+    let (code, said) =
+        run_to_end(&["authz", "check", "--config", &path], Duration::from_secs(30)).await.unwrap();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("--policy-file") && said.contains("--authorization-policy-file"), "{said}");
+}
+
+#[tokio::test]
+async fn a_ttl_of_zero_in_the_file_is_the_default_and_is_warned_about() {
+    let hook = by_user("hook").await;
+    let files = Files::new();
+    let webhook = Webhook { fields: &["authorizedTTL: 0s"], ..Webhook::new("hook", &hook) };
+    let server = files.serve_with(&[webhook]).await;
+    for _ in 0..3 {
+        assert_eq!(review(&server, "alice", "default").await["allowed"], true);
+    }
+    assert_eq!(hook.take().len(), 1, "cached for the default time");
+    let words = "authorizers[0].authorizedTTL: 0s is the default of 5m0s, it does not turn caching off (`cacheAuthorizedRequests: false` turns it off";
+    assert!(server.log().contains(words), "{}", server.log());
+    let path = files.path("authz.yaml").display().to_string();
+    let check = async || {
+        let (code, said) =
+            run_to_end(&["authz", "check", "--config", &path], Duration::from_secs(30)).await.unwrap();
+        assert_eq!(code, Some(0), "{said}");
+        said
+    };
+    let said = check().await;
+    assert!(said.contains("warning: ") && said.contains(words), "{said}");
+    let off = Webhook {
+        fields: &["authorizedTTL: 0s", "cacheAuthorizedRequests: false"],
+        ..Webhook::new("hook", &hook)
+    };
+    files.put("authz.yaml", &files.configuration(&[off]));
+    assert!(!check().await.contains("warning: "));
+}
+
+/// KEP-3221 shows Node and RBAC without names, and says that a single webhook needs none.
+#[tokio::test]
+async fn names_may_be_left_out_in_v1alpha1() {
+    let hook = by_user("hook").await;
+    let files = Files::new();
+    let unnamed = files
+        .configuration(&[Webhook::new("hook", &hook)])
+        .replace("  name: hook\n", "")
+        .replace("- type: RBAC\n  name: rbac\n", "- type: Node\n- type: RBAC\n");
+    files.put("authz.yaml", &unnamed);
+    let said = refused(&files, &[]).await;
+    assert!(said.contains("authorizers[0].name: Required value"), "{said}");
+    files.put("authz.yaml", &unnamed.replace("/v1\nkind", "/v1alpha1\nkind"));
+    let server = files.serve().await;
+    assert_eq!(review(&server, "alice", "default").await["reason"], "hook likes alice");
+    assert_eq!(review(&server, "bob", "default").await["reason"], "default: hook shrugs");
+    assert_eq!(metrics(&server, &["step_invocations_total", "mode=\"webhook\"", "Allow"]).await.len(), 1);
 }
 
 #[tokio::test]
