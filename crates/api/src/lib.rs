@@ -1,5 +1,6 @@
 //! The Kubernetes object model: kinds, metadata, selectors, quantities, `Status` errors.
 
+pub mod admin_access;
 pub mod attestation;
 pub mod field;
 pub mod gvk;

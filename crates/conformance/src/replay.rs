@@ -164,7 +164,7 @@ async fn one(client: &Client, step: &Step, variables: &mut Variables) -> Result<
             step: String::new(),
             code: answer.code,
             headers: headers_of(&answer.headers, variables),
-            body: chosen(tree, step),
+            body: chosen(tree, step, variables),
         });
     }
 }
@@ -239,7 +239,7 @@ fn headers_of(headers: &HeaderMap, variables: &Variables) -> BTreeMap<String, Ve
 }
 
 /// What of the body is compared.
-fn chosen(mut tree: Value, step: &Step) -> Value {
+fn chosen(mut tree: Value, step: &Step, variables: &Variables) -> Value {
     if !step.only.is_empty() {
         let parts = step.only.iter().map(|pointer| {
             (pointer.clone(), tree.pointer(pointer).cloned().unwrap_or(Value::from("<absent>")))
@@ -247,10 +247,18 @@ fn chosen(mut tree: Value, step: &Step) -> Value {
         return Value::Object(parts.collect());
     }
     for pointer in &step.ignore {
-        if let Some((parent, key)) = pointer.rsplit_once('/')
-            && let Some(Value::Object(object)) = tree.pointer_mut(parent)
-        {
-            object.remove(key);
+        let pointer = variables.in_text(pointer);
+        let Some((parent, key)) = pointer.rsplit_once('/') else { continue };
+        match tree.pointer_mut(parent) {
+            Some(Value::Object(object)) => {
+                object.remove(key);
+            }
+            Some(Value::Array(list)) => {
+                if let Some(at) = key.parse().ok().filter(|at: &usize| *at < list.len()) {
+                    list.remove(at);
+                }
+            }
+            _ => {}
         }
     }
     tree

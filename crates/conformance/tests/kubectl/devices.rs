@@ -87,6 +87,13 @@ async fn an_administrator_looks_at_a_device_that_somebody_uses() {
     assert_eq!(lines, ["gpu-0", "gpu-0 true"]);
     let shown = session.ok(&["get", "resourceclaims"]);
     assert_eq!(shown.matches("allocated,reserved").count(), 2, "{shown}");
+    assert!(!shown.contains("ADMIN"), "{shown}");
+    let wide = session.ok(&["get", "resourceclaims", "-o", "wide"]);
+    assert!(wide.lines().next().unwrap().ends_with("ADMIN ACCESS"), "{wide}");
+    for (pod, access) in [("user-", "false"), ("monitor-", "true")] {
+        let line = wide.lines().find(|line| line.starts_with(pod)).unwrap();
+        assert_eq!(line.split_whitespace().last(), Some(access), "{wide}");
+    }
 
     // The pods go, and so do their claims.
     session.ok(&["delete", "pod", "user", "monitor", "--grace-period=0", "--force"]);

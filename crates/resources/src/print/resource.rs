@@ -7,9 +7,12 @@ use super::{Column, TableDef};
 
 pub(super) const TABLES: &[TableDef] = &[
     TableDef::new("DeviceClass", &[Column::NAME, Column::AGE], |v| cells![v.name(), v.age()]),
-    TableDef::new("ResourceClaim", &[Column::NAME, Column::text("State"), Column::AGE], |v| {
-        cells![v.name(), claim_state(v), v.age()]
-    }),
+    TableDef::new(
+        "ResourceClaim",
+        // Kubernetes does not have the last one.
+        &[Column::NAME, Column::text("State"), Column::AGE, Column::text("Admin Access").wide()],
+        |v| cells![v.name(), claim_state(v), v.age(), admin_access(v)],
+    ),
     TableDef::new("ResourceClaimTemplate", &[Column::NAME, Column::AGE], |v| cells![v.name(), v.age()]),
     TableDef::new(
         "ResourceSlice",
@@ -53,6 +56,14 @@ pub(super) const TABLES: &[TableDef] = &[
         pool_status_request,
     ),
 ];
+
+/// Whether a claim asks for admin access to devices, or has it.
+fn admin_access(v: &View<'_>) -> &'static str {
+    let asks = api::admin_access::first_asking(v.list(&["spec", "devices", "requests"])).is_some();
+    let has = |result: &Value| result.at(&["adminAccess"]) == Some(&Value::Bool(true));
+    let results = v.list(&["status", "allocation", "devices", "results"]);
+    if asks || results.iter().any(has) { "true" } else { "false" }
+}
 
 fn claim_state(v: &View<'_>) -> String {
     let allocated = v.object.at(&["status", "allocation"]).is_some_and(|a| !a.is_null());

@@ -3,10 +3,7 @@
 use api::{FieldError, GroupKind};
 use value::{Path, Value};
 
-/// The label that allows it, with the value `true`.
-pub const LABEL: &str = "resource.kubernetes.io/admin-access";
-/// The same as KEP-5018 calls it.
-pub const KEP_LABEL: &str = "kubernetes.io/dra-admin-access";
+pub use api::admin_access::{KEP_LABEL, LABEL, allowed_by};
 
 /// Where a new object, or a changed status, asks for admin access; the first place counts. What had it before is not asked again.
 pub fn asked(kind: &GroupKind, new: &Value, old_status_of: Option<&Value>) -> Option<Path> {
@@ -14,8 +11,7 @@ pub fn asked(kind: &GroupKind, new: &Value, old_status_of: Option<&Value>) -> Op
         return None;
     }
     let requests = |path: &[&str]| {
-        let asks = |request: &Value| request.at(&["exactly", "adminAccess"]) == Some(&Value::Bool(true));
-        let first = new.list_at(path).iter().position(asks)?;
+        let first = api::admin_access::first_asking(new.list_at(path))?;
         // Templates, too, are reported under the path of a claim.
         let at = Path::root().field("spec").field("devices").field("requests").index(first);
         Some(at.field("adminAccess"))
@@ -37,17 +33,9 @@ fn granted(claim: &Value) -> Option<usize> {
     results.iter().position(|result| result.at(&["adminAccess"]) == Some(&Value::Bool(true)))
 }
 
-/// The label by which a namespace allows it.
-pub fn allowed_by(namespace: &Value) -> Option<&'static str> {
-    let is_set = |label: &&str| namespace.str_at(&["metadata", "labels", label]) == Some("true");
-    [LABEL, KEP_LABEL].into_iter().find(is_set)
-}
-
 /// The refusal.
 pub fn refused(at: &Path) -> FieldError {
-    let why =
-        format!("admin access to devices requires the `{LABEL}: true` label on the containing namespace");
-    FieldError::forbidden(at, why)
+    FieldError::forbidden(at, api::admin_access::refusal())
 }
 
 #[cfg(test)]
