@@ -20,6 +20,14 @@ pub(crate) fn drop_admin(state: &State, kind: &Kind, object: &mut Value, old: Op
     }
 }
 
+/// Whether a new object asks for admin access.
+pub(crate) fn asks_admin(kind: &Kind, new: &Value) -> bool {
+    admin_access::asked(&kind.built_in_kind(), new, None).is_some()
+}
+
+/// The audit annotation of everybody who asks for admin access: the object, and which label allowed it, or that none did.
+const ANNOTATION: &str = "resource.k8s.io/admin-access";
+
 /// Admin access to devices needs a namespace that is labelled for it, as it is now. `old_status_of` is the object before a change of
 /// its status; absent for a new object.
 pub(crate) fn check_admin(
@@ -33,21 +41,34 @@ pub(crate) fn check_admin(
     let Some(at) = admin_access::asked(&kind.built_in_kind(), new, old_status_of) else { return errors };
     let name = call.info.namespace.clone();
     let namespace = Cluster::object(state, "", "namespaces", "", &name);
+    let object = format!("{name}/{}", meta::name(new));
     match namespace.as_deref().and_then(admin_access::allowed_by) {
         None => {
-            state.metrics.admin_access(&kind.stored.kind, false);
+            tracing::warn!(
+                user = %call.user().name,
+                namespace = %name,
+                name = meta::name(new),
+                resource = %kind.resource,
+                subresource = %call.info.subresource,
+                "admin access to devices refused: the namespace has no label that allows it"
+            );
+            call.annotate(
+                ANNOTATION,
+                format!("{object}: refused, the namespace has no label that allows it"),
+            );
             errors.push(admin_access::refused(&at));
         }
         Some(label) => {
-            state.metrics.admin_access(&kind.stored.kind, true);
             tracing::info!(
                 user = %call.user().name,
                 namespace = %name,
                 name = meta::name(new),
                 resource = %kind.resource,
-                "admin access to devices"
+                subresource = %call.info.subresource,
+                label,
+                "admin access to devices allowed"
             );
-            call.annotate("resource.k8s.io/admin-access", format!("{name}/{}", meta::name(new)));
+            call.annotate(ANNOTATION, format!("{object}: allowed by the label {label}"));
             if label != admin_access::LABEL {
                 call.warn(format!(
                     "admin access is allowed by the label {label}; use {} instead",

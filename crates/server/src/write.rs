@@ -277,6 +277,9 @@ impl Subject<'_> {
             errors.extend(self.check_params(call, &object, None).await);
         }
         let mut all = device_access::check_admin(self.state, call, self.kind, &object, None);
+        if !all.is_empty() && !self.dry_run {
+            self.state.metrics.admin_access(&self.kind.stored.kind, false);
+        }
         all.extend(errors);
         refuse_invalid(self, &object, &name, &all)?;
         for warning in warnings {
@@ -439,13 +442,18 @@ impl Subject<'_> {
         }
         let priority = self.priority(call, &object, expect);
         let write = Write { key: key.into(), expect, change: Change::Put(record), priority };
-        self.commit(call, write, &name, move || {
-            if let Some(held) = held {
-                held.keep();
-            }
-        })
-        .await
-        .map(Stored::Entry)
+        let entry = self
+            .commit(call, write, &name, move || {
+                if let Some(held) = held {
+                    held.keep();
+                }
+            })
+            .await?;
+        // Objects are counted, not the writes of their status.
+        if expect == Expect::Absent && device_access::asks_admin(self.kind, &object) {
+            self.state.metrics.admin_access(&self.kind.stored.kind, true);
+        }
+        Ok(Stored::Entry(entry))
     }
 
     /// What is stored for an object as it was worked on, unless it nests deeper than anybody reads: managed fields nest deeper

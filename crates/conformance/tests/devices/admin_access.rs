@@ -52,7 +52,8 @@ async fn admin_access_is_asked_for_in_labelled_namespaces_only() {
     );
 }
 
-/// Every admitted object that asks for admin access is in the audit log, the server's log and a counter; nothing else is.
+/// Every object that asks for admin access, admitted or refused, is in the audit log, the server's log and a counter, with the label
+/// that allowed it; nothing else is.
 #[tokio::test]
 async fn whoever_asks_for_admin_access_is_seen() {
     let folder = TempDir::new().unwrap();
@@ -74,30 +75,71 @@ async fn whoever_asks_for_admin_access_is_seen() {
         event["annotations"]["resource.k8s.io/admin-access"].as_str().map(str::to_owned)
     };
     let refused = client.post(&claims, &claim("early", true)).await.unwrap();
-    assert_eq!(noted(refused.header("audit-id")), None);
+    assert_eq!(
+        noted(refused.header("audit-id")).as_deref(),
+        Some("default/early: refused, the namespace has no label that allows it")
+    );
     rejects(Ok(refused), 422, "Invalid").unwrap();
-    label(&client, json!({"resource.kubernetes.io/admin-access": "true"})).await;
-    for (path, object, note) in [
-        (&claims, claim("plain", false), None),
-        (&claims, claim("look", true), Some("default/look")),
-        (&templates, template("looks"), Some("default/looks")),
+    let kep = json!({"kubernetes.io/dra-admin-access": "true"});
+    let kubernetes =
+        json!({"kubernetes.io/dra-admin-access": null, "resource.kubernetes.io/admin-access": "true"});
+    for (labels, path, object, note) in [
+        (&kubernetes, &claims, claim("plain", false), None),
+        (
+            &kubernetes,
+            &claims,
+            claim("look", true),
+            Some("default/look: allowed by the label resource.kubernetes.io/admin-access"),
+        ),
+        (
+            &json!({"resource.kubernetes.io/admin-access": null}),
+            &templates,
+            template("not"),
+            Some("default/not: refused, the namespace has no label that allows it"),
+        ),
+        (
+            &kep,
+            &templates,
+            template("looks"),
+            Some("default/looks: allowed by the label kubernetes.io/dra-admin-access"),
+        ),
     ] {
+        label(&client, labels.clone()).await;
         let answer = client.post(path, &object).await.unwrap();
         assert_eq!(noted(answer.header("audit-id")).as_deref(), note, "{object}");
-        accepts(Ok(answer)).unwrap();
+        let is_refused = note.is_some_and(|note| note.contains("refused"));
+        assert_eq!(answer.code, if is_refused { 422 } else { 201 }, "{object}");
     }
+    // A dry run makes no object, and neither does a request that fails for another reason.
+    accepts(client.post(&format!("{claims}?dryRun=All"), &claim("dry", true)).await).unwrap();
+    rejects(client.post(&claims, &claim("look", true)).await, 409, "AlreadyExists").unwrap();
     let log = server.log();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("admin access to devices")).collect();
-    assert_eq!(lines.len(), 2, "{lines:?}");
     for (line, words) in lines.iter().zip([
-        ["user=admin", "namespace=default", "name=\"look\"", "resource=resourceclaims"],
-        ["user=admin", "namespace=default", "name=\"looks\"", "resource=resourceclaimtemplates"],
+        ["refused", "user=admin", "namespace=default", "name=\"early\"", "resource=resourceclaims"],
+        [
+            "allowed",
+            "label=\"resource.kubernetes.io/admin-access\"",
+            "namespace=default",
+            "name=\"look\"",
+            "resource=resourceclaims",
+        ],
+        ["refused", "user=admin", "namespace=default", "name=\"not\"", "resource=resourceclaimtemplates"],
+        [
+            "allowed",
+            "label=\"kubernetes.io/dra-admin-access\"",
+            "namespace=default",
+            "name=\"looks\"",
+            "resource=resourceclaimtemplates",
+        ],
     ]) {
         assert!(words.iter().all(|word| line.contains(word)), "{line}");
     }
+    assert!(lines.len() >= 4, "{lines:?}");
     let metrics = client.get("/metrics").await.unwrap().text();
     for series in [
         r#"apiserver_device_admin_access_total{allowed="false",kind="ResourceClaim"} 1"#,
+        r#"apiserver_device_admin_access_total{allowed="false",kind="ResourceClaimTemplate"} 1"#,
         r#"apiserver_device_admin_access_total{allowed="true",kind="ResourceClaim"} 1"#,
         r#"apiserver_device_admin_access_total{allowed="true",kind="ResourceClaimTemplate"} 1"#,
     ] {
