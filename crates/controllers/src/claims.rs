@@ -4,6 +4,8 @@
 //! The pipeline judges every claim that is made here as it judges anybody's: a template that was allowed to ask for admin access does
 //! not make a claim where that is no longer allowed.
 
+mod counts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use value::{Str, Value};
 use crate::api::{Api, Change, Kind, Patch, What, unless_gone};
 use crate::drive::{self, Controller, Next};
 use crate::events;
+pub use counts::{ClaimLabels, ClaimObserver, ObserveClaims};
 
 pub(crate) const NAME: &str = "resource-claim-controller";
 
@@ -37,8 +40,11 @@ struct Claims<A> {
     pods: Arc<Kind>,
     claims: Arc<Kind>,
     templates: Arc<Kind>,
+    namespaces: Arc<Kind>,
     admin_access: bool,
     users: Mutex<Users>,
+    observer: Option<ObserveClaims>,
+    counts: Mutex<counts::Counts>,
 }
 
 /// Which pods name which claims and templates.
@@ -58,6 +64,15 @@ impl Users {
             self.of_pod.contains_key(&(namespace.clone(), pod))
         };
         reservations(claim).iter().all(|reservation| !is_of_pod(reservation) || seen(reservation))
+    }
+
+    /// The pods of a namespace that want claims from templates.
+    fn with_templates_in(&self, namespace: &Str) -> Vec<Key> {
+        let wanting =
+            self.of_pod.iter().filter(|((own, _), (_, templates))| own == namespace && !templates.is_empty());
+        wanting
+            .map(|((namespace, name), _)| Key::Pod { namespace: namespace.clone(), name: name.clone() })
+            .collect()
     }
 
     fn forget(&mut self, namespace: &Str, pod: &Str) {
@@ -109,16 +124,35 @@ enum Key {
     Claim { namespace: Str, name: Str },
 }
 
-pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Receiver<bool>) {
+pub(crate) async fn run<A: Api>(
+    api: Arc<A>,
+    admin_access: bool,
+    observer: Option<ObserveClaims>,
+    stop: watch::Receiver<bool>,
+) {
     let resource = |kind: &str| api.kind("resource.k8s.io/v1", kind);
-    let (Some(pods), Some(claims), Some(templates)) =
-        (api.kind("v1", "Pod"), resource("ResourceClaim"), resource("ResourceClaimTemplate"))
-    else {
+    let (Some(pods), Some(namespaces), Some(claims), Some(templates)) = (
+        api.kind("v1", "Pod"),
+        api.kind("v1", "Namespace"),
+        resource("ResourceClaim"),
+        resource("ResourceClaimTemplate"),
+    ) else {
         return;
     };
-    let sources = [&pods, &claims, &templates].map(|kind| What::Kind(Arc::clone(kind))).to_vec();
+    let sources = [&pods, &claims, &templates, &namespaces].map(|kind| What::Kind(Arc::clone(kind))).to_vec();
     let users = Mutex::default();
-    let controller = Claims { api: Arc::clone(&api), pods, claims, templates, admin_access, users };
+    let counts = Mutex::new(counts::Counts::new(observer.clone()));
+    let controller = Claims {
+        api: Arc::clone(&api),
+        pods,
+        claims,
+        templates,
+        namespaces,
+        admin_access,
+        users,
+        observer,
+        counts,
+    };
     drive::run(controller, api, sources, stop).await;
 }
 
@@ -127,7 +161,18 @@ impl<A: Api> Controller for Claims<A> {
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
 
+    fn restart(&self, source: &What) {
+        if matches!(source, What::Kind(kind) if *kind == self.claims) {
+            self.counts.lock().unwrap_or_else(PoisonError::into_inner).restart();
+        }
+    }
+
     fn observe(&self, change: &Change) -> Vec<(Key, Duration)> {
+        if change.place.kind == self.claims {
+            let at = (change.place.namespace.clone(), change.place.name.clone());
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            counts.saw(at, &change.object, change.deleted);
+        }
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let (namespace, name) = (&change.place.namespace, &change.place.name);
         let pod = |name: &Str| Key::Pod { namespace: namespace.clone(), name: name.clone() };
@@ -158,6 +203,9 @@ impl<A: Api> Controller for Claims<A> {
             return keys;
         } else if change.deleted {
             Vec::new()
+        } else if change.place.kind == self.namespaces {
+            // A label may allow admin access now.
+            users.with_templates_in(name)
         } else {
             all(&users.by_template)
         };
@@ -189,11 +237,12 @@ impl<A: Api> Claims<A> {
                 Ok(Some(claim)) => {
                     made.insert(one.str_at(&["name"]).unwrap_or_default().to_owned(), claim);
                 }
-                Err(why) => {
-                    let words =
-                        format!("PodResourceClaim {}: {}", one.str_at(&["name"]).unwrap_or_default(), why);
+                Err(refused) => {
+                    let entry = one.str_at(&["name"]).unwrap_or_default();
+                    let words = format!("PodResourceClaim {entry}: {}", refused.why);
                     events::warn(&*self.api, &pod, "FailedResourceClaimCreation", &words, EVENT_SOURCE).await;
-                    return Err(Status::internal(words));
+                    // The namespace is watched: nothing is tried again before it changes.
+                    return if refused.is_for_the_namespace { Ok(()) } else { Err(Status::internal(words)) };
                 }
             }
         }
@@ -225,18 +274,18 @@ impl<A: Api> Claims<A> {
         pod: &Value,
         one: &Value,
         there: &mut Option<Vec<Value>>,
-    ) -> Result<Option<Str>, String> {
+    ) -> Result<Option<Str>, NoClaim> {
         let namespace = meta::namespace(pod);
         match named(pod, one) {
             Err(Unnamed::Unknown) => {
-                return Err(format!(
-                    "checking for claim before creating it: pod claim {}: none of the supported fields are set",
-                    one.str_at(&["name"]).unwrap_or_default()
-                ));
+                let entry = one.str_at(&["name"]).unwrap_or_default();
+                return Err(NoClaim::because(format!(
+                    "checking for claim before creating it: pod claim {entry}: none of the supported fields are set"
+                )));
             }
             Ok(None) => return Ok(None),
             Ok(Some(Named { name, made })) => {
-                let there = self.api.get(&self.claims.place(namespace, &name)).map_err(|e| e.to_string())?;
+                let there = self.api.get(&self.claims.place(namespace, &name)).map_err(NoClaim::because)?;
                 if there.is_some_and(|claim| !made || is_of(pod, &claim)) {
                     return Ok(None);
                 }
@@ -249,7 +298,7 @@ impl<A: Api> Claims<A> {
         let own = match there {
             Some(own) => own,
             None => {
-                let mut all = self.api.list(&self.claims, namespace).map_err(|e| e.to_string())?;
+                let mut all = self.api.list(&self.claims, namespace).map_err(NoClaim::because)?;
                 all.retain(|claim| is_of(pod, claim));
                 there.insert(all)
             }
@@ -261,20 +310,36 @@ impl<A: Api> Claims<A> {
         if let Some(orphan) = orphan {
             return Ok(Some(meta::name(orphan).into()));
         }
-        let there = self.api.get(&self.templates.place(namespace, template)).map_err(|e| e.to_string())?;
+        let there = self.api.get(&self.templates.place(namespace, template)).map_err(NoClaim::because)?;
         let quoted = api::field::quote(template);
         let template = there.ok_or_else(|| {
-            format!(
+            NoClaim::because(format!(
                 "resource claim template {quoted}: resourceclaimtemplate.resource.k8s.io {quoted} not found"
-            )
+            ))
         })?;
-        if !self.admin_access && asks_for_admin_access(&template) {
-            return Err("admin access is requested, but the feature is disabled".to_owned());
+        let requests = template.list_at(&["spec", "spec", "devices", "requests"]);
+        let admin_access = api::admin_access::first_asking(requests).is_some();
+        if admin_access && !self.admin_access {
+            return Err(NoClaim::because("admin access is requested, but the feature is disabled"));
+        }
+        // The server would refuse it, every time it is tried.
+        if admin_access && !self.allows_admin_access(namespace).map_err(NoClaim::because)? {
+            let why = format!("resource claim template {quoted}: {}", api::admin_access::refusal());
+            return Err(NoClaim { why, is_for_the_namespace: true });
         }
         let claim = from_template(pod, pod_claim, &template);
         let made = self.api.create(&self.claims, namespace, &claim).await;
+        if let Some(ObserveClaims(observer)) = &self.observer {
+            observer.created(admin_access, made.is_ok());
+        }
         made.map(|claim| Some(meta::name(&claim).into()))
-            .map_err(|why| format!("create ResourceClaim : {why}"))
+            .map_err(|why| NoClaim::because(format!("create ResourceClaim : {why}")))
+    }
+
+    /// Whether a namespace is labelled for admin access to devices.
+    fn allows_admin_access(&self, namespace: &str) -> Result<bool, Status> {
+        let namespace = self.api.get(&self.namespaces.place("", namespace))?;
+        Ok(namespace.is_some_and(|namespace| api::admin_access::allowed_by(&namespace).is_some()))
     }
 
     /// Reserves an allocated claim for a pod that was not placed by the scheduler.
@@ -350,6 +415,19 @@ impl<A: Api> Claims<A> {
         }
         let pod = self.api.get(&self.pods.place(namespace, text("name")))?;
         Ok(pod.is_some_and(|pod| meta::uid(&pod) == text("uid") && !is_done(&pod)))
+    }
+}
+
+/// Why a pod gets no claim.
+struct NoClaim {
+    why: String,
+    /// Whether only a change of the namespace can help.
+    is_for_the_namespace: bool,
+}
+
+impl NoClaim {
+    fn because(why: impl ToString) -> Self {
+        NoClaim { why: why.to_string(), is_for_the_namespace: false }
     }
 }
 
@@ -429,14 +507,6 @@ pub(crate) fn add_reservation(claim: &mut Value, pod: &Value) {
     let mut all = reservations(claim).to_vec();
     all.push(Value::map([("resource", "pods"), ("name", meta::name(pod)), ("uid", meta::uid(pod))]));
     claim.set_at(&["status", "reservedFor"], Value::List(all));
-}
-
-/// Whether a template asks for admin access.
-fn asks_for_admin_access(template: &Value) -> bool {
-    template
-        .list_at(&["spec", "spec", "devices", "requests"])
-        .iter()
-        .any(|request| request.at(&["exactly", "adminAccess"]) == Some(&Value::Bool(true)))
 }
 
 /// The claim of a pod, as its template says.

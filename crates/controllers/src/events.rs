@@ -1,4 +1,7 @@
 //! Events: what controllers say about an object, for people.
+//!
+//! There is one event per object and reason. Saying it again counts; saying something else for the same reason replaces the message,
+//! so that retries whose messages differ in a generated name do not fill the namespace.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -8,18 +11,38 @@ use value::Value;
 
 use crate::api::{Api, Patch};
 
-/// Warns about an object. What was said before is counted; an event that cannot be written is not worth a failure.
+/// Warns about an object.
 pub(crate) async fn warn(api: &impl Api, object: &Value, reason: &str, message: &str, component: &str) {
+    emit(api, object, ("Warning", reason), message, component).await;
+}
+
+/// Says about an object that something went as it should.
+pub(crate) async fn inform(api: &impl Api, object: &Value, reason: &str, message: &str, component: &str) {
+    emit(api, object, ("Normal", reason), message, component).await;
+}
+
+/// An event that cannot be written is not worth a failure.
+async fn emit(
+    api: &impl Api,
+    object: &Value,
+    (severity, reason): (&str, &str),
+    message: &str,
+    component: &str,
+) {
     let Some(events) = api.kind("v1", "Event") else { return };
     let namespace = meta::namespace(object);
     let mut hash = DefaultHasher::new();
-    (meta::uid(object), reason, message).hash(&mut hash);
+    (meta::uid(object), reason).hash(&mut hash);
     let name = format!("{}.{:016x}", meta::name(object), hash.finish());
     let now = Timestamp::from_seconds(api.now()).time();
     let place = events.place(namespace, &name);
     if let Ok(Some(said)) = api.get(&place) {
         let count = said.int_at(&["count"]).unwrap_or(1).saturating_add(1);
-        let patch = Value::map([("count", Value::from(count)), ("lastTimestamp", Value::from(now))]);
+        let patch = Value::map([
+            ("count", Value::from(count)),
+            ("lastTimestamp", Value::from(now)),
+            ("message", Value::from(message)),
+        ]);
         if let Err(error) = api.patch(&place, "", &Patch::Merge(patch)).await {
             tracing::debug!(%error, "an event could not be counted");
         }
@@ -39,7 +62,7 @@ pub(crate) async fn warn(api: &impl Api, object: &Value, reason: &str, message: 
     for (field, value) in [
         ("reason", Value::from(reason)),
         ("message", Value::from(message)),
-        ("type", Value::from("Warning")),
+        ("type", Value::from(severity)),
         ("count", Value::from(1)),
         ("firstTimestamp", Value::from(now.clone())),
         ("lastTimestamp", Value::from(now)),

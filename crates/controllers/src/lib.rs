@@ -34,6 +34,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 pub use crate::api::{Api, Change, Elsewhere, Event, Home, Kind, Patch, Place, Unknown, View, Watch, What};
 pub use aggregation::Aggregate;
+pub use claims::{ClaimLabels, ClaimObserver, ObserveClaims};
 pub use quotas::{Counting, Recount};
 
 /// What the controllers are told.
@@ -47,6 +48,8 @@ pub struct Options {
     pub recount: Option<Recount>,
     /// Whether admin access to devices is there at all.
     pub admin_access: bool,
+    /// Who is told of the claims for devices; without it nobody is.
+    pub observe_claims: Option<ObserveClaims>,
     /// Whether pods are given nodes.
     pub scheduler: bool,
     /// How long a node may be missing before its pods are taken for lost.
@@ -63,6 +66,7 @@ impl Options {
             aggregate,
             recount: None,
             admin_access: true,
+            observe_claims: None,
             scheduler: false,
             node_quarantine: Duration::from_secs(40),
             event_ttl: Duration::from_hours(1),
@@ -80,8 +84,16 @@ pub fn start<A: Api>(
     options: Options,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    let Options { root_ca, aggregate, recount, admin_access, scheduler, node_quarantine, event_ttl } =
-        options;
+    let Options {
+        root_ca,
+        aggregate,
+        recount,
+        admin_access,
+        observe_claims,
+        scheduler,
+        node_quarantine,
+        event_ttl,
+    } = options;
     let api = |name| Arc::new(api(name));
     let mut all = JoinSet::new();
     if let Some(pem) = root_ca {
@@ -96,7 +108,7 @@ pub fn start<A: Api>(
     if !event_ttl.is_zero() {
         all.spawn(event_ttl::run(api(event_ttl::NAME), event_ttl, stop.clone()));
     }
-    all.spawn(claims::run(api(claims::NAME), admin_access, stop.clone()));
+    all.spawn(claims::run(api(claims::NAME), admin_access, observe_claims, stop.clone()));
     all.spawn(service_accounts::run(api(service_accounts::NAME), stop.clone()));
     all.spawn(aggregation::run(api(aggregation::NAME), aggregate, stop.clone()));
     all.spawn(namespaces::run(api(namespaces::NAME), stop.clone()));

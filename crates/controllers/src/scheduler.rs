@@ -4,7 +4,8 @@
 //! its condition says what: a wrong placement is worse than none. Preferences are not looked at, and nobody is preempted. Devices that
 //! their drivers must make ready first are given and reserved, and the pod gets its node when they are ready.
 //!
-//! Everything that may make room for a pod (nodes, pods that end, claims, slices, classes, rules that taint devices) has all pending pods tried again.
+//! Everything that may make room for a pod (nodes, pods that end, claims, slices, classes, rules that taint devices) has all pending
+//! pods tried again; a change of a namespace, which may allow admin access to devices, has those in it.
 
 mod fit;
 mod readiness;
@@ -37,6 +38,7 @@ struct Scheduler<A> {
     api: Arc<A>,
     pods: Arc<Kind>,
     nodes: Arc<Kind>,
+    namespaces: Arc<Kind>,
     claims: Arc<Kind>,
     classes: Arc<Kind>,
     slices: Arc<Kind>,
@@ -109,7 +111,9 @@ impl Known {
 pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Receiver<bool>) {
     let core = |kind: &str| api.kind("v1", kind);
     let resource = |kind: &str| api.kind("resource.k8s.io/v1", kind);
-    let (Some(pods), Some(nodes), Some(bindings)) = (core("Pod"), core("Node"), core("Binding")) else {
+    let (Some(pods), Some(nodes), Some(namespaces), Some(bindings)) =
+        (core("Pod"), core("Node"), core("Namespace"), core("Binding"))
+    else {
         return;
     };
     let (Some(claims), Some(classes), Some(slices), Some(rules)) = (
@@ -120,8 +124,8 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
     ) else {
         return;
     };
-    let sources =
-        [&nodes, &classes, &slices, &rules, &claims, &pods].map(|kind| What::Kind(Arc::clone(kind))).to_vec();
+    let sources = [&nodes, &namespaces, &classes, &slices, &rules, &claims, &pods];
+    let sources = sources.map(|kind| What::Kind(Arc::clone(kind))).to_vec();
     let known = Known {
         cluster: Cluster::default(),
         pending: BTreeSet::new(),
@@ -134,8 +138,17 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
         allocator: None,
     };
     let known = Arc::new(Mutex::new(known));
-    let scheduler =
-        Scheduler { api: Arc::clone(&api), pods, nodes, claims, classes, slices, bindings, known };
+    let scheduler = Scheduler {
+        api: Arc::clone(&api),
+        pods,
+        nodes,
+        namespaces,
+        claims,
+        classes,
+        slices,
+        bindings,
+        known,
+    };
     drive::run(scheduler, api, sources, stop).await;
 }
 
@@ -155,6 +168,10 @@ impl<A: Api> Controller for Scheduler<A> {
     fn restart(&self, source: &What) {
         let What::Kind(kind) = source else { return };
         let mut known = self.known();
+        if *kind == self.namespaces {
+            // Nothing of them is kept.
+            return;
+        }
         if *kind == self.pods {
             known.cluster.forget_pods();
             known.pending.clear();
@@ -204,6 +221,11 @@ impl<A: Api> Controller for Scheduler<A> {
             }
         } else if place.kind == self.claims {
             known.saw_claim(at, object, *deleted);
+        } else if place.kind == self.namespaces {
+            let inside = known.pending.iter().filter(|(namespace, _)| *namespace == place.name);
+            let key =
+                |(namespace, name): &(Str, Str)| Key { namespace: namespace.clone(), name: name.clone() };
+            return inside.map(|at| (key(at), GATHER)).collect();
         } else {
             let objects = if place.kind == self.classes {
                 &mut known.classes
@@ -245,7 +267,17 @@ impl<A: Api> Controller for Scheduler<A> {
             chosen.map_err(|_| Status::internal("the scheduler ended badly"))?
         };
         match chosen {
-            Ok(placement) => self.carry_out(&place, &pod, placement).await?,
+            Ok(placement) => {
+                let node = placement.node.clone();
+                if let Err(error) = self.carry_out(&place, &pod, placement).await {
+                    // Another write came first, or the pod is gone: that is no news for anybody.
+                    if !matches!(error.code(), 404 | 409) {
+                        let why = format!("cannot be assigned to node {node}: {error}");
+                        self.say_because(&place, &pod, "SchedulerError", &why).await?;
+                    }
+                    return Err(error);
+                }
+            }
             Err(refused) => {
                 self.say(&place, &pod, &refused.why).await?;
                 if refused.is_out_of_reach {
@@ -377,6 +409,9 @@ impl<A: Api> Scheduler<A> {
                 return Ok(Err(format!("resourceclaim {quoted} is being deleted")));
             }
             if !claims::is_allocated(&claim) {
+                if let Some(why) = self.lacks_admin_access(&claim)? {
+                    return Ok(Err(why));
+                }
                 wanted.open.push(claim);
             } else if claims::is_reserved_for(&claim, pod)
                 || claims::reservations(&claim).len() < MAX_RESERVATIONS
@@ -387,6 +422,18 @@ impl<A: Api> Scheduler<A> {
             }
         }
         Ok(Ok(wanted))
+    }
+
+    /// Why a claim cannot be given devices with admin access: the server refuses to store that where the namespace is not, or no
+    /// longer, labelled for it.
+    fn lacks_admin_access(&self, claim: &Value) -> Result<Option<String>, Status> {
+        if api::admin_access::first_asking(claim.list_at(&["spec", "devices", "requests"])).is_none() {
+            return Ok(None);
+        }
+        let namespace = self.api.get(&self.namespaces.place("", meta::namespace(claim)))?;
+        let allowed = namespace.is_some_and(|namespace| api::admin_access::allowed_by(&namespace).is_some());
+        let quoted = api::field::quote(meta::name(claim));
+        Ok((!allowed).then(|| format!("resourceclaim {quoted}: {}", api::admin_access::refusal())))
     }
 
     /// What has to be waited for before a pod can use the devices of its claims. Those that cannot be made ready are given back.
@@ -462,6 +509,8 @@ impl<A: Api> Scheduler<A> {
             outcome = self.bind(place, pod, &node).await;
         }
         let Err(error) = outcome else {
+            let words = format!("Successfully assigned {}/{} to {node}", place.namespace, place.name);
+            crate::events::inform(&*self.api, pod, "Scheduled", &words, SCHEDULER_NAME).await;
             let mut known = self.known();
             let at = (place.namespace.clone(), place.name.clone());
             let mut there = pod.clone();
@@ -536,6 +585,11 @@ impl<A: Api> Scheduler<A> {
 
     /// Notes in the pod why it has no node, if that is news.
     async fn say(&self, place: &Place, pod: &Value, why: &str) -> Result<(), Status> {
+        self.say_because(place, pod, "Unschedulable", why).await
+    }
+
+    /// As [`Self::say`], with another reason for the condition.
+    async fn say_because(&self, place: &Place, pod: &Value, reason: &str, why: &str) -> Result<(), Status> {
         let conditions = pod.list_at(&["status", "conditions"]);
         let said = conditions.iter().any(|one| {
             one.str_at(&["type"]) == Some("PodScheduled")
@@ -549,7 +603,7 @@ impl<A: Api> Scheduler<A> {
         let condition = Value::map([
             ("type", Value::from("PodScheduled")),
             ("status", Value::from("False")),
-            ("reason", Value::from("Unschedulable")),
+            ("reason", Value::from(reason)),
             ("message", Value::from(why)),
             ("lastTransitionTime", Value::from(now)),
         ]);

@@ -13,7 +13,8 @@ use api::{Status, names};
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
 use controllers::{
-    Api, Change, Elsewhere, Event, Home, Kind, Options, Patch, Place, Recount, Unknown, View, Watch, What,
+    Api, Change, Elsewhere, Event, Home, Kind, ObserveClaims, Options, Patch, Place, Recount, Unknown, View,
+    Watch, What,
 };
 use http::Method;
 use resources::discovery::RemoteVersion;
@@ -51,6 +52,7 @@ pub(crate) fn start(
             scheduler,
             event_ttl,
             admin_access: state.admin_access,
+            observe_claims: Some(ObserveClaims(state.metrics.claims.clone())),
             ..Options::new(root_ca, aggregate)
         },
     )

@@ -11,12 +11,14 @@ use crate::request_info::RequestInfo;
 
 mod authentication;
 mod bounds;
+mod claims;
 mod custom;
 mod storage;
 #[cfg(test)]
 mod tests;
 
 pub use authentication::{AuthenticationMetrics, Outcomes};
+pub use claims::ClaimMetrics;
 pub use custom::{CustomMetrics, Review};
 pub use storage::StorageMetrics;
 
@@ -42,6 +44,8 @@ pub struct Metrics {
     pub custom: Arc<CustomMetrics>,
     /// How large the store is.
     pub storage: StorageMetrics,
+    /// What is counted of claims for devices.
+    pub claims: Arc<ClaimMetrics>,
     process: ProcessMetrics,
 }
 
@@ -225,12 +229,13 @@ impl Metrics {
             )?,
             admin_access: counter(
                 "apiserver_device_admin_access_total",
-                "Number of objects that asked for admin access to devices, by kind and whether their namespace allows it.",
+                "Number of objects that ask for admin access to devices: created ones, and those that were refused because their namespace does not allow it.",
                 &["allowed", "kind"],
             )?,
             authentication: Arc::new(AuthenticationMetrics::new(&registry)?),
             custom: Arc::new(CustomMetrics::new(&registry)?),
             storage: StorageMetrics::new(&registry)?,
+            claims: Arc::new(ClaimMetrics::new(&registry)?),
             process,
             registry,
         })

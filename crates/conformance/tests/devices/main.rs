@@ -4,6 +4,7 @@
 
 mod admin_access;
 mod gate;
+mod label_removed;
 mod pods;
 mod quota;
 mod readiness;

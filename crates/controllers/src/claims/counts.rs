@@ -1,0 +1,135 @@
+//! How many claims there are, and how many were made for pods: what `resourceclaim_controller_*` metrics show.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use value::{Str, Value};
+
+use super::{POD_CLAIM, is_allocated};
+
+/// Marks a claim that a scheduler made for extended resources.
+const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
+
+/// What claims are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimLabels {
+    /// Whether it has devices.
+    pub allocated: bool,
+    /// Whether one of its requests asks for admin access.
+    pub admin_access: bool,
+    /// `resource_claim_template`, `extended_resource`, or empty for claims that users made.
+    pub source: &'static str,
+}
+
+/// Who is told how many claims there are.
+pub trait ClaimObserver: Send + Sync {
+    /// A claim was made from a template for a pod, or could not be.
+    fn created(&self, admin_access: bool, succeeded: bool);
+
+    /// There are so many more claims of this sort, or fewer.
+    fn counted(&self, labels: ClaimLabels, change: i64);
+}
+
+/// A [`ClaimObserver`] that can be part of options.
+#[derive(Clone)]
+pub struct ObserveClaims(pub Arc<dyn ClaimObserver>);
+
+impl fmt::Debug for ObserveClaims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ObserveClaims")
+    }
+}
+
+/// The claims that are counted, by namespace and name.
+pub(super) struct Counts {
+    observer: Option<ObserveClaims>,
+    known: HashMap<(Str, Str), ClaimLabels>,
+}
+
+impl Counts {
+    pub(super) fn new(observer: Option<ObserveClaims>) -> Self {
+        Counts { observer, known: HashMap::new() }
+    }
+
+    /// Everything is listed anew.
+    pub(super) fn restart(&mut self) {
+        for (_, labels) in std::mem::take(&mut self.known) {
+            self.tell(labels, -1);
+        }
+    }
+
+    /// A claim as it is now.
+    pub(super) fn saw(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
+        let now = labels(claim);
+        let before = if deleted { self.known.remove(&at) } else { self.known.insert(at, now) };
+        if !deleted && before == Some(now) {
+            return;
+        }
+        if let Some(before) = before {
+            self.tell(before, -1);
+        }
+        if !deleted {
+            self.tell(now, 1);
+        }
+    }
+
+    fn tell(&self, labels: ClaimLabels, change: i64) {
+        if let Some(ObserveClaims(observer)) = &self.observer {
+            observer.counted(labels, change);
+        }
+    }
+}
+
+fn labels(claim: &Value) -> ClaimLabels {
+    let annotation = |name| claim.str_at(&["metadata", "annotations", name]).unwrap_or_default();
+    let source = if annotation(EXTENDED) == "true" {
+        "extended_resource"
+    } else if annotation(POD_CLAIM).is_empty() {
+        ""
+    } else {
+        "resource_claim_template"
+    };
+    let requests = claim.list_at(&["spec", "devices", "requests"]);
+    let admin_access = api::admin_access::first_asking(requests).is_some();
+    ClaimLabels { allocated: is_allocated(claim), admin_access, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::{ClaimLabels, ClaimObserver, Counts, ObserveClaims};
+    use crate::fake::parse;
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<(bool, bool, &'static str, i64)>>);
+
+    impl ClaimObserver for Told {
+        fn created(&self, _: bool, _: bool) {}
+
+        fn counted(&self, labels: ClaimLabels, change: i64) {
+            self.0.lock().unwrap().push((labels.allocated, labels.admin_access, labels.source, change));
+        }
+    }
+
+    #[test]
+    fn a_claim_is_counted_once_as_what_it_is_now() {
+        let told = Arc::new(Told::default());
+        let mut counts = Counts::new(Some(ObserveClaims(told.clone())));
+        let at = || ("ns".into(), "c".into());
+        let take = || std::mem::take(&mut *told.0.lock().unwrap());
+        let plain = parse("{}");
+        let admin = parse(
+            r#"{"metadata":{"annotations":{"resource.kubernetes.io/pod-claim-name":"gpu"}},"spec":{"devices":{"requests":[{"exactly":{"adminAccess":true}}]}},"status":{"allocation":{}}}"#,
+        );
+        counts.saw(at(), &plain, false);
+        counts.saw(at(), &plain, false);
+        assert_eq!(take(), [(false, false, "", 1)]);
+        counts.saw(at(), &admin, false);
+        assert_eq!(take(), [(false, false, "", -1), (true, true, "resource_claim_template", 1)]);
+        counts.restart();
+        counts.saw(at(), &admin, true);
+        assert_eq!(take(), [(true, true, "resource_claim_template", -1)]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Claims for devices, as the controller counts them: under the names of Kubernetes 1.34, which its documentation uses, and under
+//! those of 1.37.
+
+use controllers::{ClaimLabels, ClaimObserver};
+use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+/// The metrics of the controller that makes claims from templates.
+pub struct ClaimMetrics {
+    attempts: IntCounter,
+    failures: IntCounter,
+    creates: IntCounterVec,
+    creates_by_owner: IntCounterVec,
+    claims: [IntGaugeVec; 2],
+}
+
+impl ClaimMetrics {
+    /// Registers the families.
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let plain = |name: &str, help: &str| {
+            let metric = IntCounter::new(name, help)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let gauge = |name: &str| {
+            let help = "[ALPHA] Number of ResourceClaims, by whether they are allocated, whether they ask for admin access, and source: `resource_claim_template`, `extended_resource`, or empty for those that users made.";
+            let metric = IntGaugeVec::new(Opts::new(name, help), &["admin_access", "allocated", "source"])?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        Ok(ClaimMetrics {
+            attempts: plain(
+                "resourceclaim_controller_create_attempts_total",
+                "[ALPHA] Number of ResourceClaims that were to be made from templates (KEP-5018).",
+            )?,
+            failures: plain(
+                "resourceclaim_controller_create_failures_total",
+                "[ALPHA] Number of ResourceClaims that could not be made from templates (KEP-5018).",
+            )?,
+            creates: counter(
+                "resourceclaim_controller_creates_total",
+                "[ALPHA] Number of ResourceClaims that were to be made from templates, by outcome and whether they ask for admin access.",
+                &["admin_access", "status"],
+            )?,
+            creates_by_owner: counter(
+                "dynamic_resource_allocation_resourceclaim_creates_total",
+                "[ALPHA] Number of ResourceClaims that were to be made from templates, by outcome, whether they ask for admin access, and owner.",
+                &["admin_access", "owner_api_group", "owner_api_kind", "status"],
+            )?,
+            claims: [
+                gauge("resourceclaim_controller_resource_claims")?,
+                gauge("dynamic_resource_allocation_resource_claims")?,
+            ],
+        })
+    }
+}
+
+fn word(yes: bool) -> &'static str {
+    if yes { "true" } else { "false" }
+}
+
+impl ClaimObserver for ClaimMetrics {
+    fn created(&self, admin_access: bool, succeeded: bool) {
+        let status = if succeeded { "success" } else { "failure" };
+        self.attempts.inc();
+        if !succeeded {
+            self.failures.inc();
+        }
+        self.creates.with_label_values(&[word(admin_access), status]).inc();
+        self.creates_by_owner.with_label_values(&[word(admin_access), "", "Pod", status]).inc();
+    }
+
+    fn counted(&self, labels: ClaimLabels, change: i64) {
+        let ClaimLabels { allocated, admin_access, source } = labels;
+        for claims in &self.claims {
+            claims.with_label_values(&[word(admin_access), word(allocated), source]).add(change);
+        }
+    }
+}
