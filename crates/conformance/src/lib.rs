@@ -18,6 +18,7 @@ pub mod replay;
 pub mod script;
 pub mod server;
 pub mod suite;
+pub mod task_page;
 pub mod webhook;
 
 pub use client::{Answer, Client, Events};

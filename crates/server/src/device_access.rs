@@ -42,14 +42,17 @@ pub(crate) fn check_admin(
     let name = call.info.namespace.clone();
     let namespace = Cluster::object(state, "", "namespaces", "", &name);
     let object = format!("{name}/{}", meta::name(new));
+    let resource = match call.info.subresource.as_str() {
+        "" => kind.resource.to_string(),
+        subresource => format!("{}/{subresource}", kind.resource),
+    };
     match namespace.as_deref().and_then(admin_access::allowed_by) {
         None => {
             tracing::warn!(
                 user = %call.user().name,
                 namespace = %name,
                 name = meta::name(new),
-                resource = %kind.resource,
-                subresource = %call.info.subresource,
+                resource,
                 "admin access to devices refused: the namespace has no label that allows it"
             );
             call.annotate(
@@ -63,8 +66,7 @@ pub(crate) fn check_admin(
                 user = %call.user().name,
                 namespace = %name,
                 name = meta::name(new),
-                resource = %kind.resource,
-                subresource = %call.info.subresource,
+                resource,
                 label,
                 "admin access to devices allowed"
             );

@@ -116,21 +116,33 @@ async fn whoever_asks_for_admin_access_is_seen() {
     let log = server.log();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("admin access to devices")).collect();
     for (line, words) in lines.iter().zip([
-        ["refused", "user=admin", "namespace=default", "name=\"early\"", "resource=resourceclaims"],
+        [
+            "refused",
+            "user=admin",
+            "namespace=default",
+            "name=\"early\"",
+            "resource=\"resourceclaims.resource.k8s.io\"",
+        ],
         [
             "allowed",
             "label=\"resource.kubernetes.io/admin-access\"",
             "namespace=default",
             "name=\"look\"",
-            "resource=resourceclaims",
+            "resource=\"resourceclaims.resource.k8s.io\"",
         ],
-        ["refused", "user=admin", "namespace=default", "name=\"not\"", "resource=resourceclaimtemplates"],
+        [
+            "refused",
+            "user=admin",
+            "namespace=default",
+            "name=\"not\"",
+            "resource=\"resourceclaimtemplates.resource.k8s.io\"",
+        ],
         [
             "allowed",
             "label=\"kubernetes.io/dra-admin-access\"",
             "namespace=default",
             "name=\"looks\"",
-            "resource=resourceclaimtemplates",
+            "resource=\"resourceclaimtemplates.resource.k8s.io\"",
         ],
     ]) {
         assert!(words.iter().all(|word| line.contains(word)), "{line}");

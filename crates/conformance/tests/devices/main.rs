@@ -4,6 +4,7 @@
 
 mod admin_access;
 mod gate;
+mod guard;
 mod label_removed;
 mod pods;
 mod quota;
