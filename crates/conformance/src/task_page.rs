@@ -71,7 +71,7 @@ pub fn run(page: &str, replaced: &[(&str, &str)]) -> Result<()> {
     }
     let replace =
         |text: &str| replaced.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
-    let (ended_well, printed) = shell(&replace(&script), folder.path(), &programs)?;
+    let (ended_well, printed) = shell(&replace(&script), folder.path(), &programs, PATIENCE)?;
     if !ended_well {
         return Err(Problem::new(format!("the commands of the page fail:\n{printed}")));
     }
@@ -89,7 +89,7 @@ pub fn run(page: &str, replaced: &[(&str, &str)]) -> Result<()> {
 }
 
 /// Runs a script, and ends everything that it has started: it is the leader of a process group of its own.
-fn shell(script: &str, folder: &Path, programs: &Path) -> Result<(bool, String)> {
+fn shell(script: &str, folder: &Path, programs: &Path, patience: Duration) -> Result<(bool, String)> {
     let log = folder.join(".printed");
     let file = std::fs::File::create(&log).map_err(|e| Problem::at("a file", e))?;
     let both = file.try_clone().map_err(|e| Problem::at("a file", e))?;
@@ -108,7 +108,7 @@ fn shell(script: &str, folder: &Path, programs: &Path) -> Result<(bool, String)>
         .process_group(0)
         .spawn()
         .map_err(|e| Problem::at("bash", e))?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience;
     let status = loop {
         match child.try_wait().map_err(|e| Problem::at("bash", e))? {
             Some(status) => break Some(status),
@@ -118,7 +118,7 @@ fn shell(script: &str, folder: &Path, programs: &Path) -> Result<(bool, String)>
     };
     // What a page leaves running in the background ends with it.
     let group = format!("kill -KILL -- -{} 2>/dev/null", child.id());
-    let _ = Command::new("sh").args(["-c", &group]).status();
+    let _ = Command::new("bash").args(["-c", &group]).status();
     let _ = child.wait();
     let mut printed = std::fs::read_to_string(&log).map_err(|e| Problem::at("a file", e))?;
     let server_log = std::fs::read_to_string(work.join("server.log")).unwrap_or_default();
@@ -167,7 +167,18 @@ fn matches(printed: &str, shown: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Block, blocks, matches, shows};
+    use std::time::Duration;
+
+    use super::{Block, blocks, matches, shell, shows};
+
+    /// It would hang otherwise.
+    #[test]
+    fn what_a_page_leaves_running_is_ended() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (path, short) = (folder.path(), Duration::from_millis(100));
+        let (ended_well, printed) = shell("echo a; sleep 1000 & wait", path, path, short).unwrap();
+        assert!(!ended_well && printed.starts_with("a\n"), "{printed}");
+    }
 
     #[test]
     fn blocks_are_read_with_what_they_print() {
