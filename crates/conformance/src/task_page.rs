@@ -67,7 +67,9 @@ pub fn run(page: &str, replaced: &[(&str, &str)]) -> Result<()> {
     let blocks = blocks(page);
     let mut script = "set -euo pipefail\n".to_owned();
     for block in &blocks {
-        script.push_str(&format!("printf '@@ block\\n'\n{}\n", block.commands));
+        script.push_str("printf '@@ block\\n'\n");
+        script.push_str(&block.commands);
+        script.push('\n');
     }
     let replace =
         |text: &str| replaced.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
@@ -125,10 +127,8 @@ fn shell(script: &str, folder: &Path, programs: &Path, patience: Duration) -> Re
     let ended_well = status.is_some_and(|status| status.success());
     if !ended_well {
         let tail: Vec<&str> = server_log.lines().rev().take(20).collect();
-        printed.push_str(&format!(
-            "\nserver.log ends with\n{}",
-            tail.into_iter().rev().collect::<Vec<_>>().join("\n")
-        ));
+        printed.push_str("\nserver.log ends with\n");
+        printed.push_str(&tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
     }
     Ok((ended_well, printed))
 }

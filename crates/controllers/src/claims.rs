@@ -285,7 +285,7 @@ impl<A: Api> Claims<A> {
             }
             Ok(None) => return Ok(None),
             Ok(Some(Named { name, made })) => {
-                let there = self.api.get(&self.claims.place(namespace, &name)).map_err(NoClaim::because)?;
+                let there = self.api.get(&self.claims.place(namespace, &name))?;
                 if there.is_some_and(|claim| !made || is_of(pod, &claim)) {
                     return Ok(None);
                 }
@@ -298,7 +298,7 @@ impl<A: Api> Claims<A> {
         let own = match there {
             Some(own) => own,
             None => {
-                let mut all = self.api.list(&self.claims, namespace).map_err(NoClaim::because)?;
+                let mut all = self.api.list(&self.claims, namespace)?;
                 all.retain(|claim| is_of(pod, claim));
                 there.insert(all)
             }
@@ -310,7 +310,7 @@ impl<A: Api> Claims<A> {
         if let Some(orphan) = orphan {
             return Ok(Some(meta::name(orphan).into()));
         }
-        let there = self.api.get(&self.templates.place(namespace, template)).map_err(NoClaim::because)?;
+        let there = self.api.get(&self.templates.place(namespace, template))?;
         let quoted = api::field::quote(template);
         let template = there.ok_or_else(|| {
             NoClaim::because(format!(
@@ -323,7 +323,7 @@ impl<A: Api> Claims<A> {
             return Err(NoClaim::because("admin access is requested, but the feature is disabled"));
         }
         // The server would refuse it, every time it is tried.
-        if admin_access && !self.allows_admin_access(namespace).map_err(NoClaim::because)? {
+        if admin_access && !self.allows_admin_access(namespace)? {
             let why = format!("resource claim template {quoted}: {}", api::admin_access::refusal());
             return Err(NoClaim { why, is_for_the_namespace: true });
         }
@@ -426,8 +426,14 @@ struct NoClaim {
 }
 
 impl NoClaim {
-    fn because(why: impl ToString) -> Self {
-        NoClaim { why: why.to_string(), is_for_the_namespace: false }
+    fn because(why: impl Into<String>) -> Self {
+        NoClaim { why: why.into(), is_for_the_namespace: false }
+    }
+}
+
+impl From<Status> for NoClaim {
+    fn from(status: Status) -> Self {
+        NoClaim::because(status.to_string())
     }
 }
 

@@ -54,7 +54,8 @@ impl Counts {
 
     /// Everything is listed anew.
     pub(super) fn restart(&mut self) {
-        for (_, labels) in std::mem::take(&mut self.known) {
+        let known = std::mem::take(&mut self.known);
+        for labels in known.into_values() {
             self.tell(labels, -1);
         }
     }
