@@ -65,8 +65,6 @@ struct Followed {
     /// Whether the last reload failed. Metrics show the failure until a reload succeeds, or until the files say again what is in
     /// force.
     has_failed: bool,
-    /// Whether the file could be read when it was last looked at.
-    is_readable: bool,
     /// Whether the content of the file is a valid configuration.
     is_valid: bool,
     /// Whether the files that the chain in force names could not be used when they last changed.
@@ -100,7 +98,6 @@ pub(crate) fn follow(
         loaded: loaded.configuration,
         waiting: None,
         has_failed: false,
-        is_readable: true,
         is_valid: true,
         files_failed: false,
     };
@@ -140,18 +137,15 @@ impl Followed {
 
     /// Looks at everything, and replaces the chain if that is due.
     fn look(&mut self, chain: &ArcSwap<Chain>) {
+        let mut is_readable = true;
         if !self.path.as_os_str().is_empty() {
             match read(&self.path) {
                 Err(unusable) => {
-                    self.is_readable = false;
+                    is_readable = false;
                     self.failed(&unusable);
                 }
-                Ok(bytes) => {
-                    self.is_readable = true;
-                    if bytes != self.read {
-                        self.changed(bytes, chain);
-                    }
-                }
+                Ok(bytes) if bytes == self.read => {}
+                Ok(bytes) => self.changed(bytes, chain),
             }
         }
         if self.in_force.files != self.in_force.files.now() {
@@ -171,14 +165,16 @@ impl Followed {
         if let Some(waiting) = self.waiting.take_if(|waiting| waiting.files != waiting.files.now()) {
             self.replace(waiting.configuration, chain);
         }
-        self.recover();
+        if is_readable {
+            self.recover();
+        }
     }
 
     /// Clears the failure state once the files say again what is in force: that replaces nothing, so nothing else reports it.
     fn recover(&mut self) {
         let is_in_force =
             self.is_valid && self.waiting.is_none() && self.loaded == self.in_force.configuration;
-        if self.has_failed && self.is_readable && !self.files_failed && is_in_force {
+        if self.has_failed && !self.files_failed && is_in_force {
             self.has_failed = false;
             self.parts.metrics().reloaded(true);
             if !self.path.as_os_str().is_empty() {
