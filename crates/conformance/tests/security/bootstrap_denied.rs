@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use conformance::client::{Client, Credentials, Trust};
 use conformance::server::{ADMIN_TOKEN, TOKENS, binary, free_port, write_private};
-use conformance::{Problem, accepts, eventually, rejects};
+use conformance::{Problem, Server, accepts, eventually, rejects};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -178,4 +178,78 @@ async fn a_webhook_that_never_answers_does_not_hold_up_the_start() {
     drop(silent);
     server.answers(admin, "/readyz", 200).await;
     accepts(alice.get("/apis").await).unwrap();
+}
+
+const OWNER_LABEL: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: owner-label.static.k8s.io}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces]}
+  validations:
+  - {expression: 'has(object.metadata.labels) && \"owner\" in object.metadata.labels', message: namespaces need an owner label}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: owner-label.static.k8s.io}
+spec: {policyName: owner-label.static.k8s.io, validationActions: [Deny]}
+";
+
+/// A webhook at a port where nothing listens.
+fn webhook_down(port: u16, group: &str, resources: &str) -> String {
+    let hook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "down.static.k8s.io"},
+        "webhooks": [{
+            "name": "down.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail", "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
+            "rules": [{"apiGroups": [group], "apiVersions": ["*"], "operations": ["*"], "resources": [resources]}],
+        }],
+    });
+    hook.to_string()
+}
+
+/// Whatever refuses bootstrap objects, `serve` and `up` start, name it on `/readyz` and in the log, and get ready once it is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn serve_and_up_start_with_every_kind_of_refusal_and_name_it() {
+    let (port, _guard) = free_port().unwrap();
+    let policy = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration");
+    let webhook = ("ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration");
+    let webhook_for =
+        |group, resources| starts_despite(webhook, webhook_down(port, group, resources), "down.example.com");
+    tokio::join!(
+        starts_despite(policy, OWNER_LABEL.to_owned(), "owner-label.static.k8s.io"),
+        starts_despite(policy, NO_SERVICES.to_owned(), "no-services.static.k8s.io"),
+        webhook_for("", "namespaces"),
+        webhook_for("*", "*/*"),
+    );
+}
+
+async fn starts_despite((plugin, kind): (&str, &str), manifest: String, name: &str) {
+    let home = tempfile::tempdir().unwrap();
+    let flag = configure(home.path(), plugin, kind);
+    let folder = home.path().join("static");
+    std::fs::write(folder.join("manifest.yaml"), &manifest).unwrap();
+    let up = Server::up_with(&["--policies", folder.to_str().unwrap()]).await.unwrap();
+    let serve = start(home, &[&flag]);
+    let up_client = up.client().unwrap();
+    serve.answers(&serve.client, "/livez", 200).await;
+    for client in [&serve.client, &up_client] {
+        eventually(PATIENCE, async || {
+            let page = client.get("/readyz?verbose").await?;
+            let named = page.code == 500 && page.text().contains(name);
+            if named { Ok(()) } else { Err(Problem::new(page.text())) }
+        })
+        .await
+        .unwrap();
+        assert_eq!(client.get("/livez").await.unwrap().code, 200);
+    }
+    for log in [serve.log(), up.log()] {
+        assert!(log.contains(name), "{name} is not in the log\n{log}");
+    }
+    std::fs::remove_file(folder.join("manifest.yaml")).unwrap();
+    serve.answers(&serve.client, "/readyz", 200).await;
+    serve.answers(&up_client, "/readyz", 200).await;
 }
