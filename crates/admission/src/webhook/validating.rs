@@ -1,4 +1,5 @@
-//! `ValidatingAdmissionWebhook`: all webhooks at once; the first in their order that refuses is heard.
+//! `ValidatingAdmissionWebhook`: those of manifest files at once, and if none of them refuses, those of the API at once. The first in
+//! their order that refuses is heard.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -63,35 +64,45 @@ impl ValidatingWebhooks {
         let asked = Asked::new(attributes, object.stored(), cluster);
         let mut views = Views::new(object, &attributes.kind);
         let mut old_views = Views::new(&attributes.old_object, &attributes.kind);
-        let mut relevant: Vec<(&Hook, Match)> = Vec::new();
         let checks = Checks::default();
         let selection =
             Selection { phase: Phase::Validating, asked: &asked, checks: &checks, means: &self.means };
-        for hook in hooks.iter().filter(|hook| reach == Exempt::No || hook.is_static) {
-            if let Some(matched) = selection.select(hook, &mut views, &mut old_views).await? {
-                relevant.push((hook, matched));
+        // What a static webhook refuses is not shown to webhooks that somebody registered in the API.
+        let mut called = 0;
+        for is_static in [true, false] {
+            if !is_static && reach != Exempt::No {
+                break;
             }
-        }
-        if relevant.is_empty() {
-            return Ok(());
-        }
-        asked.in_time()?;
-        let (asked, views, old_views) = (&asked, &views, &old_views);
-        let calls = relevant.iter().enumerate().map(|(index, (hook, matched))| {
-            let call: Later<'_, (Result<(), Status>, Notes)> = Box::pin(async move {
-                let mut notes = Notes::default();
-                let outcome = self.call(hook, matched, index, asked, views, old_views, &mut notes).await;
-                (outcome, notes)
+            let mut relevant: Vec<(&Hook, Match)> = Vec::new();
+            for hook in hooks.iter().filter(|hook| hook.is_static == is_static) {
+                if let Some(matched) = selection.select(hook, &mut views, &mut old_views).await? {
+                    relevant.push((hook, matched));
+                }
+            }
+            if relevant.is_empty() {
+                continue;
+            }
+            asked.in_time()?;
+            let (asked, views, old_views) = (&asked, &views, &old_views);
+            let calls = relevant.iter().enumerate().map(|(position, (hook, matched))| {
+                let index = called + position;
+                let call: Later<'_, (Result<(), Status>, Notes)> = Box::pin(async move {
+                    let mut notes = Notes::default();
+                    let outcome = self.call(hook, matched, index, asked, views, old_views, &mut notes).await;
+                    (outcome, notes)
+                });
+                call
             });
-            call
-        });
-        let mut first = Ok(());
-        for (outcome, said) in all(calls.collect()).await {
-            notes.extend(said);
-            first = first.and(outcome);
+            let mut first = Ok(());
+            for (outcome, said) in all(calls.collect()).await {
+                notes.extend(said);
+                first = first.and(outcome);
+            }
+            // A webhook whose call the client's own deadline has cut off has not failed: it has not been asked.
+            first.and_then(|()| asked.in_time())?;
+            called += relevant.len();
         }
-        // A webhook whose call the client's own deadline has cut off has not failed: it has not been asked.
-        first.and_then(|()| asked.in_time())
+        Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "one webhook of several that share the rest")]

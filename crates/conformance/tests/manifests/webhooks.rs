@@ -329,3 +329,34 @@ async fn a_webhook_that_cannot_be_reached_refuses_or_fails_open_and_is_counted()
     let seconds = "apiserver_admission_manifest_webhook_admission_duration_seconds_count";
     assert!(counted(&client, seconds, &[name]).await >= 3);
 }
+
+/// A webhook of the API sees only what no static webhook refuses.
+#[tokio::test]
+async fn static_webhooks_decide_before_those_of_the_api_are_asked() {
+    let folders = Folders::new();
+    let (strict, late) = (guard().await, guard().await);
+    let kind = "ValidatingWebhookConfiguration";
+    let text = configuration(kind, "guard", &strict, "");
+    folders.write_for("ValidatingAdmissionWebhook", "guard.yaml", &text);
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    let registered = json!({"metadata": {"name": "api"}, "webhooks": [{
+        "name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": late.url, "caBundle": BASE64_STANDARD.encode(&late.authority)},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+    }]});
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    accepts(client.post(path, &registered).await).unwrap();
+    eventually(SOON, async || {
+        accepts(tries(&client, "good").await)?;
+        match late.take().len() {
+            0 => Err(conformance::Problem::new("the webhook of the API is not asked yet")),
+            _ => Ok(()),
+        }
+    })
+    .await
+    .unwrap();
+    strict.take();
+    denied(tries(&client, "bad").await).unwrap();
+    assert_eq!((strict.take().len(), late.take().len()), (1, 0));
+}
