@@ -43,6 +43,8 @@ pub(super) enum Noted {
 /// What a policy says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Judgement {
+    /// Whether match conditions exclude the request, so that nothing else was evaluated.
+    pub(super) excluded: bool,
     pub(super) decisions: Vec<Decision>,
     pub(super) annotations: Vec<Noted>,
 }
@@ -73,6 +75,7 @@ pub(super) fn judge(
 ) -> Result<Judgement, Pause> {
     let policy = &validating.policy;
     let failed = |message: String| Judgement {
+        excluded: false,
         decisions: vec![Decision {
             index: 0,
             denies: policy.fails_closed,
@@ -87,7 +90,7 @@ pub(super) fn judge(
         let owner = Owner { name: &policy.name, kind: "policy", phase: "validate", operation };
         match conditions.evaluate_with(&policy.variables, &base, scope.pace(), &owner, meter)? {
             Matched::Yes => {}
-            Matched::No => return Ok(Judgement::default()),
+            Matched::No => return Ok(Judgement { excluded: true, ..Judgement::default() }),
             Matched::Failed(why) => {
                 policy.account.failed(&why, meter.now());
                 return Ok(failed(why));
@@ -114,7 +117,7 @@ pub(super) fn judge(
     let base = with_params(scope, unasked, params);
     let decisions = explain(validating, decisions, &base, pace, budget)?;
     match annotate(validating, &base, pace, meter) {
-        Ok(annotations) => Ok(Judgement { decisions, annotations }),
+        Ok(annotations) => Ok(Judgement { excluded: false, decisions, annotations }),
         Err(Stop::Check(check)) => Err(Pause::Check(check)),
         Err(Stop::Late) => Err(Pause::Late),
         Err(Stop::Budget) => {

@@ -82,6 +82,21 @@ struct Failure {
     invalid: bool,
 }
 
+/// What policies led to besides changes.
+struct Said<'a> {
+    failures: Vec<Failure>,
+    notes: &'a mut Notes,
+}
+
+impl Said<'_> {
+    /// A policy was evaluated: its match conditions do not exclude the request.
+    fn evaluated(&mut self, hook: &Hook<MutatingPolicy>) {
+        if hook.source == Source::Manifest {
+            self.notes.manifests.policy(&hook.policy.policy.name);
+        }
+    }
+}
+
 async fn run(
     snapshot: &Snapshot<MutatingPolicy>,
     attributes: &Attributes<'_>,
@@ -91,38 +106,36 @@ async fn run(
     notes: &mut Notes,
     meter: &dyn Meter,
 ) -> Result<(), Status> {
-    let mut failures: Vec<Failure> = Vec::new();
+    let mut said = Said { failures: Vec::new(), notes };
     let invocations = {
         let asked = Asked::new(attributes, Some(object), cluster);
-        invocations(snapshot, &asked, &mut failures, meter).await
+        invocations(snapshot, &asked, &mut said, meter).await
     };
-    for invocation in invocations.iter().filter(|invocation| invocation.hook.source == Source::Manifest) {
-        notes.manifests.policy(&invocation.hook.policy.policy.name);
-    }
     if !invocations.is_empty() {
-        let outcome = dispatch(&invocations, attributes, object, cluster, passes, meter, &mut failures).await;
+        let outcome = dispatch(&invocations, attributes, object, cluster, passes, meter, &mut said).await;
         passes.policies.left(object);
         outcome?;
     }
-    refuse(&Asked::new(attributes, Some(object), cluster), &failures)
+    refuse(&Asked::new(attributes, Some(object), cluster), &said.failures)
 }
 
 /// Every policy that is about the request, with each of its bindings and parameters. All of it is decided before the first change.
 async fn invocations<'a>(
     snapshot: &'a Snapshot<MutatingPolicy>,
     asked: &Asked<'_>,
-    failures: &mut Vec<Failure>,
+    said: &mut Said<'_>,
     meter: &dyn Meter,
 ) -> Vec<Invocation<'a>> {
     let mut invocations = Vec::new();
     for hook in snapshot.candidates(asked) {
         let policy = &hook.policy.policy;
         let mut misconfigured = |binding: Option<&Binding>, why: &str| {
+            said.evaluated(hook);
             policy.account.called();
             policy.account.failed(why, meter.now());
             if policy.fails_closed {
                 policy.account.denied();
-                failures.push(misconfigured(hook, binding, why));
+                said.failures.push(misconfigured(hook, binding, why));
             }
         };
         let matched = match &policy.criteria {
@@ -202,7 +215,7 @@ async fn dispatch(
     cluster: &dyn Cluster,
     passes: &mut Reinvocation,
     meter: &dyn Meter,
-    failures: &mut Vec<Failure>,
+    said: &mut Said<'_>,
 ) -> Result<(), Status> {
     if passes.is_second() && passes.policies.changed_since(object) {
         passes.policies.require_again();
@@ -214,6 +227,7 @@ async fn dispatch(
     let mut changed = false;
     for invocation in invocations {
         let policy = &invocation.hook.policy.policy;
+        let failures = &mut said.failures;
         let mut fail = |message: &str| {
             policy.account.failed(message, meter.now());
             if policy.fails_closed {
@@ -248,6 +262,9 @@ async fn dispatch(
                 Err(pause) => checks.resume(pause, &asked).await?,
             }
         };
+        if matched != Matched::No && invocation.hook.source == Source::Manifest {
+            said.notes.manifests.policy(&policy.name);
+        }
         match matched {
             Matched::Yes => {}
             Matched::No => continue,

@@ -101,7 +101,8 @@ async fn run(
         .collect();
     let scopes: Vec<Scope<'_>> = facts.iter().map(Scope::new).collect();
 
-    let mut verdict = Verdict { denied: None, failures: Vec::new(), refuses: false, notes, meter };
+    let mut verdict =
+        Verdict { denied: None, failures: Vec::new(), refuses: false, evaluated: false, notes, meter };
     for Concerned { hook, matched } in concerned {
         let policy = &hook.policy.policy;
         verdict.begin();
@@ -123,13 +124,13 @@ async fn run(
         };
         let (Some(scope), Some(shown)) = (scopes.get(position), shown.get(position)) else { continue };
         let mut collected: Vec<(Str, Vec<String>)> = Vec::new();
-        let mut evaluated = false;
+        let mut bound_here = false;
         for binding in &hook.bindings {
             let params = match bound(&hook.policy, binding, served.as_ref(), asked).await {
                 Ok(Some(params)) => params,
                 Ok(None) => continue,
                 Err(why) => {
-                    evaluated = true;
+                    bound_here = true;
                     verdict.misconfigured(&hook.policy, Some(binding), &why);
                     continue;
                 }
@@ -141,7 +142,7 @@ async fn run(
             if unset.is_empty() && each.is_empty() {
                 continue;
             }
-            evaluated = true;
+            bound_here = true;
             if let Err(why) = shown {
                 let why = format!("failed to convert object version: {why}");
                 verdict.misconfigured(&hook.policy, Some(binding), &why);
@@ -165,7 +166,7 @@ async fn run(
                 }
             }
         }
-        if evaluated {
+        if bound_here {
             verdict.end(hook);
         }
         for (key, values) in collected {
@@ -244,6 +245,8 @@ struct Verdict<'a> {
     failures: Vec<String>,
     /// Whether the policy at hand refuses.
     refuses: bool,
+    /// Whether the policy at hand was evaluated: its match conditions do not exclude the request.
+    evaluated: bool,
     notes: &'a mut Notes,
     meter: &'a dyn Meter,
 }
@@ -251,16 +254,17 @@ struct Verdict<'a> {
 impl Verdict<'_> {
     fn begin(&mut self) {
         self.refuses = false;
+        self.evaluated = false;
     }
 
-    /// A policy has been evaluated.
+    /// Ends what is said about a policy that matches the request.
     fn end(&mut self, hook: &Hook<ValidatingPolicy>) {
         let policy = &hook.policy.policy;
         policy.account.called();
         if self.refuses {
             policy.account.denied();
         }
-        if hook.source == Source::Manifest {
+        if self.evaluated && hook.source == Source::Manifest {
             self.notes.manifests.policy(&policy.name);
         }
     }
@@ -286,6 +290,7 @@ impl Verdict<'_> {
         let policy = &validating.policy;
         let what = if binding.is_some() { "binding" } else { "policy" };
         let message = format!("failed to configure {what}: {why}");
+        self.evaluated = true;
         policy.account.failed(&message, self.meter.now());
         if !policy.fails_closed {
             return;
@@ -301,6 +306,7 @@ impl Verdict<'_> {
         judgement: Judgement,
         collected: &mut Vec<(Str, Vec<String>)>,
     ) {
+        self.evaluated |= !judgement.excluded;
         let policy = &hook.policy.policy.name;
         let meter = self.meter;
         let count = |error: CheckError, action: &str, took: Duration| {
