@@ -21,7 +21,7 @@ pub use binding::{Action, Binding};
 pub use definition::{MutatingPolicy, Policy, ValidatingPolicy};
 pub use mutating::Mutating;
 pub use snapshot::{Hook, Policies, Snapshot, Source};
-pub use type_check::type_check;
+pub use type_check::{BuiltInKinds, Kinds, TypeWarning, type_check, type_warnings};
 pub use validating::Validating;
 
 #[cfg(test)]

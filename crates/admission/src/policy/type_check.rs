@@ -1,4 +1,4 @@
-//! Validating policies against the schemas of the kinds that they name, so that a typo is seen before it denies something.
+//! Policies against the schemas of the kinds that they name, so that a typo is seen before it denies something.
 //!
 //! This is advice: policies are evaluated on what objects are, whatever is said here.
 
@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind};
+use cel::{Issue, Issues};
 use resources::expressions::{KindTypes, TypedCompiler};
+use resources::schema::Link;
+use resources::table::Resource;
 use value::Value;
 
 use crate::Cluster;
@@ -21,31 +24,68 @@ const MOST_LOOKED_UP: usize = 10_000;
 /// No group, version or resource has a longer name.
 const LONGEST: usize = 253;
 
-/// What is wrong with the expressions of a validating policy, as its `status.typeChecking.expressionWarnings`.
-pub fn type_check(policy: &Value, cluster: &dyn Cluster) -> Vec<Value> {
+/// The kinds that expressions are checked against: those of a cluster, or those that are built in.
+pub trait Kinds {
+    /// The kinds that a resource of this name, plural or singular, is in a version: of one group, or of any if none is named.
+    fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind>;
+
+    /// The schema of a kind.
+    fn schema_of(&self, kind: &GroupVersionKind) -> Option<Link>;
+}
+
+impl<C: Cluster + ?Sized> Kinds for C {
+    fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind> {
+        self.named(group, version, resource).into_iter().map(|found| found.kind).collect()
+    }
+
+    fn schema_of(&self, kind: &GroupVersionKind) -> Option<Link> {
+        self.schema(kind)
+    }
+}
+
+/// The kinds that every server has.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltInKinds;
+
+impl Kinds for BuiltInKinds {
+    fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind> {
+        let wanted = |row: &&Resource| {
+            (group.is_empty() || row.group == group) && (row.plural == resource || row.singular == resource)
+        };
+        let rows = resources::table::all().filter(wanted);
+        rows.filter(|row| row.versions.iter().any(|of| of.name == version))
+            .map(|row| GroupVersionKind::new(row.group, version, row.kind))
+            .collect()
+    }
+
+    fn schema_of(&self, kind: &GroupVersionKind) -> Option<Link> {
+        resources::schema::of(&kind.group, &kind.version, &kind.kind).map(Link::Node)
+    }
+}
+
+/// What is wrong with the expressions of a validating policy, as its `status.typeChecking.expressionWarnings`: exactly what Kubernetes
+/// puts there.
+pub fn type_check(policy: &Value, known: &dyn Kinds) -> Vec<Value> {
     let spec = policy.get("spec").unwrap_or(&Value::Null);
     let types = |kind: &GroupVersionKind| {
-        cluster.schema(kind).map(|schema| Arc::new(KindTypes::new(kind.kind.clone(), schema)))
+        known.schema_of(kind).map(|schema| Arc::new(KindTypes::new(kind.kind.clone(), schema)))
     };
     let params = spec.get("paramKind").filter(|kind| !kind.is_null()).map(|kind| {
         let version = GroupVersion::parse(kind.str_at(&["apiVersion"]).unwrap_or_default()).ok()?;
         types(&version.kind(kind.str_at(&["kind"]).unwrap_or_default()))
     });
-    let named = |group: &str, version: &str, resource: &str| {
-        cluster.named(group, version, resource).into_iter().map(|found| found.kind).collect()
-    };
-    let compilers: Vec<(GroupVersionKind, TypedCompiler)> = kinds(spec, named)
-        .into_iter()
-        .filter_map(|kind| {
-            let object = types(&kind)?;
-            let compiler = TypedCompiler::new(&object, params.as_ref().map(Option::as_ref));
-            for variable in spec.list_at(&["variables"]) {
-                let text = |field: &str| variable.str_at(&[field]).unwrap_or_default();
-                compiler.variable(text("name"), text("expression"));
-            }
-            Some((kind, compiler))
-        })
-        .collect();
+    let compilers: Vec<(GroupVersionKind, TypedCompiler)> =
+        kinds(spec, |group, version, resource| known.kinds_of(group, version, resource))
+            .into_iter()
+            .filter_map(|kind| {
+                let object = types(&kind)?;
+                let compiler = TypedCompiler::new(&object, params.as_ref().map(Option::as_ref));
+                for (name, expression) in variables(spec) {
+                    let _ = compiler.variable(name, expression);
+                }
+                Some((kind, compiler))
+            })
+            .collect();
     let mut warnings = Vec::new();
     for (i, validation) in spec.list_at(&["validations"]).iter().enumerate() {
         for field in ["expression", "messageExpression"] {
@@ -68,6 +108,118 @@ pub fn type_check(policy: &Value, cluster: &dyn Cluster) -> Vec<Value> {
         }
     }
     warnings
+}
+
+/// The names and expressions of the variables.
+fn variables(spec: &Value) -> impl Iterator<Item = (&str, &str)> {
+    spec.list_at(&["variables"]).iter().map(|variable| {
+        let name = variable.str_at(&["name"]).unwrap_or_default();
+        (name, variable.str_at(&["expression"]).unwrap_or_default())
+    })
+}
+
+/// An expression that is wrong about the objects that its policy is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeWarning {
+    /// The path of the expression.
+    pub field: String,
+    /// What is wrong, with the place in the expression.
+    pub message: String,
+}
+
+/// What is certainly wrong with the expressions of a policy of either kind. It says more than [`type_check`], because it looks at every
+/// expression, and less, because operators may have it refuse the policy: something is wrong only if it is wrong for every kind that
+/// the policy names, all of them are known, and what Kubernetes' check has no types for may be anything.
+pub fn type_warnings(policy: &Value, known: &dyn Kinds) -> Vec<TypeWarning> {
+    let spec = policy.get("spec").unwrap_or(&Value::Null);
+    let mutations = spec.list_at(&["mutations"]);
+    let mut resolved = BTreeSet::new();
+    let kinds = kinds(spec, |group, version, resource| {
+        let found = known.kinds_of(group, version, resource);
+        if !found.is_empty() {
+            resolved.insert(resource.to_owned());
+        }
+        found
+    });
+    if kinds.len() >= MOST_KINDS || !names_only(spec, &resolved) {
+        return Vec::new();
+    }
+    let mut compilers = Vec::new();
+    for kind in kinds {
+        let Some(schema) = known.schema_of(&kind) else { return Vec::new() };
+        let types = Arc::new(KindTypes::tolerant(kind.kind.clone(), schema));
+        compilers.push((kind, TypedCompiler::tolerant(&types, !mutations.is_empty())));
+    }
+    let is_certain = |issue: &Issue, kind: &GroupVersionKind| {
+        let missing = issue.message.starts_with("undefined field");
+        // To the checker every object has a type of its own, also those that are alike, as containers and init containers, or the
+        // objects in an apply configuration.
+        missing || mutations.is_empty() && !issue.message.contains(kind.kind.as_str())
+    };
+    let mut warnings = Vec::new();
+    let mut add = |field: String, check: &dyn Fn(&TypedCompiler) -> Result<(), Issues>| {
+        let mut common: Option<Vec<Issue>> = None;
+        for (kind, compiler) in &compilers {
+            let Err(issues) = check(compiler) else {
+                common = None;
+                break;
+            };
+            let issues = issues.sorted().into_iter().filter(|issue| is_certain(issue, kind));
+            common = Some(match common {
+                None => issues.cloned().collect(),
+                Some(before) => issues.filter(|issue| before.contains(issue)).cloned().collect(),
+            });
+            if common.as_ref().is_some_and(Vec::is_empty) {
+                break;
+            }
+        }
+        for issue in common.unwrap_or_default() {
+            let (line, column) = (issue.location.line, issue.location.column + 1);
+            let message = format!("{} at line {line}, column {column} of the expression", issue.message);
+            warnings.push(TypeWarning { field: field.clone(), message });
+        }
+    };
+    for (i, (name, expression)) in variables(spec).enumerate() {
+        let check = |compiler: &TypedCompiler| compiler.variable(name, expression);
+        add(format!("spec.variables[{i}].expression"), &check);
+    }
+    for (list, parts) in EXPRESSIONS {
+        for (i, item) in spec.list_at(&[list]).iter().enumerate() {
+            for part in *parts {
+                if let Some(expression) = item.str_at(part).filter(|text| !text.is_empty()) {
+                    let field = format!("spec.{list}[{i}].{}", part.join("."));
+                    add(field, &|compiler: &TypedCompiler| compiler.check(expression));
+                }
+            }
+        }
+    }
+    warnings
+}
+
+/// Where policies have expressions besides their variables.
+const EXPRESSIONS: &[(&str, &[&[&str]])] = &[
+    ("matchConditions", &[&["expression"]]),
+    ("validations", &[&["expression"], &["messageExpression"]]),
+    ("auditAnnotations", &[&["valueExpression"]]),
+    ("mutations", &[&["applyConfiguration", "expression"], &["jsonPatch", "expression"]]),
+];
+
+/// Subresources whose objects are of the kind of their parents.
+const OF_THE_SAME_KIND: &[&str] = &["status", "ephemeralcontainers", "resize", "approval", "finalize"];
+
+/// Whether the rules name every kind that they are about, all of which are known.
+fn names_only(spec: &Value, resolved: &BTreeSet<String>) -> bool {
+    spec.list_at(&["matchConstraints", "resourceRules"]).iter().all(|rule| {
+        let texts = |field: &str| rule.list_at(&[field]).iter().filter_map(Value::as_str);
+        let no_stars = ["apiGroups", "apiVersions", "resources"]
+            .into_iter()
+            .all(|field| texts(field).all(|text| !text.contains('*')));
+        no_stars
+            && texts("resources").all(|resource| match resource.split_once('/') {
+                None => resolved.contains(&resource.to_lowercase()),
+                Some((_, subresource)) => OF_THE_SAME_KIND.contains(&subresource),
+            })
+    })
 }
 
 /// The kinds that the rules name without stars, sorted by group, version and kind. `named` are those that a group, a version and the

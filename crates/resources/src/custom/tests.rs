@@ -414,7 +414,7 @@ fn fields_have_the_types_that_their_formats_say() {
         "object.spec.text == 'x'",
         "object.spec.either == 'x' || object.spec.either == 1",
     ] {
-        assert_eq!(compiler.check(expression), Ok(()), "{expression}");
+        assert!(compiler.check(expression).is_ok(), "{expression}");
     }
     for expression in [
         "object.spec.at == 'x'",

@@ -168,7 +168,9 @@ impl Compiler {
     ) -> Result<Compiled, CompileError> {
         let compiled = self.compile(expression, offered, Returns::Anything, age);
         if let Some(variables) = &self.variables {
-            let ty = compiled.as_ref().map_or(Type::Dyn, |compiled| declared(&compiled.output, DEEPEST_TYPE));
+            let ty = compiled
+                .as_ref()
+                .map_or(Type::Dyn, |compiled| declared(&compiled.output, DEEPEST_TYPE, false));
             variables.add(name, ty);
         }
         compiled
@@ -274,8 +276,9 @@ impl TypeProvider for VariableTypes {
 /// How deep a variable's type is known: each variable may hold the one before it, and there is no limit to their number.
 const DEEPEST_TYPE: usize = 64;
 
-/// The type with which a variable is known to later expressions: scalars, lists and maps, as deep as `levels`; all else is anything.
-fn declared(ty: &Type, levels: usize) -> Type {
+/// The type with which a variable is known to later expressions: scalars, lists, maps and, if `objects`, those, as deep as `levels`;
+/// all else is anything.
+fn declared(ty: &Type, levels: usize, objects: bool) -> Type {
     let Some(inner) = levels.checked_sub(1) else { return Type::Dyn };
     match ty {
         Type::Any
@@ -288,8 +291,9 @@ fn declared(ty: &Type, levels: usize) -> Type {
         | Type::String
         | Type::Timestamp
         | Type::Uint => ty.clone(),
-        Type::List(items) => Type::list(declared(items, inner)),
-        Type::Map(entry) => Type::map(declared(&entry.0, inner), declared(&entry.1, inner)),
+        Type::List(items) => Type::list(declared(items, inner, objects)),
+        Type::Map(entry) => Type::map(declared(&entry.0, inner, objects), declared(&entry.1, inner, objects)),
+        Type::Struct(_) if objects => ty.clone(),
         _ => Type::Dyn,
     }
 }
