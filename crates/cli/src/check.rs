@@ -3,7 +3,8 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use admission::manifests::{Problem, Set};
+use admission::manifests::{EXPECTED_OBJECTS, Loaded, Problem, Refused, Rules, Set};
+use admission::policy::BuiltInKinds;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use server::manifests;
@@ -24,6 +25,14 @@ pub(crate) struct Args {
     /// An AuthorizationConfiguration, as for --authorization-config.
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
+    /// Treat warnings as errors: expressions that are wrong about the objects they are for, policies without a binding, `caBundle`s
+    /// without a certificate, and folders without objects.
+    #[arg(long)]
+    strict: bool,
+    /// Write the list of the objects of each folder to its file `expected-objects.txt`. From then on, the folder is refused when it does
+    /// not have exactly these objects.
+    #[arg(long)]
+    write_expected: bool,
     /// How problems are printed.
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -56,6 +65,8 @@ struct Checked {
     path: PathBuf,
     found: Found,
     problems: Vec<Problem>,
+    /// What is valid and hardly meant.
+    warnings: Vec<Problem>,
 }
 
 /// What is at a path, if nothing is wrong with it.
@@ -75,9 +86,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Plugin::ValidatingWebhook) => Set::ValidatingWebhooks,
         Some(Plugin::MutatingWebhook) => Set::MutatingWebhooks,
     };
-    let mut checked: Vec<Checked> = args.folders.iter().map(|folder| check(set, folder)).collect();
+    let mut checked: Vec<Checked> = args.folders.iter().map(|folder| check(set, folder, args)).collect();
     if let Some(path) = &args.config {
-        checked.extend(admission_config(path));
+        checked.extend(admission_config(path, args));
     }
     checked.extend(args.authorization_config.as_deref().map(authorization_config));
     let mut out = std::io::stdout().lock();
@@ -96,30 +107,48 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn check(set: Set, folder: &Path) -> Checked {
-    match manifests::load(set, folder) {
-        Ok(loaded) => Checked {
-            path: folder.to_owned(),
-            found: Found::Folder(loaded.len(), loaded.hash),
-            problems: Vec::new(),
-        },
-        Err(refused) => Checked {
-            path: folder.to_owned(),
-            found: Found::Folder(0, String::new()),
-            problems: refused.problems().to_vec(),
-        },
-    }
+fn check(set: Set, folder: &Path, args: &Args) -> Checked {
+    let rules = Rules { strict: args.strict, kinds: &BuiltInKinds };
+    let outcome = match args.write_expected {
+        true => write_expected(set, folder, rules),
+        false => manifests::load(set, folder, rules),
+    };
+    let (found, problems, warnings) = match outcome {
+        Ok(loaded) => (Found::Folder(loaded.len(), loaded.hash), Vec::new(), loaded.warnings),
+        Err(refused) => (Found::Folder(0, String::new()), refused.problems().to_vec(), Vec::new()),
+    };
+    Checked { path: folder.to_owned(), found, problems, warnings }
+}
+
+/// Checks a folder without regard to its list of expected objects, and writes the list anew.
+fn write_expected(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, Refused> {
+    let list = folder.join(EXPECTED_OBJECTS);
+    let mut files = manifests::read(set, folder)?;
+    files.retain(|file| Path::new(&file.path) != list);
+    let shown = folder.display().to_string();
+    let loaded = admission::manifests::load(set, &shown, &files, rules)?;
+    let temporary = folder.join(format!(".{EXPECTED_OBJECTS}.new"));
+    let written = std::fs::write(&temporary, loaded.expected_objects())
+        .and_then(|()| std::fs::rename(&temporary, &list));
+    written.map_err(|error| {
+        Refused::folder(set, &shown, &format!("cannot write {}: {error}", list.display()))
+    })?;
+    Ok(loaded)
 }
 
 /// The file of `--admission-control-config-file`, then every folder in it, as the server takes them.
-fn admission_config(path: &Path) -> Vec<Checked> {
-    let found =
-        |words: String, problems| Checked { path: path.to_owned(), found: Found::File(words), problems };
+fn admission_config(path: &Path, args: &Args) -> Vec<Checked> {
+    let found = |words: String, problems| Checked {
+        path: path.to_owned(),
+        found: Found::File(words),
+        problems,
+        warnings: Vec::new(),
+    };
     match manifests::configured(path) {
         Err(error) => vec![found(String::new(), vec![whole(path, error.to_string())])],
         Ok(folders) => {
             let words = format!("{} folders of manifests", folders.len());
-            let folders = folders.iter().map(|(set, folder)| check(*set, folder));
+            let folders = folders.iter().map(|(set, folder)| check(*set, folder, args));
             std::iter::once(found(words, Vec::new())).chain(folders).collect()
         }
     }
@@ -131,24 +160,20 @@ fn authorization_config(path: &Path) -> Checked {
         Ok(count) => (format!("{count} authorizers"), Vec::new()),
         Err(problems) => (String::new(), problems),
     };
-    Checked { path: path.to_owned(), found: Found::File(words), problems }
+    Checked { path: path.to_owned(), found: Found::File(words), problems, warnings: Vec::new() }
 }
 
 /// A problem of a file as a whole.
 pub(crate) fn whole(path: &Path, message: String) -> Problem {
-    Problem {
-        file: path.display().to_string(),
-        position: None,
-        field: String::new(),
-        message,
-        hint: None,
-        source: None,
-    }
+    Problem::of_file(&path.display().to_string(), message, None)
 }
 
 fn text(out: &mut impl std::io::Write, checked: &Checked) {
     for problem in &checked.problems {
         let _ = writeln!(out, "{problem}\n");
+    }
+    for warning in &checked.warnings {
+        let _ = writeln!(out, "{}\n", warning.as_warning());
     }
     if checked.problems.is_empty() {
         let path = checked.path.display();
@@ -162,12 +187,14 @@ fn text(out: &mut impl std::io::Write, checked: &Checked) {
     }
 }
 
-/// `::error file=F,line=L,col=C::message`, with what has a meaning there escaped.
+/// `::error file=F,line=L,col=C::message`, or `::warning`, with what has a meaning there escaped.
 fn github(out: &mut impl std::io::Write, checked: &Checked) {
     use std::fmt::Write as _;
     let escape = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     let property = |text: &str| escape(text).replace(':', "%3A").replace(',', "%2C");
-    for problem in &checked.problems {
+    let errors = checked.problems.iter().map(|problem| ("error", problem));
+    let warnings = checked.warnings.iter().map(|warning| ("warning", warning));
+    for (level, problem) in errors.chain(warnings) {
         let mut place = if problem.file.is_empty() {
             String::new()
         } else {
@@ -177,13 +204,13 @@ fn github(out: &mut impl std::io::Write, checked: &Checked) {
             let _ = write!(place, ",line={},col={}", position.line, position.column);
         }
         let help = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        let _ = writeln!(out, "::error{place}::{}", escape(&format!("{}{help}", problem.message)));
+        let _ = writeln!(out, "::{level}{place}::{}", escape(&format!("{}{help}", problem.message)));
     }
 }
 
 fn json(checked: &[Checked]) -> Value {
     let checked_values = checked.iter().map(|checked| {
-        let problems = checked.problems.iter().map(|problem| {
+        let shown = |problem: &Problem| {
             let mut value = Value::map([("message", problem.message.as_str())]);
             if !problem.file.is_empty() {
                 value.set_at(&["file"], problem.file.as_str());
@@ -199,7 +226,7 @@ fn json(checked: &[Checked]) -> Value {
                 value.set_at(&["hint"], hint.as_str());
             }
             value
-        });
+        };
         let path = checked.path.display().to_string();
         let mut value = match &checked.found {
             Found::Folder(objects, hash) => {
@@ -210,7 +237,8 @@ fn json(checked: &[Checked]) -> Value {
             }
             Found::File(_) => Value::map([("file", path)]),
         };
-        value.set_at(&["problems"], Value::List(problems.collect()));
+        value.set_at(&["problems"], Value::List(checked.problems.iter().map(shown).collect()));
+        value.set_at(&["warnings"], Value::List(checked.warnings.iter().map(shown).collect()));
         value
     });
     let (folders, files): (Vec<Value>, Vec<Value>) =

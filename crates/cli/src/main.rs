@@ -105,6 +105,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<serve::Reported>() => ExitCode::FAILURE,
         Err(error) => {
             let text = format!("{error:#}");
             let mut stderr = std::io::stderr().lock();

@@ -131,6 +131,10 @@ pub(crate) struct Args {
     /// The file that configures admission plugins.
     #[arg(long, help_heading = "Admission")]
     admission_control_config_file: Option<PathBuf>,
+    /// Treat warnings about static manifests as errors, as `portcullis check --strict` does: at start the server ends, and later the last
+    /// good manifests stay in force.
+    #[arg(long, help_heading = "Admission", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    strict_manifests: bool,
 
     /// How long pods tolerate a node that is not ready, unless they say so themselves.
     #[arg(
@@ -213,16 +217,32 @@ pub(crate) fn given(matches: &ArgMatches) -> Vec<&'static str> {
 pub(crate) fn run(args: &Args, known: &[&'static str], flags: Vec<(String, String)>) -> Result<()> {
     logging::start(args.logging_format, args.verbosity)?;
     let outcome = config(args, known).and_then(|config| serve(Config { flags, ..config }));
-    if let Err(error) = &outcome {
-        let words = error.downcast_ref::<ConfigError>().and_then(ConfigError::kubernetes_words);
-        // The form in which kube-apiserver reports why it does not start, for whoever reads logs for it.
-        eprintln!(
-            "\"command failed\" err={}",
-            api::field::quote(&words.map_or_else(|| format!("{error:#}"), str::to_owned))
-        );
+    let Err(error) = outcome else { return Ok(()) };
+    let text = format!("{error:#}");
+    let words = error.downcast_ref::<ConfigError>().and_then(ConfigError::kubernetes_words);
+    // The form in which kube-apiserver reports why it does not start, for whoever reads logs for it.
+    let in_log = |words: &str| eprintln!("\"command failed\" err={}", api::field::quote(words));
+    if let (None, Some((first, places))) = (words, text.split_once('\n')) {
+        // The places of several problems follow; nothing is said twice.
+        in_log(first);
+        eprintln!("{places}");
+        bail!(Reported);
     }
-    outcome
+    in_log(words.unwrap_or(&text));
+    Err(error)
 }
+
+/// An error that has been printed.
+#[derive(Debug)]
+pub(crate) struct Reported;
+
+impl std::fmt::Display for Reported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the server did not start")
+    }
+}
+
+impl std::error::Error for Reported {}
 
 /// Starts a server and waits for a signal.
 pub(crate) fn serve(config: Config) -> Result<()> {
@@ -333,6 +353,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.admin_access = gates.is_on(ADMIN_ACCESS);
     config.emulated_minor = emulated.minor();
     config.static_manifests = gates.is_on(STATIC_MANIFESTS);
+    config.strict_manifests = args.strict_manifests;
     config.webhook_tokens = gates.is_on(WEBHOOK_TOKENS);
     if args.profiling == Some(true) {
         tracing::warn!("--profiling: there is no profiling page");

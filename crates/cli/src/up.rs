@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// it changes.
     #[arg(long, value_name = "DIR")]
     policies: Option<PathBuf>,
+    /// Treat warnings about static manifests as errors, as `portcullis check --strict` does.
+    #[arg(long)]
+    strict_manifests: bool,
     /// Gives pods nodes with a small scheduler of its own.
     #[arg(long)]
     enable_scheduler: bool,
@@ -82,6 +85,7 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     config.flags = flags;
     // No cluster is being upgraded here, so webhooks are told who asks them.
     config.webhook_tokens = true;
+    config.strict_manifests = args.strict_manifests;
     config.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));
     runtime()?.block_on(async move {
         let running = server::start(config).await?;

@@ -148,6 +148,11 @@ impl Server {
         Self::up_in(Folder::Own(own), 0, flags).await
     }
 
+    /// Starts `portcullis up` in this folder, which outlives the server and from which paths in further flags lead.
+    pub async fn up_in_folder(folder: &Path, flags: &[&str]) -> Result<Self> {
+        Self::up_in(Folder::Given(folder.to_owned()), 0, flags).await
+    }
+
     /// Starts `portcullis up` with its data under a folder that outlives the server.
     pub async fn up_at(folder: &Path) -> Result<Self> {
         Self::up_in(Folder::Given(folder.to_owned()), 0, &[]).await
@@ -166,6 +171,7 @@ impl Server {
             .arg(folder.path().join("data"))
             .args(["--secure-port", &port.to_string()])
             .args(flags)
+            .current_dir(folder.path())
             .stdout(Stdio::piped());
         let started = Instant::now();
         let (mut child, log) = spawn(command)?;

@@ -131,6 +131,8 @@ pub struct Config {
     pub webhook_tokens: bool,
     /// Folders of static manifests.
     pub manifests: Vec<(Set, PathBuf)>,
+    /// Whether warnings about static manifests are errors: at start the server ends, and later the last good ones stay in force.
+    pub strict_manifests: bool,
     /// `--admission-control-config-file`.
     pub admission_configuration: Option<PathBuf>,
     /// What the built-in admission plugins are told.
@@ -193,6 +195,7 @@ impl Config {
             static_manifests: true,
             webhook_tokens: false,
             manifests: Vec::new(),
+            strict_manifests: false,
             admission_configuration: None,
             plugins: admission::plugins::Settings::default(),
             served: Served::default(),

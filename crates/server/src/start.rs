@@ -2,18 +2,20 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admission::manifests::{Loaded, Set};
-use admission::policy::{Mutating, Validating};
+use admission::policy::{Kinds, Mutating, Validating};
 use admission::{Chain as AdmissionChain, Meter, Stages};
+use api::GroupVersionKind;
 use arc_swap::ArcSwap;
 use authn::{Authenticator, Observed};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
 use authz::{Authorizer, Chain as AuthorizationChain, Step, rbac};
 use resources::openapi::OpenApi;
+use resources::schema::Link;
 use storage::{Embedded, Memory, Options, Store};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -137,6 +139,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         static_manifests,
         webhook_tokens,
         manifests,
+        strict_manifests,
         admission_configuration,
         plugins,
         served,
@@ -347,7 +350,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     }
     state.classify_unreadable();
     // Before anything is written or answered, by anybody.
-    let manifests = manifests_in_force(folders, &state)?;
+    let manifests = manifests_in_force(folders, strict_manifests, &state)?;
     let kept = bootstrap::kept(&state, address.port(), advertise);
     let trust_changed = Arc::new(Notify::new());
     crate::definitions::start(&state, follower);
@@ -431,9 +434,23 @@ fn flow_control_of(
     Ok((control, followers))
 }
 
+/// The kinds of a running server, built-in and custom.
+struct ServedKinds(Weak<State>);
+
+impl Kinds for ServedKinds {
+    fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind> {
+        self.0.upgrade().map(|state| state.kinds_of(group, version, resource)).unwrap_or_default()
+    }
+
+    fn schema_of(&self, kind: &GroupVersionKind) -> Option<Link> {
+        self.0.upgrade()?.schema_of(kind)
+    }
+}
+
 /// Loads the folders of static manifests and puts them in force.
 fn manifests_in_force(
     folders: Vec<(Set, PathBuf)>,
+    strict: bool,
     state: &Arc<State>,
 ) -> Result<manifests::InForce, ConfigError> {
     let weak = Arc::downgrade(state);
@@ -455,7 +472,9 @@ fn manifests_in_force(
     };
     let metrics = ManifestMetrics::new(state.metrics.registry(), identity::hash(identity::id().as_bytes()))
         .map_err(ConfigError::other)?;
-    manifests::InForce::start(folders, Arc::new(apply), metrics, Arc::clone(&state.manifests))
+    let kinds = Arc::new(ServedKinds(Arc::downgrade(state)));
+    let means = manifests::Means { apply: Arc::new(apply), kinds, strict };
+    manifests::InForce::start(folders, means, metrics, Arc::clone(&state.manifests))
 }
 
 /// Keeps the index of roles and bindings at what is stored. What an object is follows from where it is stored.

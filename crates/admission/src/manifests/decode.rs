@@ -86,6 +86,9 @@ pub(super) fn items<'a>(
     };
     let mut reader = Reader { set, file, problems, accept };
     for part in parts {
+        if is_comment(part.bytes()) {
+            continue;
+        }
         match part.read() {
             Ok(document) => reader.document(document, part.bytes()),
             Err(error) => {
@@ -98,6 +101,12 @@ pub(super) fn items<'a>(
             }
         }
     }
+}
+
+/// Whether a document has only comments, as a licence at the top of a file. kube-apiserver refuses it, kubectl does not.
+fn is_comment(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.all(|line| line.is_empty() || line.starts_with(b"#") || line.starts_with(b"---"))
 }
 
 fn is_json(bytes: &[u8]) -> bool {
@@ -162,7 +171,7 @@ impl Reader<'_, '_> {
         if let Some(schema) = schema {
             let outcome = resources::decode::normalise(&mut object, schema);
             if let Some(error) = outcome.type_error(&[]) {
-                let field = wrong_field(&error);
+                let field = bad_base64(&error, &object).unwrap_or_else(|| wrong_field(&error));
                 let said = format!("{within}{error}");
                 return self.problems.at(file, place.of(&field), &field, error, None, || said);
             }
@@ -310,6 +319,25 @@ fn registered(gvk: &GroupVersionKind) -> Option<&str> {
     let of_group = Set::Mixed.kinds().contains(&bare)
         && !(gvk.version == "v1alpha1" && bare.ends_with("WebhookConfiguration"));
     (of_group || META_KINDS.contains(&kind)).then_some(kind)
+}
+
+/// The path of the first `caBundle` that is not base64, if that is what is wrong: Go does not say where it is.
+fn bad_base64(error: &str, object: &Value) -> Option<String> {
+    if !error.starts_with("illegal base64 data") {
+        return None;
+    }
+    let of_webhooks = |object: &Value, prefix: &str| {
+        let mut webhooks = object.list_at(&["webhooks"]).iter();
+        let is_bad = |webhook: &Value| {
+            let bundle = webhook.str_at(&["clientConfig", "caBundle"]);
+            bundle.is_some_and(|text| resources::decode::bytes(text).is_err())
+        };
+        let index = webhooks.position(is_bad)?;
+        Some(format!("{prefix}webhooks[{index}].clientConfig.caBundle"))
+    };
+    let mut items = object.list_at(&["items"]).iter().enumerate();
+    of_webhooks(object, "")
+        .or_else(|| items.find_map(|(index, item)| of_webhooks(item, &format!("items[{index}]."))))
 }
 
 /// The path in Go's words about a value of the wrong type.

@@ -5,8 +5,10 @@
 //! says, which stops at the first.
 
 mod decode;
+mod expected;
 mod problem;
 mod restrictions;
+mod warnings;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use resources::validation::Context;
 use sha2::{Digest, Sha256};
 use value::{Str, Value};
 
+use crate::policy::Kinds;
+pub use expected::EXPECTED_OBJECTS;
 pub use problem::{Problem, Refused};
 pub use restrictions::STATIC_SUFFIX;
 
@@ -95,6 +99,17 @@ pub struct Loaded {
     pub objects: BTreeMap<&'static str, Vec<Manifest>>,
     /// `sha256:` over the files; empty for a folder without any content.
     pub hash: String,
+    /// What is valid and hardly meant.
+    pub warnings: Vec<Problem>,
+}
+
+/// How a folder is judged.
+#[derive(Clone, Copy)]
+pub struct Rules<'a> {
+    /// Whether warnings are errors.
+    pub strict: bool,
+    /// The kinds that expressions are checked against.
+    pub kinds: &'a dyn Kinds,
 }
 
 impl Loaded {
@@ -112,10 +127,20 @@ impl Loaded {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The text of [`EXPECTED_OBJECTS`] for exactly these objects.
+    pub fn expected_objects(&self) -> String {
+        expected::write(&self.objects)
+    }
 }
 
-/// Whether a file of this name is read.
-pub fn is_manifest(name: &str) -> bool {
+/// Whether a file of this name is read: a manifest, or the list of the objects that there must be.
+pub fn is_read(name: &str) -> bool {
+    is_manifest(name) || name == EXPECTED_OBJECTS
+}
+
+/// Whether a file of this name is a manifest.
+fn is_manifest(name: &str) -> bool {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     matches!(extension.as_deref(), Some("yaml" | "yml" | "json"))
 }
@@ -124,7 +149,8 @@ pub fn is_manifest(name: &str) -> bool {
 pub fn hash(files: &[File]) -> String {
     let mut hasher = Sha256::new();
     let mut any = false;
-    for content in files.iter().filter_map(|file| file.content.as_ref().ok()).filter(|c| !c.is_empty()) {
+    let manifests = files.iter().filter(|file| !expected::is_list(&file.path));
+    for content in manifests.filter_map(|file| file.content.as_ref().ok()).filter(|c| !c.is_empty()) {
         hasher.update(content);
         hasher.update([0]);
         any = true;
@@ -143,37 +169,52 @@ pub fn hash(files: &[File]) -> String {
 
 /// What was found good in a folder, by file: a file that has not changed need not be judged again. It is of one [`Set`].
 #[derive(Debug, Default)]
-pub struct Judged(HashMap<String, Good>);
+pub struct Judged {
+    files: HashMap<String, Good>,
+    /// Whether the last folder that was accepted had a list of expected objects. Then the next one must have it, too: deleting
+    /// the list must not take away what it protects.
+    listed: bool,
+}
 
 /// A file without any problem.
 #[derive(Debug)]
 struct Good {
     digest: [u8; 32],
     objects: Vec<(&'static str, Manifest)>,
+    warnings: Vec<Problem>,
 }
 
 impl Judged {
     /// What is in a file, if that is known and none of its names has been seen elsewhere.
     fn of(&self, path: &str, digest: &[u8; 32], names: &restrictions::Names) -> Option<&Good> {
-        let good = self.0.get(path).filter(|good| good.digest == *digest)?;
+        let good = self.files.get(path).filter(|good| good.digest == *digest)?;
         let fresh = good.objects.iter().all(|(kind, m)| !names.is_taken(kind, api::meta::name(&m.object)));
         fresh.then_some(good)
     }
 }
 
 /// Loads the files of a folder, which must be in the order of their names.
-pub fn load(set: Set, folder: &str, files: &[File]) -> Result<Loaded, Refused> {
-    load_changes(set, folder, files, &mut Judged::default())
+pub fn load(set: Set, folder: &str, files: &[File], rules: Rules<'_>) -> Result<Loaded, Refused> {
+    load_changes(set, folder, files, rules, &mut Judged::default())
 }
 
 /// The same, where most files are known from before.
-pub fn load_changes(set: Set, folder: &str, files: &[File], judged: &mut Judged) -> Result<Loaded, Refused> {
-    let mut known = std::mem::take(judged);
+pub fn load_changes(
+    set: Set,
+    folder: &str,
+    files: &[File],
+    rules: Rules<'_>,
+    judged: &mut Judged,
+) -> Result<Loaded, Refused> {
+    let mut known = Judged { files: std::mem::take(&mut judged.files), ..Judged::default() };
     let context = &Context { static_names: true, ..Context::default() };
     let mut problems = problem::Problems::new(set, folder);
     let mut names = restrictions::Names::default();
     let mut objects: BTreeMap<&'static str, Vec<Manifest>> = BTreeMap::new();
-    for file in files {
+    let mut warnings = Vec::new();
+    let (lists, manifests): (Vec<&File>, Vec<&File>) =
+        files.iter().partition(|file| expected::is_list(&file.path));
+    for file in manifests {
         let content = match &file.content {
             Ok(content) => content,
             Err(why) => {
@@ -186,31 +227,48 @@ pub fn load_changes(set: Set, folder: &str, files: &[File], judged: &mut Judged)
             for (kind, manifest) in &good.objects {
                 names.take(kind, api::meta::name(&manifest.object), &file.path);
             }
-            known.0.remove(&file.path)
+            known.files.remove(&file.path)
         } else {
             let before = problems.len();
-            let mut found = Vec::new();
+            let mut good = Good { digest, objects: Vec::new(), warnings: Vec::new() };
             decode::items(set, file, content, &mut problems, &mut |items, problems| {
-                found.extend(accept(file, items, context, &mut names, problems));
+                accept(file, items, context, rules.kinds, &mut names, problems, &mut good);
             });
-            (problems.len() == before).then_some(Good { digest, objects: found })
+            (problems.len() == before).then_some(good)
         };
         if let Some(good) = good {
             for (kind, manifest) in &good.objects {
                 objects.entry(kind).or_default().push(manifest.clone());
             }
-            judged.0.insert(file.path.clone(), good);
+            warnings.extend(good.warnings.iter().cloned());
+            judged.files.insert(file.path.clone(), good);
         }
     }
-    // A policy that is refused itself is no reason to complain about its binding.
+    // A policy that is refused itself is no reason to complain about its binding, or about what is missing.
     if problems.len() == 0 {
         restrictions::references(&objects, &mut problems);
     }
+    if problems.len() == 0 {
+        match lists.first() {
+            Some(list) => expected::check(list, &objects, &mut problems),
+            None if judged.listed => problems.list_is_gone(),
+            None => {}
+        }
+    }
+    warnings.extend(warnings::of_folder(folder, &objects));
+    if rules.strict && problems.len() == 0 {
+        for warning in warnings.drain(..) {
+            let said = warning.one_line();
+            problems.push(|| said, warning);
+        }
+    }
     problems.finish()?;
+    warnings.truncate(problem::MAX_PROBLEMS);
+    judged.listed = !lists.is_empty();
     for list in objects.values_mut() {
         list.sort_by(|a, b| api::meta::name(&a.object).cmp(api::meta::name(&b.object)));
     }
-    Ok(Loaded { objects, hash: hash(files) })
+    Ok(Loaded { objects, hash: hash(files), warnings })
 }
 
 /// Decoded objects → those in force: defaults and the rules of the API for all of them, then the rules of static manifests.
@@ -218,15 +276,17 @@ fn accept(
     file: &File,
     items: Vec<decode::Item>,
     context: &Context,
+    known: &dyn Kinds,
     names: &mut restrictions::Names,
     problems: &mut problem::Problems<'_>,
-) -> Vec<(&'static str, Manifest)> {
+    good: &mut Good,
+) {
     let mut valid = Vec::with_capacity(items.len());
     for mut item in items {
-        let known = api::GroupKind::new("admissionregistration.k8s.io", item.kind);
-        resources::defaults::apply(&known, &mut item.object);
-        let rules = resources::validation::rules(&known);
-        let errors = rules.map(|rules| (rules.create)(&item.object, context)).unwrap_or_default();
+        let kind = api::GroupKind::new("admissionregistration.k8s.io", item.kind);
+        resources::defaults::apply(&kind, &mut item.object);
+        let checks = resources::validation::rules(&kind);
+        let errors = checks.map(|rules| (rules.create)(&item.object, context)).unwrap_or_default();
         if errors.is_empty() {
             valid.push(item);
         } else {
@@ -239,11 +299,12 @@ fn accept(
         restrictions::check(file, item.kind, &item.object, &item.place, problems);
         problems.len() == before
     });
-    let in_force = |item: decode::Item| {
+    for item in valid {
+        good.warnings.extend(warnings::of_object(file, item.kind, &item.object, &item.place, known));
         let line = item.place.line();
-        (item.kind, Manifest { object: Arc::new(item.object), file: file.path.as_str().into(), line })
-    };
-    valid.into_iter().map(in_force).collect()
+        let manifest = Manifest { object: Arc::new(item.object), file: file.path.as_str().into(), line };
+        good.objects.push((item.kind, manifest));
+    }
 }
 
 #[cfg(test)]

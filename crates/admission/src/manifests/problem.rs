@@ -6,10 +6,16 @@ use api::FieldErrors;
 use value::yaml::{self, Position};
 
 use super::decode::Place;
+use super::expected::EXPECTED_OBJECTS;
 use super::{File, Set};
 
 /// More than anybody reads.
-const MAX_PROBLEMS: usize = 1000;
+pub(super) const MAX_PROBLEMS: usize = 1000;
+
+/// What the rules of the API say where there is no name, and what is true of objects in files: nothing generates their names.
+const NAME_OR_PREFIX: &str = "name or generateName is required";
+const NAME: &str = "name is required";
+pub(super) const NAME_HINT: &str = "objects in files have names that end with `.static.k8s.io`";
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,28 +37,76 @@ pub struct Problem {
 /// As a compiler prints it: the problem, the place, the line with the place underlined, the way out.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
-        let Some(position) = self.position else {
-            if !self.file.is_empty() {
-                write!(f, "\n  --> {}", self.file)?;
-            }
-            return self.write_hint(f, 1);
-        };
-        let number = position.line.to_string();
-        let width = number.len();
-        write!(f, "\n{:width$}--> {}:{position}", "", self.file)?;
-        if let Some(source) = &self.source {
-            let column = position.column.saturating_sub(1);
-            let marks = source.trim_end().chars().count().saturating_sub(column).max(1);
-            write!(f, "\n{:width$} |\n{number} | {}\n{:width$} | ", "", source.trim_end(), "")?;
-            write!(f, "{:column$}{}", "", "^".repeat(marks))?;
-        }
-        self.write_hint(f, width)
+        write!(f, "error: {}{}", self.message, self.picture())
     }
 }
 
 impl Problem {
-    fn write_hint(&self, f: &mut fmt::Formatter<'_>, width: usize) -> fmt::Result {
+    /// A problem of a file, or a folder, as a whole.
+    pub fn of_file(path: &str, message: String, hint: Option<&str>) -> Self {
+        Problem {
+            file: path.to_owned(),
+            position: None,
+            field: String::new(),
+            message,
+            hint: hint.map(str::to_owned),
+            source: None,
+        }
+    }
+
+    /// A problem at a place in a file.
+    pub(super) fn at(
+        file: &File,
+        position: Position,
+        field: &str,
+        message: String,
+        hint: Option<&str>,
+    ) -> Self {
+        Problem {
+            position: Some(position),
+            field: field.to_owned(),
+            source: source_line(file, position),
+            ..Problem::of_file(&file.path, message, hint)
+        }
+    }
+
+    /// The same as [`fmt::Display`], as a warning.
+    pub fn as_warning(&self) -> String {
+        format!("warning: {}{}", self.message, self.picture())
+    }
+
+    /// `FILE:LINE:COLUMN: MESSAGE`, for logs, in which a problem is one line.
+    pub fn one_line(&self) -> String {
+        let place = match self.position {
+            Some(position) => format!("{}:{position}: ", self.file),
+            None if self.file.is_empty() => String::new(),
+            None => format!("{}: ", self.file),
+        };
+        format!("{place}{}", self.message)
+    }
+
+    /// What follows the message: place, line and hint.
+    fn picture(&self) -> String {
+        let mut out = String::new();
+        let _ = self.write_picture(&mut out);
+        out
+    }
+
+    fn write_picture(&self, f: &mut impl fmt::Write) -> fmt::Result {
+        let mut width = 1;
+        if let Some(position) = self.position {
+            let number = position.line.to_string();
+            width = number.len();
+            write!(f, "\n{:width$}--> {}:{position}", "", self.file)?;
+            if let Some(source) = &self.source {
+                let column = position.column.saturating_sub(1);
+                let marks = source.trim_end().chars().count().saturating_sub(column).max(1);
+                write!(f, "\n{:width$} |\n{number} | {}\n{:width$} | ", "", source.trim_end(), "")?;
+                write!(f, "{:column$}{}", "", "^".repeat(marks))?;
+            }
+        } else if !self.file.is_empty() {
+            write!(f, "\n  --> {}", self.file)?;
+        }
         match &self.hint {
             Some(hint) => write!(f, "\n{:width$} = help: {hint}", ""),
             None => Ok(()),
@@ -70,20 +124,26 @@ pub struct Refused {
 impl Refused {
     /// A folder that cannot be read at all.
     pub fn folder(set: Set, folder: &str, why: &str) -> Self {
-        let problem = Problem {
-            file: folder.to_owned(),
-            position: None,
-            field: String::new(),
-            message: why.to_owned(),
-            hint: Some("name a folder that the server may read".to_owned()),
-            source: None,
-        };
+        let problem =
+            Problem::of_file(folder, why.to_owned(), Some("name a folder that the server may read"));
         Refused { summary: summary(set, folder, why), problems: vec![problem] }
     }
 
     /// Everything that is wrong.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// Everything that is wrong, each once: what kube-apiserver says, with the place of the problem that it is about, and then the other
+    /// problems.
+    pub fn full_text(&self) -> String {
+        let mut text = self.summary.clone();
+        let mut problems = self.problems.iter();
+        text.push_str(&problems.next().map(Problem::picture).unwrap_or_default());
+        for problem in problems {
+            text.push_str(&format!("\n\n{problem}"));
+        }
+        text
     }
 }
 
@@ -127,28 +187,28 @@ impl<'a> Problems<'a> {
     pub(super) fn unreadable(&mut self, path: &str, why: &str) {
         self.push(
             || format!("failed to read file {}: {why}", api::field::quote(path)),
-            Problem {
-                file: path.to_owned(),
-                position: None,
-                field: String::new(),
-                message: format!("cannot be read: {why}"),
-                hint: Some("make it a readable file or take it out of the folder".to_owned()),
-                source: None,
-            },
+            Problem::of_file(
+                path,
+                format!("cannot be read: {why}"),
+                Some("make it a readable file or take it out of the folder"),
+            ),
         );
+    }
+
+    /// The list of expected objects was there when the folder was last accepted.
+    pub(super) fn list_is_gone(&mut self) {
+        let message = format!("{EXPECTED_OBJECTS} is gone, which protected the folder from losing objects");
+        let said = message.clone();
+        let hint = "restore the file; to do without it, remove it and restart the server";
+        let problem = Problem::of_file(self.folder, message, Some(hint));
+        self.push(|| said, problem);
     }
 
     /// A file whose documents cannot be told apart.
     pub(super) fn unsplittable(&mut self, file: &File, error: &yaml::Error) {
         let path = api::field::quote(&file.path);
-        let problem = Problem {
-            file: file.path.clone(),
-            position: Some(error.position),
-            field: String::new(),
-            message: error.message.clone(),
-            hint: Some("a line that begins with `---` separates documents and says nothing else".to_owned()),
-            source: source_line(file, error.position),
-        };
+        let hint = "a line that begins with `---` separates documents and says nothing else";
+        let problem = Problem::at(file, error.position, "", error.message.clone(), Some(hint));
         self.push(|| format!("failed to split YAML documents in file {path}: {}", error.message), problem);
     }
 
@@ -162,14 +222,7 @@ impl<'a> Problems<'a> {
         hint: Option<&str>,
         said: impl FnOnce() -> String,
     ) {
-        let problem = Problem {
-            file: file.path.clone(),
-            position: Some(position),
-            field: field.to_owned(),
-            message,
-            hint: hint.map(str::to_owned),
-            source: source_line(file, position),
-        };
+        let problem = Problem::at(file, position, field, message, hint);
         self.push(|| format!("error loading {}: {}", file.path, said()), problem);
     }
 
@@ -182,10 +235,13 @@ impl<'a> Problems<'a> {
         place: &Place,
         errors: &FieldErrors,
     ) {
-        let said = format!("{kind} {}: {}", api::field::quote(name), api::field::aggregate(errors));
+        let words = api::field::aggregate(errors).replace(NAME_OR_PREFIX, NAME);
+        let said = format!("{kind} {}: {words}", api::field::quote(name));
         for error in errors {
-            let field = error.field.clone();
-            self.at(file, place.of(&field), &field, error.to_string(), None, || said.clone());
+            let (field, words) = (error.field.clone(), error.to_string());
+            let hint = words.contains(NAME_OR_PREFIX).then_some(NAME_HINT);
+            let words = words.replace(NAME_OR_PREFIX, NAME);
+            self.at(file, place.of(&field), &field, words, hint, || said.clone());
         }
     }
 
@@ -194,14 +250,7 @@ impl<'a> Problems<'a> {
         let summary = summary(self.set, self.folder, &first);
         let mut problems = self.found;
         if self.count > problems.len() {
-            problems.push(Problem {
-                file: String::new(),
-                position: None,
-                field: String::new(),
-                message: format!("and {} more", self.count - MAX_PROBLEMS),
-                hint: None,
-                source: None,
-            });
+            problems.push(Problem::of_file("", format!("and {} more", self.count - MAX_PROBLEMS), None));
         }
         Err(Refused { summary, problems })
     }

@@ -7,7 +7,7 @@ use api::meta;
 use value::{Str, Value};
 
 use super::decode::Place;
-use super::problem::Problems;
+use super::problem::{NAME_HINT, Problem, Problems};
 use super::{File, Manifest};
 
 pub use resources::validation::admissionregistration::STATIC_SUFFIX;
@@ -39,6 +39,12 @@ impl Names {
         let name = meta::name(object);
         let at = place.of("metadata.name");
         let path = quote(&file.path);
+        if name.is_empty() {
+            let message = "metadata.name: Required value: name is required".to_owned();
+            let said = format!("{kind} {}: {message}", quote(name));
+            problems.at(file, at, "metadata.name", message, Some(NAME_HINT), || said);
+            return;
+        }
         if !name.ends_with(STATIC_SUFFIX) {
             let message = format!("{} must have a name ending with {}", quote(name), quote(STATIC_SUFFIX));
             let hint = format!("call it {name}{STATIC_SUFFIX}");
@@ -163,17 +169,10 @@ pub(super) fn references(objects: &BTreeMap<&'static str, Vec<Manifest>>, proble
                 quote(policy)
             );
             let said = message.clone();
-            problems.push(
-                || said,
-                super::Problem {
-                    file: binding.file.to_string(),
-                    position: Some(value::yaml::Position { line: binding.line, column: 1 }),
-                    field: "spec.policyName".to_owned(),
-                    message,
-                    hint: Some("a policy and its binding are in one folder".to_owned()),
-                    source: None,
-                },
-            );
+            let file = File { path: binding.file.to_string(), content: Err(String::new()) };
+            let position = value::yaml::Position { line: binding.line, column: 1 };
+            let hint = "a policy and its binding are in one folder";
+            problems.push(|| said, Problem::at(&file, position, "spec.policyName", message, Some(hint)));
         }
     }
 }

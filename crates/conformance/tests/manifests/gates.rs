@@ -73,7 +73,7 @@ async fn what_cannot_be_used_stops_the_start_with_every_place() {
         let place = format!("{}/{place}", folder.display());
         assert!(said.contains(&place), "{place} is not in\n{said}");
     }
-    assert!(said.contains("must have a name ending with \".static.k8s.io\""), "{said}");
+    assert!(said.contains("must have a name ending with \\\".static.k8s.io\\\""), "{said}");
     assert!(
         said.contains(
             "\"command failed\" err=\"failed to apply admission: failed to initialize admission plugin"

@@ -78,23 +78,11 @@ async fn decisions_of_manifests_are_counted_apart_and_loads_are_logged() {
     let seconds = "apiserver_validating_admission_manifest_policy_check_duration_seconds_count";
     assert_eq!(counted(&client, seconds, &[&guard]).await, 1);
 
-    assert!(
-        server.log().contains("Loaded 2 manifest-based admission policy configurations"),
-        "{}",
-        server.log()
-    );
-    assert!(
-        server.log().contains("Loaded 0 manifest-based admission webhook configurations"),
-        "{}",
-        server.log()
-    );
+    assert!(server.log().contains("Loaded 2 manifest-based policy configurations"), "{}", server.log());
+    assert!(server.log().contains("Loaded 0 manifest-based webhook configurations"), "{}", server.log());
     folders.write("guard.yaml", &refusing("guard", "other"));
     refuses(&client, "guard", "other").await;
-    assert!(
-        server.log().contains("Reloaded 2 manifest-based admission policy configurations"),
-        "{}",
-        server.log()
-    );
+    assert!(server.log().contains("Reloaded manifest-based configurations"), "{}", server.log());
 }
 
 #[tokio::test]
@@ -107,6 +95,17 @@ async fn the_audit_event_names_what_was_evaluated_from_manifests() {
     folders.write("a.yaml", &refusing("first", "bad"));
     folders.write("b.yaml", &refusing("second", "worse"));
     folders.write("c.yaml", &refusing("secrets", "bad").replace("configmaps", "secrets"));
+    // Its match conditions exclude every request, so that it is never evaluated.
+    let excluded =
+        "  matchConditions: [{name: never, expression: \"request.name == 'nobody'\"}]\n  validations:";
+    folders.write("d.yaml", &refusing("excluded", "bad").replace("  validations:", excluded));
+    let mutating = |name: &str, conditions: &str| {
+        format!(
+            "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\nmetadata: {{name: {name}.static.k8s.io}}\nspec:\n  failurePolicy: Fail\n  reinvocationPolicy: Never\n  matchConstraints:\n    resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]\n  matchConditions: [{{name: m, expression: '{conditions}'}}]\n  mutations:\n  - patchType: ApplyConfiguration\n    applyConfiguration: {{expression: 'Object{{metadata: Object.metadata{{labels: {{\"a\": \"b\"}}}}}}'}}\n---\napiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicyBinding\nmetadata: {{name: {name}.static.k8s.io}}\nspec: {{policyName: {name}.static.k8s.io}}\n"
+        )
+    };
+    folders.write_for("MutatingAdmissionPolicy", "m.yaml", &mutating("changes", "true"));
+    folders.write_for("MutatingAdmissionPolicy", "n.yaml", &mutating("changes-not", "false"));
     let server = folders
         .server_with(&[
             &format!("--audit-policy-file={}", policy.display()),
@@ -135,7 +134,7 @@ async fn the_audit_event_names_what_was_evaluated_from_manifests() {
     for (id, name) in [("one", "good"), ("two", "bad")] {
         let annotations = annotations(id, name).await;
         let named = &annotations["source.admission.k8s.io/manifest-policies"];
-        assert_eq!(named, "first.static.k8s.io,second.static.k8s.io", "{annotations}");
+        assert_eq!(named, "changes.static.k8s.io,first.static.k8s.io,second.static.k8s.io", "{annotations}");
         assert!(annotations.get("source.admission.k8s.io/manifest-webhooks").is_none(), "{annotations}");
     }
 }

@@ -1,7 +1,8 @@
 //! Files that operators write and objects that configure the security plane: a broken one is refused, never misread.
 
 use admission::configuration::{AdmissionConfiguration, WebhookAdmission};
-use admission::manifests::{self, File, Set};
+use admission::manifests::{self, File, Rules, Set};
+use admission::policy::BuiltInKinds;
 use authn::StaticTokens;
 use authz::abac::Policies;
 use authz::config::Environment;
@@ -93,6 +94,7 @@ fn static_manifests_do_no_harm() {
             Set::Mixed,
             "/f",
             &[File { path: "/f/a.yaml".to_owned(), content: Ok(bytes.to_vec()) }],
+            Rules { strict: false, kinds: &BuiltInKinds },
         )
     };
     load(seeds[0].as_bytes()).unwrap();

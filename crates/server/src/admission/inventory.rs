@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::admission::account::{Account, Figures, Range};
+use ::admission::manifests::Problem;
 use ::admission::policy::Action;
 use ::admission::webhook::{Hook, Place};
 use api::Status;
@@ -307,6 +308,9 @@ impl Plugin {
                 let _ = write!(out, "; NO LONGER FOLLOWED");
             }
             let _ = writeln!(out);
+            for warning in standing.in_force.iter().flat_map(|good| &good.warnings) {
+                let _ = writeln!(out, "  warning: {}", quote(&warning.one_line()));
+            }
             if let Some((at, why)) = &standing.failure {
                 let _ = writeln!(out, "  last failure {}: {}", shown_time(*at), quote(why));
             }
@@ -321,7 +325,7 @@ impl Plugin {
     }
 }
 
-/// How a folder fared: the last reload, whichever way it went, and the last that failed.
+/// How a folder fares: what is in force, what is doubtful about it, and the last reload with why it failed, if it did.
 fn reloads(standing: &Standing) -> Value {
     let mut value = Value::map([("folder", standing.folder.as_str())]);
     value.set_at(&["followed"], standing.followed);
@@ -330,6 +334,9 @@ fn reloads(standing: &Standing) -> Value {
         value.set_at(&["hash"], good.hash.as_str());
         value.set_at(&["objects"], number(good.objects));
         value.set_at(&["lastSuccess"], shown_time(good.since));
+        if !good.warnings.is_empty() {
+            value.set_at(&["warnings"], Value::List(good.warnings.iter().map(warning).collect()));
+        }
         last = Some((good.since, "success"));
     }
     if let Some((at, why)) = &standing.failure {
@@ -340,6 +347,18 @@ fn reloads(standing: &Standing) -> Value {
     if let Some((at, status)) = last {
         value.set_at(&["lastReload", "time"], shown_time(at));
         value.set_at(&["lastReload", "status"], status);
+    }
+    value
+}
+
+/// What is doubtful about a manifest.
+fn warning(problem: &Problem) -> Value {
+    let mut value = Value::map([("file", problem.file.as_str()), ("message", problem.message.as_str())]);
+    if let Some(position) = problem.position {
+        value.set_at(&["line"], number(position.line));
+    }
+    if !problem.field.is_empty() {
+        value.set_at(&["field"], problem.field.as_str());
     }
     value
 }

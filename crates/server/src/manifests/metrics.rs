@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::manifests::Set;
+use admission::manifests::{Loaded, Set};
 use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
-use super::plugins;
+use super::{plugin_of, plugins};
 
 /// What happens to folders, counted under the names of Kubernetes and of KEP-5793.
 #[derive(Debug)]
@@ -20,6 +20,9 @@ pub(crate) struct ManifestMetrics {
     hashes: Mutex<BTreeMap<&'static str, String>>,
     kep_reloads: IntCounterVec,
     kep_times: GaugeVec,
+    objects: IntGaugeVec,
+    warnings: IntGaugeVec,
+    removed: IntCounterVec,
 }
 
 impl ManifestMetrics {
@@ -46,10 +49,33 @@ impl ManifestMetrics {
             &["apiserver_id_hash", "hash", "plugin"],
         )?;
         registry.register(Box::new(info.clone()))?;
+        let objects = IntGaugeVec::new(
+            Opts::new(
+                "apiserver_admission_manifest_config_objects",
+                "[ALPHA] Number of objects of admission manifest configuration that are in force, split by plugin and kind.",
+            ),
+            &["plugin", "kind"],
+        )?;
+        registry.register(Box::new(objects.clone()))?;
+        let warnings = IntGaugeVec::new(
+            Opts::new(
+                "apiserver_admission_manifest_config_warnings",
+                "[ALPHA] Number of warnings about the admission manifest configuration that is in force, split by plugin.",
+            ),
+            &["plugin"],
+        )?;
+        registry.register(Box::new(warnings.clone()))?;
         Ok(Arc::new(ManifestMetrics {
             id_hash,
             info,
             hashes: Mutex::default(),
+            objects,
+            warnings,
+            removed: counter(
+                "apiserver_admission_manifest_config_removed_objects_total",
+                "[ALPHA] Total number of objects that reloads of admission manifest configuration removed, split by plugin and kind.".to_owned(),
+                &["plugin", "kind"],
+            )?,
             reloads: counter(
                 "apiserver_manifest_admission_config_controller_automatic_reloads_total",
                 format!("[ALPHA] {RELOADS}"),
@@ -84,13 +110,28 @@ impl ManifestMetrics {
         }
     }
 
-    pub(super) fn in_force(&self, set: Set, hash: &str) {
+    pub(super) fn in_force(&self, set: Set, loaded: &Loaded) {
+        let count = |objects: usize| i64::try_from(objects).unwrap_or(i64::MAX);
+        for kind in set.kinds() {
+            let labels = &[plugin_of(kind), kind];
+            self.objects.with_label_values(labels).set(count(loaded.of_kind(kind).len()));
+            // The series is there before anything is removed, so that its first increase is seen.
+            self.removed.with_label_values(labels).inc_by(0);
+        }
         for plugin in plugins(set) {
+            self.warnings.with_label_values(&[plugin]).set(count(loaded.warnings.len()));
             let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(before) = hashes.insert(plugin, hash.to_owned()) {
+            if let Some(before) = hashes.insert(plugin, loaded.hash.clone()) {
                 let _ = self.info.remove_label_values(&[self.id_hash.as_str(), &before, plugin]);
             }
-            self.info.with_label_values(&[self.id_hash.as_str(), hash, plugin]).set(1);
+            self.info.with_label_values(&[self.id_hash.as_str(), &loaded.hash, plugin]).set(1);
+        }
+    }
+
+    /// A reload removed these, by kind and name.
+    pub(super) fn removed(&self, objects: &[&(&'static str, String)]) {
+        for (kind, _) in objects {
+            self.removed.with_label_values(&[plugin_of(kind), kind]).inc();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use admission::manifests::Set;
+use admission::manifests::{Loaded, Problem, Set};
 
 use super::plugins;
 
@@ -15,7 +15,7 @@ pub(crate) struct Standing {
     pub(crate) folder: String,
     /// What is in force since when; nothing before the first load.
     pub(crate) in_force: Option<Good>,
-    /// When a reload last failed, and why.
+    /// When the last reload failed, and why; nothing if it did not.
     pub(crate) failure: Option<(SystemTime, String)>,
     /// Whether somebody sees changes.
     pub(crate) followed: bool,
@@ -27,6 +27,7 @@ pub(crate) struct Good {
     pub(crate) since: SystemTime,
     pub(crate) hash: String,
     pub(crate) objects: usize,
+    pub(crate) warnings: Vec<Problem>,
 }
 
 /// How the folders stand.
@@ -56,9 +57,27 @@ impl Standings {
         }
     }
 
-    pub(crate) fn loaded(&self, set: Set, hash: &str, objects: usize) {
-        let good = Good { since: SystemTime::now(), hash: hash.to_owned(), objects };
-        self.change(set, |standing| standing.in_force = Some(good));
+    pub(crate) fn loaded(&self, set: Set, loaded: &Loaded) {
+        let good = Good {
+            since: SystemTime::now(),
+            hash: loaded.hash.clone(),
+            objects: loaded.len(),
+            warnings: loaded.warnings.clone(),
+        };
+        self.change(set, |standing| {
+            standing.in_force = Some(good);
+            standing.failure = None;
+        });
+    }
+
+    /// The folder is again what is in force.
+    pub(crate) fn recovered(&self, set: Set) {
+        self.change(set, |standing| {
+            standing.failure = None;
+            if let Some(good) = &mut standing.in_force {
+                good.since = SystemTime::now();
+            }
+        });
     }
 
     pub(crate) fn failed(&self, set: Set, why: &str) {

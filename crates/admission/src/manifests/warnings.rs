@@ -1,0 +1,82 @@
+//! What is valid, and yet hardly what somebody meant. In strict mode these are errors.
+
+use std::collections::{BTreeMap, HashSet};
+
+use api::field::quote;
+use api::meta;
+use value::Value;
+use value::yaml::Position;
+
+use super::decode::Place;
+use super::problem::Problem;
+use super::{File, Manifest};
+use crate::policy::{Kinds, type_warnings};
+
+/// What is doubtful about one object.
+pub(super) fn of_object(
+    file: &File,
+    kind: &str,
+    object: &Value,
+    place: &Place,
+    known: &dyn Kinds,
+) -> Vec<Problem> {
+    let name = quote(meta::name(object));
+    if kind.ends_with("AdmissionPolicy") {
+        let problem = |warning: crate::policy::TypeWarning| {
+            let message = format!("{kind} {name}: {}: {}", warning.field, warning.message);
+            let hint = "the objects that the policy is for have no such thing, so evaluating it fails";
+            Problem::at(file, place.of(&warning.field), &warning.field, message, Some(hint))
+        };
+        return type_warnings(object, known).into_iter().map(problem).collect();
+    }
+    let mut problems = Vec::new();
+    for (index, webhook) in object.list_at(&["webhooks"]).iter().enumerate() {
+        let Some(bundle) = webhook.str_at(&["clientConfig", "caBundle"]).filter(|text| !text.is_empty())
+        else {
+            continue;
+        };
+        let pem = resources::decode::bytes(bundle).unwrap_or_default();
+        if !x509::pem::blocks(&pem).any(|block| block.label == "CERTIFICATE" && !block.has_headers) {
+            let field = format!("webhooks[{index}].clientConfig.caBundle");
+            let own = quote(webhook.str_at(&["name"]).unwrap_or_default());
+            let message =
+                format!("{kind} {name}: {field} of webhook {own} has no PEM-encoded certificate in it");
+            let hint =
+                "every call of the webhook fails; put in a PEM file, encoded with `base64 --wrap=0 ca.crt`";
+            problems.push(Problem::at(file, place.of(&field), &field, message, Some(hint)));
+        }
+    }
+    problems
+}
+
+/// What is doubtful about a folder as a whole: that it has no objects, and policies that nothing binds.
+pub(super) fn of_folder(folder: &str, objects: &BTreeMap<&'static str, Vec<Manifest>>) -> Vec<Problem> {
+    if objects.values().all(Vec::is_empty) {
+        let hint = "put manifests into it, or leave it out of the configuration";
+        let message = "the folder has no objects, so nothing is enforced from it".to_owned();
+        return vec![Problem::of_file(folder, message, Some(hint))];
+    }
+    let mut problems = Vec::new();
+    for (policies, bindings) in [
+        ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
+        ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    ] {
+        let bound: HashSet<&str> = objects
+            .get(bindings)
+            .into_iter()
+            .flatten()
+            .filter_map(|binding| binding.object.str_at(&["spec", "policyName"]))
+            .collect();
+        for policy in objects.get(policies).into_iter().flatten() {
+            let name = meta::name(&policy.object);
+            if !bound.contains(name) {
+                let message = format!("{policies} {} has no binding, so it is not enforced", quote(name));
+                let hint = format!("add a {bindings} with `policyName: {name}` to the folder");
+                let position = Position { line: policy.line, column: 1 };
+                let file = File { path: policy.file.to_string(), content: Err(String::new()) };
+                problems.push(Problem::at(&file, position, "", message, Some(&hint)));
+            }
+        }
+    }
+    problems
+}

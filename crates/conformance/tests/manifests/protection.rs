@@ -1,0 +1,312 @@
+//! Protection from mistakes: expressions about fields that do not exist, policies that lose their effect, and writes that were cut off.
+
+use std::fs;
+
+use conformance::{Client, Problem, Server, accepts, eventually, rejects};
+use serde_json::{Value, json};
+
+use crate::folder::{Folders, check, counted, denied, refusing, rename_onto, tries};
+use crate::gates::refused;
+use crate::reload::{KEP_RELOADS, RELOADS, SOON, allows, refuses};
+
+const PLUGIN: &str = "\"ValidatingAdmissionPolicy\"";
+const REMOVED: &str = "apiserver_admission_manifest_config_removed_objects_total";
+const TIMES: &str = "apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds";
+
+/// A policy about pods whose expression has a typo, with its binding.
+fn with_typo() -> String {
+    refusing("typo", "x")
+        .replace("configmaps", "pods")
+        .replace("!object.metadata.name.startsWith('x')", "object.spec.contianers.size() > 0")
+}
+
+/// What `/debug/admission` says of the folder of validating policies.
+async fn folder_state(client: &Client) -> Value {
+    let headers = [("accept", "application/json")];
+    let path = "/debug/admission?plugin=ValidatingAdmissionPolicy";
+    let answer = client.send(http::Method::GET, path, &headers, bytes::Bytes::new()).await.unwrap();
+    answer.json()["plugins"][0]["manifests"].clone()
+}
+
+async fn counts(client: &Client, family: &str, words: &[&str], wanted: u64) {
+    eventually(SOON, async || match counted(client, family, words).await {
+        found if found == wanted => Ok(()),
+        found => Err(Problem::new(format!("{family} {words:?}: {found}, not {wanted}"))),
+    })
+    .await
+    .unwrap();
+}
+
+/// The time of the last reload that ended so.
+async fn last(client: &Client, status: &str) -> f64 {
+    let page = client.get("/metrics").await.unwrap().text();
+    let line = page
+        .lines()
+        .find(|line| line.starts_with(TIMES) && line.contains(PLUGIN) && line.contains(status))
+        .unwrap_or_default();
+    line.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_failure_is_over_when_the_content_in_force_is_back() {
+    let folders = Folders::new();
+    let good = refusing("guard", "zero");
+    folders.write("guard.yaml", &good);
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    folders.write("guard.yaml", "a: [");
+    counts(&client, RELOADS, &[PLUGIN, "\"failure\""], 1).await;
+    let state = folder_state(&client).await;
+    assert_eq!(state["lastReload"]["status"], "failure", "{state}");
+    assert!(state["lastFailure"]["error"].to_string().contains("guard.yaml"), "{state}");
+
+    rename_onto(&folders.policies().join("guard.yaml"), &good);
+    counts(&client, RELOADS, &[PLUGIN, "\"success\""], 2).await;
+    assert_eq!(counted(&client, KEP_RELOADS, &[PLUGIN, "\"success\""]).await, 2);
+    assert!(last(&client, "success").await > last(&client, "failure").await);
+    let state = folder_state(&client).await;
+    assert_eq!(state["lastReload"]["status"], "success", "{state}");
+    assert!(state.get("lastFailure").is_none(), "{state}");
+    denied(tries(&client, "zero").await, "guard", "guard-binding", "no zero");
+
+    // The same after the folder was away.
+    fs::rename(folders.policies(), folders.beside("away")).unwrap();
+    eventually(SOON, async || match folder_state(&client).await["lastReload"]["status"].as_str() {
+        Some("failure") => Ok(()),
+        other => Err(Problem::new(format!("{other:?}"))),
+    })
+    .await
+    .unwrap();
+    fs::rename(folders.beside("away"), folders.policies()).unwrap();
+    counts(&client, RELOADS, &[PLUGIN, "\"success\""], 3).await;
+    assert!(folder_state(&client).await.get("lastFailure").is_none());
+}
+
+#[tokio::test]
+async fn typos_in_expressions_are_warned_about_everywhere() {
+    let folders = Folders::new();
+    folders.write("typo.yaml", &with_typo());
+    let folder = folders.policies();
+    let folder = folder.to_str().unwrap();
+    let words = "undefined field 'contianers'";
+    let (code, report) = check(&[folder]).await;
+    assert_eq!((code, &report["valid"]), (0, &json!(true)), "{report}");
+    let warning = &report["folders"][0]["warnings"][0];
+    assert_eq!((&warning["line"], &warning["field"]), (&json!(13), &json!("spec.validations[0].expression")));
+    assert!(warning["message"].as_str().unwrap().contains(words), "{warning}");
+    let (code, report) = check(&["--strict", folder]).await;
+    assert_eq!((code, &report["valid"]), (1, &json!(false)), "{report}");
+    let problem = &report["folders"][0]["problems"][0];
+    assert!(problem["message"].as_str().unwrap().contains(words), "{problem}");
+
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("WARN") && line.contains("typo.yaml:13:17"), "{line}");
+    let state = folder_state(&client).await;
+    assert!(state["warnings"][0]["message"].to_string().contains(words), "{state}");
+    assert_eq!(state["warnings"][0]["line"], 13);
+    let text = client.get("/debug/admission").await.unwrap().text();
+    assert!(text.contains(words), "{text}");
+    let warnings = "apiserver_admission_manifest_config_warnings";
+    assert_eq!(counted(&client, warnings, &[PLUGIN]).await, 1);
+    // What it warned about: every pod is refused.
+    let pod = json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}});
+    rejects(client.post("/api/v1/namespaces/default/pods?dryRun=All", &pod).await, 422, "Invalid").unwrap();
+
+    folders.write("typo.yaml", &with_typo().replace("contianers", "containers"));
+    counts(&client, warnings, &[PLUGIN], 0).await;
+    accepts(client.post("/api/v1/namespaces/default/pods?dryRun=All", &pod).await).unwrap();
+    assert_eq!(check(&["--strict", folder]).await.0, 0);
+}
+
+#[tokio::test]
+async fn with_strict_manifests_warnings_stop_the_start_and_leave_the_last_good_set() {
+    let folders = Folders::new();
+    let only = folders.beside("only.yaml");
+    let configuration = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "ValidatingAdmissionPolicy", "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "ValidatingAdmissionPolicyConfiguration",
+            "staticManifestsDir": folders.policies(),
+        }}],
+    });
+    fs::write(&only, configuration.to_string()).unwrap();
+    let flag = format!("--admission-control-config-file={}", only.display());
+    folders.write("typo.yaml", &with_typo());
+    let said = refused(&[&flag, "--strict-manifests"]).await;
+    assert!(said.contains("undefined field 'contianers'"), "{said}");
+    let (code, said) = conformance::server::run_to_end(
+        &[
+            "up",
+            "--data-dir",
+            folders.beside("up").to_str().unwrap(),
+            "--secure-port=0",
+            "--policies",
+            folders.policies().to_str().unwrap(),
+            "--strict-manifests",
+        ],
+        SOON,
+    )
+    .await
+    .unwrap();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("undefined field 'contianers'"), "{said}");
+    // An empty folder, and a policy that nothing binds.
+    fs::remove_file(folders.policies().join("typo.yaml")).unwrap();
+    assert!(refused(&[&flag, "--strict-manifests"]).await.contains("the folder has no objects"));
+
+    folders.write("guard.yaml", &refusing("guard", "zero"));
+    let server = Server::serve(&[&flag, "--strict-manifests", crate::folder::NO_ACCOUNTS]).await.unwrap();
+    let client = server.client().unwrap();
+    // Cut off at `---`: the binding is gone.
+    folders.write("guard.yaml", refusing("guard", "zero").split("---").next().unwrap());
+    counts(&client, RELOADS, &[PLUGIN, "\"failure\""], 1).await;
+    assert!(server.log().contains("has no binding"), "{}", server.log());
+    denied(tries(&client, "zero").await, "guard", "guard-binding", "no zero");
+}
+
+#[tokio::test]
+async fn what_has_no_effect_is_warned_about() {
+    let folders = Folders::new();
+    folders.write("lone.yaml", refusing("lone", "x").split("---").next().unwrap());
+    folders.write_for(
+        "ValidatingAdmissionWebhook",
+        "hook.yaml",
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: h.static.k8s.io}\nwebhooks:\n- name: h.example.com\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  clientConfig:\n    url: https://127.0.0.1:1/\n    caBundle: bm8gY2VydGlmaWNhdGU=\n",
+    );
+    let server = folders.server().await;
+    let log = server.log();
+    for words in [
+        "lone.yaml:1:1: ValidatingAdmissionPolicy \\\"lone.static.k8s.io\\\" has no binding",
+        "hook.yaml:10:15: ValidatingWebhookConfiguration",
+        "has no PEM-encoded certificate in it",
+        "MutatingAdmissionPolicy: the folder has no objects",
+    ] {
+        assert!(log.contains(words), "{words}\n is not in\n{log}");
+    }
+    let (code, report) = check(&["--config", folders.config().to_str().unwrap()]).await;
+    let all: usize =
+        report["folders"].as_array().unwrap().iter().map(|f| f["warnings"].as_array().unwrap().len()).sum();
+    assert_eq!((code, all), (0, 4), "{report}");
+    // A binding to nothing is not even valid.
+    folders.write("lone.yaml", refusing("lone", "x").split("---\n").nth(1).unwrap());
+    let (code, report) = check(&[folders.policies().to_str().unwrap()]).await;
+    assert_eq!(code, 1, "{report}");
+}
+
+#[tokio::test]
+async fn removed_objects_are_counted_and_named() {
+    let folders = Folders::new();
+    folders.write("guard.yaml", &refusing("guard", "zero"));
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    let objects = "apiserver_admission_manifest_config_objects";
+    let policy = [PLUGIN, "kind=\"ValidatingAdmissionPolicy\""];
+    assert_eq!(counted(&client, objects, &policy).await, 1);
+    assert_eq!(counted(&client, objects, &[PLUGIN]).await, 2);
+    assert_eq!(counted(&client, REMOVED, &[]).await, 0);
+    let page = client.get("/metrics").await.unwrap().text();
+    assert!(
+        page.contains(&format!("{REMOVED}{{kind=\"ValidatingAdmissionPolicy\"")),
+        "the series is there at 0"
+    );
+    // Truncated.
+    folders.write("guard.yaml", "");
+    allows(&client, "zero").await;
+    counts(&client, REMOVED, &policy, 1).await;
+    counts(&client, REMOVED, &[PLUGIN], 2).await;
+    counts(&client, objects, &[PLUGIN], 0).await;
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("a reload removed manifest-based objects")).unwrap();
+    assert!(
+        line.contains("WARN") && line.contains("ValidatingAdmissionPolicy/guard.static.k8s.io"),
+        "{line}"
+    );
+}
+
+#[tokio::test]
+async fn with_a_list_of_expected_objects_no_truncated_write_removes_policy() {
+    let folders = Folders::new();
+    let both = refusing("guard", "zero");
+    folders.write("guard.yaml", &both);
+    let folder = folders.policies();
+    let shown = folder.to_str().unwrap();
+    let (code, report) = check(&["--write-expected", shown]).await;
+    assert_eq!(code, 0, "{report}");
+    let list = fs::read_to_string(folder.join("expected-objects.txt")).unwrap();
+    assert!(list.contains("\nValidatingAdmissionPolicyBinding/guard-binding.static.k8s.io\n"), "{list}");
+    let server = folders.server().await;
+    let client = server.client().unwrap();
+    let mut failures = 0;
+    let mut fails = async |words: &str| {
+        failures += 1;
+        counts(&client, RELOADS, &[PLUGIN, "\"failure\""], failures).await;
+        denied(tries(&client, "zero").await, "guard", "guard-binding", "no zero");
+        let error = folder_state(&client).await["lastFailure"]["error"].to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(check(&[shown]).await.0, 1, "{words}: `check` says the same");
+    };
+    folders.write("guard.yaml", "");
+    fails("is expected, but no file of the folder has it").await;
+    folders.write("guard.yaml", both.split("---").next().unwrap());
+    fails("ValidatingAdmissionPolicyBinding `guard-binding.static.k8s.io` is expected").await;
+    let said = refused(&[&folders.flag()]).await;
+    assert!(said.contains("expected-objects.txt:3:1"), "{said}");
+    // The list itself, cut off or emptied.
+    folders.write("guard.yaml", &both);
+    folders.write("expected-objects.txt", "ValidatingAdmissionPolicy/guard.static.k8s.io\n");
+    fails("is not listed in expected-objects.txt").await;
+    folders.write("expected-objects.txt", "");
+    fails("lists no objects").await;
+    rename_onto(&folder.join("expected-objects.txt"), &list);
+    counts(&client, RELOADS, &[PLUGIN, "\"success\""], 2).await;
+
+    // Removed while the server runs: refused as well.
+    fs::remove_file(folder.join("expected-objects.txt")).unwrap();
+    eventually(SOON, async || {
+        let state = folder_state(&client).await;
+        let gone = state["lastFailure"]["error"].to_string().contains("expected-objects.txt is gone");
+        if gone { Ok(()) } else { Err(Problem::new(state.to_string())) }
+    })
+    .await
+    .unwrap();
+
+    // A change of both is taken.
+    rename_onto(&folder.join("expected-objects.txt"), &list.replace("guard", "other"));
+    rename_onto(&folder.join("guard.yaml"), &refusing("other", "one"));
+    refuses(&client, "other", "one").await;
+    allows(&client, "zero").await;
+}
+
+#[tokio::test]
+async fn start_errors_are_said_once_and_without_an_empty_plugin() {
+    let folders = Folders::new();
+    folders.write("a.yaml", &refusing("a", "x").replace("  validations:", "  validation:"));
+    folders.write("b.yaml", &refusing("b", "x").replace("name: b.static.k8s.io", "labels: {}"));
+    let serve = refused(&[&folders.flag()]).await;
+    let (code, up) = conformance::server::run_to_end(
+        &[
+            "up",
+            "--data-dir",
+            folders.beside("up").to_str().unwrap(),
+            "--secure-port=0",
+            "--policies",
+            folders.policies().to_str().unwrap(),
+        ],
+        SOON,
+    )
+    .await
+    .unwrap();
+    assert_eq!(code, Some(1), "{up}");
+    for said in [serve, up] {
+        for words in
+            ["strict decoding error", "a.yaml:12:3", "metadata.name: Required value: name is required"]
+        {
+            assert_eq!(said.matches(words).count(), 1, "{words}\n{said}");
+        }
+        assert!(!said.contains("plugin=\"\"") && !said.contains("generateName"), "{said}");
+        assert!(said.contains("\n12 |   validation:\n"), "the place is shown on lines of its own\n{said}");
+    }
+}

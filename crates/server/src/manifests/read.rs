@@ -1,0 +1,189 @@
+//! The files of a folder, read with bounds and only once nothing seems to write to them.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use admission::manifests::{self, File, Refused, Set};
+
+use crate::files::go_words;
+
+/// The most bytes that the files of one folder may have together.
+const MAX_BYTES: usize = 256 << 20;
+/// The most files of one folder.
+const MAX_FILES: usize = 100_000;
+
+/// The files of a folder, by name: its direct children with the right endings, and the list of expected objects. A file that cannot be read is one that says why.
+pub fn read(set: Set, folder: &Path) -> Result<Vec<File>, Refused> {
+    let shown = folder.display().to_string();
+    let refused = |why: String| {
+        let what = format!("failed to read manifest directory {}: {why}", api::field::quote(&shown));
+        Refused::folder(set, &shown, &what)
+    };
+    let entries =
+        std::fs::read_dir(folder).map_err(|e| refused(format!("open {shown}: {}", go_words(&e))))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| refused(go_words(&e)))?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let name = entry.file_name();
+        if !is_folder && name.to_str().is_some_and(manifests::is_read) {
+            names.push(name);
+        }
+        if names.len() > MAX_FILES {
+            return Err(refused(format!("it has more than {MAX_FILES} files")));
+        }
+    }
+    names.sort();
+    let mut left = MAX_BYTES;
+    let mut files = Vec::with_capacity(names.len());
+    for name in names {
+        let path = folder.join(name);
+        let content = read_file(&path, left);
+        if let Ok(content) = &content {
+            left = left.saturating_sub(content.len());
+        }
+        files.push(File { path: path.display().to_string(), content });
+    }
+    Ok(files)
+}
+
+/// Why there are no files to use.
+pub(super) enum Unsettled {
+    /// The folder cannot be read.
+    Unreadable(Refused),
+    /// It was different each time it was looked at: part of what is being written would be taken for all of it.
+    StillWritten(Refused),
+}
+
+impl Unsettled {
+    pub(super) fn into_refused(self) -> Refused {
+        match self {
+            Unsettled::Unreadable(refused) | Unsettled::StillWritten(refused) => refused,
+        }
+    }
+}
+
+/// The files of a folder once nothing seems to write to it: they must be the same several times in a row. A folder that keeps changing is
+/// refused, because a valid part of a set of policies must not be taken for the whole.
+///
+/// A file that is being written in place is empty for a moment, and an empty file is no policy at all: one that has just become
+/// empty must stay so for longer.
+pub(super) fn settled(set: Set, folder: &Path, before: &[File]) -> Result<Vec<File>, Unsettled> {
+    let shown = folder.display().to_string();
+    let still_written = || {
+        let what = format!(
+            "manifest directory {} is still being written: it changed again and again for {} ms",
+            api::field::quote(&shown),
+            SETTLE.as_millis() * SETTLING as u128
+        );
+        Unsettled::StillWritten(Refused::folder(set, &shown, &what))
+    };
+    let mut read = || read(set, folder).map_err(Unsettled::Unreadable);
+    settle(&mut read, || std::thread::sleep(SETTLE), before)?.ok_or_else(still_written)
+}
+
+/// Reads until what is read stays the same; nothing if it does not.
+fn settle<E>(
+    read: &mut impl FnMut() -> Result<Vec<File>, E>,
+    mut pause: impl FnMut(),
+    before: &[File],
+) -> Result<Option<Vec<File>>, E> {
+    let mut files = read()?;
+    let mut calm = 0;
+    for _ in 0..SETTLING {
+        pause();
+        let again = read()?;
+        calm = if again == files { calm + 1 } else { 0 };
+        files = again;
+        let wanted = if files.iter().any(|file| is_emptied(file, before)) { EMPTY_FOR } else { QUIET_FOR };
+        if calm >= wanted {
+            return Ok(Some(files));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether nothing in a folder has changed for a while, so that it need not be looked at twice.
+pub(super) fn is_old(folder: &Path) -> bool {
+    let now = SystemTime::now();
+    let is_old = |path: &Path| {
+        let changed = std::fs::metadata(path).and_then(|found| found.modified());
+        changed.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > OLD))
+    };
+    is_old(folder)
+        && std::fs::read_dir(folder)
+            .is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(|entry| is_old(&entry.path()))))
+}
+
+/// Whether a file is empty that was not, or that was not there.
+fn is_emptied(file: &File, before: &[File]) -> bool {
+    file.content.as_ref().is_ok_and(Vec::is_empty) && !before.contains(file)
+}
+
+/// The bytes of a file, or why not, as Go says it: `open PATH: no such file or directory`.
+fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    // Opening a pipe would wait for somebody to write to it.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Err(format!("read {shown}: it is no regular file"));
+    }
+    let file = std::fs::File::open(path).map_err(|e| format!("open {shown}: {}", go_words(&e)))?;
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(limit).read_to_end(&mut bytes).map_err(|e| format!("read {shown}: {}", go_words(&e)))?;
+    if bytes.len() > most {
+        return Err(format!(
+            "read {shown}: the files of the folder are longer than {MAX_BYTES} bytes together"
+        ));
+    }
+    Ok(bytes)
+}
+
+/// How long it is between two looks at a folder.
+const SETTLE: Duration = Duration::from_millis(15);
+/// How often in a row a folder must be found unchanged: somewhat more than a tenth of a second.
+const QUIET_FOR: usize = 7;
+/// The same for a file that has just become empty.
+const EMPTY_FOR: usize = 15;
+/// How often a folder that keeps changing is read again before it is refused.
+const SETTLING: usize = 80;
+/// What was last written longer ago than this is not being written.
+const OLD: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::{EMPTY_FOR, File, QUIET_FOR, SETTLING, settle};
+
+    fn file(text: &str) -> Vec<File> {
+        vec![File { path: "a.yaml".to_owned(), content: Ok(text.as_bytes().to_vec()) }]
+    }
+
+    /// Reads these in turn, the last again and again; says what comes of it and how many reads it took.
+    fn settles(turns: &[&str], before: &str) -> (Option<Vec<File>>, usize) {
+        let mut reads = 0;
+        let mut read = || {
+            let text = turns.get(reads).or(turns.last()).copied().unwrap_or_default();
+            reads += 1;
+            Ok::<_, ()>(file(text))
+        };
+        let settled = settle(&mut read, || {}, &file(before)).unwrap();
+        (settled, reads)
+    }
+
+    #[test]
+    fn what_stays_the_same_is_taken_and_what_keeps_changing_never_is() {
+        assert_eq!(settles(&["a"], "b"), (Some(file("a")), QUIET_FOR + 1));
+        assert_eq!(settles(&["a", "ab", "abc"], "b"), (Some(file("abc")), QUIET_FOR + 3));
+        let endless: Vec<String> = (0..=SETTLING).map(|n| "x".repeat(n + 1)).collect();
+        let endless: Vec<&str> = endless.iter().map(String::as_str).collect();
+        assert_eq!(settles(&endless, "b"), (None, SETTLING + 1), "a prefix is never the whole");
+    }
+
+    #[test]
+    fn a_file_that_has_just_become_empty_must_stay_so_for_longer() {
+        assert_eq!(settles(&[""], "b"), (Some(file("")), EMPTY_FOR + 1));
+        assert_eq!(settles(&[""], ""), (Some(file("")), QUIET_FOR + 1), "it was empty before");
+        assert_eq!(settles(&["", "", "a"], "b").0, Some(file("a")));
+    }
+}
