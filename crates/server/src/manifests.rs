@@ -142,9 +142,9 @@ impl Kept {
         Ok(kept)
     }
 
-    /// The plugins of the folder, for the log.
-    fn plugin(&self) -> String {
-        plugins(self.set).join(",")
+    /// The plugin of the folder, for the log; none if it is for all of them.
+    fn plugin(&self) -> Option<&'static str> {
+        (self.set != Set::Mixed).then(|| self.set.plugin())
     }
 
     /// The files whose folders tell of changes: the folder's own, and where links in it lead. While the folder is missing, the one

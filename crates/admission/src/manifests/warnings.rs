@@ -24,7 +24,7 @@ pub(super) fn of_object(
     if kind.ends_with("AdmissionPolicy") {
         let problem = |warning: crate::policy::TypeWarning| {
             let message = format!("{kind} {name}: {}: {}", warning.field, warning.message);
-            let hint = "the objects that the policy is for have no such thing, so evaluating it fails";
+            let hint = "evaluating this expression fails for the objects that the policy is for";
             Problem::at(file, place.of(&warning.field), &warning.field, message, Some(hint))
         };
         return type_warnings(object, known).into_iter().map(problem).collect();
