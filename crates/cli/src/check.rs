@@ -109,9 +109,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn check(set: Set, folder: &Path, args: &Args) -> Checked {
     let rules = Rules { strict: args.strict, kinds: &BuiltInKinds };
-    let outcome = match args.write_expected {
-        true => write_expected(set, folder, rules),
-        false => manifests::load(set, folder, rules),
+    let outcome = if args.write_expected {
+        write_expected(set, folder, rules)
+    } else {
+        manifests::load(set, folder, rules)
     };
     let (found, problems, warnings) = match outcome {
         Ok(loaded) => (Found::Folder(loaded.len(), loaded.hash), Vec::new(), loaded.warnings),

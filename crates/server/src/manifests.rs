@@ -73,11 +73,13 @@ impl Told {
     }
 }
 
+/// Puts the objects of a folder in place of the ones before, all at once.
+pub(crate) type Apply = Arc<dyn Fn(Set, &Loaded) + Send + Sync>;
+
 /// What folders are judged by and what becomes of them.
 #[derive(Clone)]
 pub(crate) struct Means {
-    /// Puts the objects of a folder in place of the ones before, all at once.
-    pub(crate) apply: Arc<dyn Fn(Set, &Loaded) + Send + Sync>,
+    pub(crate) apply: Apply,
     /// The kinds that expressions are checked against.
     pub(crate) kinds: Arc<dyn Kinds + Send + Sync>,
     /// Whether warnings are errors.

@@ -141,7 +141,8 @@ impl Refused {
         let mut problems = self.problems.iter();
         text.push_str(&problems.next().map(Problem::picture).unwrap_or_default());
         for problem in problems {
-            text.push_str(&format!("\n\n{problem}"));
+            text.push_str("\n\n");
+            text.push_str(&problem.to_string());
         }
         text
     }

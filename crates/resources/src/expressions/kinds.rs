@@ -123,7 +123,7 @@ impl TypedCompiler {
     /// A checker for objects of a kind. `params` is `None` if the policy has none, and without types if they are not known.
     pub fn new(object: &Arc<KindTypes>, params: Option<Option<&Arc<KindTypes>>>) -> Self {
         let offered = Offered { params: params.is_some(), authorizer: false, patches: false };
-        Self::with(object, params, offered)
+        Self::with(object, params.flatten(), offered)
     }
 
     /// A checker of policies without parameters that warns only of what is certain; `object` should be
@@ -132,7 +132,7 @@ impl TypedCompiler {
         Self::with(object, None, Offered { params: false, authorizer: true, patches })
     }
 
-    fn with(object: &Arc<KindTypes>, params: Option<Option<&Arc<KindTypes>>>, offered: Offered) -> Self {
+    fn with(object: &Arc<KindTypes>, params: Option<&Arc<KindTypes>>, offered: Offered) -> Self {
         let variables: Arc<VariableTypes> = Arc::default();
         let provider = |types: &Arc<KindTypes>| Arc::clone(types) as Arc<dyn TypeProvider>;
         let mut env = environment(Shape { offered, composed: true, age: Age::Stored })
@@ -143,7 +143,7 @@ impl TypedCompiler {
                 ("oldObject", object.root()),
                 ("authorizer", cel::authz::authorizer_type()),
             ]);
-        if let Some(Some(params)) = params {
+        if let Some(params) = params {
             env = env.with_types(provider(params)).with_variables([("params", params.root())]);
         }
         TypedCompiler { env, variables, tolerant: object.tolerant }
