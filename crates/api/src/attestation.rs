@@ -38,13 +38,17 @@ impl Dialect {
     /// Both.
     pub const ALL: [Dialect; 2] = [Dialect::Kubernetes, Dialect::Kep];
 
-    /// The one that a request with this `spec` speaks; with neither field it is Kubernetes'.
+    /// The one that a request with this `spec` speaks, by the field that is filled in or, if none is, by the field that is there;
+    /// with neither field it is Kubernetes'.
     pub fn of(spec: Option<&Value>) -> Self {
-        let has = |dialect: Dialect| {
-            let map = spec.and_then(|spec| spec.get(dialect.field())).and_then(Value::as_map);
-            map.is_some_and(|map| !map.is_empty())
-        };
-        if has(Dialect::Kep) && !has(Dialect::Kubernetes) { Dialect::Kep } else { Dialect::Kubernetes }
+        let given = |dialect: Dialect| spec.and_then(|spec| spec.get(dialect.field()));
+        let filled = |dialect| given(dialect).and_then(Value::as_map).is_some_and(|map| !map.is_empty());
+        let only_kep = given(Dialect::Kep).is_some() && given(Dialect::Kubernetes).is_none();
+        if !filled(Dialect::Kubernetes) && (filled(Dialect::Kep) || only_kep) {
+            Dialect::Kep
+        } else {
+            Dialect::Kubernetes
+        }
     }
 
     /// The field of a request's `spec`, and the claim of a token.

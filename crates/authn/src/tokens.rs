@@ -12,13 +12,16 @@ pub mod discovery;
 mod issue;
 mod keys;
 mod legacy;
+mod refusal;
 mod request;
 mod verify;
+mod webhook_request;
 
 pub use cache::TokenCache;
 pub use claims::{Bound, BoundKind, Claims, Reference};
 pub use issue::Issuer;
 pub use keys::{KeyError, PublicKey, SigningKey};
+pub use refusal::{Refusal, RefusalCause, RefusalReason};
 pub use request::{Attester, Attesting, Grant, RequestRules, TokenRequest};
 pub use verify::{BoundObjects, Lookup, Verified, Verifier};
 

@@ -47,8 +47,8 @@ impl Outcome {
 /// The type of a schema in a definition.
 const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
 
-/// Lists that nobody stores empty: validation refuses them, and tells an empty one from an absent one.
-const NEVER_STORED_EMPTY: [&str; 1] = ["nodeSelectorTerms"];
+/// Lists and maps that are never stored empty: validation refuses them, and tells an empty one from an absent one.
+const NEVER_STORED_EMPTY: [&str; 3] = ["nodeSelectorTerms", "attestations", "attestationClaims"];
 
 /// Lists that are refused beside what they stand with, even when they are empty: the struct, the lists, and when.
 type Beside = (&'static str, &'static [&'static str], fn(&Map) -> bool);
@@ -312,7 +312,9 @@ impl<'a> Walk<'a> {
             Value::Map(map) => {
                 map.is_empty()
                     && match property.schema.get().kind {
-                        Kind::Map(_) => property.omit == Omit::Empty,
+                        Kind::Map(_) => {
+                            property.omit == Omit::Empty && !NEVER_STORED_EMPTY.contains(&&*property.name)
+                        }
                         Kind::Object(_) => {
                             property.omit == Omit::Never
                                 && !property.pointer

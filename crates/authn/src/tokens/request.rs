@@ -10,8 +10,10 @@ use api::{FieldError, GroupKind, GroupResource, Status, meta};
 use value::{Path, Str, Value, format_smolstr};
 
 use crate::tokens::claims::{Bound, BoundKind, Claims, Reference};
+use crate::tokens::refusal::Refusal;
 use crate::tokens::verify::BoundObjects;
-use crate::user::{User, service_account};
+use crate::tokens::webhook_request::WebhookToken;
+use crate::user::User;
 
 /// What kubelets ask for in the name of pods that never learned to read a token again.
 const WARN_ONLY_SECONDS: i64 = 60 * 60 + 7;
@@ -127,7 +129,7 @@ impl TokenRequest {
         objects: &dyn BoundObjects,
         attester: &dyn Attester,
         id: impl Into<Str>,
-    ) -> Result<Grant, Status> {
+    ) -> Result<Grant, Refusal> {
         let TokenRequest { mut object, now } = self;
         let id = id.into();
         let mut warnings = Vec::new();
@@ -137,7 +139,7 @@ impl TokenRequest {
         let bound = match (reference, reference.and_then(Configuration::of_reference)) {
             (None, _) => None,
             (Some(reference), Some(kind)) => {
-                let wanted = Wanted { request: &object, reference, kind, now };
+                let wanted = WebhookToken { request: &object, reference, kind, now };
                 let (bound, dialect) = wanted.grant(rules, objects, attester).await?;
                 if dialect == Dialect::Kep {
                     warnings.push(Str::new_static(
@@ -194,89 +196,6 @@ impl Grant {
     }
 }
 
-/// A request for a token that is shown to webhooks, its fields validated.
-struct Wanted<'a> {
-    request: &'a Value,
-    reference: &'a Value,
-    kind: Configuration,
-    now: Timestamp,
-}
-
-impl Wanted<'_> {
-    /// INVARIANT: nothing that depends on what is stored is told before the account is known to have the permission, and then only
-    /// that the request is denied.
-    async fn grant(
-        &self,
-        rules: &RequestRules,
-        objects: &dyn BoundObjects,
-        attester: &dyn Attester,
-    ) -> Result<(Bound, Dialect), Status> {
-        let Wanted { request, reference, kind, now } = self;
-        if !rules.webhooks {
-            let gate = format!(" (feature gate {} is disabled)", attestation::GATE);
-            return Err(unbindable(kind.api_version(), kind.kind(), &gate));
-        }
-        let spec = request.get("spec");
-        let audiences = request.list_at(&["spec", "audiences"]);
-        if audiences.iter().filter_map(Value::as_str).any(|one| rules.audiences.iter().any(|own| own == one))
-        {
-            return Err(Status::bad_request("api server audiences are invalid for webhook token requests"));
-        }
-        let dialect = Dialect::of(spec);
-        // Validation has made sure that there is one of each; should it not have, nothing fits.
-        let [Value::String(audience)] = audiences else { return Err(denied(request)) };
-        let groups = request.list_at(&["spec", dialect.field(), dialect.key()]);
-        let [Value::String(group)] = groups else { return Err(denied(request)) };
-        let account =
-            service_account::user(meta::namespace(request), meta::name(request), meta::uid(request));
-        attester.attest(&account, dialect, group).await?;
-
-        let name = reference.str_at(&["name"]).unwrap_or_default();
-        let found = find(objects, BoundKind::Webhooks(*kind), "", name).await?;
-        let configuration = found.filter(|found| !is_going(found, *now)).ok_or_else(|| denied(request))?;
-        let served = dialect == Dialect::Kubernetes
-            || group == attestation::EVERY_GROUP
-            || objects.has_api_service(group);
-        if !served || !fits(&configuration, dialect, group, audience) {
-            return Err(denied(request));
-        }
-        let configuration = Reference { name: name.into(), uid: meta::uid(&configuration).into() };
-        check_uid(reference, &configuration.uid)?;
-        let bound = Bound::Webhooks { kind: *kind, configuration, group: Some(group.clone()) };
-        Ok((bound, dialect))
-    }
-}
-
-/// Whether a configuration has a webhook that a token with this group and audience is good for.
-fn fits(configuration: &Value, dialect: Dialect, group: &str, audience: &str) -> bool {
-    let is_for = |hook: &&Value| {
-        hook.get("clientConfig").and_then(attestation::audience).is_some_and(|own| own == audience)
-    };
-    let is_about = |hook: &&Value| {
-        let groups = hook.list_at(&["rules"]).iter().flat_map(|rule| rule.list_at(&["apiGroups"]));
-        groups.filter_map(Value::as_str).any(|own| own == attestation::EVERY_GROUP || own == group)
-    };
-    let mut hooks = configuration.list_at(&["webhooks"]).iter();
-    match (group, dialect) {
-        // Kubernetes does not look at the audience then; the permission to ask for every group is for API servers alone.
-        (attestation::EVERY_GROUP, Dialect::Kubernetes) => true,
-        (attestation::EVERY_GROUP, Dialect::Kep) => hooks.any(|hook| is_for(&hook)),
-        _ => hooks.any(|hook| is_about(&hook) && is_for(&hook)),
-    }
-}
-
-/// One answer to everything that does not fit, so that it tells nothing.
-fn denied(request: &Value) -> Status {
-    let resource = GroupResource::new("", "serviceaccounts/token");
-    Status::forbidden(&resource, meta::name(request), "token request denied")
-}
-
-/// Whether deletion has begun. A time that cannot be read counts as begun.
-fn is_going(object: &Value, now: Timestamp) -> bool {
-    let text = meta::text(object, "deletionTimestamp");
-    !text.is_empty() && Timestamp::parse(text).map_or(true, |time| time.seconds <= now.seconds)
-}
-
 /// Group and version of a reference. What is neither one nor two words is nothing, as in Kubernetes.
 fn group_version(reference: &str) -> (&str, &str) {
     match reference.split_once('/') {
@@ -286,7 +205,7 @@ fn group_version(reference: &str) -> (&str, &str) {
     }
 }
 
-fn unbindable(api_version: &str, kind: &str, why: &str) -> Status {
+pub(super) fn unbindable(api_version: &str, kind: &str, why: &str) -> Status {
     let (group, version) = group_version(api_version);
     Status::bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={kind}{why}"))
 }
@@ -350,7 +269,7 @@ async fn bound_object(
     Ok(bound)
 }
 
-async fn find(
+pub(super) async fn find(
     objects: &dyn BoundObjects,
     kind: BoundKind,
     namespace: &str,

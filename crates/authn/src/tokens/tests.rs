@@ -409,7 +409,7 @@ fn requested(spec: &str, rules: &RequestRules) -> Result<(Claims, Value, Vec<Str
     let now = Timestamp::from_seconds(NOW);
     let request = TokenRequest::new(object, &account, rules, now).map_err(|s| s.message().to_owned())?;
     let grant = run(request.grant(rules, &*store, &Attests(&[]), "the-id"));
-    let grant = grant.map_err(|s| s.message().to_owned())?;
+    let grant = grant.map_err(|refusal| refusal.status.message().to_owned())?;
     assert_eq!(
         grant.annotations,
         [("authentication.kubernetes.io/issued-credential-id", "JTI=the-id".to_owned())]

@@ -4,6 +4,7 @@
 
 mod attacks;
 mod calls;
+mod denials;
 mod gate;
 mod life;
 mod requests;

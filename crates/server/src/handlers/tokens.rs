@@ -1,5 +1,6 @@
 //! `serviceaccounts/token` and `tokenreviews`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -8,7 +9,7 @@ use api::attestation::{self, Configuration, Dialect};
 use api::time::Timestamp;
 use api::{GroupVersionKind, Status, meta};
 use authn::User;
-use authn::tokens::{Attester, Attesting, TokenRequest};
+use authn::tokens::{Attester, Attesting, Refusal, TokenRequest};
 use authz::{Attributes, Chain, Decision};
 use value::{Map, Str, Value};
 
@@ -22,22 +23,92 @@ use crate::state::State;
 use crate::tokens::StoredObjects;
 use crate::write::Posted;
 
+/// The audit annotation that says why a request for a token for a webhook was refused.
+const DENIED_ANNOTATION: &str = "webhook-authentication.k8s.io/token-request-denied";
+/// How many characters of a value that a client sent the log shows.
+const LOGGED_CHARACTERS: usize = 256;
+
 /// `serviceaccounts/token`: a token for the account.
 pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
     let begun = Instant::now();
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
     let mut object = posted(call, &expected, &options).await?;
+    let empty = take_empty_attestations(&mut object);
     let manager = ownership::manager(&options.field_manager, &call.headers);
     ownership::track_posted(&expected, "token", &mut object, &manager, call.now);
-    let reference = object.at(&["spec", "boundObjectRef"]);
-    let counted =
-        state.webhook_tokens.as_ref().filter(|_| reference.and_then(Configuration::of_reference).is_some());
-    let answer = answer(state, call, kind, object, &options, expected).await;
-    if let Some(tokens) = counted {
-        tokens.metrics().requested(answer.is_ok(), begun.elapsed());
+    let asked = WebhookTokenAsked::read(&object);
+    let answer = answer(state, call, kind, object, &options, expected, &empty).await;
+    if let Some(asked) = asked {
+        if let Some(tokens) = &state.webhook_tokens {
+            tokens.metrics().requested(answer.is_ok(), begun.elapsed());
+        }
+        if let Err(refusal) = &answer {
+            asked.report(call, refusal);
+        }
     }
-    answer
+    answer.map_err(|refusal| refusal.status)
+}
+
+/// Takes out attestations that were sent empty. Validation tells them from absent ones; nothing else does, and they are not
+/// answered.
+fn take_empty_attestations(object: &mut Value) -> Vec<Dialect> {
+    let spec = object.as_map_mut().and_then(|object| object.get_mut("spec")).and_then(Value::as_map_mut);
+    let Some(spec) = spec else { return Vec::new() };
+    let is_empty = |spec: &Map, dialect: &Dialect| {
+        spec.get(dialect.field()).and_then(Value::as_map).is_some_and(Map::is_empty)
+    };
+    let empty: Vec<Dialect> = Dialect::ALL.into_iter().filter(|dialect| is_empty(spec, dialect)).collect();
+    for dialect in &empty {
+        spec.remove(dialect.field());
+    }
+    empty
+}
+
+/// What a request for a token for a webhook asks for, as it was sent: for the log if it is refused.
+struct WebhookTokenAsked {
+    configuration: String,
+    audience: String,
+    group: String,
+}
+
+impl WebhookTokenAsked {
+    /// `None` if the token is not to be bound to a webhook configuration.
+    fn read(object: &Value) -> Option<Self> {
+        let reference = object.at(&["spec", "boundObjectRef"])?;
+        let kind = Configuration::of_reference(reference)?;
+        let dialect = Dialect::of(object.get("spec"));
+        let first = |path: &[&str]| {
+            let first = object.list_at(path).first().and_then(Value::as_str);
+            first.unwrap_or_default().chars().take(LOGGED_CHARACTERS).collect::<String>()
+        };
+        let name = reference.str_at(&["name"]).unwrap_or_default();
+        let name: String = name.chars().take(LOGGED_CHARACTERS).collect();
+        Some(WebhookTokenAsked {
+            configuration: format!("{}/{name}", kind.kind()),
+            audience: first(&["spec", "audiences"]),
+            group: first(&["spec", dialect.field(), dialect.key()]),
+        })
+    }
+
+    /// Tells operators why a request was refused: the client must not know what the answer depends on.
+    fn report(&self, call: &Call, Refusal { status, cause }: &Refusal) {
+        let (reason, detail) = match cause {
+            Some(cause) => (cause.reason.as_str(), cause.detail.clone()),
+            None => (status.reason(), status.message().chars().take(4 * LOGGED_CHARACTERS).collect()),
+        };
+        call.annotate(DENIED_ANNOTATION, format!("{reason}: {detail}"));
+        tracing::warn!(
+            reason,
+            detail,
+            user = call.user().name.as_str(),
+            service_account = format!("{}/{}", call.info.namespace, call.info.name),
+            configuration = self.configuration,
+            audience = self.audience,
+            api_group = self.group,
+            "token request for a webhook refused"
+        );
+    }
 }
 
 async fn answer(
@@ -47,8 +118,9 @@ async fn answer(
     object: Value,
     options: &WriteOptions,
     expected: GroupVersionKind,
-) -> Result<Answer, Status> {
-    let Some(tokens) = &state.tokens else { return Err(Status::no_such_resource()) };
+    empty: &[Dialect],
+) -> Result<Answer, Refusal> {
+    let Some(tokens) = &state.tokens else { return Err(Status::no_such_resource().into()) };
     let name = call.info.name.to_string();
     let options_value = options.to_value("CreateOptions");
     let post = Posted {
@@ -69,10 +141,16 @@ async fn answer(
     let now = Timestamp::from_seconds(call.now);
     let request = TokenRequest::new(object, &account, &tokens.rules, now)?;
     let rules = resources::validation::rules(&expected.group_kind());
-    let errors = rules.map(|rules| (rules.create)(request.object(), &state.validation_context(call.now)));
+    let mut validated = Cow::Borrowed(request.object());
+    for dialect in empty {
+        if validated.at(&["spec", dialect.field()]).is_none() {
+            validated.to_mut().set_at(&["spec", dialect.field()], Value::Map(Map::new()));
+        }
+    }
+    let errors = rules.map(|rules| (rules.create)(&validated, &state.validation_context(call.now)));
     let errors = errors.unwrap_or_default();
     if !errors.is_empty() {
-        return Err(Status::invalid(&expected.group_kind(), "", &errors));
+        return Err(Status::invalid(&expected.group_kind(), "", &errors).into());
     }
     post.validate(call, request.object()).await?;
     let objects = StoredObjects(state.store.clone());

@@ -63,7 +63,12 @@ impl Default for Ask<'_> {
     }
 }
 
-fn ask(store: &Arc<Store>, rules: &RequestRules, attester: &Attests, ask: &Ask<'_>) -> Result<Grant, Status> {
+fn ask(
+    store: &Arc<Store>,
+    rules: &RequestRules,
+    attester: &Attests,
+    ask: &Ask<'_>,
+) -> Result<Grant, Refusal> {
     let Ask { kind, name, uid, audience, field, group, seconds } = ask;
     let spec = format!(
         r#"{{"spec":{{"audiences":["{audience}"],"expirationSeconds":{seconds},"{}":{{"{}":["{group}"]}},
@@ -78,8 +83,13 @@ fn ask(store: &Arc<Store>, rules: &RequestRules, attester: &Attests, ask: &Ask<'
 }
 
 fn refusal(attester: &Attests, asked: &Ask<'_>) -> String {
-    let status = ask(&with_hooks(), &on(), attester, asked).unwrap_err();
+    let status = ask(&with_hooks(), &on(), attester, asked).unwrap_err().status;
     format!("{} {}", status.code(), status.message())
+}
+
+/// What operators learn of a refusal.
+fn cause(attester: &Attests, asked: &Ask<'_>) -> String {
+    ask(&with_hooks(), &on(), attester, asked).unwrap_err().cause.unwrap().to_string()
 }
 
 const DENIED: &str = r#"403 serviceaccounts/token "robot" is forbidden: token request denied"#;
@@ -110,8 +120,9 @@ fn refusals_come_in_an_order_that_tells_nothing() {
     let nobody = Attests(&[]);
     let mut wrong = Ask { name: "nope", uid: "other", audience: "api", ..Ask::default() };
     let off = ask(&with_hooks(), &rules(), &nobody, &wrong).unwrap_err();
-    assert_eq!(off.code(), 400);
-    assert!(off.message().ends_with("(feature gate APIServerWebhookAuthenticationToken is disabled)"));
+    assert_eq!(off.status.code(), 400);
+    assert!(off.status.message().ends_with("(feature gate APIServerWebhookAuthenticationToken is disabled)"));
+    assert_eq!(off.cause.unwrap().reason, RefusalReason::FeatureGateDisabled);
     let check = |attester: &Attests, asked: &Ask<'_>, expected: &str| {
         assert_eq!(refusal(attester, asked), expected);
     };
@@ -122,13 +133,60 @@ fn refusals_come_in_an_order_that_tells_nothing() {
     wrong.name = "hooks";
     check(&MAY, &wrong, DENIED);
     wrong.audience = "https://apps.example/a";
-    check(
-        &MAY,
-        &wrong,
-        r#"409 Operation cannot be fulfilled on ValidatingWebhookConfiguration.admissionregistration.k8s.io "hooks": the UID in the bound object reference (other) does not match the UID in record. The object might have been deleted and then recreated"#,
-    );
+    check(&MAY, &wrong, DENIED);
     wrong.uid = "hooks-uid";
     ask(&with_hooks(), &on(), &MAY, &wrong).unwrap();
+}
+
+#[test]
+fn operators_learn_why_a_request_was_refused() {
+    let check = |attester: &Attests, asked: &Ask<'_>, expected: expect_test::Expect| {
+        expected.assert_eq(&cause(attester, asked));
+    };
+    let ask = Ask::default;
+    check(
+        &MAY,
+        &Ask { audience: "api", ..ask() },
+        expect!["APIServerAudience: api server audiences are invalid for webhook token requests"],
+    );
+    check(
+        &Attests(&[]),
+        &ask(),
+        expect![[r#"NoAttestPermission: admissionReviewAPIGroups "apps" is forbidden: may not attest"#]],
+    );
+    check(
+        &MAY,
+        &Ask { name: "nope", ..ask() },
+        expect![[r#"ConfigurationNotFound: ValidatingWebhookConfiguration "nope" does not exist"#]],
+    );
+    check(
+        &MAY,
+        &Ask { name: "going", group: "*", ..ask() },
+        expect![[r#"ConfigurationDeleting: ValidatingWebhookConfiguration "going" is being deleted"#]],
+    );
+    check(
+        &MAY,
+        &Ask { uid: "other", ..ask() },
+        expect![[r#"UIDMismatch: ValidatingWebhookConfiguration "hooks" has uid "hooks-uid", not "other""#]],
+    );
+    let gone = Ask { group: "gone.example.com", field: Dialect::Kep, ..ask() };
+    check(&MAY, &gone, expect![[r#"APIServiceNotFound: no APIService has API group "gone.example.com""#]]);
+    check(
+        &MAY,
+        &Ask { audience: "https://apps.example/a/", ..ask() },
+        expect![[
+            r#"AudienceMismatch: ValidatingWebhookConfiguration "hooks": no webhook has audience "https://apps.example/a/"; its audiences are ["https://apps.example/a", "https://svc.ns.svc:443/", "https://all.example/", "https://none.example/"]"#
+        ]],
+    );
+    check(
+        &MAY,
+        &Ask { group: "batch", ..ask() },
+        expect![[
+            r#"GroupNotInRules: ValidatingWebhookConfiguration "hooks": the webhooks with audience "https://apps.example/a" have no rule for API group "batch""#
+        ]],
+    );
+    let long = "n".repeat(100_000);
+    assert!(cause(&MAY, &Ask { name: &long, ..ask() }).len() < 1000);
 }
 
 #[test]
