@@ -5,6 +5,7 @@
 mod attacks;
 mod calls;
 mod denials;
+mod external;
 mod gate;
 mod life;
 mod requests;

@@ -184,15 +184,7 @@ fn has_ready_endpoint(slice: &Value, port_name: &str) -> bool {
 
 /// `HOST:PORT` of a server of the service.
 pub(super) fn locate(store: &Store, remote: &Remote) -> Result<String, String> {
-    let key = keys::namespaced(keys::SERVICES, &remote.namespace, &remote.service);
-    let service = store.get(&key).and_then(|entry| encode::tree(&entry).ok());
-    match service.as_ref().and_then(|service| service.str_at(&["spec", "type"])) {
-        Some("ExternalName") => {
-            let host = service.as_ref().and_then(|s| s.str_at(&["spec", "externalName"])).unwrap_or_default();
-            Ok(format!("{host}:{}", remote.port))
-        }
-        _ => resolve::endpoint(store, &remote.namespace, &remote.service, remote.port),
-    }
+    resolve::endpoint(store, &remote.namespace, &remote.service, remote.port)
 }
 
 /// Asks the server what it serves, several times at once; the last failure is told if nothing else came.

@@ -1,4 +1,4 @@
-//! A service → the address of one of its ready endpoints.
+//! A service → where it is reached: one of its ready endpoints, or the name that it stands for.
 
 use std::net::IpAddr;
 
@@ -14,15 +14,24 @@ use crate::outbound::is_routable;
 /// The label by which slices name their service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// `IP:PORT` of a ready endpoint that serves a port of a service, of the service's first address family if there is one.
+/// `IP:PORT` of a ready endpoint that serves a port of a service, of the service's first address family if there is one; for a
+/// service of type `ExternalName`, `NAME:PORT`. Whoever dials judges what the name resolves to ([`crate::outbound::Reach`]).
 pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) -> Result<String, String> {
     let service = store
         .get(&keys::namespaced(keys::SERVICES, namespace, name))
         .and_then(|entry| encode::tree(&entry).ok())
         .ok_or_else(|| format!("service {} not found", quote(name)))?;
     let kind = service.str_at(&["spec", "type"]).unwrap_or("ClusterIP");
-    if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer") {
-        return Err(format!("unsupported service type {}", quote(kind)));
+    match kind {
+        "ClusterIP" | "NodePort" | "LoadBalancer" => {}
+        "ExternalName" => {
+            let host = service.str_at(&["spec", "externalName"]).unwrap_or_default();
+            if host.is_empty() {
+                return Err(format!("service {} has no external name", quote(name)));
+            }
+            return Ok(format!("{host}:{port}"));
+        }
+        _ => return Err(format!("unsupported service type {}", quote(kind))),
     }
     let found = service
         .list_at(&["spec", "ports"])

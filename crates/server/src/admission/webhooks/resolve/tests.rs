@@ -75,11 +75,21 @@ async fn what_is_no_such_service_is_said_as_kubernetes_says_it() {
     assert_eq!(found(&[], 1).await, Err("no service port 1 found for service \"hook\"".to_owned()));
     let empty = store(&[]).await;
     assert_eq!(endpoint(&empty, "ns", "hook", 443), Err("service \"hook\" not found".to_owned()));
-    let external = ("/registry/services/specs/ns/hook", r#"{"metadata":{},"spec":{"type":"ExternalName"}}"#);
-    let store = store(&[external]).await;
+    let strange = ("/registry/services/specs/ns/hook", r#"{"metadata":{},"spec":{"type":"Strange"}}"#);
+    let store = store(&[strange]).await;
+    assert_eq!(endpoint(&store, "ns", "hook", 443), Err("unsupported service type \"Strange\"".to_owned()));
+}
+
+#[tokio::test]
+async fn a_service_that_stands_for_a_name_is_reached_by_that_name() {
+    let external = |name: &str| format!(r#"{{"spec":{{"type":"ExternalName","externalName":"{name}"}}}}"#);
+    let at = "/registry/services/specs/ns/hook";
+    let named = store(&[(at, &external("hook.example.com"))]).await;
+    assert_eq!(endpoint(&named, "ns", "hook", 8443), Ok("hook.example.com:8443".to_owned()));
+    let nameless = store(&[(at, &external(""))]).await;
     assert_eq!(
-        endpoint(&store, "ns", "hook", 443),
-        Err("unsupported service type \"ExternalName\"".to_owned())
+        endpoint(&nameless, "ns", "hook", 443),
+        Err("service \"hook\" has no external name".to_owned())
     );
 }
 

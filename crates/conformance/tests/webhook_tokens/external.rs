@@ -1,0 +1,47 @@
+//! Webhooks behind services of type `ExternalName`.
+
+use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::{Client, accepts, rejects};
+use serde_json::json;
+
+use crate::setting::{KINDS, MAPS, ON, claims, configurations, create, hook, register, serve, shown};
+
+async fn service(client: &Client, name: &str, external: &str) {
+    let body =
+        json!({"metadata": {"name": name}, "spec": {"type": "ExternalName", "externalName": external}});
+    accepts(client.post("/api/v1/namespaces/default/services", &body).await).unwrap();
+}
+
+#[tokio::test]
+async fn a_webhook_behind_an_external_name_is_called_by_the_name_of_its_service() {
+    let (_server, client) = serve(&[ON]).await;
+    service(&client, "hook", "localhost").await;
+    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    for kind in KINDS {
+        let place = json!({"caBundle": webhook.ca_bundle, "service":
+            {"namespace": "default", "name": "hook", "path": "/review", "port": webhook.port}});
+        register(&client, kind, "external", &[hook(&place, &["configmaps"])]).await;
+        create(&client, &format!("for-{}", kind.to_lowercase())).await.unwrap();
+        let calls = webhook.take_calls();
+        assert_eq!(calls.len(), 1);
+        assert!(calls[0].target.starts_with("/review"), "{}", calls[0].target);
+        let audience = format!("https://hook.default.svc:{}/review", webhook.port);
+        assert_eq!(claims(&shown(&calls[0]).unwrap())["aud"], json!([audience]));
+        accepts(client.delete(&format!("{}/external", configurations(kind))).await).unwrap();
+    }
+
+    // A certificate for the host proves nothing: it must be for the service. And only `localhost` leads to this host.
+    for (name, external, why) in
+        [("other", "localhost", "certificate"), ("loopback", "127.0.0.1", "127.0.0.1")]
+    {
+        service(&client, name, external).await;
+        let place = json!({"caBundle": webhook.ca_bundle, "service":
+            {"namespace": "default", "name": name, "path": "/review", "port": webhook.port}});
+        register(&client, KINDS[0], name, &[hook(&place, &["configmaps"])]).await;
+        let answer = client.post(MAPS, &json!({"metadata": {"name": name}})).await;
+        let status = rejects(answer, 500, "InternalError").unwrap();
+        assert!(status["message"].as_str().unwrap().contains(why), "{status}");
+        assert!(webhook.take_calls().is_empty());
+        accepts(client.delete(&format!("{}/{name}", configurations(KINDS[0]))).await).unwrap();
+    }
+}
