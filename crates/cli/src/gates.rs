@@ -3,6 +3,8 @@
 //! A gate can be set to what it is anyway. Setting one to anything else changes a behaviour, so unless this build implements
 //! both sides that is an error, never silence.
 
+use server::config::FeatureGate;
+
 const TABLE: &str = include_str!("../data/feature_gates.txt");
 
 /// Static manifests of admission objects, and the names that are reserved for them.
@@ -115,6 +117,25 @@ impl Gates {
                 differ.join(", ")
             )
         })
+    }
+
+    /// The same, with one gate set.
+    pub(crate) fn with(mut self, name: &str, on: bool) -> Self {
+        self.set.push((name.to_owned(), on));
+        self
+    }
+
+    /// Every gate with its stage and what it is set to, as the metric `kubernetes_feature_enabled` shows them.
+    pub(crate) fn all(&self) -> Vec<FeatureGate> {
+        let stages = STAGES.map(|(name, stage)| (name, stage, self.said(name).unwrap_or(false)));
+        let gates = rows().map(|(name, _, stage, _)| (name, stage, self.is_on(name)));
+        let all = stages.into_iter().chain(gates);
+        all.map(|(name, stage, enabled)| {
+            // The metric has no word for what is generally available.
+            let stage = if stage == "GA" { "" } else { stage };
+            FeatureGate { name, stage, enabled }
+        })
+        .collect()
     }
 
     /// Whether a gate is on.

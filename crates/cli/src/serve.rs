@@ -350,6 +350,7 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.event_ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     config.allow_privileged = args.allow_privileged;
     config.scheduler = args.enable_scheduler;
+    config.feature_gates = gates.all();
     config.admin_access = gates.is_on(ADMIN_ACCESS);
     config.emulated_minor = emulated.minor();
     config.static_manifests = gates.is_on(STATIC_MANIFESTS);

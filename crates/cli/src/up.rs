@@ -14,6 +14,7 @@ use server::pki::{self, Identity};
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, Data};
 
+use crate::gates::{Gates, WEBHOOK_TOKENS};
 use crate::limits::LimitArgs;
 use crate::logging::{self, Format};
 use crate::serve::{dns_names, now, runtime, wait_for_signal};
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     // No cluster is being upgraded here, so webhooks are told who asks them.
     config.webhook_tokens = true;
     config.strict_manifests = args.strict_manifests;
+    config.feature_gates = Gates::default().with(WEBHOOK_TOKENS, true).all();
     config.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));
     runtime()?.block_on(async move {
         let running = server::start(config).await?;

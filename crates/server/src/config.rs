@@ -52,6 +52,17 @@ impl ConfigError {
     }
 }
 
+/// A feature gate of Kubernetes, as the metric `kubernetes_feature_enabled` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureGate {
+    /// Its name.
+    pub name: &'static str,
+    /// `ALPHA`, `BETA`, `DEPRECATED`, or `""` for what is generally available.
+    pub stage: &'static str,
+    /// Whether it is on.
+    pub enabled: bool,
+}
+
 /// Where objects are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
@@ -157,6 +168,8 @@ pub struct Config {
     pub scheduler: bool,
     /// `--event-ttl`: how long events are kept after their last write; zero is for ever.
     pub event_ttl: Duration,
+    /// The feature gates, for the metric `kubernetes_feature_enabled`: what they decide is said by other fields.
+    pub feature_gates: Vec<FeatureGate>,
     /// `DRAAdminAccess`: without it, new objects lose the field.
     pub admin_access: bool,
     /// The minor version that `/version` says is emulated.
@@ -208,6 +221,7 @@ impl Config {
             allow_privileged: false,
             scheduler: false,
             event_ttl: Duration::from_hours(1),
+            feature_gates: Vec::new(),
             admin_access: true,
             emulated_minor: 37,
             limits: Limits::default(),

@@ -152,6 +152,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         allow_privileged,
         scheduler,
         event_ttl,
+        feature_gates,
         admin_access,
         emulated_minor,
         limits,
@@ -174,6 +175,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     };
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let metrics = Metrics::new(started.as_secs_f64()).map_err(ConfigError::other)?;
+    metrics.record_feature_gates(&feature_gates).map_err(ConfigError::other)?;
     let authorization = authorization.load()?;
     let meter: Arc<dyn Meter> =
         Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);

@@ -8,5 +8,6 @@ mod denials;
 mod external;
 mod gate;
 mod life;
+mod metrics;
 mod requests;
 mod setting;

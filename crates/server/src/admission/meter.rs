@@ -33,6 +33,8 @@ pub(crate) struct AdmissionMeter {
 /// What policies and webhooks decide.
 struct Decisions {
     webhooks: HistogramVec,
+    /// The alias of `webhooks` by which KEP-6060 calls it; there is none for manifests.
+    webhook_latency: Option<HistogramVec>,
     webhook_requests: IntCounterVec,
     webhook_rejections: IntCounterVec,
     webhook_fail_open: IntCounterVec,
@@ -156,6 +158,16 @@ impl Decisions {
                 &["name", "operation", "rejected", "type"],
                 WEBHOOK_BUCKETS,
             )?,
+            webhook_latency: if manifests {
+                None
+            } else {
+                Some(histogram(
+                    "apiserver_admission_webhook_latency_seconds",
+                    "[ALPHA] The name by which KEP-6060 calls apiserver_admission_webhook_admission_duration_seconds; both count the same calls.",
+                    &["name", "operation", "rejected", "type"],
+                    WEBHOOK_BUCKETS,
+                )?)
+            },
             webhook_requests: counter(
                 &format!("apiserver_admission_{word}webhook_request_total"),
                 &help(
@@ -229,7 +241,10 @@ impl Decisions {
         let code = code.min(MAX_CODE).to_string();
         let (operation, rejected, phase) = (operation.as_str(), word(rejected), phase.webhook_label());
         self.webhook_requests.with_label_values(&[&code, name, operation, rejected, phase]).inc();
-        self.webhooks.with_label_values(&[name, operation, rejected, phase]).observe(took.as_secs_f64());
+        let labels = [name, operation, rejected, phase];
+        for histogram in [Some(&self.webhooks), self.webhook_latency.as_ref()].into_iter().flatten() {
+            histogram.with_label_values(&labels).observe(took.as_secs_f64());
+        }
     }
 
     fn webhook_rejected(&self, name: &str, phase: Phase, operation: Operation, why: Rejection, code: u16) {
