@@ -162,7 +162,9 @@ impl Verifier {
         // A token of somebody else's is no reason to look for new keys. It is only refused for that here, and never believed.
         let issuer = payload.iss.clone().unwrap_or_default();
         if !self.expected.issuers.contains(&issuer) {
-            return Err(Rejection::new(Reason::Issuer, "another issuer"));
+            let (found, expected) = (rejection::excerpt(&issuer), &self.expected.issuers);
+            let detail = format!("the token's issuer is {found:?}, but {expected:?} is expected");
+            return Err(Rejection::new(Reason::Issuer, detail));
         }
         // INVARIANT: nothing else of the payload counts before the signature is verified.
         match self.keys.current().check(&key, algorithm, signed.as_bytes(), &signature) {

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::json;
 use super::keys::MAX_DOCUMENT;
+use super::rejection::excerpt;
 
 /// The path of the provider document, below the issuer.
 pub const PROVIDER_PATH: &str = "/.well-known/openid-configuration";
@@ -13,7 +14,7 @@ pub const JWKS_PATH: &str = "/openid/v1/jwks";
 pub const JWKS_TYPE: &str = "application/jwk-set+json";
 
 /// Why a provider document is of no use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProviderError {
     /// The document is too long.
@@ -22,9 +23,14 @@ pub enum ProviderError {
     /// It is no provider document.
     #[error("the provider document is malformed")]
     Malformed,
-    /// It is another issuer's.
-    #[error("the provider document is another issuer's")]
-    Issuer,
+    /// It is another issuer's. Expect the one that was found if the API server that answered is the right one.
+    #[error("the issuer is {found:?}, but {expected:?} is expected")]
+    Issuer {
+        /// The issuer that the document names.
+        found: String,
+        /// The issuer that is expected.
+        expected: String,
+    },
     /// The keys are not at an `https` address.
     #[error("the provider document names no https address of keys")]
     Address,
@@ -45,7 +51,8 @@ impl Provider {
         }
         let provider: Provider = json::read(document).map_err(|_| ProviderError::Malformed)?;
         if provider.issuer != issuer {
-            return Err(ProviderError::Issuer);
+            let (found, expected) = (excerpt(&provider.issuer).to_owned(), issuer.to_owned());
+            return Err(ProviderError::Issuer { found, expected });
         }
         if !provider.jwks_uri.starts_with("https://") {
             return Err(ProviderError::Address);

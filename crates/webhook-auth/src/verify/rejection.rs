@@ -155,7 +155,8 @@ impl Rejection {
         self.reason
     }
 
-    /// What was found, for the log. What came from the token is quoted, and only there once its signature was verified.
+    /// What was found, for the log. What came from the token is quoted. Of a token whose signature was not verified, only the
+    /// beginning of its issuer is shown.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -168,3 +169,8 @@ impl fmt::Display for Rejection {
 }
 
 impl std::error::Error for Rejection {}
+
+/// The beginning of a text that anybody may have written.
+pub(super) fn excerpt(text: &str) -> &str {
+    text.char_indices().nth(256).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}

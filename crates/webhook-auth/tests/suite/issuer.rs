@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use webhook_auth::{ConfigurationKind, Expected, KeySet, Keys, Verifier};
 
-pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 pub(crate) const AUDIENCE: &str = "https://guard.default.svc:443/admission/review";
 pub(crate) const UID: &str = "44e818f2-2ad0-4432-9816-3a649ca9945c";
 

@@ -297,6 +297,11 @@ async fn discovery_reads_where_the_keys_are_and_then_the_keys() {
     let fetched =
         async |discovery: Discovery<Documents>| discovery.fetch().await.map(|keys| keys.ids().count());
 
+    let other = |found: &str, expected: &str| ProviderError::Issuer {
+        found: found.to_owned(),
+        expected: expected.to_owned(),
+    };
+
     let discovery = Discovery::new(ISSUER, documents.clone());
     assert_eq!(fetched(discovery.clone()).await, Err(FetchError::Transport("404".to_owned())));
     put(&format!("{ISSUER}/.well-known/openid-configuration"), provider(ISSUER, "https://keys.example/jwks"));
@@ -304,22 +309,22 @@ async fn discovery_reads_where_the_keys_are_and_then_the_keys() {
     assert_eq!(fetched(discovery.clone()).await, Ok(1));
     assert_eq!(
         fetched(Discovery::new(format!("{ISSUER}/"), documents.clone())).await,
-        Err(ProviderError::Issuer.into())
+        Err(other(ISSUER, &format!("{ISSUER}/")).into())
     );
 
     // Elsewhere, but of the same issuer.
-    let at = discovery.clone().at("https://kubernetes.default.svc/");
+    let at = discovery.clone().at("https://api.example:6443/");
     put(
-        "https://kubernetes.default.svc/.well-known/openid-configuration",
+        "https://api.example:6443/.well-known/openid-configuration",
         provider(ISSUER, "https://10.0.0.1/jwks"),
     );
     assert_eq!(fetched(at.clone()).await, Err(FetchError::Transport("404".to_owned())));
     assert_eq!(fetched(at.clone().keys_at("https://keys.example/jwks")).await, Ok(1));
     put(
-        "https://kubernetes.default.svc/.well-known/openid-configuration",
+        "https://api.example:6443/.well-known/openid-configuration",
         provider("https://x", "https://keys.example/jwks"),
     );
-    assert_eq!(fetched(at).await, Err(ProviderError::Issuer.into()));
+    assert_eq!(fetched(at).await, Err(other("https://x", ISSUER).into()));
 
     put("https://keys.example/jwks", b"{\"keys\":[]}".to_vec());
     assert_eq!(fetched(discovery).await, Err(KeyError::NoKeys.into()));

@@ -7,4 +7,5 @@ mod keys;
 mod layer;
 mod property;
 mod tokens;
+mod vectors;
 mod verify;

@@ -61,7 +61,10 @@ fn a_provider_document_is_that_of_the_issuer() {
     let keys = "https://10.0.0.1:6443/openid/v1/jwks";
     let provider = read(json!({"issuer": ISSUER, "jwks_uri": keys, "more": 1})).unwrap();
     assert_eq!((provider.issuer(), provider.jwks_uri()), (ISSUER, keys));
-    assert_eq!(read(json!({"issuer": "https://x", "jwks_uri": keys})), Err(ProviderError::Issuer));
+    let other = read(json!({"issuer": "https://x", "jwks_uri": keys})).unwrap_err();
+    assert_eq!(other.to_string(), format!("the issuer is \"https://x\", but \"{ISSUER}\" is expected"));
+    let long = read(json!({"issuer": "x".repeat(10_000), "jwks_uri": keys})).unwrap_err();
+    assert!(long.to_string().len() < 400);
     assert_eq!(read(json!({"issuer": ISSUER, "jwks_uri": "http://x"})), Err(ProviderError::Address));
     assert_eq!(read(json!({"issuer": ISSUER})), Err(ProviderError::Malformed));
     assert_eq!(read(json!([])), Err(ProviderError::Malformed));

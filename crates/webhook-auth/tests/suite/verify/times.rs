@@ -14,8 +14,15 @@ fn a_token_of_another_issuer_is_refused() {
     assert_eq!(judged(|c| c["iss"] = json!(format!("{ISSUER}/"))), Err(Reason::Issuer));
     assert_eq!(judged(|c| drop(c.as_object_mut().unwrap().remove("iss"))), Err(Reason::Issuer));
     assert_eq!(judged(|c| c["iss"] = json!([ISSUER])), Err(Reason::Malformed));
-    // While an issuer changes, both are good.
     let key = Key::ec("k");
+    // The log says which issuer was found: often the wrong one is expected.
+    let token = key.token(&changed("*", |c| c["iss"] = json!("https://elsewhere.example")));
+    let rejection = verifier(&[&key]).authenticate(&token, at(NOW)).unwrap_err();
+    assert_eq!(
+        rejection.detail(),
+        format!("the token's issuer is \"https://elsewhere.example\", but [\"{ISSUER}\"] is expected")
+    );
+    // While an issuer changes, both are good.
     let issuers = vec!["https://new.example".to_owned(), ISSUER.to_owned()];
     let verifier = Verifier::new(Expected { issuers, ..expected() }, Keys::new(key_set(&[&key]))).unwrap();
     let new = changed("*", |c| c["iss"] = json!("https://new.example"));
