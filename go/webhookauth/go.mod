@@ -1,0 +1,3 @@
+module example.com/portcullis/webhookauth
+
+go 1.24
