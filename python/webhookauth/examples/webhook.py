@@ -35,7 +35,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=8443)
+    parser.add_argument("--listen", default="0.0.0.0:8443", help="address to serve on")
     parser.add_argument("--cert", default="tls.crt", help="certificate of the webhook")
     parser.add_argument("--key", default="tls.key", help="private key of the webhook")
     parser.add_argument("--issuer", default="https://kubernetes.default.svc", help="the API server's --service-account-issuer")
@@ -62,12 +62,13 @@ def main():
         start_response("404 Not Found", [])
         return [b""]
 
-    server = make_server("", args.port, application, Server, WSGIRequestHandler)
+    host, _, port = args.listen.rpartition(":")
+    server = make_server(host, int(port), application, Server, WSGIRequestHandler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(args.cert, args.key)
     # The handshake is left to the thread of the connection: a client that does not finish it must not keep others waiting.
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    logging.info("serving on port %d", args.port)
+    logging.info("serving on %s", args.listen)
     server.serve_forever()
 
 

@@ -4,7 +4,16 @@
 
 mod aggregated;
 mod guard;
+mod page;
 mod roll_out;
 mod setting;
 mod turtles;
 mod webhook;
+
+/// The examples of the library, as they are published.
+#[expect(dead_code, reason = "the examples' own `main` and flags")]
+#[path = "../../../webhook-auth/examples/aggregated.rs"]
+mod aggregated_example;
+#[expect(dead_code, reason = "the example's own `main`")]
+#[path = "../../../webhook-auth/examples/webhook.rs"]
+mod webhook_example;

@@ -7,16 +7,14 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-use conformance::client::{Credentials, Trust};
 use conformance::{Client, accepts};
 use serde_json::{Value, json};
+use webhook_auth::ConfigurationKind;
 use webhook_auth::client::WebhookTokens;
-use webhook_auth::verify::{Configuration, Dialect};
-use webhook_auth::{ClientConfig, ConfigurationKind};
+use webhook_auth::verify::Dialect;
 
-use crate::setting::{Site, account, allow, attest, configurations, kube_client};
+use crate::aggregated_example::ask_webhooks;
+use crate::setting::{Site, account, allow, attest, kube_client};
 
 pub(crate) const GROUP: &str = "ninja.turtles.ai";
 pub(crate) const VERSION: &str = "/apis/ninja.turtles.ai/v1";
@@ -51,49 +49,16 @@ pub(crate) struct Turtles {
 }
 
 impl Asking {
-    async fn get(&self, path: &str) -> Value {
-        let request = http::Request::get(path).body(Vec::new()).unwrap();
-        self.kube.request(request).await.unwrap()
-    }
-
-    /// Asks every webhook for this group; whether all of them allow it.
+    /// Asks every webhook for this group, as the example of the library does; whether all of them allow it.
     pub(crate) async fn webhooks(&self, review: &Value) -> bool {
-        let mut allowed = true;
-        for kind in [ConfigurationKind::Mutating, ConfigurationKind::Validating] {
-            let list = self.get(&configurations(kind)).await;
-            for object in list["items"].as_array().unwrap() {
-                let text = |field: &str| object["metadata"][field].as_str().unwrap().to_owned();
-                let configuration = Configuration { kind, name: text("name"), uid: text("uid") };
-                for webhook in object["webhooks"].as_array().unwrap() {
-                    if webhook["rules"][0]["apiGroups"][0] == GROUP {
-                        allowed &= self.ask(&configuration, webhook, review).await;
-                    }
-                }
-            }
-        }
+        let asked = ask_webhooks(&self.kube, &self.tokens, GROUP, review).await.unwrap();
+        let allowed = asked.iter().all(|asked| asked.allowed);
+        self.calls.lock().unwrap().extend(asked.into_iter().map(|asked| Called {
+            kind: asked.configuration.kind,
+            token: asked.token.map(|token| token.to_string()).map_err(|error| error.to_string()),
+            code: asked.status,
+        }));
         allowed
-    }
-
-    async fn ask(&self, configuration: &Configuration, webhook: &Value, review: &Value) -> bool {
-        let place: ClientConfig = serde_json::from_value(webhook["clientConfig"].clone()).unwrap();
-        let url = place.url.clone().unwrap();
-        let at = url.find("/review").unwrap();
-        let (site, path) = url.split_at(at);
-        let bundle = BASE64_STANDARD.decode(webhook["clientConfig"]["caBundle"].as_str().unwrap()).unwrap();
-        let token = self.tokens.token(configuration, &place).await;
-        let credentials = match &token {
-            Ok(token) => Credentials::Token(token.to_string()),
-            // The webhook decides whether it needs one.
-            Err(_) => Credentials::None,
-        };
-        let client = Client::new(site, Trust::Authorities(bundle), credentials).unwrap();
-        let answer = client.post(path, review).await.unwrap();
-        self.calls.lock().unwrap().push(Called {
-            kind: configuration.kind,
-            token: token.map(|token| token.to_string()).map_err(|error| error.to_string()),
-            code: answer.code,
-        });
-        answer.code == 200 && answer.json()["response"]["allowed"] == true
     }
 
     pub(crate) fn take(&self) -> Vec<Called> {

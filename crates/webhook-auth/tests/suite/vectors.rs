@@ -66,7 +66,7 @@ fn headers(key: &Key) -> Vec<Value> {
         case("only the scheme", &["Bearer".to_owned()], "missing"),
         case("the scheme and a space", &["Bearer ".to_owned()], "missing"),
         case("another scheme", &[format!("Basic {good}")], "missing"),
-        case("no scheme", &[good.clone()], "missing"),
+        case("no scheme", std::slice::from_ref(&good), "missing"),
         case("the header twice", &[format!("Bearer {good}"), format!("Bearer {good}")], "malformed"),
         case("a token that is too long", &[format!("Bearer {}", "x".repeat(20_000))], "oversize"),
     ]

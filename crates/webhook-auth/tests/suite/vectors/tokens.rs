@@ -64,7 +64,8 @@ impl Cases<'_> {
             "group" => 403,
             _ => 401,
         };
-        self.all.push(json!({"name": name, "token": token, "result": result, "status": status}));
+        self.all
+            .push(json!({"name": name, "token": Value::String(token), "result": result, "status": status}));
         self.all.last_mut().unwrap()
     }
 
@@ -173,7 +174,11 @@ fn parts(cases: &mut Cases<'_>) {
     let (front, last) = good.split_at(good.len() - 1);
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let next = alphabet.find(last).unwrap() + 1;
-    cases.add("bits behind the signature", format!("{front}{}", &alphabet[next..=next]), "malformed");
+    cases.add(
+        "bits behind the signature",
+        format!("{front}{}", alphabet.chars().nth(next).unwrap()),
+        "malformed",
+    );
     let (signed, _) = good.rsplit_once('.').unwrap();
     cases.add("an empty signature", format!("{signed}."), "signature");
     cases.add("a short signature", format!("{signed}.AAAA"), "signature");
@@ -282,7 +287,7 @@ fn bindings(cases: &mut Cases<'_>) {
         json!({"kind": "MutatingWebhookConfiguration"});
     for other in ["pod", "secret", "node"] {
         cases.with(&format!("also bound to a {other}"), "bound_twice", |c| {
-            c["kubernetes.io"][other] = json!({"name": "x", "uid": "y"})
+            c["kubernetes.io"][other] = json!({"name": "x", "uid": "y"});
         });
     }
     cases.with("bound to nothing", "not_bound", |c| {
@@ -341,7 +346,7 @@ fn groups(cases: &mut Cases<'_>) {
     cases.with("no groups", "no_group", |c| ours(c, json!({"admissionReviewAPIGroups": []})));
     cases.with("another key", "no_group", |c| kep(c, json!({"allowedAPIGroup": ["apps"]})));
     cases.with("a group that is no list", "malformed", |c| {
-        ours(c, json!({"admissionReviewAPIGroups": "apps"}))
+        ours(c, json!({"admissionReviewAPIGroups": "apps"}));
     });
     cases
         .with("a group that is a number", "malformed", |c| ours(c, json!({"admissionReviewAPIGroups": [1]})));
