@@ -7,13 +7,13 @@ use prometheus::{
     Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::config::FeatureGate;
 use crate::request_info::RequestInfo;
 
 mod authentication;
 mod bounds;
 mod claims;
 mod custom;
+mod features;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -245,17 +245,6 @@ impl Metrics {
     /// Where further families are registered.
     pub fn registry(&self) -> &Registry {
         &self.registry
-    }
-
-    /// Says which feature gates are on, once, at the start.
-    pub fn record_feature_gates(&self, gates: &[FeatureGate]) -> Result<(), prometheus::Error> {
-        let help = "[BETA] This metric records the data about the stage and enablement of a k8s feature.";
-        let enabled = IntGaugeVec::new(Opts::new("kubernetes_feature_enabled", help), &["name", "stage"])?;
-        self.registry.register(Box::new(enabled.clone()))?;
-        for FeatureGate { name, stage, enabled: is_on } in gates {
-            enabled.with_label_values(&[name, stage]).set(i64::from(*is_on));
-        }
-        Ok(())
     }
 
     /// Remembers that a version was asked for that will not always be served.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::Pending;
 use crate::keys::{FetchError, FetchKeys};
@@ -149,6 +149,7 @@ impl crate::layer::ReviewToken for TokenReviews {
         identity: &'a crate::Identity,
     ) -> Pending<'a, Result<(), crate::Rejection>> {
         use crate::{Reason, Rejection};
+        use serde_json::json;
         Box::pin(async move {
             let body = json!({
                 "apiVersion": "authentication.k8s.io/v1",

@@ -50,6 +50,7 @@ pub(crate) fn prepare(root: &Path) -> Result<Tools> {
     kubectl(&mut tools)?;
     python(&target.join("python"), &mut tools)?;
     cel_spec(&target.join("cel-spec"), &mut tools)?;
+    webhook_packages(&mut tools);
     Ok(tools)
 }
 
@@ -84,6 +85,19 @@ fn kubectl(tools: &mut Tools) -> Result<()> {
 fn minor(version: &Value) -> Option<u32> {
     let text = version.get("clientVersion")?.get("minor")?.as_str()?;
     text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+}
+
+/// The packages for webhooks in other languages are tested where their toolchains are.
+fn webhook_packages(tools: &mut Tools) {
+    let runs = |program: &str, args: &[&str]| output(Command::new(program).args(args)).is_ok();
+    if !runs("go", &["version"]) {
+        tools.left_out.push("there is no go: the tests of go/webhookauth".to_owned());
+    }
+    if !runs("python3", &["-c", "import cryptography"]) {
+        tools
+            .left_out
+            .push("there is no python3 with cryptography: the tests of python/webhookauth".to_owned());
+    }
 }
 
 fn python(folder: &Path, tools: &mut Tools) -> Result<()> {
