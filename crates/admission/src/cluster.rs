@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use api::{GroupResource, GroupVersionKind};
+use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
 use resources::schema::Link;
-use value::Value;
+use value::{Str, Value};
 
 /// An answer that may have to be waited for.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -24,7 +24,7 @@ pub struct Served {
     pub namespaced: bool,
 }
 
-/// The cluster as plugins see it: objects are answered from memory, in their stored shape.
+/// The cluster as plugins see it: objects are answered from memory, in their stored shape unless said otherwise.
 pub trait Cluster: Send + Sync {
     /// An object of a built-in resource as it is now; `None` if there is none.
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
@@ -32,15 +32,33 @@ pub trait Cluster: Send + Sync {
     /// Every object of a built-in resource, sorted by namespace and name; an empty namespace is all of them.
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>>;
 
-    /// An object of any resource. A custom resource may have the group and plural name of a built-in one; they differ in their
-    /// versions.
-    fn object_of(&self, served: &Served, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        self.object(&served.resource.group, &served.resource.resource, namespace, name)
-    }
-
-    /// Every object of any resource, as [`Cluster::list`].
+    /// Every object of any resource, as [`Cluster::list`]. A custom resource may have the group and plural name of a built-in one;
+    /// they differ in their versions.
     fn list_of(&self, served: &Served, namespace: &str) -> Vec<Arc<Value>> {
         self.list(&served.resource.group, &served.resource.resource, namespace)
+    }
+
+    /// The names of the objects of any resource in a namespace, or of a cluster-scoped resource, sorted.
+    fn names_of(&self, served: &Served, namespace: &str) -> Vec<Str> {
+        self.list_of(served, namespace).iter().map(|object| meta::name(object).into()).collect()
+    }
+
+    /// An object of any resource as clients of `served` read it now: a custom resource is pruned, defaulted and converted by its
+    /// CRD as that is now, whatever it was when the object was written. `None` if there is none; the error says why it cannot be
+    /// converted.
+    fn shown<'a>(
+        &'a self,
+        served: &'a Served,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Later<'a, Result<Option<Arc<Value>>, String>> {
+        Box::pin(async move {
+            let Served { resource, kind, .. } = served;
+            let Some(object) = self.object(&resource.group, &resource.resource, namespace, name) else {
+                return Ok(None);
+            };
+            self.convert(&object, kind).await.map(|shown| Some(Arc::new(shown)))
+        })
     }
 
     /// Whether a resource is a custom one in this version, though its group and plural name may be those of a built-in one.

@@ -1,5 +1,7 @@
 //! The cluster as admission sees it: objects from the working set, kinds from the catalog.
 
+mod shown;
+
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -10,13 +12,15 @@ use authn::User;
 use resources::schema::Link;
 use storage::Entry;
 use tokio::time::Instant;
-use value::Value;
+use value::{Str, Value};
 
 use crate::catalog::Kind;
 use crate::encode;
 use crate::keys;
 use crate::state::State;
 use crate::unreadable::Concern;
+
+pub(crate) use shown::Shown;
 
 /// How long an object is waited for that a controller is about to make, and how often it is looked for.
 const APPEARS_WITHIN: Duration = Duration::from_millis(1500);
@@ -110,6 +114,40 @@ impl State {
         self.unreadable.check_admission(namespace)
     }
 
+    /// What clients of a kind read of an entry, remembered while neither the entry nor the kind changes.
+    async fn show(
+        &self,
+        kind: &Arc<Kind>,
+        entry: &Entry,
+        namespace: &str,
+    ) -> Result<Option<Arc<Value>>, String> {
+        let GroupResource { group, resource } = &kind.resource;
+        let stored = match self.parsed.get(entry) {
+            Ok(stored) => stored,
+            Err(why) => {
+                self.unread(entry, &why, (group, resource), namespace);
+                return Ok(None);
+            }
+        };
+        let is_custom = kind.as_custom().is_some();
+        if is_custom && !kind.must_convert(entry) {
+            return Ok(Some(stored));
+        }
+        if let Some(shown) = self.shown.get(kind, entry) {
+            return Ok(Some(shown));
+        }
+        let shown = if is_custom {
+            kind.load(self, entry).await.map_err(|status| status.message().to_owned())?
+        } else {
+            let mut shown = kind.from_stored((*stored).clone());
+            resources::decode::fill(&mut shown, kind.schema());
+            shown
+        };
+        let shown = Arc::new(shown);
+        self.shown.put(kind, entry, &shown);
+        Ok(Some(shown))
+    }
+
     fn kind_of(&self, served: &Served) -> Option<Arc<Kind>> {
         self.catalog.find(&served.resource.group, &served.kind.version, &served.resource.resource)
     }
@@ -138,12 +176,6 @@ impl Cluster for State {
         self.readable(entries, (group, resource), namespace)
     }
 
-    fn object_of(&self, served: &Served, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let kind = self.kind_of(served)?;
-        let GroupResource { group, resource } = &served.resource;
-        self.read(&kind.key(namespace, name), (group, resource), namespace)
-    }
-
     fn list_of(&self, served: &Served, namespace: &str) -> Vec<Arc<Value>> {
         let Some(kind) = self.kind_of(served) else { return Vec::new() };
         if let Some(row) = kind.row() {
@@ -153,6 +185,26 @@ impl Cluster for State {
         let entries = snapshot.entries.iter().map(|entry| (entry, self.parsed.get(entry)));
         let GroupResource { group, resource } = &served.resource;
         self.readable(entries, (group, resource), namespace)
+    }
+
+    fn names_of(&self, served: &Served, namespace: &str) -> Vec<Str> {
+        let Some(kind) = self.kind_of(served) else { return Vec::new() };
+        let snapshot = self.store.snapshot(&kind.scope(namespace));
+        let name = |entry: &Arc<Entry>| entry.key.rsplit('/').next().unwrap_or_default().into();
+        snapshot.entries.iter().map(name).collect()
+    }
+
+    fn shown<'a>(
+        &'a self,
+        served: &'a Served,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Later<'a, Result<Option<Arc<Value>>, String>> {
+        Box::pin(async move {
+            let Some(kind) = self.kind_of(served) else { return Ok(None) };
+            let Some(entry) = self.store.get(&kind.key(namespace, name)) else { return Ok(None) };
+            self.show(&kind, &entry, namespace).await
+        })
     }
 
     fn is_custom(&self, resource: &GroupResource, version: &str) -> bool {

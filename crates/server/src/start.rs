@@ -313,6 +313,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         rbac: Arc::clone(&index),
         admission,
         parsed: crate::cluster::Parsed::default(),
+        shown: crate::cluster::Shown::default(),
         quotas,
         flow_control,
         seats: Seats::new(max_in_flight, max_mutating_in_flight),

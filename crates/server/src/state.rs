@@ -66,6 +66,8 @@ pub struct State {
     pub(crate) quotas: Arc<Quotas>,
     /// What admission asked for, parsed.
     pub(crate) parsed: Parsed,
+    /// What policies are shown of their parameters.
+    pub(crate) shown: crate::cluster::Shown,
     /// API Priority and Fairness; without it, [`State::seats`] limits requests.
     pub(crate) flow_control: Option<(Arc<FlowControl>, flow_control::Followers)>,
     /// The in-flight limits.

@@ -21,14 +21,14 @@ pub(super) enum Params {
 /// What it costs to bring an object into the shape that expressions see, in their units.
 const SHOWN: u64 = 1000;
 
-/// The objects that a binding names, in the version of the policy's `paramKind`. The error is that of a binding that cannot be used.
+/// The objects that a binding names, as clients read them in the version of the policy's `paramKind`. The error is that of a binding that cannot be used.
 pub(super) async fn collect(
     policy: &Policy,
     served: Option<&Served>,
     reference: Option<&ParamRef>,
     asked: &Asked<'_>,
 ) -> Result<Params, String> {
-    let (Some(kind), Some(reference)) = (&policy.params, reference) else { return Ok(Params::Unset) };
+    let (Some(_), Some(reference)) = (&policy.params, reference) else { return Ok(Params::Unset) };
     let Some(served) = served else { return Ok(Params::Unset) };
     let namespace = if served.namespaced {
         match (reference.namespace.as_str(), asked.namespace()) {
@@ -50,28 +50,31 @@ pub(super) async fn collect(
     let found: Vec<Arc<Value>> = match (reference.name.as_str(), &reference.selector) {
         ("", Some(selector)) => {
             let selector = selector.as_ref().map_err(Clone::clone)?;
-            let all = cluster.list_of(served, namespace);
-            all.into_iter().filter(|object| selector.matches_object(object)).collect()
+            let mut found = Vec::new();
+            for name in cluster.names_of(served, namespace) {
+                // There may be thousands.
+                asked.pace().add(SHOWN);
+                if asked.pace().is_due() {
+                    asked.pace().rest().await;
+                }
+                let shown = cluster.shown(served, namespace, &name).await?;
+                found.extend(shown.filter(|object| selector.matches_object(object)));
+            }
+            found
         }
         ("", None) => return Err("one of name or selector must be provided".to_owned()),
         (_, Some(_)) => {
             return Err("paramRef.name and paramRef.selector are mutually exclusive".to_owned());
         }
-        (name, None) => cluster.object_of(served, namespace, name).into_iter().collect(),
+        (name, None) => {
+            asked.pace().add(SHOWN);
+            cluster.shown(served, namespace, name).await?.into_iter().collect()
+        }
     };
     if found.is_empty() && reference.must_exist {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
-    let mut shown = Vec::with_capacity(found.len());
-    for object in found {
-        // There may be thousands.
-        asked.pace().add(SHOWN);
-        if asked.pace().is_due() {
-            asked.pace().rest().await;
-        }
-        shown.push(Arc::new(cluster.convert(&object, kind).await?));
-    }
-    Ok(Params::Each(shown))
+    Ok(Params::Each(found))
 }
 
 /// The resource of a policy's `paramKind`; an error if nothing serves it.

@@ -37,6 +37,7 @@ mod storage_keys;
 mod storage_migration;
 mod store_command;
 mod store_quota;
+mod stored_parameters;
 mod subresources;
 mod targets;
 mod unauthenticated_work;

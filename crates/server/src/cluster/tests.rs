@@ -75,13 +75,14 @@ async fn parameters_are_read_from_the_directory_of_their_version() {
     for (version, count, by) in [("v1", 1, "built-in"), ("v9", 3, "custom")] {
         let found = state.served(&GroupVersionKind::new(GROUP, version, "Lease"));
         assert_eq!(found, Some(served(version)));
-        let one = state.object_of(&served(version), "default", "shared").unwrap();
+        let one = state.shown(&served(version), "default", "shared").await.unwrap().unwrap();
         assert_eq!(holder(&one), by);
         let all = state.list_of(&served(version), "default");
         assert_eq!(all.iter().map(|lease| holder(lease)).collect::<Vec<_>>(), vec![by; count]);
+        assert_eq!(state.names_of(&served(version), "default").len(), count);
     }
     assert_eq!(holder(&state.object(GROUP, "leases", "default", "shared").unwrap()), "built-in");
-    assert!(state.object_of(&served("v1"), "default", "second").is_none());
+    assert!(state.shown(&served("v1"), "default", "second").await.unwrap().is_none());
 
     // The same through a policy.
     for version in ["v1", "v9"] {
