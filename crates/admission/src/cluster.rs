@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use api::{GroupResource, GroupVersionKind, meta};
+use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
 use resources::schema::Link;
 use value::{Str, Value};
@@ -22,6 +22,21 @@ pub struct Served {
     pub kind: GroupVersionKind,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
+}
+
+/// Why a policy cannot be evaluated with its parameters.
+#[derive(Debug)]
+pub enum ParamError {
+    /// The policy or its binding cannot be used: what becomes of the request is up to the `failurePolicy`.
+    Misconfigured(String),
+    /// A stored object that it is evaluated with cannot be read: the request is refused, whatever the `failurePolicy` says.
+    Unreadable(Status),
+}
+
+impl From<String> for ParamError {
+    fn from(why: String) -> Self {
+        ParamError::Misconfigured(why)
+    }
 }
 
 /// The cluster as plugins see it: objects are answered from memory, in their stored shape unless said otherwise.
@@ -44,20 +59,19 @@ pub trait Cluster: Send + Sync {
     }
 
     /// An object of any resource as clients of `served` read it now: a custom resource is pruned, defaulted and converted by its
-    /// CRD as that is now, whatever it was when the object was written. `None` if there is none; the error says why it cannot be
-    /// converted.
+    /// CRD as that is now, whatever it was when the object was written. `None` if there is none.
     fn shown<'a>(
         &'a self,
         served: &'a Served,
         namespace: &'a str,
         name: &'a str,
-    ) -> Later<'a, Result<Option<Arc<Value>>, String>> {
+    ) -> Later<'a, Result<Option<Arc<Value>>, ParamError>> {
         Box::pin(async move {
             let Served { resource, kind, .. } = served;
             let Some(object) = self.object(&resource.group, &resource.resource, namespace, name) else {
                 return Ok(None);
             };
-            self.convert(&object, kind).await.map(|shown| Some(Arc::new(shown)))
+            Ok(Some(Arc::new(self.convert(&object, kind).await?)))
         })
     }
 

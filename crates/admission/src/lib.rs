@@ -24,7 +24,7 @@ pub mod webhook;
 
 pub use attributes::{Attributes, Operation, Seen};
 pub use chain::{Chain, ChainError, PluginName, Stages};
-pub use cluster::{Cluster, Later, Served};
+pub use cluster::{Cluster, Later, ParamError, Served};
 pub use in_force::InForce;
 pub use meter::{CheckError, Conditions, Linked, Meter, Phase, Rejection, Unmetered};
 pub use notes::{Annotation, FromManifests, Held, Level, Notes};

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use admission::{Cluster, Later, Served};
+use admission::{Cluster, Later, ParamError, Served};
 use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
 use resources::schema::Link;
@@ -115,26 +115,17 @@ impl State {
     }
 
     /// What clients of a kind read of an entry, remembered while neither the entry nor the kind changes.
-    async fn show(
-        &self,
-        kind: &Arc<Kind>,
-        entry: &Entry,
-        namespace: &str,
-    ) -> Result<Option<Arc<Value>>, String> {
-        let GroupResource { group, resource } = &kind.resource;
-        let stored = match self.parsed.get(entry) {
-            Ok(stored) => stored,
-            Err(why) => {
-                self.unread(entry, &why, (group, resource), namespace);
-                return Ok(None);
-            }
-        };
+    async fn show(&self, kind: &Arc<Kind>, entry: &Entry) -> Result<Arc<Value>, ParamError> {
+        let stored = self.parsed.get(entry).map_err(|why| {
+            self.unreadable.note(entry, &why, Some(Concern::Parameter));
+            ParamError::Unreadable(why)
+        })?;
         let is_custom = kind.as_custom().is_some();
         if is_custom && !kind.must_convert(entry) {
-            return Ok(Some(stored));
+            return Ok(stored);
         }
         if let Some(shown) = self.shown.get(kind, entry) {
-            return Ok(Some(shown));
+            return Ok(shown);
         }
         let shown = if is_custom {
             kind.load(self, entry).await.map_err(|status| status.message().to_owned())?
@@ -145,7 +136,7 @@ impl State {
         };
         let shown = Arc::new(shown);
         self.shown.put(kind, entry, &shown);
-        Ok(Some(shown))
+        Ok(shown)
     }
 
     fn kind_of(&self, served: &Served) -> Option<Arc<Kind>> {
@@ -199,11 +190,11 @@ impl Cluster for State {
         served: &'a Served,
         namespace: &'a str,
         name: &'a str,
-    ) -> Later<'a, Result<Option<Arc<Value>>, String>> {
+    ) -> Later<'a, Result<Option<Arc<Value>>, ParamError>> {
         Box::pin(async move {
             let Some(kind) = self.kind_of(served) else { return Ok(None) };
             let Some(entry) = self.store.get(&kind.key(namespace, name)) else { return Ok(None) };
-            self.show(&kind, &entry, namespace).await
+            self.show(&kind, &entry).await.map(Some)
         })
     }
 

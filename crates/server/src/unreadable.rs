@@ -25,9 +25,11 @@ pub(crate) enum Concern {
     Authorization,
     /// Policies, their bindings, webhook configurations, and cluster-scoped objects that admission looks at: every write is denied.
     Admission,
-    /// What admission looks at in a namespace (quotas, limits, service accounts, parameters, the namespace itself): every write
+    /// What admission looks at in a namespace (quotas, limits, service accounts, the namespace itself): every write
     /// in that namespace is denied.
     AdmissionIn(Str),
+    /// A parameter of policies: every write that such a policy is about is denied, in any namespace.
+    Parameter,
     /// A CustomResourceDefinition: requests for its resource are denied.
     Definition,
     /// An APIService: requests for its group and version are denied.

@@ -96,6 +96,9 @@ const OTHER_MAPS: &str = "/api/v1/namespaces/other/configmaps";
 const MAP: &str = r#"{"metadata":{"name":"new"}}"#;
 const SERVICES: &str = "/api/v1/namespaces/other/services";
 const SERVICE: &str = r#"{"metadata":{"name":"new"},"spec":{"ports":[{"port":80}]}}"#;
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+const VOLUME: &str = r#"{"metadata":{"name":"new"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],
+    "hostPath":{"path":"/none"}}}"#;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/mine";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/mine/widgets";
@@ -301,6 +304,62 @@ async fn an_unreadable_role_grants_nothing() {
     let server = Server::start(folder.path()).await;
     grants_nothing(&server, &key).await;
     server.stop().await;
+}
+
+/// A policy with parameters from ConfigMaps of the namespace `rules`, and its binding. It is about ConfigMaps and PersistentVolumes.
+async fn create_policy(server: &Server, family: &str, name: &str, reference: &str) {
+    let rules = r#""matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],
+        "resources":["configmaps","persistentvolumes"]}]},"paramKind":{"apiVersion":"v1","kind":"ConfigMap"}"#;
+    let does = match family {
+        "validating" => r#""validations":[{"expression":"object.metadata.name != params.data.deny"}]"#,
+        _ => {
+            r#""reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":
+                "[JSONPatch{op: 'add', path: '/metadata/labels', value: {'deny': params.data.deny}}]"}}]"#
+        }
+    };
+    let policy =
+        format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"failurePolicy":"Ignore",{rules},{does}}}}}"#);
+    server.create(&format!("{ADMISSION}/{family}admissionpolicies"), &policy).await;
+    let actions = if family == "validating" { r#""validationActions":["Deny"],"# } else { "" };
+    let binding = format!(
+        r#"{{"metadata":{{"name":"{name}"}},"spec":{{"policyName":"{name}",{actions}
+        "paramRef":{{"namespace":"rules","parameterNotFoundAction":"Allow",{reference}}}}}}}"#
+    );
+    server.create(&format!("{ADMISSION}/{family}admissionpolicybindings"), &binding).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_policy_with_an_unreadable_parameter_is_about_is_refused_in_every_namespace() {
+    let by_name = r#""name":"p""#;
+    let by_label = r#""selector":{"matchLabels":{"rule":"deny"}}"#;
+    for (family, reference) in
+        [("validating", by_name), ("validating", by_label), ("mutating", by_name), ("mutating", by_label)]
+    {
+        let folder = private_folder();
+        filled(folder.path()).await;
+        let server = Server::start(folder.path()).await;
+        server.create("/api/v1/namespaces", r#"{"metadata":{"name":"rules"}}"#).await;
+        let param = r#"{"metadata":{"name":"p","labels":{"rule":"deny"}},"data":{"deny":"evil"}}"#;
+        server.create("/api/v1/namespaces/rules/configmaps", param).await;
+        create_policy(&server, family, "by-param", reference).await;
+        for (path, object) in [(MAPS, MAP), (OTHER_MAPS, MAP), (VOLUMES, VOLUME)] {
+            assert_eq!(server.tries(path, object).await, (200, String::new()), "{family} {reference}");
+        }
+        server.stop().await;
+        let key = break_offline(folder.path(), &["configmaps", "rules", "p"]).await;
+        let server = Server::start(folder.path()).await;
+        let asked = Asked {
+            segments: &[],
+            refused: &[(MAPS, MAP), (OTHER_MAPS, MAP), (VOLUMES, VOLUME)],
+            allowed: &[(SERVICES, SERVICE)],
+        };
+        check(&server, &asked, &key).await;
+        server.stop().await;
+        offline::delete_key(folder.path(), &key).await.unwrap();
+        let server = Server::start(folder.path()).await;
+        assert_eq!(server.tries(OTHER_MAPS, MAP).await, (200, String::new()), "{family} {reference}");
+        server.stop().await;
+    }
 }
 
 /// Who serves a group is not known then: neither its server is asked, nor is the group taken for one of this server's or for none.

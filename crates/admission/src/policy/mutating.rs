@@ -15,7 +15,7 @@ use crate::expression::{Checks, Facts, Frame, OUT_OF_BUDGET, Pause, Scope, Shape
 use crate::matching::{Asked, Match, Matched};
 use crate::meter::{CheckError, Conditions as Owner, Meter, counters};
 use crate::patched::adopt;
-use crate::{Attributes, Cluster, InForce, Later, Notes, Operation, Pass, Reinvocation, Stage};
+use crate::{Attributes, Cluster, InForce, Later, Notes, Operation, ParamError, Pass, Reinvocation, Stage};
 
 /// `MutatingAdmissionPolicy`.
 pub struct Mutating {
@@ -109,7 +109,7 @@ async fn run(
     let mut said = Said { failures: Vec::new(), notes };
     let invocations = {
         let asked = Asked::new(attributes, Some(object), cluster);
-        invocations(snapshot, &asked, &mut said, meter).await
+        invocations(snapshot, &asked, &mut said, meter).await?
     };
     if !invocations.is_empty() {
         let outcome = dispatch(&invocations, attributes, object, cluster, passes, meter, &mut said).await;
@@ -125,7 +125,7 @@ async fn invocations<'a>(
     asked: &Asked<'_>,
     said: &mut Said<'_>,
     meter: &dyn Meter,
-) -> Vec<Invocation<'a>> {
+) -> Result<Vec<Invocation<'a>>, Status> {
     let mut invocations = Vec::new();
     for hook in snapshot.candidates(asked) {
         let policy = &hook.policy.policy;
@@ -174,11 +174,12 @@ async fn invocations<'a>(
                     continue;
                 }
             }
-            let params = params::collect(policy, served.as_ref(), binding.params.as_ref(), asked).await;
+            let params = params::collect(served.as_ref(), binding.params.as_ref(), asked).await;
             let params = match params {
                 Ok(Params::Unset) => vec![None],
                 Ok(Params::Each(each)) => each.into_iter().map(Some).collect(),
-                Err(why) => {
+                Err(ParamError::Unreadable(why)) => return Err(why),
+                Err(ParamError::Misconfigured(why)) => {
                     misconfigured(Some(binding), &why);
                     continue;
                 }
@@ -192,7 +193,7 @@ async fn invocations<'a>(
             invocations.extend(runs);
         }
     }
-    invocations
+    Ok(invocations)
 }
 
 /// Mutating policies see parameters of built-in kinds without `apiVersion` and `kind`, as Kubernetes' typed clients have them.

@@ -7,8 +7,8 @@ use value::Value;
 
 use super::Policy;
 use super::binding::ParamRef;
-use crate::Served;
 use crate::matching::Asked;
+use crate::{ParamError, Served};
 
 /// What a policy is evaluated with, once for each.
 pub(super) enum Params {
@@ -23,19 +23,18 @@ const SHOWN: u64 = 1000;
 
 /// The objects that a binding names, as clients read them in the version of the policy's `paramKind`. The error is that of a binding that cannot be used.
 pub(super) async fn collect(
-    policy: &Policy,
     served: Option<&Served>,
     reference: Option<&ParamRef>,
     asked: &Asked<'_>,
-) -> Result<Params, String> {
-    let (Some(_), Some(reference)) = (&policy.params, reference) else { return Ok(Params::Unset) };
-    let Some(served) = served else { return Ok(Params::Unset) };
+) -> Result<Params, ParamError> {
+    let (Some(served), Some(reference)) = (served, reference) else { return Ok(Params::Unset) };
     let namespace = if served.namespaced {
         match (reference.namespace.as_str(), asked.namespace()) {
             ("", "") => {
                 return Err(
                     "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-                        .to_owned(),
+                        .to_owned()
+                        .into(),
                 );
             }
             ("", of_request) => of_request,
@@ -44,7 +43,9 @@ pub(super) async fn collect(
     } else if reference.namespace.is_empty() {
         ""
     } else {
-        return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
+        return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
+            .to_owned()
+            .into());
     };
     let cluster = asked.cluster;
     let found: Vec<Arc<Value>> = match (reference.name.as_str(), &reference.selector) {
@@ -62,9 +63,9 @@ pub(super) async fn collect(
             }
             found
         }
-        ("", None) => return Err("one of name or selector must be provided".to_owned()),
+        ("", None) => return Err("one of name or selector must be provided".to_owned().into()),
         (_, Some(_)) => {
-            return Err("paramRef.name and paramRef.selector are mutually exclusive".to_owned());
+            return Err("paramRef.name and paramRef.selector are mutually exclusive".to_owned().into());
         }
         (name, None) => {
             asked.pace().add(SHOWN);
@@ -72,7 +73,9 @@ pub(super) async fn collect(
         }
     };
     if found.is_empty() && reference.must_exist {
-        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction"
+            .to_owned()
+            .into());
     }
     Ok(Params::Each(found))
 }

@@ -15,7 +15,7 @@ use super::{Action, Binding, Hook, Snapshot, Source, ValidatingPolicy};
 use crate::expression::{Checks, Facts, Scope, namespace_shown};
 use crate::matching::{Asked, Match};
 use crate::meter::{CheckError, Meter, counters};
-use crate::{Attributes, Cluster, InForce, Later, Notes, Seen, Stage};
+use crate::{Attributes, Cluster, InForce, Later, Notes, ParamError, Seen, Stage};
 
 /// The key of the audit annotation that lists failed validations.
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
@@ -126,10 +126,11 @@ async fn run(
         let mut collected: Vec<(Str, Vec<String>)> = Vec::new();
         let mut bound_here = false;
         for binding in &hook.bindings {
-            let params = match bound(&hook.policy, binding, served.as_ref(), asked).await {
+            let params = match bound(binding, served.as_ref(), asked).await {
                 Ok(Some(params)) => params,
                 Ok(None) => continue,
-                Err(why) => {
+                Err(ParamError::Unreadable(why)) => return Err(why),
+                Err(ParamError::Misconfigured(why)) => {
                     bound_here = true;
                     verdict.misconfigured(&hook.policy, Some(binding), &why);
                     continue;
@@ -210,14 +211,13 @@ fn place(matches: &mut Vec<Match>, matched: &Match) -> usize {
 
 /// The parameters of a binding that is about the request; nothing if it is not.
 async fn bound(
-    validating: &ValidatingPolicy,
     binding: &Binding,
     served: Option<&crate::Served>,
     asked: &Asked<'_>,
-) -> Result<Option<Params>, String> {
+) -> Result<Option<Params>, ParamError> {
     match &binding.criteria {
         None => {}
-        Some(Err(why)) => return Err(why.clone()),
+        Some(Err(why)) => return Err(why.clone().into()),
         Some(Ok(criteria)) => {
             let matched = criteria.matches(asked).map_err(|status| status.message().to_owned())?;
             if matched.is_none() {
@@ -225,7 +225,7 @@ async fn bound(
             }
         }
     }
-    params::collect(&validating.policy, served, binding.params.as_ref(), asked).await.map(Some)
+    params::collect(served, binding.params.as_ref(), asked).await.map(Some)
 }
 
 /// What is evaluated for an object in a namespace needs that namespace.
