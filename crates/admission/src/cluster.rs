@@ -95,6 +95,12 @@ pub trait Cluster: Send + Sync {
     /// The resource that serves a kind.
     fn served(&self, kind: &GroupVersionKind) -> Option<Served>;
 
+    /// The resource that serves the `paramKind` of a policy. The error is that of a stored CRD which cannot be read: what would be
+    /// found without it may be the resource of another CRD.
+    fn served_param(&self, kind: &GroupVersionKind) -> Result<Option<Served>, Status> {
+        Ok(self.served(kind))
+    }
+
     /// The kinds that a resource of this name, plural or singular, is in a version: of one group, or of any if none is named, as
     /// clients look names up.
     fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served>;

@@ -139,6 +139,15 @@ impl State {
         Ok(shown)
     }
 
+    /// Whether it is known which custom kinds a group has: every stored definition of it can be read.
+    fn check_definitions(&self, group: &str) -> Result<(), Status> {
+        let custom = self.catalog.custom();
+        let Some(name) = custom.unreadable(group) else { return Ok(()) };
+        self.unreadable.check_named(&Concern::Definition, name)?;
+        // It has just been written again, and is not followed yet.
+        Err(Status::internal(format!("the stored CustomResourceDefinition {name} cannot be read")))
+    }
+
     fn kind_of(&self, served: &Served) -> Option<Arc<Kind>> {
         self.catalog.find(&served.resource.group, &served.kind.version, &served.resource.resource)
     }
@@ -224,6 +233,14 @@ impl Cluster for State {
 
     fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
         self.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| served(&kind))
+    }
+
+    fn served_param(&self, kind: &GroupVersionKind) -> Result<Option<Served>, Status> {
+        let found = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
+        if found.as_ref().is_none_or(|found| found.as_custom().is_some()) {
+            self.check_definitions(&kind.group)?;
+        }
+        Ok(found.map(|kind| served(&kind)))
     }
 
     fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served> {

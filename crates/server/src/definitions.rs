@@ -82,10 +82,14 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
     let (page, events) = store.list_and_watch(CRDS);
     let mut seen = BTreeSet::new();
     let mut definitions = Vec::with_capacity(page.entries.len());
+    let mut unknown = Vec::new();
     for entry in &page.entries {
         match read(entry) {
             Ok(definition) => definitions.push((definition, entry.revision)),
-            Err(why) => unreadable.note(entry, &why, Some(Concern::Definition)),
+            Err(why) => {
+                unreadable.note(entry, &why, Some(Concern::Definition));
+                unknown.push(name_of(&entry.key));
+            }
         }
         seen.insert(Arc::clone(&entry.key));
     }
@@ -95,6 +99,7 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
         for (definition, revision) in definitions {
             custom.set(definition, revision, Fresh::after(page.revision));
         }
+        unknown.into_iter().for_each(|name| custom.set_unreadable(name));
         true
     });
     let (sender, revision) = watch::channel(page.revision);
@@ -140,16 +145,21 @@ fn name_of(key: &str) -> &str {
     key.rsplit('/').next().unwrap_or_default()
 }
 
+/// The group of a definition.
+fn group_of(definition: &Value) -> &str {
+    definition.str_at(&["spec", "group"]).unwrap_or_default()
+}
+
 impl Follower {
     /// Takes a definition over into the catalog, unless what is there is newer: the keeper serves it before its status is stored.
-    /// One that cannot be read is served no longer, and requests for its resource are refused.
+    /// One that cannot be read is served no longer, and requests for its resource are refused; its kind goes to no other definition.
     fn put(&mut self, state: &State, entry: &Arc<Entry>) {
         let definition = match read(entry) {
             Ok(definition) => definition,
             Err(why) => {
                 state.unreadable.note(entry, &why, Some(Concern::Definition));
-                self.remove(state, &entry.key);
                 self.seen.insert(Arc::clone(&entry.key));
+                Self::stop_serving(state, &entry.key, CustomKinds::set_unreadable);
                 return;
             }
         };
@@ -167,9 +177,13 @@ impl Follower {
 
     fn remove(&mut self, state: &State, key: &str) {
         self.seen.remove(key);
+        Self::stop_serving(state, key, CustomKinds::remove);
+    }
+
+    fn stop_serving(state: &State, key: &str, change: impl FnOnce(&mut CustomKinds, &str)) {
         let name = name_of(key);
         state.catalog.change_custom(|custom| {
-            custom.remove(name);
+            change(custom, name);
             true
         });
         state.conversions.forget(name);
@@ -302,12 +316,16 @@ impl Keeper {
     fn retry(&self, name: Str, status: &Status) {
         debug!(definition = %name, error = %status, "the status of a definition could not be written yet");
         if !matches!(status.code(), 404 | 409) {
-            let again = self.again.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(AGAIN).await;
-                let _ = again.send(name);
-            });
+            self.send_later(name);
         }
+    }
+
+    fn send_later(&self, name: Str) {
+        let again = self.again.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(AGAIN).await;
+            let _ = again.send(name);
+        });
     }
 
     fn now(&self) -> String {
@@ -340,7 +358,12 @@ impl Keeper {
             }
             return Ok(None);
         }
-        let lost_kind = self.state.catalog.custom().lost_kind(meta::name(&definition));
+        let custom = self.state.catalog.custom();
+        if custom.unreadable(group_of(&definition)).is_some() {
+            // Whether names are free is known again when all definitions of the group can be read.
+            self.send_later(name.clone());
+        }
+        let lost_kind = custom.lost_kind(meta::name(&definition));
         let Some(status) = names::status(&definition, lost_kind, || self.taken(&definition), &self.now())
         else {
             return Ok(None);
@@ -379,8 +402,11 @@ impl Keeper {
     /// The names of the other definitions of a group.
     fn taken(&self, definition: &Value) -> Taken {
         let mut taken = Taken::default();
-        let group = definition.str_at(&["spec", "group"]).unwrap_or_default();
+        let group = group_of(definition);
         let custom = self.state.catalog.custom();
+        if let Some(unreadable) = custom.unreadable(group) {
+            taken.add_unreadable(unreadable);
+        }
         for other in custom.of_group(group).filter(|other| other.name != meta::name(definition)) {
             taken.add(&other.names);
         }

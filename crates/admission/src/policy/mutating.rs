@@ -152,7 +152,8 @@ async fn invocations<'a>(
         };
         let served = match params::served(policy, asked) {
             Ok(served) => served,
-            Err(why) => {
+            Err(ParamError::Unreadable(why)) => return Err(why),
+            Err(ParamError::Misconfigured(why)) => {
                 misconfigured(None, &why);
                 continue;
             }

@@ -81,9 +81,10 @@ pub(super) async fn collect(
 }
 
 /// The resource of a policy's `paramKind`; an error if nothing serves it.
-pub(super) fn served(policy: &Policy, asked: &Asked<'_>) -> Result<Option<Served>, String> {
+pub(super) fn served(policy: &Policy, asked: &Asked<'_>) -> Result<Option<Served>, ParamError> {
     let Some(kind) = &policy.params else { return Ok(None) };
-    asked.cluster.served(kind).map(Some).ok_or_else(|| unknown(kind))
+    let served = asked.cluster.served_param(kind).map_err(ParamError::Unreadable)?;
+    served.map(Some).ok_or_else(|| unknown(kind).into())
 }
 
 fn unknown(kind: &GroupVersionKind) -> String {

@@ -116,7 +116,8 @@ async fn run(
         };
         let served = match params::served(policy, asked) {
             Ok(served) => served,
-            Err(why) => {
+            Err(ParamError::Unreadable(why)) => return Err(why),
+            Err(ParamError::Misconfigured(why)) => {
                 verdict.misconfigured(&hook.policy, None, &why);
                 verdict.end(hook);
                 continue;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use api::field::quote;
-use value::{Map, Value};
+use value::{Map, Str, Value};
 
 use super::definition::Names;
 use crate::table;
@@ -21,6 +21,8 @@ pub const OVERLAPPING: (&str, &str) =
 pub struct Taken {
     resources: HashSet<String>,
     kinds: HashSet<String>,
+    /// The name of a definition whose names are not known.
+    unreadable: Option<Str>,
 }
 
 impl Taken {
@@ -30,6 +32,21 @@ impl Taken {
         let resources = [&names.plural, &names.singular].into_iter().chain(short);
         self.resources.extend(resources.map(ToString::to_string));
         self.kinds.extend([&names.kind, &names.list_kind].map(ToString::to_string));
+    }
+
+    /// Adds a definition of the group that cannot be read: it may have any name, so no other definition gets a new one.
+    pub fn add_unreadable(&mut self, name: &Str) {
+        self.unreadable = Some(name.clone());
+    }
+
+    /// Why a definition does not get names that it does not have yet.
+    fn refusal(&self) -> Option<(&'static str, String)> {
+        let name = self.unreadable.as_ref()?;
+        let message = format!(
+            "the stored CustomResourceDefinition {} cannot be read: the names it has are not known",
+            quote(name)
+        );
+        Some(("UnreadableDefinition", message))
     }
 }
 
@@ -46,10 +63,14 @@ pub fn status(
     let wanted = Names::read(definition.part("spec").part("names"));
     let mut accepted = Names::read(status.part("acceptedNames"));
     if lost_kind {
-        (accepted.kind, accepted.list_kind) = (value::Str::default(), value::Str::default());
+        (accepted.kind, accepted.list_kind) = (Str::default(), Str::default());
     }
     if wanted != accepted || find(&status, "NamesAccepted").is_none() {
-        let (names, why) = judge(&wanted, &accepted, &taken());
+        let taken = taken();
+        let (names, why) = match taken.refusal() {
+            Some(why) => (accepted, Some(why)),
+            None => judge(&wanted, &accepted, &taken),
+        };
         status.set_at(&["acceptedNames"], to_value(&names));
         let condition = match &why {
             Some((reason, message)) => ("False", *reason, message.as_str()),
@@ -89,7 +110,7 @@ fn judge(wanted: &Names, accepted: &Names, taken: &Taken) -> (Names, Option<(&'s
     let mut names = accepted.clone();
     let mut why = None;
     let in_use = |name: &str| format!("{} is already in use", quote(name));
-    let mut single = |wanted: &value::Str, place: &mut value::Str, used: &HashSet<String>, reason| {
+    let mut single = |wanted: &Str, place: &mut Str, used: &HashSet<String>, reason| {
         if wanted != place && used.contains(wanted.as_str()) {
             why = Some((reason, in_use(wanted)));
         } else {
@@ -111,7 +132,7 @@ fn judge(wanted: &Names, accepted: &Names, taken: &Taken) -> (Names, Option<(&'s
             why = Some(("ShortNamesConflict", api::field::aggregate(conflicts)));
         }
     }
-    let mut single = |wanted: &value::Str, place: &mut value::Str, reason| {
+    let mut single = |wanted: &Str, place: &mut Str, reason| {
         if wanted != place && taken.kinds.contains(wanted.as_str()) {
             why = Some((reason, in_use(wanted)));
         } else {

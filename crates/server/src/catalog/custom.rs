@@ -1,7 +1,7 @@
 //! The kinds of the stored definitions, by group: a change copies the group it is about and not all of them, of which there may be
 //! thousands.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use resources::custom;
@@ -25,6 +25,8 @@ struct Group {
     definitions: BTreeMap<Str, Known>,
     /// The name of the definition that a kind or list kind belongs to.
     owners: HashMap<Str, Str>,
+    /// The names of the stored definitions that cannot be read. Which kinds they have is not known.
+    unreadable: BTreeSet<Str>,
 }
 
 /// A definition, and the revision at which it was stored so.
@@ -39,6 +41,7 @@ struct Known {
 
 impl Group {
     fn remove(&mut self, name: &str) {
+        self.unreadable.remove(name);
         let Some(Known { definition: former, .. }) = self.definitions.remove(name) else { return };
         for version in &former.versions {
             self.kinds.remove(&(version.name.clone(), former.names.plural.clone()));
@@ -90,9 +93,22 @@ impl CustomKinds {
         let Some(group) = self.groups.get_mut(of) else { return };
         let group = Arc::make_mut(group);
         group.remove(name);
-        if group.definitions.is_empty() {
+        if group.definitions.is_empty() && group.unreadable.is_empty() {
             self.groups.remove(of);
         }
+    }
+
+    /// Serves nothing of a definition any more, because what is stored of it cannot be read.
+    pub fn set_unreadable(&mut self, name: &str) {
+        let group = Arc::make_mut(self.groups.entry(group_of(name).into()).or_default());
+        group.remove(name);
+        group.unreadable.insert(name.into());
+    }
+
+    /// The name of a definition of a group that is stored and cannot be read. While there is one, it is not known which kinds of
+    /// the group are whose.
+    pub fn unreadable(&self, group: &str) -> Option<&Str> {
+        self.groups.get(group)?.unreadable.first()
     }
 
     /// The kind under a group, version and plural name, served or not.
