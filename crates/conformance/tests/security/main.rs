@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod audit_padding;
 mod authorities;
 mod bindings;
 mod bodies;

@@ -16,7 +16,7 @@ use tracing::error;
 
 use super::event::Event;
 use super::file::{Output, Rotation};
-use super::policy::{Level, Stage};
+use super::policy::Stage;
 use crate::config::ConfigError;
 
 /// `--audit-log-mode`.
@@ -166,7 +166,7 @@ impl Log {
 
     /// Writes an event, and says whether the request may go on. In the blocking modes it waits until the line is written.
     pub(super) async fn write(&self, event: &Event, stage: Stage, at: i64) -> bool {
-        let Some(bytes) = self.line(event, stage, at) else { return true };
+        let bytes = self.line(event, stage, at);
         if let Mode::Batch(batch) = self.mode {
             self.enqueue(bytes, batch.buffer);
             return true;
@@ -178,7 +178,7 @@ impl Log {
 
     /// Writes an event without waiting: the request it is about has ended.
     pub(super) fn write_later(&self, event: &Event, stage: Stage, at: i64) {
-        let Some(bytes) = self.line(event, stage, at) else { return };
+        let bytes = self.line(event, stage, at);
         match self.mode {
             Mode::Batch(batch) => self.enqueue(bytes, batch.buffer),
             Mode::Blocking | Mode::BlockingStrict => self.push(Line { bytes, written: None }),
@@ -195,30 +195,17 @@ impl Log {
         }
     }
 
-    /// The line of an event. One that is too long loses its objects; one that is still too long is lost, and counted.
-    fn line(&self, event: &Event, stage: Stage, at: i64) -> Option<Vec<u8>> {
+    /// The line of an event. One that is too long is shortened.
+    fn line(&self, event: &Event, stage: Stage, at: i64) -> Vec<u8> {
         self.counters.events.inc();
         let encode = |event: &Event| match self.format {
             Format::Json => event.json(stage, at),
             Format::Legacy => event.legacy(stage),
         };
-        let Some(max) = self.max_event else { return Some(encode(event)) };
-        let mut size = event.json(stage, at).len();
-        let mut cut;
-        let mut event = event;
-        if size > max && event.level >= Level::Request {
-            cut = event.clone();
-            cut.request_object = None;
-            cut.response_object = None;
-            cut.annotations.insert("audit.k8s.io/truncated".to_owned(), "true".to_owned());
-            event = &cut;
-            size = event.json(stage, at).len();
+        match self.max_event {
+            None => encode(event),
+            Some(max) => encode(&event.shortened(max, |event| event.json(stage, at).len())),
         }
-        if size > max {
-            self.lost("truncate", "event is too large even after truncating");
-            return None;
-        }
-        Some(encode(event))
     }
 
     fn enqueue(&self, bytes: Vec<u8>, buffer: usize) {

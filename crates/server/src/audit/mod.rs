@@ -11,6 +11,7 @@ mod event;
 mod file;
 mod log;
 mod policy;
+mod shorten;
 
 use std::collections::HashSet;
 use std::net::IpAddr;

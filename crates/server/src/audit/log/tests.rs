@@ -5,7 +5,7 @@ use authn::User;
 use prometheus::Registry;
 
 use super::{Batch, Bucket, Counters, Format, Log, LogConfig, Mode};
-use crate::audit::event::Event;
+use crate::audit::event::{Event, ObjectRef};
 use crate::audit::file::Rotation;
 use crate::audit::policy::{Level, Stage};
 
@@ -88,25 +88,51 @@ async fn a_batch_that_finds_the_queue_full_is_lost_and_counted() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_too_large_loses_its_objects_and_then_itself() {
+async fn an_event_that_is_too_large_loses_its_objects_and_then_the_ends_of_its_texts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     let counters = counters();
-    let limit = |max| LogConfig { max_event: Some(max), ..config(&path, Mode::Blocking) };
-    let log = Log::open(limit(1000), counters.clone()).unwrap();
-    log.write(&event(), Stage::ResponseComplete, 0).await;
-    let text = std::fs::read_to_string(&path).unwrap();
-    assert!(
-        !text.contains("requestObject")
-            && text.contains(r#""annotations":{"audit.k8s.io/truncated":"true"}"#)
-    );
-    let log = Log::open(limit(100), counters.clone()).unwrap();
-    log.write(&event(), Stage::ResponseComplete, 0).await;
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    assert_eq!(counters.errors.with_label_values(&["truncate"]).get(), 1);
-    let log = Log::open(limit(5000), counters).unwrap();
-    log.write(&event(), Stage::ResponseComplete, 0).await;
-    assert!(std::fs::read_to_string(&path).unwrap().contains("requestObject"));
+    let written = async |event: &Event, max| {
+        let config = LogConfig { max_event: Some(max), ..config(&path, Mode::Blocking) };
+        let log = Log::open(config, counters.clone()).unwrap();
+        log.write(event, Stage::ResponseComplete, 0).await;
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.lines().last().unwrap().to_owned()
+    };
+    assert!(written(&event(), 5000).await.contains("requestObject"));
+    let text = written(&event(), 1000).await;
+    assert!(!text.contains("requestObject") && text.contains(r#""requestURI":"/api/v1/pods""#), "{text}");
+    assert!(text.contains(r#""annotations":{"audit.k8s.io/truncated":"true"}"#), "{text}");
+
+    // Everything that a client chooses, at any level.
+    let long = |character: &str| character.repeat(6000);
+    let mut padded = event();
+    padded.level = Level::Metadata;
+    padded.request_object = None;
+    padded.id = long("<").into();
+    padded.uri = format!("/api/v1/pods?{}", long("&"));
+    padded.source_ips = vec!["10.0.0.1".parse().unwrap(); 1000];
+    padded.source_ips.push("10.0.0.2".parse().unwrap());
+    padded.user.groups = vec!["g".into(); 1000];
+    padded.user.extra =
+        (0..100).map(|i| (format!("{i}{}", long("é")).into(), vec![long("x").into()])).collect();
+    padded.object = Some(ObjectRef { name: long("n").into(), ..ObjectRef::default() });
+    padded.annotations = (0..100).map(|i| (i.to_string(), long("<"))).collect();
+    let text = written(&padded, 10_000).await;
+    assert!(text.len() <= 10_000, "{}", text.len());
+    for part in [
+        r#""requestURI":"/api/v1/pods?"#,
+        r#""username":"alice""#,
+        r#""verb":"list""#,
+        "10.0.0.2",
+        "truncated",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    // A limit below anything that could be written.
+    let text = written(&padded, 1).await;
+    assert!(text.len() < 10_000 && text.contains(r#""username":"alice""#), "{text}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 4);
 }
 
 #[test]

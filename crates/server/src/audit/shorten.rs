@@ -1,0 +1,125 @@
+//! Events that are longer than `--audit-log-truncate-max-event-size`: clients choose most of what is in an event, and none of it may
+//! keep the event from being written.
+
+use std::borrow::Cow;
+
+use authn::User;
+use value::Str;
+
+use super::event::{Event, Impersonated, ObjectRef, ResponseStatus};
+use super::policy::Level;
+
+/// What an event that is not complete is marked with.
+const TRUNCATED: &str = "audit.k8s.io/truncated";
+/// The bytes that are left of each text, and the entries of each list, tried one after the other.
+const STEPS: [(usize, usize); 4] = [(8192, 64), (1024, 32), (256, 8), (64, 2)];
+
+impl Event {
+    /// The event as it is written, if `size` may be no more than `max`. As in Kubernetes, it loses its objects first. Then all its
+    /// texts and lists are cut; what is left at the end is written, though `max` may be less.
+    pub(super) fn shortened(&self, max: usize, size: impl Fn(&Event) -> usize) -> Cow<'_, Event> {
+        if size(self) <= max {
+            return Cow::Borrowed(self);
+        }
+        let mut event = self.clone();
+        event.annotations.insert(TRUNCATED.to_owned(), "true".to_owned());
+        if event.level >= Level::Request {
+            event.request_object = None;
+            event.response_object = None;
+        }
+        for (text, entries) in STEPS {
+            if size(&event) <= max {
+                break;
+            }
+            event.cut(text, entries);
+        }
+        Cow::Owned(event)
+    }
+
+    /// Leaves so many bytes of each text and so many entries of each list.
+    fn cut(&mut self, text: usize, entries: usize) {
+        let Event {
+            id,
+            uri,
+            verb,
+            user,
+            impersonated,
+            source_ips,
+            user_agent,
+            object,
+            status,
+            annotations,
+            ..
+        } = self;
+        for word in [id, verb] {
+            shorten_word(word, text);
+        }
+        for text_of_client in [uri, user_agent] {
+            shorten(text_of_client, text);
+        }
+        shorten_user(user, text, entries);
+        if let Some(Impersonated { user, constraint }) = impersonated {
+            shorten_user(user, text, entries);
+            shorten_word(constraint, text);
+        }
+        // The last one is the address of the connection; the others are what headers say.
+        let surplus = source_ips.len().saturating_sub(entries);
+        source_ips.drain(..surplus);
+        if let Some(ObjectRef {
+            resource,
+            namespace,
+            name,
+            uid,
+            group,
+            version,
+            resource_version,
+            subresource,
+        }) = object
+        {
+            for word in [resource, namespace, name, uid, group, version, resource_version, subresource] {
+                shorten_word(word, text);
+            }
+        }
+        if let Some(ResponseStatus { status, message, reason, details, .. }) = status {
+            shorten_word(status, text);
+            shorten(message, text);
+            shorten_word(reason, text);
+            *details = None;
+        }
+        let mut left = entries;
+        annotations.retain(|key, value| {
+            shorten(value, text);
+            let stays = key == TRUNCATED || (left > 0 && key.len() <= text);
+            left = left.saturating_sub(1);
+            stays
+        });
+    }
+}
+
+fn shorten_user(user: &mut User, text: usize, entries: usize) {
+    let User { name, uid, groups, extra } = user;
+    shorten_word(name, text);
+    shorten_word(uid, text);
+    groups.truncate(entries);
+    groups.iter_mut().for_each(|group| shorten_word(group, text));
+    let mut left = entries;
+    extra.retain(|key, values| {
+        values.truncate(entries);
+        values.iter_mut().for_each(|value| shorten_word(value, text));
+        let stays = left > 0 && key.len() <= text;
+        left = left.saturating_sub(1);
+        stays
+    });
+}
+
+fn shorten_word(word: &mut Str, most: usize) {
+    if word.len() > most {
+        *word = word.get(..word.floor_char_boundary(most)).unwrap_or_default().into();
+    }
+}
+
+fn shorten(text: &mut String, most: usize) {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+    }
+}
