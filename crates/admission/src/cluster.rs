@@ -105,8 +105,7 @@ pub trait Cluster: Send + Sync {
     /// clients look names up.
     fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served>;
 
-    /// Every group and version in which rules can name the same objects, the asked one first if it is served: those that are
-    /// served and, of a custom resource, every other version of its CRD.
+    /// Every group and version in which rules can name the same objects, served or not, the asked one first.
     fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served>;
 
     /// An object in the shape in which clients of `kind` see it: converted, with what Kubernetes writes even when it is empty.
@@ -117,17 +116,19 @@ pub trait Cluster: Send + Sync {
         kind: &'a GroupVersionKind,
     ) -> Later<'a, Result<Value, String>>;
 
-    /// The way back: an object that a client of `kind` could have sent becomes one in its stored shape, with defaults. Fields that
+    /// The way back: an object that a client of `kind` could have sent becomes one in its stored shape, with defaults. The request
+    /// is worked on as `stored_kind`. Fields that
     /// the kind does not have are an error if `strict`, and dropped otherwise. The error is the decoder's.
     fn adopt<'a>(
         &'a self,
         object: Value,
         kind: &'a GroupVersionKind,
+        stored_kind: &'a GroupVersionKind,
         strict: bool,
     ) -> Later<'a, Result<Value, String>>;
 
-    /// The schema of a kind, built-in or custom.
-    fn schema(&self, kind: &GroupVersionKind) -> Option<Link>;
+    /// The schema of a kind, built-in or custom; of objects of requests that are worked on as `stored_kind`, if that is known.
+    fn schema(&self, kind: &GroupVersionKind, stored_kind: Option<&GroupVersionKind>) -> Option<Link>;
 
     /// Whether this moment has passed.
     fn is_past(&self, deadline: Instant) -> bool;

@@ -14,7 +14,7 @@ pub(crate) async fn adopt(
     attributes: &Attributes<'_>,
     cluster: &dyn Cluster,
 ) -> Result<Value, String> {
-    let object = cluster.adopt(patched, kind, strict).await?;
+    let object = cluster.adopt(patched, kind, &attributes.stored_kind, strict).await?;
     // A custom resource that was matched in another version of its CRD is still in that version.
     if cluster.is_custom(&attributes.resource, &attributes.version)
         && attributes.stored_kind != *kind

@@ -28,7 +28,9 @@ pub use kind::{Custom, Kind};
 #[derive(Debug)]
 pub struct Catalog {
     kinds: HashMap<(Str, Str, Str), Arc<Kind>>,
-    /// The built-in ones by where their objects are kept, in the order of the table: every request that policies or webhooks may
+    /// The built-in ones in versions that are not served.
+    unserved: HashMap<(Str, Str, Str), Arc<Kind>>,
+    /// The built-in ones, in every version, by where their objects are kept, in the order of the table: every request that policies or webhooks may
     /// concern asks for them.
     by_prefix: HashMap<String, Vec<Arc<Kind>>>,
     served: Served,
@@ -40,16 +42,18 @@ pub struct Catalog {
 impl Catalog {
     /// Of the versions that are served.
     pub fn new(served: Served) -> Self {
-        let mut kinds = HashMap::new();
+        let (mut kinds, mut unserved) = (HashMap::new(), HashMap::new());
         let mut by_prefix: HashMap<String, Vec<Arc<Kind>>> = HashMap::new();
         for row in table::all() {
-            for version in served.versions(row) {
+            for version in row.versions.iter().map(|version| version.name) {
                 let Some(kind) = Kind::new(row, version).map(Arc::new) else { continue };
                 by_prefix.entry(kind.prefix.clone()).or_default().push(Arc::clone(&kind));
-                kinds.insert((row.group.into(), version.into(), row.plural.into()), kind);
+                let is_served = served.is_served(row.group, version);
+                let map = if is_served { &mut kinds } else { &mut unserved };
+                map.insert((row.group.into(), version.into(), row.plural.into()), kind);
             }
         }
-        Catalog { kinds, by_prefix, served, custom: ArcSwap::default(), changing: Mutex::default() }
+        Catalog { kinds, unserved, by_prefix, served, custom: ArcSwap::default(), changing: Mutex::default() }
     }
 
     /// The kind under a path.
@@ -83,6 +87,14 @@ impl Catalog {
         let mut of_group = custom.of_group(group).filter(|definition| definition.established);
         let definition = of_group.find(|definition| definition.names.kind == kind)?;
         self.custom_version(definition, &version.into())
+    }
+
+    /// The built-in kind that an `apiVersion` and `kind` name, whether or not the version is served.
+    pub fn built_in_kind(&self, gvk: &GroupVersionKind) -> Option<Arc<Kind>> {
+        let row = table::find_kind(&gvk.group, &gvk.version, &gvk.kind)?;
+        let unserved =
+            || self.unserved.get(&(row.group.into(), gvk.version.clone(), row.plural.into())).cloned();
+        self.built_in(row, &gvk.version).or_else(unserved)
     }
 
     /// A row of the table in a version that is served.
@@ -129,8 +141,8 @@ impl Catalog {
         built_in.chain(custom).collect()
     }
 
-    /// Every version, of any group, in which rules of policies and webhooks can name the objects of a kind: for built-in kinds
-    /// those that are served, for custom kinds all of the CRD, so that a rule outlasts the version that it names.
+    /// Every version, of any group, in which rules of policies and webhooks can name the objects of a kind, served or not, so that
+    /// a rule outlasts the version that it names.
     pub fn equivalents(&self, kind: &Kind) -> Vec<Arc<Kind>> {
         if let Some(custom) = kind.as_custom() {
             let definition = &custom.definition;

@@ -148,6 +148,13 @@ impl State {
         Err(Status::internal(format!("the stored CustomResourceDefinition {name} cannot be read")))
     }
 
+    /// The kind in whose version policies and webhooks are shown an object that is worked on as `stored`, whether or not that
+    /// version is served. Where a built-in version is not served, a CRD may have one of the same name.
+    fn kind_to_show(&self, stored: &GroupVersionKind, shown: &GroupVersionKind) -> Option<Arc<Kind>> {
+        let built_in = self.catalog.built_in_kind(shown).filter(|kind| kind.stored == *stored);
+        built_in.or_else(|| self.catalog.find_kind_in_any_version(&shown.group, &shown.version, &shown.kind))
+    }
+
     fn kind_of(&self, served: &Served) -> Option<Arc<Kind>> {
         self.catalog.find(&served.resource.group, &served.kind.version, &served.resource.resource)
     }
@@ -260,7 +267,7 @@ impl Cluster for State {
         object: &'a Value,
         kind: &'a GroupVersionKind,
     ) -> Later<'a, Result<Value, String>> {
-        let target = self.catalog.find_kind_in_any_version(&kind.group, &kind.version, &kind.kind);
+        let target = self.kind_to_show(&meta::gvk(object), kind);
         if let Some(target) = target.as_ref().filter(|target| target.as_custom().is_some()) {
             let target = Arc::clone(target);
             return Box::pin(async move {
@@ -290,9 +297,10 @@ impl Cluster for State {
         &'a self,
         mut object: Value,
         kind: &'a GroupVersionKind,
+        stored_kind: &'a GroupVersionKind,
         strict: bool,
     ) -> Later<'a, Result<Value, String>> {
-        let target = self.catalog.find_kind_in_any_version(&kind.group, &kind.version, &kind.kind);
+        let target = self.kind_to_show(stored_kind, kind);
         if let Some(custom) = target.as_ref().and_then(|target| target.as_custom()) {
             let compiled = custom.version.compiled();
             let adopted = compiled.coerce(&mut object, strict).and_then(|unknown| {
@@ -335,8 +343,8 @@ impl Cluster for State {
         std::time::Instant::now() >= deadline
     }
 
-    fn schema(&self, kind: &GroupVersionKind) -> Option<Link> {
-        let found = self.catalog.find_kind_in_any_version(&kind.group, &kind.version, &kind.kind);
+    fn schema(&self, kind: &GroupVersionKind, stored_kind: Option<&GroupVersionKind>) -> Option<Link> {
+        let found = self.kind_to_show(stored_kind.unwrap_or(kind), kind);
         if let Some(custom) = found.as_ref().and_then(|found| found.as_custom()) {
             return Some(Link::Shared(Arc::clone(custom.version.compiled().schema())));
         }

@@ -411,7 +411,8 @@ fn mutate(
             // Only the kind of a resource can be applied, also in a version that is no longer served: a `Scale` is none.
             let is_equivalent = || asked.equivalents().iter().any(|other| other.kind == *kind);
             let is_resource = asked.cluster.served(kind).is_some() || is_binding(kind) || is_equivalent();
-            let schema = if is_resource { asked.cluster.schema(kind) } else { None };
+            let stored_kind = Some(&asked.attributes.stored_kind);
+            let schema = if is_resource { asked.cluster.schema(kind, stored_kind) } else { None };
             patch::configure(&value, shown, kind, schema.as_ref().map(resources::schema::Link::get))
         }
     })

@@ -39,7 +39,7 @@ impl<C: Cluster + ?Sized> Kinds for C {
     }
 
     fn schema_of(&self, kind: &GroupVersionKind) -> Option<Link> {
-        self.schema(kind)
+        self.schema(kind, None)
     }
 }
 

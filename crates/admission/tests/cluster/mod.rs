@@ -134,6 +134,7 @@ impl Cluster for Small {
         &'a self,
         mut object: Value,
         kind: &'a GroupVersionKind,
+        _stored_kind: &'a GroupVersionKind,
         strict: bool,
     ) -> Later<'a, Result<Value, String>> {
         let Some(schema) = resources::schema::of(&kind.group, &kind.version, &kind.kind) else {
@@ -150,7 +151,11 @@ impl Cluster for Small {
         }))
     }
 
-    fn schema(&self, kind: &GroupVersionKind) -> Option<resources::schema::Link> {
+    fn schema(
+        &self,
+        kind: &GroupVersionKind,
+        _stored_kind: Option<&GroupVersionKind>,
+    ) -> Option<resources::schema::Link> {
         resources::schema::of(&kind.group, &kind.version, &kind.kind).map(resources::schema::Link::Node)
     }
 

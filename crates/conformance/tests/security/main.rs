@@ -43,5 +43,6 @@ mod subresources;
 mod targets;
 mod unauthenticated_work;
 mod unread_answers;
+mod unserved_built_in_versions;
 mod unserved_versions;
 mod webhook_answers;
