@@ -253,7 +253,7 @@ mod tests {
 
     use std::sync::Arc;
 
-    use admission::manifests::Set;
+    use admission::manifests::{Loaded, Set};
 
     use super::{Health, Hook};
     use crate::manifests::Standings;
@@ -282,10 +282,10 @@ mod tests {
         );
         assert_eq!(page("/readyz").unwrap().0, 500);
         assert_eq!(page(policies).unwrap().0, 500);
-        health.manifests.loaded(Set::ValidatingPolicies, "sha256:0", 2);
+        health.manifests.loaded(Set::ValidatingPolicies, &Loaded::default());
         assert_eq!(page(policies), Some((200, "ok".to_owned())));
         assert_eq!(page("/readyz").unwrap().0, 500, "the other folder is not in force yet");
-        health.manifests.loaded(Set::MutatingWebhooks, "", 0);
+        health.manifests.loaded(Set::MutatingWebhooks, &Loaded::default());
         assert_eq!(page(webhooks).unwrap().0, 200);
         assert_eq!(page("/readyz").unwrap().0, 200);
         health.manifests.failed(Set::ValidatingPolicies, "bad");
