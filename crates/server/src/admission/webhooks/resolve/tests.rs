@@ -82,7 +82,9 @@ async fn what_is_no_such_service_is_said_as_kubernetes_says_it() {
 
 #[tokio::test]
 async fn a_service_that_stands_for_a_name_is_reached_by_that_name() {
-    let external = |name: &str| format!(r#"{{"spec":{{"type":"ExternalName","externalName":"{name}"}}}}"#);
+    let external = |name: &str| {
+        format!(r#"{{"metadata":{{}},"spec":{{"type":"ExternalName","externalName":"{name}"}}}}"#)
+    };
     let at = "/registry/services/specs/ns/hook";
     let named = store(&[(at, &external("hook.example.com"))]).await;
     assert_eq!(endpoint(&named, "ns", "hook", 8443), Ok("hook.example.com:8443".to_owned()));
