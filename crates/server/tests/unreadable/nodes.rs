@@ -1,0 +1,138 @@
+//! What the Node authorizer and NodeRestriction do without the objects that they decide by.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use authz::config::Flags;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use server::{Authorization, Ephemeral};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::{Server, break_offline, private_folder};
+
+const NODES: &str = "/api/v1/nodes";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+async fn start(folder: &Path) -> Server {
+    Server::start_with(folder, |config| {
+        let modes = vec!["Node".to_owned(), "RBAC".to_owned()];
+        config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
+        config.enable_admission = vec!["NodeRestriction".to_owned()];
+    })
+    .await
+}
+
+/// The code and the answer of a request by the node `n1`: the administrator impersonates it.
+async fn as_node(server: &Ephemeral, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(server.ca_pem.as_bytes()) {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let chain =
+        CertificateDer::pem_slice_iter(server.admin.cert_pem.as_bytes()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(server.admin.key_pem.as_bytes()).unwrap();
+    let config = builder.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap();
+    let tcp = TcpStream::connect(server.running.address).await.unwrap();
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let mut tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
+    let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nimpersonate-user: system:node:n1\r\n\
+        impersonate-group: system:nodes\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    tls.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let _ = tls.read_to_string(&mut answer).await;
+    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (code.unwrap_or_default(), answer)
+}
+
+/// A folder with two nodes, and on `n1` a pod that uses a Secret.
+async fn filled(folder: &Path) {
+    let server = start(folder).await;
+    for name in ["n1", "n2"] {
+        server.create(NODES, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
+    }
+    server.create("/api/v1/namespaces/default/secrets", r#"{"metadata":{"name":"s"}}"#).await;
+    server.create(PODS, &pod("p", "n1", r#""volumes":[{"name":"v","secret":{"secretName":"s"}}],"#)).await;
+    server.stop().await;
+}
+
+fn pod(name: &str, node: &str, volumes: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":"{node}",{volumes}"containers":[{{"name":"c","image":"i"}}]}}}}"#
+    )
+}
+
+/// A pod that only a kubelet makes, of a node with this uid.
+fn mirror(uid: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"m-n1","annotations":{{"kubernetes.io/config.mirror":"x","kubernetes.io/config.source":"file"}},
+        "ownerReferences":[{{"apiVersion":"v1","kind":"Node","name":"n1","uid":"{uid}","controller":true}}]}},
+        "spec":{{"nodeName":"n1","automountServiceAccountToken":false,"containers":[{{"name":"c","image":"i"}}]}}}}"#
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_object_cannot_be_read_writes_nothing() {
+    let folder = private_folder();
+    filled(folder.path()).await;
+    let server = start(folder.path()).await;
+    let uid = server.admin.get(&format!("{NODES}/n1")).await.unwrap();
+    let uid = uid.str_at(&["metadata", "uid"]).unwrap().to_owned();
+    let mirrors = format!("{PODS}?dryRun=All");
+    let (status, ready) = (format!("{NODES}/n1/status"), r#"{"status":{"phase":"Running"}}"#);
+    for (method, path, body) in
+        [("POST", mirrors.as_str(), mirror(&uid)), ("PATCH", &status, ready.to_owned())]
+    {
+        let (code, answer) = as_node(&server.ephemeral, method, path, &body).await;
+        assert!((200..300).contains(&code), "{answer}");
+    }
+    server.stop().await;
+
+    let key = break_offline(folder.path(), &["minions", "n1"]).await;
+    let server = start(folder.path()).await;
+    let (code, answer) = as_node(&server.ephemeral, "GET", &format!("{NODES}/n1"), "").await;
+    assert!(code == 500 && answer.contains(&key), "{answer}");
+    // What the authorizer allows follows from pods, and stays.
+    let secret = "/api/v1/namespaces/default/secrets/s";
+    assert_eq!(as_node(&server.ephemeral, "GET", secret, "").await.0, 200);
+    assert_eq!(server.tries(PODS, &pod("new", "n2", "")).await, (200, String::new()));
+    for (method, path, body) in
+        [("POST", mirrors.as_str(), mirror(&uid)), ("PATCH", &status, ready.to_owned())]
+    {
+        let (code, answer) = as_node(&server.ephemeral, method, path, &body).await;
+        assert!(code == 500 && answer.contains(&key), "{method} {path}: {answer}");
+    }
+    // Nor is a pod placed there: which labels of the node it must have is not known.
+    let (code, message) = server.tries(PODS, &pod("new", "n1", "")).await;
+    assert!(code == 500 && message.contains(&key), "{message}");
+    let (code, page) = server.health("/readyz");
+    assert!(code == 500 && page.contains(&key), "{page}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_pod_gives_its_node_nothing() {
+    let folder = private_folder();
+    filled(folder.path()).await;
+    let key = break_offline(folder.path(), &["pods", "default", "p"]).await;
+    let server = start(folder.path()).await;
+    let (code, answer) = as_node(&server.ephemeral, "GET", "/api/v1/namespaces/default/secrets/s", "").await;
+    assert_eq!(code, 403, "{answer}");
+    let (code, answer) = as_node(&server.ephemeral, "GET", &format!("{PODS}/p"), "").await;
+    assert!(matches!(code, 403 | 500), "{answer}");
+    let deletion = as_node(&server.ephemeral, "DELETE", &format!("{PODS}/p"), "").await;
+    assert!(matches!(deletion.0, 403 | 500), "{}", deletion.1);
+    let (code, page) = server.health("/readyz");
+    assert!(code == 500 && page.contains(&key), "{page}");
+    server.stop().await;
+}
