@@ -99,7 +99,9 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
         for (definition, revision) in definitions {
             custom.set(definition, revision, Fresh::after(page.revision));
         }
-        unknown.into_iter().for_each(|name| custom.set_unreadable(name));
+        for name in unknown {
+            custom.set_unreadable(name);
+        }
         true
     });
     let (sender, revision) = watch::channel(page.revision);

@@ -479,9 +479,9 @@ fn a_ttl_of_zero_is_the_default_and_is_warned_about() {
     assert_eq!(warnings(""), (five_minutes, half_a_minute, String::new()));
     let (authorized, unauthorized, words) = warnings("    authorizedTTL: 0s\n    unauthorizedTTL: 0s\n");
     assert_eq!((authorized, unauthorized), (five_minutes, half_a_minute));
-    expect![[r#"
+    expect![[r"
         f:12:5: authorizers[0].authorizedTTL: 0s is the default of 5m0s, it does not turn caching off (`cacheAuthorizedRequests: false` turns it off; only the flag --authorization-webhook-cache-authorized-ttl takes 0s for that)
-        f:13:5: authorizers[0].unauthorizedTTL: 0s is the default of 30s, it does not turn caching off (`cacheUnauthorizedRequests: false` turns it off; only the flag --authorization-webhook-cache-unauthorized-ttl takes 0s for that)"#]]
+        f:13:5: authorizers[0].unauthorizedTTL: 0s is the default of 30s, it does not turn caching off (`cacheUnauthorizedRequests: false` turns it off; only the flag --authorization-webhook-cache-unauthorized-ttl takes 0s for that)"]]
     .assert_eq(&words);
     let off = "    authorizedTTL: 0s\n    cacheAuthorizedRequests: false\n";
     assert_eq!(warnings(off), (None, half_a_minute, String::new()));

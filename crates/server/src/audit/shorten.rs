@@ -101,11 +101,15 @@ fn shorten_user(user: &mut User, text: usize, entries: usize) {
     shorten_word(name, text);
     shorten_word(uid, text);
     groups.truncate(entries);
-    groups.iter_mut().for_each(|group| shorten_word(group, text));
+    for group in groups {
+        shorten_word(group, text);
+    }
     let mut left = entries;
     extra.retain(|key, values| {
         values.truncate(entries);
-        values.iter_mut().for_each(|value| shorten_word(value, text));
+        for value in values {
+            shorten_word(value, text);
+        }
         let stays = left > 0 && key.len() <= text;
         left = left.saturating_sub(1);
         stays
