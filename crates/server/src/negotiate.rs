@@ -50,7 +50,7 @@ impl Media {
 }
 
 /// What the client wants objects turned into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// The objects themselves.
     Object,
@@ -72,7 +72,7 @@ pub enum Forms {
 }
 
 /// Whether one object or a list was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum List {
     /// `PartialObjectMetadata`.
     One,

@@ -22,6 +22,7 @@ use crate::heavy::LARGE;
 use crate::negotiate::{self, Accepted, Form, Forms, List, Media};
 use crate::request_info::Query;
 use crate::table::{self, Of, TableOptions};
+use resources::custom::columns::TableAllowance;
 use resources::table::Verb;
 
 /// Bodies smaller than this are not worth compressing.
@@ -41,12 +42,26 @@ pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Statu
 pub fn encoding(call: &Call, kind: Option<&Kind>, result: &Result<Answer, Status>) -> usize {
     let packs = || call.info.is_read_only() && call.headers.get(ACCEPT_ENCODING).is_some_and(takes_gzip);
     match result {
-        Ok(Answer::Entry(_, entry)) if entry.body.len() > LARGE => {
-            let accepted = kind.map(|kind| negotiate::accept(&call.headers, &call.query, forms(call, kind)));
-            let is_plain = accepted.is_some_and(|accepted| {
-                accepted.is_ok_and(|a| a.form == Form::Object && a.media == Media::Json && !a.pretty)
-            });
-            if is_plain && !packs() && !call.record().wants_response() { 0 } else { entry.body.len() }
+        Ok(Answer::Entry(_, entry)) => {
+            let size = entry.body.len();
+            let Some(kind) = kind.filter(|kind| table::work(kind, size) > LARGE) else { return size };
+            let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind)).ok();
+            let is_plain =
+                accepted.is_some_and(|a| a.form == Form::Object && a.media == Media::Json && !a.pretty);
+            match accepted.map(|accepted| accepted.form) {
+                Some(Form::Table(_)) => table::work(kind, size),
+                _ if is_plain && !packs() && !call.record().wants_response() => 0,
+                _ => size,
+            }
+        }
+        Ok(Answer::Object(_, value)) => {
+            let size = value.size_up_to(LARGE + 1);
+            let asks_table = |kind: &&Kind| {
+                let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind));
+                accepted.is_ok_and(|accepted| matches!(accepted.form, Form::Table(_)))
+            };
+            let columns = kind.filter(|kind| table::work(kind, size) > LARGE).filter(asks_table);
+            columns.map_or(size, |kind| table::work(kind, size))
         }
         Ok(Answer::Raw(.., body) | Answer::Public(.., body) | Answer::With(.., body)) => {
             let large = body.len().filter(|len| *len >= GZIP_FROM && packs());
@@ -213,7 +228,7 @@ pub fn is_a_list(kind: &Kind) -> Status {
     Status::failure(406, Reason::NotAcceptable, message)
 }
 
-fn encode(call: &Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<Body>, Status> {
+fn encode(call: &mut Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<Body>, Status> {
     let response = match answer {
         Answer::Raw(code, content_type, body) => respond(code, content_type, body),
         Answer::Plain(code, body) => plain(code, body),
@@ -285,7 +300,7 @@ fn note(call: &Call, response: &Response<Body>) {
 }
 
 fn object(
-    call: &Call,
+    call: &mut Call,
     kind: Option<&Kind>,
     code: u16,
     value: Value,
@@ -304,7 +319,13 @@ fn object(
             } else {
                 std::slice::from_ref(&value)
             };
-            table::table(kind, version, objects, metadata, options, call.now)
+            let allowance = TableAllowance::new(&call.effort.budget);
+            let table = table::table(kind, version, objects, metadata, options, call.now, &allowance);
+            call.effort.check()?;
+            if allowance.is_used_up() {
+                call.warn(table::INCOMPLETE);
+            }
+            table
         }
         (Form::Metadata(_, List::One), Some(kind)) if is_list(kind) => return Err(is_a_list(kind)),
         (Form::Metadata(version, List::Many), Some(kind)) if is_list(kind) => {

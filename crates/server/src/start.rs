@@ -44,6 +44,7 @@ use crate::connections::ConnectionMetrics;
 use crate::encode;
 use crate::flow_control::{self, FlowControl, FlowControlMetrics};
 use crate::follow::{FollowedRoles, Notes, follow};
+use crate::handlers::watch::shared_frames::SharedFrames;
 use crate::health::Health;
 use crate::identity;
 use crate::keys;
@@ -269,6 +270,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let aggregation =
         Aggregation::start(&store, &unreadable, proxy_client.as_ref(), redirects, metrics.registry())?;
     let heavy = crate::heavy::HeavyLane::start(metrics.registry()).map_err(ConfigError::other)?;
+    let shared_frames = SharedFrames::new(metrics.registry()).map_err(ConfigError::other)?;
     let progress = Arc::new(Progress::default());
     let flow_control = priority_and_fairness
         .then(|| {
@@ -278,6 +280,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         .transpose()?;
     let state = Arc::new(State {
         heavy,
+        shared_frames,
         health: Health::new(
             store.clone(),
             Arc::clone(&standings),

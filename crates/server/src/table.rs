@@ -1,7 +1,7 @@
 //! Objects as rows of a `Table`, or as `PartialObjectMetadata`.
 
 use api::Status;
-use resources::custom::columns::Columns;
+use resources::custom::columns::{Columns, TableAllowance};
 use resources::print;
 use value::{Map, Value};
 
@@ -29,7 +29,7 @@ pub enum Of {
 }
 
 /// What each row carries of its object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Include {
     /// Nothing.
     None,
@@ -57,7 +57,15 @@ impl TableOptions {
     }
 }
 
-/// The table of `objects`, which are in the version of the request.
+/// What is told to clients if cells of a table are empty because all of them would cost too much.
+pub const INCOMPLETE: &str = "some cells of the table are empty because the printer columns of the CustomResourceDefinition take too much work for so many or so large objects; ask for fewer objects, or for the objects themselves";
+
+/// How many bytes are looked at to make a row of a stored object of so many bytes.
+pub fn work(kind: &Kind, size: usize) -> usize {
+    kind.as_custom().map_or(size, |custom| size.saturating_mul(custom.version.columns))
+}
+
+/// The table of `objects`, which are in the version of the request. Printer columns may use up the allowance of the table.
 pub fn table(
     kind: &Kind,
     version: &str,
@@ -65,6 +73,7 @@ pub fn table(
     metadata: Value,
     options: TableOptions,
     now: i64,
+    allowance: &TableAllowance,
 ) -> Value {
     if let Some(custom) = kind.as_custom() {
         let is_scale = objects.first().is_some_and(|o| o.str_at(&["apiVersion"]) == Some("autoscaling/v1"));
@@ -75,9 +84,10 @@ pub fn table(
         } else {
             custom.version.compiled().columns()
         };
-        let rows = objects
-            .iter()
-            .map(|object| row(object, columns.cells(object, now), Vec::new(), version, options));
+        let rows = objects.iter().map(|object| {
+            let cells = columns.cells(object, now, allowance);
+            row(object, cells, Vec::new(), version, options)
+        });
         let rows = rows.collect();
         return document(options.headers.then(|| columns.headers()), version, rows, metadata);
     }

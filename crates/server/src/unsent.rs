@@ -27,6 +27,11 @@ impl Payer {
         Payer { budget: Arc::clone(budget), account }
     }
 
+    /// The name of the account.
+    pub fn owner(&self) -> &value::Str {
+        self.account.owner()
+    }
+
     /// Refuses a client that leaves too much unread.
     pub fn check_room(&self) -> Result<(), Status> {
         self.budget.check_room(&self.account)

@@ -135,6 +135,27 @@ impl Value {
         }
     }
 
+    /// About how long it is, written as JSON. Counting ends when it has come to `limit`.
+    pub fn size_up_to(&self, limit: usize) -> usize {
+        match self {
+            Value::String(text) => text.len().saturating_add(2),
+            Value::List(items) => {
+                let add = |size: usize, item: &Value| {
+                    size.saturating_add(item.size_up_to(limit - size)).saturating_add(1)
+                };
+                items.iter().fold(2, |size, item| if size < limit { add(size, item) } else { size })
+            }
+            Value::Map(map) => {
+                let add = |size: usize, name: &str, value: &Value| {
+                    size.saturating_add(name.len() + 4).saturating_add(value.size_up_to(limit - size))
+                };
+                map.iter()
+                    .fold(2, |size, (name, value)| if size < limit { add(size, name, value) } else { size })
+            }
+            _ => 4,
+        }
+    }
+
     /// The list for changing, if it is one.
     pub fn as_list_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {

@@ -1,7 +1,12 @@
 //! Printer columns: the definition's columns as a table's.
+//!
+//! Whoever writes a CRD chooses what its columns cost, and whoever asks for a table has it paid: the number of columns, and the
+//! work and the size of one table are bounded.
+
+use std::cell::Cell;
 
 use api::time::Timestamp;
-use value::{Map, Str, Value, write};
+use value::{Budget, Ended, Map, Str, Value, write};
 
 use super::json_path::JsonPath;
 use crate::validation::fields::Read;
@@ -15,6 +20,77 @@ pub struct Column {
     description: Str,
     priority: i64,
     path: JsonPath,
+}
+
+/// How many columns of a version are shown; the others are left out.
+pub const MAX_COLUMNS: usize = 200;
+
+/// How many values all columns together look at for one table: some two seconds. 10,000 objects with 100 columns that search a list
+/// of ten conditions need half of it.
+const TABLE_VISITS: usize = 50_000_000;
+
+/// How many bytes of text the cells of one table have.
+const TABLE_BYTES: usize = 64 * 1024 * 1024;
+
+/// How many bytes of text the cells of one row have: more than any object.
+const ROW_BYTES: usize = 4 * 1024 * 1024;
+
+/// What the cells of one table may still cost. Those that come after it is used up stay empty.
+#[derive(Debug)]
+pub struct TableAllowance {
+    visits: Cell<usize>,
+    bytes: Cell<usize>,
+    row_bytes: Cell<usize>,
+    is_used_up: Cell<bool>,
+    request: Budget,
+}
+
+impl TableAllowance {
+    /// For one table. Nothing is computed any more once the budget of its request is cancelled.
+    pub fn new(request: &Budget) -> Self {
+        TableAllowance {
+            visits: Cell::new(TABLE_VISITS),
+            bytes: Cell::new(TABLE_BYTES),
+            row_bytes: Cell::new(ROW_BYTES),
+            is_used_up: Cell::new(false),
+            request: request.clone(),
+        }
+    }
+
+    /// With other limits.
+    #[cfg(test)]
+    pub(super) fn of(visits: usize, bytes: usize) -> Self {
+        let allowance = TableAllowance::new(&Budget::UNLIMITED);
+        allowance.visits.set(visits);
+        allowance.bytes.set(bytes);
+        allowance
+    }
+
+    /// A row has a share of its own.
+    fn begin_row(&self) {
+        self.row_bytes.set(ROW_BYTES);
+    }
+
+    /// Whether one more cell may be computed.
+    fn has_room(&self) -> bool {
+        let has_room = self.visits.get() > 0 && self.bytes.get() > 0 && self.row_bytes.get() > 0;
+        self.is_used_up.set(self.is_used_up.get() || !has_room);
+        has_room && self.request.check() != Err(Ended::Cancelled)
+    }
+
+    /// Whether cells stay empty because the allowance was used up.
+    pub fn is_used_up(&self) -> bool {
+        self.is_used_up.get() || self.visits.get() == 0
+    }
+
+    fn spend_visits(&self, visits: usize) {
+        self.visits.set(self.visits.get().saturating_sub(visits));
+    }
+
+    fn spend_bytes(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get().saturating_sub(bytes));
+        self.row_bytes.set(self.row_bytes.get().saturating_sub(bytes));
+    }
 }
 
 /// The columns of a version. Where one of them cannot be read, those before it are shown.
@@ -32,7 +108,7 @@ impl Columns {
             let age = column(&age).map(|age| Column { description: Str::default(), ..age });
             return Columns { own: age.into_iter().collect() };
         }
-        Columns { own: columns.iter().map_while(column).collect() }
+        Columns { own: columns.iter().take(MAX_COLUMNS).map_while(column).collect() }
     }
 
     /// Those of `scale`.
@@ -58,9 +134,11 @@ impl Columns {
     }
 
     /// The cells of an object; ages are those at `now`, in seconds since 1970.
-    pub fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+    pub fn cells(&self, object: &Value, now: i64, allowance: &TableAllowance) -> Vec<Value> {
         let name = Value::from(api::meta::name(object));
-        std::iter::once(name).chain(self.own.iter().map(|column| column.cell(object, now))).collect()
+        allowance.begin_row();
+        let own = self.own.iter().map(|column| column.cell(object, now, allowance));
+        std::iter::once(name).chain(own).collect()
     }
 }
 
@@ -94,9 +172,14 @@ fn column(column: &Value) -> Option<Column> {
 
 impl Column {
     #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "Go converts so, too")]
-    fn cell(&self, object: &Value, now: i64) -> Value {
-        let Some(value) = self.path.first(object) else { return Value::Null };
-        match (self.kind.as_str(), value.as_ref()) {
+    fn cell(&self, object: &Value, now: i64, allowance: &TableAllowance) -> Value {
+        if !allowance.has_room() {
+            return Value::Null;
+        }
+        let (found, visits) = self.path.first_within(object, allowance.visits.get());
+        allowance.spend_visits(visits);
+        let Some(value) = found else { return Value::Null };
+        let cell = match (self.kind.as_str(), value.as_ref()) {
             ("string", value) => text(value).into(),
             ("integer", Value::Int(number)) => Value::Int(*number),
             ("integer", Value::Float(number)) => Value::Int(*number as i64),
@@ -108,7 +191,9 @@ impl Column {
             }
             ("date", Value::String(_)) => "<invalid>".into(),
             _ => Value::Null,
-        }
+        };
+        allowance.spend_bytes(cell.as_str().map_or(0, str::len));
+        cell
     }
 }
 

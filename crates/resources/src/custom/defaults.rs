@@ -63,12 +63,7 @@ impl Room {
 
 /// About how long a value is, written as JSON.
 pub(super) fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len() + 2,
-        Value::List(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
-        Value::Map(map) => map.iter().map(|(key, value)| key.len() + size(value) + 4).sum::<usize>() + 2,
-        _ => 4,
-    }
+    value.size_up_to(usize::MAX)
 }
 
 fn is_null(value: &Value, node: Option<&Node>) -> bool {

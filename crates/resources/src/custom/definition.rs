@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use value::{Str, Value};
 
+use super::columns::MAX_COLUMNS;
 use super::compiled::Compiled;
 use crate::discovery::compare_versions;
 use crate::table;
@@ -36,6 +37,8 @@ pub struct Definition {
     pub namespaced: bool,
     /// Every version, in the order of the definition.
     pub versions: Vec<Arc<Version>>,
+    /// About how many bytes of JSON the versions are, with their schemas.
+    pub size: usize,
     /// How versions become each other.
     pub conversion: Conversion,
     /// `spec.preserveUnknownFields`: nothing is pruned.
@@ -92,6 +95,8 @@ pub struct Version {
     pub scale: Option<ScalePaths>,
     /// The fields that selectors know besides name and namespace, without the dot in front.
     pub selectable: Vec<Str>,
+    /// How many printer columns it has.
+    pub columns: usize,
     position: usize,
     preserve_unknown_fields: bool,
     group: Str,
@@ -177,6 +182,7 @@ impl Definition {
             _ => Conversion::None,
         };
         let listed = spec.items("versions");
+        let size = listed.iter().map(super::defaults::size).sum();
         let versions = listed
             .iter()
             .enumerate()
@@ -189,6 +195,7 @@ impl Definition {
                     status: version.part("subresources").part("status").is_some(),
                     scale: ScalePaths::read(version),
                     selectable: selectable(Some(version)).map(|(label, _)| label.into()).collect(),
+                    columns: version.items("additionalPrinterColumns").len().clamp(1, MAX_COLUMNS),
                     position,
                     preserve_unknown_fields,
                     group: group.clone(),
@@ -206,6 +213,7 @@ impl Definition {
             generation: definition.part("metadata").number("generation"),
             namespaced,
             versions,
+            size,
             conversion,
             preserve_unknown_fields,
             established: is_true(definition, "Established") && has_own_directory(definition, &names.plural),

@@ -81,15 +81,27 @@ impl JsonPath {
 
     /// The values it leads to, in order.
     pub fn find<'a>(&'a self, root: &'a Value) -> Vec<Cow<'a, Value>> {
-        let sight = Sight(Cell::new(MOST_SEEN));
-        let found = walk(&self.first, vec![Cow::Borrowed(root)], &sight);
-        let spoiled = self.others.iter().any(|steps| walk(steps, vec![Cow::Borrowed(root)], &sight).is_err());
-        found.ok().filter(|_| !spoiled).unwrap_or_default()
+        self.find_within(root, MOST_SEEN).0
     }
 
     /// The first value it leads to.
     pub fn first<'a>(&'a self, root: &'a Value) -> Option<Cow<'a, Value>> {
         self.find(root).into_iter().next()
+    }
+
+    /// The first value it leads to if it looks at no more than `visits` values, and at how many it looked.
+    pub fn first_within<'a>(&'a self, root: &'a Value, visits: usize) -> (Option<Cow<'a, Value>>, usize) {
+        let (found, seen) = self.find_within(root, visits);
+        (found.into_iter().next(), seen)
+    }
+
+    fn find_within<'a>(&'a self, root: &'a Value, visits: usize) -> (Values<'a>, usize) {
+        let visits = visits.min(MOST_SEEN);
+        let sight = Sight(Cell::new(visits));
+        let found = walk(&self.first, vec![Cow::Borrowed(root)], &sight);
+        let spoiled = self.others.iter().any(|steps| walk(steps, vec![Cow::Borrowed(root)], &sight).is_err());
+        let found = found.ok().filter(|_| !spoiled).unwrap_or_default();
+        (found, visits.saturating_sub(sight.0.get()))
     }
 }
 
@@ -99,14 +111,23 @@ struct Sight(Cell<usize>);
 impl Sight {
     /// Whether one more may be.
     fn one(&self) -> bool {
+        self.some(1)
+    }
+
+    /// Whether so many more may be.
+    fn some(&self, count: usize) -> bool {
         let left = self.0.get();
-        self.0.set(left.saturating_sub(1));
-        left > 0
+        self.0.set(left.saturating_sub(count));
+        left >= count
     }
 }
 
 fn walk<'a>(steps: &'a [Step], values: Values<'a>, sight: &Sight) -> Walked<'a> {
-    steps.iter().try_fold(values, |values, step| step.take(values, sight))
+    // Every step looks at all values that the one before it led to, whatever it makes of them.
+    steps.iter().try_fold(values, |values, step| match sight.some(values.len().max(1)) {
+        true => step.take(values, sight),
+        false => Err(values),
+    })
 }
 
 impl Step {
@@ -156,7 +177,7 @@ impl Step {
                 }
             }
             Step::Field(name) => {
-                for value in values.into_iter().take_while(|_| sight.one()) {
+                for value in values {
                     out.extend(field(value, name));
                 }
             }

@@ -325,7 +325,11 @@ fn columns_show_cells_of_their_type() {
     );
     let object = parse(r#"{"metadata":{"name":"x"},"m":{"k":1},"n":2.7,"when":"never"}"#);
     assert_eq!(
-        value::write::to_string(&Value::List(columns.cells(&object, 0))),
+        value::write::to_string(&Value::List(columns.cells(
+            &object,
+            0,
+            &columns::TableAllowance::new(&value::Budget::UNLIMITED)
+        ))),
         r#"["x","{\"k\":1}",2,"\u003cinvalid\u003e"]"#
     );
 }

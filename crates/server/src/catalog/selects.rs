@@ -24,6 +24,12 @@ impl Kind {
         self.fields().iter().map(|field| (field.label, field_value(field, object))).collect()
     }
 
+    /// Whether objects have to be read to know which of them are selected.
+    pub fn reads_objects(&self, selection: &Selection) -> bool {
+        let own = self.as_custom().is_some_and(|custom| !custom.version.selectable.is_empty());
+        own && selection.fields.requirements().iter().any(is_below_metadata)
+    }
+
     /// Whether an entry is selected; `None` where that depends on the object as the version of the request shows it, which it has
     /// to be converted to first.
     pub fn selects(&self, selection: &Selection, entry: &Entry) -> Option<bool> {
@@ -31,8 +37,7 @@ impl Kind {
             return Some(true);
         }
         let facts = FactsRef::new(&entry.facts);
-        let own = self.as_custom().is_some_and(|custom| !custom.version.selectable.is_empty());
-        if !own || !selection.fields.requirements().iter().any(is_below_metadata) {
+        if !self.reads_objects(selection) {
             return Some(selection.matches(facts));
         }
         if !selection.labels.matches(&facts) {

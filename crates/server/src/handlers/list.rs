@@ -7,6 +7,7 @@ use api::selector::{FieldSelector, Selection, Selector};
 use api::{Cause, Details, Status, order};
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use resources::custom::columns::TableAllowance;
 use storage::{Entry, List, ListAt, ReadError};
 use value::{Value, json, write};
 
@@ -92,6 +93,9 @@ pub async fn select(state: &State, call: &Call, kind: &Kind) -> Result<Page, Sta
         let mut matched = Vec::new();
         remaining = None;
         let entries: Vec<Arc<Entry>> = page.entries.iter().cloned().collect();
+        if kind.reads_objects(&selection) {
+            call.effort.enter_lane(entries.iter().map(|entry| entry.body.len()).sum()).await;
+        }
         'pages: for some in entries.chunks(CHUNK) {
             let selected = kind.selected(state, &selection, some).await?;
             for (entry, selected) in some.iter().zip(selected) {
@@ -240,14 +244,16 @@ fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
 }
 
 /// The answer in the form the client wants.
-pub async fn answer(state: &State, call: &Call, kind: &Kind, page: Page) -> Result<Answer, Status> {
+pub async fn answer(state: &State, call: &mut Call, kind: &Kind, page: Page) -> Result<Answer, Status> {
     let accepted = negotiate::accept(&call.headers, &call.query, Forms::All)?;
     let plain = accepted.form == Form::Object && !page.entries.iter().any(|entry| kind.must_convert(entry));
     if plain && accepted.media == Media::Json && !accepted.pretty {
         return Ok(Answer::Raw(200, "application/json", Body::spliced(spliced(kind, page))));
     }
     // Everything else is put together here and now.
-    call.effort.enter_lane(page.entries.iter().map(|entry| entry.body.len()).sum()).await;
+    let size = page.entries.iter().map(|entry| entry.body.len()).sum();
+    let is_table = matches!(accepted.form, Form::Table(_));
+    call.effort.enter_lane(if is_table { table::work(kind, size) } else { size }).await;
     let metadata = list_metadata(kind, &page);
     let value = match accepted.form {
         Form::Object if plain => {
@@ -285,7 +291,13 @@ pub async fn answer(state: &State, call: &Call, kind: &Kind, page: Page) -> Resu
             let mut metadata = metadata;
             drop_empty_continue(&mut metadata);
             let rows = kind.show_all(state, &page.entries).await?;
-            table::table(kind, version, &rows, metadata, options, state.now())
+            let allowance = TableAllowance::new(&call.effort.budget);
+            let table = table::table(kind, version, &rows, metadata, options, state.now(), &allowance);
+            call.effort.check()?;
+            if allowance.is_used_up() {
+                call.warn(table::INCOMPLETE);
+            }
+            table
         }
     };
     Ok(Answer::Object(200, value))

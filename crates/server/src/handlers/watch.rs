@@ -3,23 +3,27 @@
 //! All watchers of a resource see one order. An event is encoded once for all of them (the encoding stays with the event);
 //! only selectors, tables and other versions make it anew. A watcher that does not keep up is ended.
 
+pub mod shared_frames;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::Status;
 use api::selector::Selection;
 use bytes::{Bytes, BytesMut};
+use resources::custom::columns::TableAllowance;
 use storage::{Entry, Event, Kind as EventKind, Store, Watch, WatchError, WatchFrom};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use value::Value;
+use value::{Budget, Value};
 
+use self::shared_frames::Watcher;
 use super::list::{selection, too_large};
 use crate::body::Body;
 use crate::call::{Answer, Call};
 use crate::catalog::Kind;
 use crate::drain::PATIENCE;
-use crate::heavy::Effort;
+use crate::heavy::LARGE;
 use crate::negotiate::{self, Form, Forms, Media};
 use crate::options::ListOptions;
 use crate::respond;
@@ -44,7 +48,8 @@ const MIN_SECONDS: u64 = 1800;
 struct Sender {
     state: Arc<State>,
     kind: Arc<Kind>,
-    selection: Selection,
+    watcher: Watcher,
+    selection: Arc<Selection>,
     form: Form,
     table: TableOptions,
     headed: bool,
@@ -55,7 +60,8 @@ struct Sender {
     shared: Option<Bytes>,
     channel: mpsc::Sender<Bytes>,
     payer: Option<Payer>,
-    effort: Effort,
+    /// How many bytes were looked at since others had their turn.
+    worked: usize,
 }
 
 /// GET with `watch`.
@@ -85,10 +91,12 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
         return Ok(Answer::Raw(200, "application/json", Body::empty()));
     }
     let (channel, receiver) = mpsc::channel(CHUNKS);
+    let account = call.payer.as_ref().map(|payer| payer.owner().clone());
     let sender = Sender {
+        watcher: Watcher { state: Arc::clone(state), kind: Arc::clone(&kind), account },
         state: Arc::clone(state),
         kind,
-        selection,
+        selection: Arc::new(selection),
         form: accepted.form,
         table,
         headed: false,
@@ -98,7 +106,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
         shared: None,
         channel,
         payer: call.payer.clone(),
-        effort: Effort::default(),
+        worked: 0,
     };
     let seconds = options
         .timeout_seconds
@@ -109,11 +117,8 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<An
     let mut stop = state.stopping();
     let seat = std::mem::take(&mut call.seat);
     tokio::spawn(async move {
-        // A watch that encodes large objects goes on in the heavy lane.
-        let (lane, effort) = (Arc::clone(&sender.state), sender.effort.clone());
-        let work = lane.heavy.drive(&effort, None, Box::pin(run(sender, begin, options, deadline, seat)));
         tokio::select! {
-            _ = work => {}
+            () = run(sender, begin, options, deadline, seat) => {}
             _ = stop.wait_for(|s| *s) => {}
         }
         drop(running);
@@ -185,6 +190,10 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
                     Ok(true) => sender.entry("ADDED", &entry).await,
                     Ok(false) => {}
                     Err(status) => sender.error(&status),
+                }
+                if sender.worked > LARGE {
+                    sender.worked = 0;
+                    tokio::task::yield_now().await;
                 }
                 if sender.is_full() {
                     // Others have their turn, whether or not this client reads.
@@ -321,12 +330,21 @@ impl Sender {
     }
 
     /// Whether an entry is watched.
-    async fn selects(&self, entry: &Arc<Entry>) -> Result<bool, Status> {
-        if let Some(known) = self.kind.selects(&self.selection, entry) {
-            return Ok(known);
+    async fn selects(&mut self, entry: &Arc<Entry>) -> Result<bool, Status> {
+        if !self.kind.reads_objects(&self.selection) {
+            return Ok(self.kind.selects(&self.selection, entry).unwrap_or_default());
         }
-        let object = self.kind.load(&self.state, entry).await?;
-        Ok(self.kind.selects_fields(&self.selection, entry, &object))
+        self.worked = self.worked.saturating_add(entry.body.len());
+        let (own, selection, entry) = (self.watcher.clone(), Arc::clone(&self.selection), Arc::clone(entry));
+        self.watcher
+            .aside(entry.body.len(), async move |_| {
+                if let Some(known) = own.kind.selects(&selection, &entry) {
+                    return Ok(known);
+                }
+                let object = own.kind.load(&own.state, &entry).await?;
+                Ok(own.kind.selects_fields(&selection, &entry, &object))
+            })
+            .await
     }
 
     async fn event(&mut self, event: &Event) {
@@ -348,7 +366,7 @@ impl Sender {
         if !is && event.kind != EventKind::Deleted {
             // It stopped matching: the client is told with the last state that did, at the revision of the change.
             if let Some(previous) = &event.previous {
-                let last = previous.at_revision(event.revision);
+                let last = Arc::new(previous.at_revision(event.revision));
                 self.entry(word, &last).await;
             }
             return;
@@ -362,21 +380,17 @@ impl Sender {
             // The stored version's encoding serves every version of the same shape but for its head.
             if self.kind.is_stored_version() {
                 self.counter.inc();
-                if encoded.len() >= SHARED_BYTES {
-                    self.shared = Some(encoded.clone());
-                } else {
-                    self.out.extend_from_slice(encoded);
-                }
+                self.append(encoded);
                 return;
             }
         }
         self.entry(word, &event.entry).await;
     }
 
-    async fn entry(&mut self, word: &str, entry: &Entry) {
+    async fn entry(&mut self, word: &'static str, entry: &Arc<Entry>) {
         self.counter.inc();
-        let mut out = Vec::with_capacity(entry.body.len() + 32);
         if self.form == Form::Object && !self.kind.must_convert(entry) {
+            let mut out = Vec::with_capacity(entry.body.len() + 32);
             if self.kind.is_stored_version() {
                 frame(&mut out, word, trimmed(entry));
             } else {
@@ -386,23 +400,25 @@ impl Sender {
             self.out.extend_from_slice(&out);
             return;
         }
-        self.effort.enter_lane(entry.body.len()).await;
-        let object = match self.kind.load(&self.state, entry).await {
-            Ok(object) => self.kind.from_stored(object),
-            Err(status) => return self.error(&status),
-        };
-        let shown = match self.form {
-            Form::Object => object,
-            Form::Metadata(version, _) => table::partial(&object, version),
-            Form::Table(version) => {
-                let metadata = Value::map([("resourceVersion", entry.revision.to_string())]);
-                let options =
-                    TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
-                table::table(&self.kind, version, std::slice::from_ref(&object), metadata, options, self.now)
+        self.worked = self.worked.saturating_add(entry.body.len());
+        let is_table = matches!(self.form, Form::Table(_));
+        let options = TableOptions { headers: is_table && !self.headed, ..self.table };
+        match self.watcher.frame(self.form, options, word, entry).await {
+            Ok(frame) => {
+                self.headed = true;
+                self.append(&frame);
             }
-        };
-        frame(&mut out, word, &self.json(&shown));
-        self.out.extend_from_slice(&out);
+            Err(status) => self.error(&status),
+        }
+    }
+
+    /// Adds an event that other watches send, too.
+    fn append(&mut self, frame: &Bytes) {
+        if frame.len() >= SHARED_BYTES {
+            self.shared = Some(frame.clone());
+        } else {
+            self.out.extend_from_slice(frame);
+        }
     }
 
     /// Says how far the watch has come; the first one after the initial events says that they are complete.
@@ -423,7 +439,9 @@ impl Sender {
                 let options =
                     TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
                 let metadata = Value::map([("resourceVersion", revision.to_string())]);
-                table::table(&self.kind, version, std::slice::from_ref(&object), metadata, options, self.now)
+                let (objects, allowance) =
+                    (std::slice::from_ref(&object), TableAllowance::new(&Budget::UNLIMITED));
+                table::table(&self.kind, version, objects, metadata, options, self.now, &allowance)
             }
         };
         let mut out = Vec::new();

@@ -3,6 +3,7 @@
 use value::Value;
 
 use super::super::Bounds;
+use super::super::columns::{Columns, MAX_COLUMNS, TableAllowance};
 use super::super::json_path::JsonPath;
 use super::{compiled, parse, thing, wrong};
 
@@ -24,6 +25,44 @@ fn a_path_at_any_depth_looks_at_a_bounded_number_of_values() {
     assert!(path.find(&object).len() <= 10_001);
     // What is within the bound is found.
     assert_eq!(JsonPath::parse("..a").unwrap().find(&object).len(), 100);
+}
+
+/// How many cells of two rows are filled, with so many columns of a path.
+fn filled(path: &str, count: usize, allowance: &TableAllowance) -> usize {
+    let column = Value::map([("name", "C"), ("type", "string"), ("jsonPath", path)]);
+    let columns = Columns::read(&vec![column; count]);
+    let object = parse(r#"{"metadata":{"name":"x"},"l":[{"v":1},{"v":2},{"v":3}],"s":"0123456789"}"#);
+    let rows = [columns.cells(&object, 0, allowance), columns.cells(&object, 0, allowance)];
+    rows.iter().flat_map(|row| row.iter().skip(1)).filter(|cell| !cell.is_null()).count()
+}
+
+#[test]
+fn the_cells_of_a_table_share_what_they_may_look_at_and_write() {
+    let plenty = TableAllowance::of(1_000_000, 1_000_000);
+    assert_eq!(filled(".l[?(@.v==2)].v", 100, &plenty), 200);
+    assert!(!plenty.is_used_up());
+    assert_eq!(filled(".s", MAX_COLUMNS + 100, &plenty), 2 * MAX_COLUMNS);
+    let visits = TableAllowance::of(1000, 1_000_000);
+    let found = filled(".l[?(@.v==2)].v", 100, &visits);
+    assert!(found > 10 && found < 100, "{found}");
+    assert!(visits.is_used_up());
+    let bytes = TableAllowance::of(1_000_000, 1000);
+    assert_eq!(filled(".s", 100, &bytes), 100);
+    assert!(bytes.is_used_up());
+    // A path that is as long as a CRD may be costs a visit for each of its steps.
+    let long = TableAllowance::of(1000, 1000);
+    assert_eq!(filled(&".l[*]".repeat(2000), 1, &long), 0);
+    assert!(long.is_used_up());
+}
+
+#[test]
+fn a_union_looks_at_all_values_for_each_of_its_parts() {
+    let many = Value::map([("l", Value::List(vec![Value::map([("a", 1)]); 9000]))]);
+    let union = format!(".l[*][{}]", vec!["'a'"; 2000].join(","));
+    let path = JsonPath::parse(&union).unwrap();
+    let (found, seen) = path.first_within(&many, 100_000);
+    assert!(found.is_none() || seen <= 100_000);
+    assert_eq!(seen, 100_000);
 }
 
 #[test]
