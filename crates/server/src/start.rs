@@ -281,6 +281,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let state = Arc::new(State {
         heavy,
         shared_frames,
+        openapi_builders: Default::default(),
         health: Health::new(
             store.clone(),
             Arc::clone(&standings),

@@ -96,6 +96,8 @@ pub struct State {
     pub(crate) under_way: Arc<Semaphore>,
     /// The threads for large requests.
     pub(crate) heavy: crate::heavy::HeavyLane,
+    /// Who makes OpenAPI documents.
+    pub(crate) openapi_builders: crate::handlers::documents::OpenApiBuilders,
     /// Events that several watches want converted.
     pub(crate) shared_frames: crate::handlers::watch::shared_frames::SharedFrames,
     /// `DRAAdminAccess`.

@@ -75,7 +75,7 @@ pub enum Stored {
 }
 
 /// An entry of a rule is as much work to compare as so many bytes of other objects.
-const BYTES_OF_ENTRY: usize = 32;
+pub const BYTES_OF_ENTRY: usize = 32;
 
 /// Why a stored object is not the one that the write was made for.
 #[derive(Debug)]

@@ -93,8 +93,13 @@ pub fn entries(index: &Index, user: &User, namespace: &str, new: &Value) -> usiz
         Some(_) => index.role_rules(&RoleRef::of(new), namespace).map_or(0, |rules| entries(&rules)),
         None => entries(&Rule::all_of(new)),
     };
+    held_entries(index, user, namespace).saturating_add(wanted)
+}
+
+/// How many entries the rules have that a user holds in a namespace.
+pub fn held_entries(index: &Index, user: &User, namespace: &str) -> usize {
     let (held, _) = index.held(user, namespace);
-    held.iter().map(|rules| entries(rules)).sum::<usize>().saturating_add(wanted)
+    held.iter().map(|rules| rules.iter().map(Rule::entries).sum::<usize>()).sum()
 }
 
 async fn allowed(chain: &Chain, user: &User, attributes: &Attributes) -> bool {

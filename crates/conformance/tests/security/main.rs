@@ -19,6 +19,7 @@ mod collections;
 mod deadlines;
 mod defaults;
 mod definition_names;
+mod definition_versions;
 mod descriptors;
 mod early_answers;
 mod evictions;

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha512};
-use value::{Value, write};
+use value::{Str, Value, write};
 
 use crate::custom::Definition;
 use crate::table::{GROUPS, Served};
@@ -69,6 +69,23 @@ pub struct OpenApi {
     generation: AtomicU64,
     /// Whether there is an issuer of tokens whose keys are published.
     issuer: bool,
+}
+
+/// How many bytes are kept of version 3 documents that can change.
+const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Forgets version 3 documents, besides one, until the others are not too many: a definition may have thousands of versions.
+fn forget_some(kept: &mut BTreeMap<String, Arc<Document>>, besides: &str) {
+    let is_one = |name: &str| ![INDEX, V2_JSON, V2_BINARY, besides].contains(&name);
+    let ones = kept.iter().filter(|(name, _)| is_one(name));
+    let mut bytes: usize = ones.map(|(_, document)| document.body.len()).sum();
+    kept.retain(|name, document| {
+        let stays = bytes <= MAX_KEPT_BYTES || !is_one(name);
+        if !stays {
+            bytes = bytes.saturating_sub(document.body.len());
+        }
+        stays
+    });
 }
 
 /// The served definitions.
@@ -136,7 +153,11 @@ impl OpenApi {
         if generation.is_some_and(|generation| generation != self.generation()) {
             return Some(document);
         }
-        Some(Arc::clone(kept.entry(name.to_owned()).or_insert(document)))
+        let document = Arc::clone(kept.entry(name.to_owned()).or_insert(document));
+        if generation.is_some() {
+            forget_some(&mut kept, name);
+        }
+        Some(document)
     }
 
     /// These documents, with the two about an issuer of tokens if there is one.
@@ -191,20 +212,25 @@ impl OpenApi {
         self.keep(path, is_custom.then_some(current.generation), || self.make_v3(path, current.custom))
     }
 
-    /// `/openapi/v2` as JSON, with what other servers serve.
-    pub fn v2_json(&self, current: Current<'_>) -> Arc<Document> {
-        let make = || Document::new(write::to_vec(&self.v2(current)));
+    /// `/openapi/v2` as JSON, with what other servers serve. `report` is told the definitions that are left out because the
+    /// document would be too large, when it is made.
+    pub fn v2_json(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Arc<Document> {
+        let make = || Document::new(write::to_vec(&self.v2(current, &report)));
         self.keep(V2_JSON, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 
-    fn v2(&self, current: Current<'_>) -> Value {
-        let document = v2::document(&self.served, &self.version, self.issuer, current.custom);
+    fn v2(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Value {
+        let (document, left_out) =
+            v2::document(&self.served, &self.version, self.issuer, current.custom, v2::MAX_CUSTOM_BYTES);
+        if !left_out.is_empty() {
+            report(&left_out);
+        }
         remote::merge(document, current.remote_v2)
     }
 
-    /// `/openapi/v2` in protobuf, with what other servers serve.
-    pub fn v2_protobuf(&self, current: Current<'_>) -> Arc<Document> {
-        let make = || Document::new(protobuf::document(&self.v2(current)));
+    /// The same in protobuf.
+    pub fn v2_protobuf(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Arc<Document> {
+        let make = || Document::new(protobuf::document(&self.v2(current, &report)));
         self.keep(V2_BINARY, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 

@@ -124,7 +124,7 @@ fn every_reference_leads_to_a_schema() {
             assert!(document.at(&["components", "schemas", name]).is_some(), "{path}: {name}");
         }
     }
-    let v2 = json::parse(&documents().v2_json(Current::default()).body).unwrap();
+    let v2 = json::parse(&documents().v2_json(Current::default(), |_| {}).body).unwrap();
     let mut found = Vec::new();
     references(&v2, &mut found);
     for reference in found {
@@ -190,8 +190,8 @@ fn blocks(mut bytes: &[u8], field: u64) -> Vec<&[u8]> {
 #[test]
 fn the_protobuf_form_holds_the_same_definitions_and_paths() {
     let documents = documents();
-    let json = json::parse(&documents.v2_json(Current::default()).body).unwrap();
-    let protobuf = documents.v2_protobuf(Current::default());
+    let json = json::parse(&documents.v2_json(Current::default(), |_| {}).body).unwrap();
+    let protobuf = documents.v2_protobuf(Current::default(), |_| {});
     let names = |message: &[u8], field: u64| -> Vec<String> {
         blocks(message, field)
             .iter()
@@ -224,8 +224,8 @@ fn documents_are_made_once() {
         &documents.v3("api/v1", Current::default()).unwrap()
     ));
     assert!(std::sync::Arc::ptr_eq(
-        &documents.v2_json(Current::default()),
-        &documents.v2_json(Current::default())
+        &documents.v2_json(Current::default(), |_| {}),
+        &documents.v2_json(Current::default(), |_| {})
     ));
     assert_eq!(schema::definition_name("core.v1.Pod"), "io.k8s.api.core.v1.Pod");
 }
@@ -236,10 +236,10 @@ fn a_document_of_what_has_changed_meanwhile_is_not_kept() {
     let before = Current { generation: documents.generation(), ..Current::default() };
     documents.forget_custom();
     let after = Current { generation: documents.generation(), ..Current::default() };
-    let old = documents.v2_json(before);
-    let new = documents.v2_json(after);
+    let old = documents.v2_json(before, |_| {});
+    let new = documents.v2_json(after, |_| {});
     assert!(!std::sync::Arc::ptr_eq(&old, &new));
-    assert!(std::sync::Arc::ptr_eq(&new, &documents.v2_json(after)));
+    assert!(std::sync::Arc::ptr_eq(&new, &documents.v2_json(after, |_| {})));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
     assert_eq!(sections("definitions"), ["Thing", "io.k8s.api.core.v1.Pod"]);
     // The same again says the same, and adds nothing.
     let remote = [std::sync::Arc::new(kept.clone()), std::sync::Arc::new(kept.clone())];
-    let merged = documents().v2_json(Current { remote_v2: &remote, ..Current::default() });
+    let merged = documents().v2_json(Current { remote_v2: &remote, ..Current::default() }, |_| {});
     let merged = json::parse(&merged.body).unwrap();
     let reference = ["definitions", "Thing", "properties", "meta", "$ref"];
     assert_eq!(merged.str_at(&reference), Some("#/definitions/io.k8s.api.core.v1.Pod_v2"));
@@ -425,23 +425,28 @@ impl crate::custom::Source for Counted {
     }
 }
 
-/// The steps that all documents about a definition with so many versions take, and how often it was read.
-fn of_versions(count: usize) -> (u64, usize) {
+/// A definition with so many versions.
+fn with_versions(plural: &str, count: usize, schema: &str) -> Value {
     let version = |n: usize| {
         format!(
-            r#"{{"name":"v{n}","served":true,"storage":{},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}}"#,
+            r#"{{"name":"v{n}","served":true,"storage":{},"schema":{{"openAPIV3Schema":{schema}}}}}"#,
             n == 1
         )
     };
     let versions: Vec<String> = (1..=count).map(version).collect();
     let text = format!(
-        r#"{{"metadata":{{"name":"as.example.com","uid":"u"}},"spec":{{"group":"example.com","scope":"Namespaced",
-            "names":{{"plural":"as","singular":"a","kind":"A","listKind":"AList"}},"versions":[{}]}},
-            "status":{{"acceptedNames":{{"plural":"as","singular":"a","kind":"A","listKind":"AList"}},
+        r#"{{"metadata":{{"name":"{plural}.example.com","uid":"u"}},"spec":{{"group":"example.com","scope":"Namespaced",
+            "names":{{"plural":"{plural}","singular":"a","kind":"A","listKind":"AList"}},"versions":[{}]}},
+            "status":{{"acceptedNames":{{"plural":"{plural}","singular":"a","kind":"A","listKind":"AList"}},
             "conditions":[{{"type":"Established","status":"True"}},{{"type":"NamesAccepted","status":"True"}}]}}}}"#,
         versions.join(",")
     );
-    let object = json::parse(text.as_bytes()).unwrap();
+    json::parse(text.as_bytes()).unwrap()
+}
+
+/// The steps that all documents about a definition with so many versions take, and how often it was read.
+fn of_versions(count: usize) -> (u64, usize) {
+    let object = with_versions("as", count, r#"{"type":"object"}"#);
     let counted = std::sync::Arc::new(Counted(object.clone(), std::sync::atomic::AtomicUsize::new(0)));
     let source: std::sync::Arc<dyn crate::custom::Source> = counted.clone();
     let definition = std::sync::Arc::new(crate::custom::Definition::read(&object, &source));
@@ -449,7 +454,7 @@ fn of_versions(count: usize) -> (u64, usize) {
     let current = Current { custom: &definitions, ..Current::default() };
     let steps = value::steps::of(|| {
         let documents = documents();
-        let v2 = documents.v2_json(current);
+        let v2 = documents.v2_json(current, |_| {});
         assert!(String::from_utf8_lossy(&v2.body).contains(&format!("/apis/example.com/v{count}/")));
         let index = documents.v3_index(current);
         assert!(String::from_utf8_lossy(&index.body).contains(&format!("apis/example.com/v{count}?")));
@@ -465,4 +470,44 @@ fn documents_take_steps_in_proportion_to_the_versions_of_a_definition() {
     let (many, reads) = of_versions(301);
     assert_eq!(reads, 1, "all versions are in one object");
     assert!(many - none <= 15 * (few - none), "{few} steps, then {many}, and {none} for the table alone");
+}
+
+#[test]
+fn definitions_that_make_version_2_too_large_are_left_out_of_it() {
+    use super::v2;
+    use crate::custom::{Definition, Source};
+    // Many short parts of a schema that each say the fields of a whole resource.
+    let embedded: Vec<String> = (0..1000)
+        .map(|n| format!(r#""p{n}":{{"type":"object","x-kubernetes-embedded-resource":true}}"#))
+        .collect();
+    let growing = format!(r#"{{"type":"object","properties":{{{}}}}}"#, embedded.join(","));
+    let plain = r#"{"type":"object"}"#;
+    let definitions: Vec<std::sync::Arc<Definition>> =
+        [("many", 200, plain), ("few", 2, plain), ("grows", 1, growing.as_str())]
+            .into_iter()
+            .map(|(plural, versions, schema)| {
+                let object = with_versions(plural, versions, schema);
+                let source: std::sync::Arc<dyn Source> = std::sync::Arc::new(Stored(object.clone()));
+                std::sync::Arc::new(Definition::read(&object, &source))
+            })
+            .collect();
+    let made = |bytes: usize| {
+        let (document, left_out) = v2::document(&Served::default(), "1.37", false, &definitions, bytes);
+        let has = |plural: &str| document.at(&["paths", &format!("/apis/example.com/v1/{plural}")]).is_some();
+        (left_out.join(" "), has("few"), has("grows"), has("many"))
+    };
+    assert_eq!(made(500_000), ("grows.example.com many.example.com".to_owned(), true, false, false));
+    assert_eq!(made(5_000_000), (String::new(), true, true, true));
+}
+
+#[test]
+fn documents_of_thousands_of_versions_are_not_all_kept() {
+    use std::sync::Arc;
+    let mut kept: std::collections::BTreeMap<String, Arc<super::Document>> = (0..100)
+        .map(|n| (format!("apis/example.com/v{n}"), Arc::new(super::Document::new(vec![b'x'; 1 << 20]))))
+        .collect();
+    kept.insert(super::V2_JSON.to_owned(), Arc::new(super::Document::new(vec![b'x'; 100 << 20])));
+    super::forget_some(&mut kept, "apis/example.com/v0");
+    assert_eq!(kept.len(), 64 + 2);
+    assert!(kept.contains_key(super::V2_JSON) && kept.contains_key("apis/example.com/v0"));
 }

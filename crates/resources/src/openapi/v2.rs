@@ -12,13 +12,71 @@ use super::paths::{bearer_token, path_item};
 use crate::custom::Definition;
 use crate::table::{GROUPS, Served};
 
-/// The document of everything that is served.
+/// How many bytes custom resources may add. A thousand definitions, each of one version with a schema of 20 kB, add half of it.
+pub(super) const MAX_CUSTOM_BYTES: usize = 64 * 1024 * 1024;
+
+/// About how many bytes the URLs of one version are.
+const VERSION_BYTES: usize = 8 * 1024;
+
+/// What the document says of custom resources.
+#[derive(Default)]
+struct CustomParts {
+    paths: Vec<(Str, Value)>,
+    schemas: Vec<(Str, Value)>,
+    roots: BTreeSet<String>,
+    left_out: Vec<Str>,
+}
+
+/// What there is to say of custom resources, in so many bytes: the shortest first, so that a definition that takes much leaves no
+/// other one out.
+fn custom_parts(definitions: &[Arc<Definition>], mut left: usize) -> CustomParts {
+    let expected = |definition: &Arc<Definition>| {
+        let versions = definition.versions.iter().filter(|version| version.served).count();
+        definition.size.saturating_add(versions.saturating_mul(VERSION_BYTES))
+    };
+    let mut ordered: Vec<&Arc<Definition>> = definitions.iter().collect();
+    ordered.sort_by_cached_key(|definition| expected(definition));
+    let mut parts = CustomParts::default();
+    for definition in ordered {
+        if expected(definition) > left {
+            parts.left_out.push(definition.name.clone());
+            continue;
+        }
+        let alone = std::slice::from_ref(definition);
+        let (mut paths, mut roots) = (Vec::new(), BTreeSet::new());
+        for ((group, _), kinds) in custom::by_version(alone) {
+            for item in custom::items(group, &kinds) {
+                let rendered = path_item(&item, Dialect::V2, &mut roots);
+                paths.push((Str::from(item.path), rendered));
+            }
+        }
+        let schemas = custom::schemas(alone, None, Dialect::V2);
+        let mut schemas: Vec<(Str, Value)> =
+            schemas.into_iter().map(|(name, schema)| (name.into(), schema)).collect();
+        // A short schema may say that many objects are whole resources, which takes long.
+        let size = paths.iter().chain(&schemas).map(|(_, part)| part.size_up_to(left.saturating_add(1)));
+        match left.checked_sub(size.sum()) {
+            None => parts.left_out.push(definition.name.clone()),
+            Some(rest) => {
+                left = rest;
+                parts.paths.append(&mut paths);
+                parts.schemas.append(&mut schemas);
+                parts.roots.append(&mut roots);
+            }
+        }
+    }
+    parts
+}
+
+/// The document of everything that is served, and the names of the definitions that it does not say anything of, because it would
+/// have more than `custom_bytes` bytes about custom resources.
 pub(super) fn document(
     served: &Served,
     version: &str,
     issuer: bool,
     definitions: &[Arc<Definition>],
-) -> Value {
+    custom_bytes: usize,
+) -> (Value, Vec<Str>) {
     let mut documents = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
     if issuer {
         documents.extend(operations::ISSUER.iter().map(|path| (*path).to_owned()));
@@ -40,28 +98,25 @@ pub(super) fn document(
         let rendered = path_item(&item, Dialect::V2, &mut roots);
         paths.push((item.path.into(), rendered));
     }
-    for ((group, _), kinds) in custom::by_version(definitions) {
-        for item in custom::items(group, &kinds) {
-            let rendered = path_item(&item, Dialect::V2, &mut roots);
-            paths.push((item.path.into(), rendered));
-        }
-    }
-    let own = custom::schemas(definitions, None, Dialect::V2);
+    let mut custom = custom_parts(definitions, custom_bytes);
+    paths.append(&mut custom.paths);
+    roots.append(&mut custom.roots);
+    let own = custom.schemas;
     if !own.is_empty() {
         roots.insert("meta.v1.ObjectMeta".to_owned());
         roots.insert("meta.v1.ListMeta".to_owned());
     }
     let everywhere: Vec<(&str, &str)> =
         GROUPS.iter().flat_map(|group| group.versions.iter().map(|version| (group.name, *version))).collect();
-    let own = own.into_iter().map(|(name, schema)| (name.into(), schema));
     let definitions: Map =
         components::definitions(roots, &everywhere, Dialect::V2).into_iter().chain(own).collect();
-    Value::map([
+    let document = Value::map([
         ("swagger", Value::from("2.0")),
         ("info", Value::map([("title", "Kubernetes"), ("version", version)])),
         ("paths", Value::Map(paths.into_iter().collect())),
         ("definitions", Value::Map(definitions)),
         ("securityDefinitions", bearer_token()),
         ("security", Value::list([Value::map([("BearerToken", Value::List(Vec::new()))])])),
-    ])
+    ]);
+    (document, custom.left_out)
 }

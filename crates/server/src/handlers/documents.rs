@@ -16,6 +16,7 @@ use resources::discovery::{self, Registration, SubEntry};
 use resources::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
 use resources::table::{Verb, verbs};
 use sha2::{Digest as _, Sha512};
+use tokio::sync::Semaphore;
 use value::{Str, Value};
 
 pub use path::is_path;
@@ -83,6 +84,11 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         "head" => methods != Methods::Get,
         _ => methods == Methods::Any,
     };
+    // Discovery says some hundred bytes of every version of a definition.
+    if matches!(segments.as_slice(), [] | ["api" | "apis", ..]) {
+        let versions = definitions.definitions().map(|definition| definition.versions.len().max(1));
+        call.effort.enter_lane(versions.sum::<usize>().saturating_mul(1024)).await;
+    }
     if !allowed {
         let is_there = match segments.as_slice() {
             ["api", version] => discovery::resources(served, &[], "", version).is_some(),
@@ -92,10 +98,6 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             _ => true,
         };
         return Err(if is_there { Status::method_not_allowed() } else { Status::no_such_resource() });
-    }
-    // Discovery says some hundred bytes of every definition.
-    if matches!(segments.as_slice(), [] | ["api" | "apis", ..]) {
-        call.effort.enter_lane(definitions.definitions().count().saturating_mul(1024)).await;
     }
     let custom = || custom_entries(&definitions);
     let not_found = Status::no_such_resource;
@@ -164,21 +166,28 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             None => Err(not_found()),
         },
         ["openapi", "v3"] => {
-            let index = make(state, |openapi, current| Some(openapi.v3_index(current))).await?;
+            let index =
+                make(state, &state.openapi_builders.v3, |openapi, current| Some(openapi.v3_index(current)))
+                    .await?;
             Ok(index
                 .map_or_else(missing, |index| Answer::Raw(200, "text/plain; charset=utf-8", shared(&index))))
         }
         ["openapi", "v3", name] => {
             let wanted = (*name).to_owned();
-            let made = make(state, move |openapi, current| openapi.v3(&wanted, current)).await?;
+            let made =
+                make(state, &state.openapi_builders.v3, move |openapi, current| openapi.v3(&wanted, current))
+                    .await?;
             Ok(made.map_or_else(missing, |document| version_3(call, name, &document)))
         }
         ["openapi", "v2"] => {
             let Some(protobuf) = wants_protobuf(&call.headers) else {
                 return Ok(Answer::With(406, "", vary_2(), Body::empty()));
             };
-            let made = make(state, move |openapi, current| {
-                Some(if protobuf { openapi.v2_protobuf(current) } else { openapi.v2_json(current) })
+            let made = make(state, &state.openapi_builders.v2, move |openapi, current| {
+                Some(match protobuf {
+                    true => openapi.v2_protobuf(current, report_left_out),
+                    false => openapi.v2_json(current, report_left_out),
+                })
             });
             let content_type = if protobuf { V2_PROTOBUF } else { "application/json" };
             Ok(made.await?.map_or_else(missing, |document| tagged(call, content_type, vary_2(), &document)))
@@ -357,10 +366,15 @@ fn aggregated_answer(call: &Call, document: &Value) -> Answer {
 /// Makes an OpenAPI document. That takes a while, so it is done where it holds nobody up.
 async fn make(
     state: &Arc<State>,
+    builder: &Arc<Semaphore>,
     make: impl FnOnce(&OpenApi, Current<'_>) -> Option<Arc<Document>> + Send + 'static,
 ) -> Result<Option<Arc<Document>>, Status> {
+    // One at a time: the next one finds what this one made.
+    let turn = Arc::clone(builder).acquire_owned().await;
     let maker = Arc::clone(state);
     let work = move || {
+        // Held to the end, whether or not the client waits for it.
+        let _turn = turn;
         let generation = maker.openapi.generation();
         let custom: Vec<Arc<Definition>> = maker.catalog.custom().definitions().cloned().collect();
         let (remote_v3, remote_v2) = (maker.aggregation.remote_v3(), maker.aggregation.remote_v2());
@@ -375,6 +389,30 @@ async fn make(
         make(&maker.openapi, current)
     };
     tokio::task::spawn_blocking(work).await.map_err(|_| Status::internal("the document could not be made"))
+}
+
+/// Who makes OpenAPI documents now. They may take seconds and much memory, so that each has to wait for the one before it; the
+/// large ones of version 2 do not hold up the others.
+pub struct OpenApiBuilders {
+    v2: Arc<Semaphore>,
+    v3: Arc<Semaphore>,
+}
+
+impl Default for OpenApiBuilders {
+    fn default() -> Self {
+        OpenApiBuilders { v2: Arc::new(Semaphore::new(1)), v3: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+/// Says which definitions are not in the document of version 2.
+fn report_left_out(definitions: &[Str]) {
+    const NAMED: usize = 10;
+    let named: Vec<&str> = definitions.iter().take(NAMED).map(Str::as_str).collect();
+    tracing::warn!(
+        count = definitions.len(),
+        definitions = named.join(","),
+        "CustomResourceDefinitions are left out of /openapi/v2 because it would be too large; /openapi/v3 has all of them"
+    );
 }
 
 /// A document as a body: all answers have the same bytes.

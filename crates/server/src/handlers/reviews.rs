@@ -5,6 +5,7 @@ use std::sync::Arc;
 use admission::Operation;
 use api::selector::{Facts, FactsRef};
 use api::{GroupResource, Status, meta};
+use authz::rbac::escalation;
 use authz::review;
 use value::{Map, Value};
 
@@ -15,7 +16,7 @@ use crate::decode;
 use crate::options::WriteOptions;
 use crate::ownership;
 use crate::state::State;
-use crate::write::Posted;
+use crate::write::{BYTES_OF_ENTRY, Posted};
 
 /// Answers a request for one of these kinds.
 pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
@@ -103,6 +104,8 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Resul
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
+    let entries = escalation::held_entries(&state.rbac, call.user(), &namespace);
+    call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
     let rules = state.authorizer.load_full().rules_for(call.user(), &namespace);
     // As Kubernetes: the question is not repeated.
     review.set_at(&["metadata"], Value::Map(Map::new()));
