@@ -7,7 +7,9 @@
 //! Everything that may make room for a pod (nodes, pods that end, claims, slices, classes, rules that taint devices) has all pending
 //! pods tried again; a change of a namespace, which may allow admin access to devices, has those in it.
 
+mod devices;
 mod fit;
+mod pause;
 mod readiness;
 mod unknown;
 
@@ -17,20 +19,25 @@ use std::time::Duration;
 
 use api::time::Timestamp;
 use api::{Status, meta};
-use dra::{Allocation, Allocator, Claim, Gates, Node};
+use dra::{Allocation, Allocator, Budget, Claim, Gates, Node};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use value::{Str, Value};
 
 use crate::api::{Api, Change, Kind, Patch, Place, What};
 use crate::claims::{self, FINALIZER, MAX_RESERVATIONS, Named, Unnamed};
 use crate::drive::{self, Controller, Next};
+use devices::{Devices, Lent, Missed};
 use fit::{Cluster, Why};
+use pause::Pause;
 use readiness::Readiness;
 
 pub(crate) const NAME: &str = "kube-scheduler";
 
 /// The name in the pods that are this scheduler's.
 const SCHEDULER_NAME: &str = "default-scheduler";
+/// The bytes of what a pod asks of nodes, times the nodes: less than a second. 2 kB are compared with 10,000 nodes.
+const MAX_COMPARED: usize = 20_000_000;
 /// Changes come in groups; pods that are pending are tried again once for all of them.
 const GATHER: Duration = Duration::from_millis(20);
 
@@ -46,20 +53,20 @@ struct Scheduler<A> {
     known: Arc<Mutex<Known>>,
 }
 
-/// What is known of the cluster: what was observed, and what was written here and is not observed yet.
+/// What is known of the cluster: what was observed, and what was written here and is not observed yet. Changes are observed on the
+/// threads that serve requests, so nobody searches while holding its lock: see [`choose`].
 struct Known {
-    cluster: Cluster,
+    cluster: Arc<Cluster>,
     pending: BTreeSet<(Str, Str)>,
     /// Pods that were given a node, by uid: what is heard of them from before does not count.
     bound: HashMap<(Str, Str), Str>,
-    classes: HashMap<Str, Value>,
-    slices: HashMap<Str, Value>,
-    /// Rules that taint devices.
-    taint_rules: HashMap<Str, Value>,
-    claims: HashMap<(Str, Str), Value>,
-    gates: Gates,
-    /// Made of classes, slices and claims when it is needed.
+    devices: Devices,
+    /// Made of these when it is needed.
     allocator: Option<Allocator>,
+    /// What the allocator has missed while a search uses it.
+    lent: Option<Missed>,
+    /// Namespaces whose claims have used up a budget: none of their pods that want devices is tried before a time.
+    costly: HashMap<Str, Pause>,
 }
 
 /// A revision, for comparing.
@@ -72,39 +79,32 @@ impl Known {
     fn saw_claim(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
         let newer = |known: &Value| revision(known) > revision(claim);
         if self
+            .devices
             .claims
             .get(&at)
             .is_some_and(|known| if deleted { meta::uid(known) != meta::uid(claim) } else { newer(known) })
         {
             return;
         }
+        let claim = Arc::new(claim.clone());
         if let Some(allocator) = &mut self.allocator {
-            if deleted { allocator.forget(meta::uid(claim)) } else { allocator.observe(claim) }
+            devices::tell(allocator, &claim, deleted);
+        } else if let Some(missed) = &mut self.lent {
+            missed.claims.push((Arc::clone(&claim), deleted));
         }
         if deleted {
-            self.claims.remove(&at);
+            self.devices.claims.remove(&at);
         } else {
-            self.claims.insert(at, claim.clone());
+            self.devices.claims.insert(at, claim);
         }
     }
 
-    fn allocator(&mut self) -> &mut Allocator {
-        let Known { allocator, classes, slices, taint_rules, claims, gates, .. } = self;
-        allocator.get_or_insert_with(|| {
-            // In an order of their own, so that equal clusters are served alike.
-            let sorted = |map: &HashMap<Str, Value>| {
-                let mut all: Vec<(Str, Value)> = map.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-                all.sort_by(|a, b| a.0.cmp(&b.0));
-                all.into_iter().map(|(_, v)| v).collect::<Vec<_>>()
-            };
-            let mut made = Allocator::new(&sorted(classes), &sorted(slices), *gates);
-            made.taint(&sorted(taint_rules));
-            #[expect(clippy::iter_over_hash_type, reason = "what is taken does not depend on the order")]
-            for claim in claims.values() {
-                made.observe(claim);
-            }
-            made
-        })
+    /// What the allocator was made of has changed.
+    fn forget_allocator(&mut self) {
+        self.allocator = None;
+        if let Some(missed) = &mut self.lent {
+            missed.is_outdated = true;
+        }
     }
 }
 
@@ -127,15 +127,13 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
     let sources = [&nodes, &namespaces, &classes, &slices, &rules, &claims, &pods];
     let sources = sources.map(|kind| What::Kind(Arc::clone(kind))).to_vec();
     let known = Known {
-        cluster: Cluster::default(),
+        cluster: Arc::default(),
         pending: BTreeSet::new(),
         bound: HashMap::new(),
-        classes: HashMap::new(),
-        slices: HashMap::new(),
-        taint_rules: HashMap::new(),
-        claims: HashMap::new(),
-        gates: Gates { admin_access, ..Gates::default() },
+        devices: Devices::new(Gates { admin_access, ..Gates::default() }),
         allocator: None,
+        lent: None,
+        costly: HashMap::new(),
     };
     let known = Arc::new(Mutex::new(known));
     let scheduler = Scheduler {
@@ -173,21 +171,21 @@ impl<A: Api> Controller for Scheduler<A> {
             return;
         }
         if *kind == self.pods {
-            known.cluster.forget_pods();
+            Arc::make_mut(&mut known.cluster).forget_pods();
             known.pending.clear();
             known.bound.clear();
         } else if *kind == self.nodes {
-            known.cluster.nodes.clear();
+            Arc::make_mut(&mut known.cluster).nodes.clear();
         } else if *kind == self.claims {
-            known.claims.clear();
+            known.devices.claims.clear();
         } else if *kind == self.classes {
-            known.classes.clear();
+            known.devices.classes.clear();
         } else if *kind == self.slices {
-            known.slices.clear();
+            known.devices.slices.clear();
         } else {
-            known.taint_rules.clear();
+            known.devices.taint_rules.clear();
         }
-        known.allocator = None;
+        known.forget_allocator();
     }
 
     fn observe(&self, change: &Change) -> Vec<(Key, Duration)> {
@@ -202,7 +200,7 @@ impl<A: Api> Controller for Scheduler<A> {
                 }
                 known.bound.remove(&at);
             }
-            known.cluster.forget_pod(&at);
+            Arc::make_mut(&mut known.cluster).forget_pod(&at);
             if !*deleted && is_pending(object) {
                 let fresh = known.pending.insert(at);
                 let wait = if fresh { Duration::ZERO } else { GATHER };
@@ -211,13 +209,14 @@ impl<A: Api> Controller for Scheduler<A> {
             known.pending.remove(&at);
             let ended = *deleted || claims::is_done(object);
             if !ended {
-                known.cluster.remember_pod(at, object);
+                Arc::make_mut(&mut known.cluster).remember_pod(at, object);
                 return Vec::new();
             }
         } else if place.kind == self.nodes {
-            known.cluster.nodes.remove(&place.name);
+            let cluster = Arc::make_mut(&mut known.cluster);
+            cluster.nodes.remove(&place.name);
             if !*deleted {
-                known.cluster.nodes.insert(place.name.clone(), object.clone());
+                cluster.nodes.insert(place.name.clone(), Arc::new(object.clone()));
             }
         } else if place.kind == self.claims {
             known.saw_claim(at, object, *deleted);
@@ -228,17 +227,17 @@ impl<A: Api> Controller for Scheduler<A> {
             return inside.map(|at| (key(at), GATHER)).collect();
         } else {
             let objects = if place.kind == self.classes {
-                &mut known.classes
+                &mut known.devices.classes
             } else if place.kind == self.slices {
-                &mut known.slices
+                &mut known.devices.slices
             } else {
-                &mut known.taint_rules
+                &mut known.devices.taint_rules
             };
             objects.remove(&place.name);
             if !*deleted {
-                objects.insert(place.name.clone(), object.clone());
+                objects.insert(place.name.clone(), Arc::new(object.clone()));
             }
-            known.allocator = None;
+            known.forget_allocator();
         }
         // The more wait, the more is gathered before all are tried again.
         let wait = GATHER * u32::try_from(1 + known.pending.len() / 100).unwrap_or(u32::MAX);
@@ -259,7 +258,13 @@ impl<A: Api> Controller for Scheduler<A> {
         if let Some(next) = self.wait_for_devices(&place, &pod, &wanted.shared).await? {
             return Ok(next);
         }
-        let shared = wanted.shared.clone();
+        if !wanted.open.is_empty()
+            && let Some(pause) = self.known().costly.get(&key.namespace)
+            && let Some(wait) = pause.left(Instant::now())
+        {
+            return Ok(Next::After(wait));
+        }
+        let (shared, asks_devices) = (wanted.shared.clone(), !wanted.open.is_empty());
         let chosen = {
             let (known, pod) = (Arc::clone(&self.known), pod.clone());
             // It may take a while, and others wait for this thread.
@@ -277,11 +282,22 @@ impl<A: Api> Controller for Scheduler<A> {
                     }
                     return Err(error);
                 }
+                if asks_devices {
+                    self.known().costly.remove(&key.namespace);
+                }
             }
             Err(refused) => {
                 self.say(&place, &pod, &refused.why).await?;
                 if refused.is_out_of_reach {
                     self.let_go(&pod, &shared).await?;
+                }
+                if refused.is_too_costly {
+                    let mut known = self.known();
+                    let pause = Pause::after(known.costly.get(&key.namespace), Instant::now());
+                    let wait = pause.length;
+                    known.costly.retain(|_, former| !former.is_forgotten(Instant::now()));
+                    known.costly.insert(key.namespace, pause);
+                    return Ok(Next::After(wait));
                 }
             }
         }
@@ -318,26 +334,38 @@ struct Refused {
     why: String,
     /// Whether a claim that has its devices was in the way.
     is_out_of_reach: bool,
+    /// Whether it was given up because it costs too much.
+    is_too_costly: bool,
 }
 
 impl From<String> for Refused {
     fn from(why: String) -> Self {
-        Refused { why, is_out_of_reach: false }
+        Refused { why, is_out_of_reach: false, is_too_costly: false }
     }
 }
 
-/// The best node for a pod, or why there is none.
+/// The best node for a pod, or why there is none. Runs on what was known when it began: whoever observes a change does not wait for it.
 fn choose(known: &Mutex<Known>, pod: &Value, wanted: Wanted) -> Result<Placement, Refused> {
     if let Some(why) = unknown::asked(pod) {
         return Err(format!("not scheduled: {why}, which this scheduler does not know").into());
     }
     let read: Result<Vec<Claim>, dra::Error> = wanted.open.iter().map(Claim::read).collect();
     let read = read.map_err(|error| error.to_string())?;
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    let (fitting, mut reasons) = known.cluster.fitting(pod);
+    let cluster = Arc::clone(&known.lock().unwrap_or_else(PoisonError::into_inner).cluster);
+    let terms = fit::terms_size(pod).saturating_mul(cluster.nodes.len());
+    if terms > MAX_COMPARED {
+        let why = format!(
+            "tolerations, node selectors and affinity are too long to be compared with {} nodes",
+            cluster.nodes.len()
+        );
+        return Err(why.into());
+    }
+    let (fitting, mut reasons) = cluster.fitting(pod);
+    let mut allocator = (!read.is_empty()).then(|| Lent::take(known));
+    let mut budget = Budget::default();
     for name in fitting {
-        let Some(object) = known.cluster.nodes.get(&name).cloned() else { continue };
-        let node = Node::of(&object);
+        let Some(object) = cluster.nodes.get(&name) else { continue };
+        let node = Node::of(object);
         let reached = wanted.shared.iter().all(|claim| {
             claim.at(&["status", "allocation"]).is_some_and(|a| node.reaches(a).unwrap_or(false))
         });
@@ -345,13 +373,13 @@ fn choose(known: &Mutex<Known>, pod: &Value, wanted: Wanted) -> Result<Placement
             *reasons.entry(Why::OutOfReach).or_insert(0) += 1;
             continue;
         }
-        if read.is_empty() {
+        let Some(allocator) = &mut allocator else {
             return Ok(Placement { node: name, allocated: Vec::new(), shared: wanted.shared });
-        }
-        match known.allocator().allocate(&read, &node) {
+        };
+        match allocator.get().allocate(&read, &node, &mut budget) {
             Ok(Some(allocations)) => {
                 for (claim, allocation) in wanted.open.iter().zip(&allocations) {
-                    known.allocator().hold(meta::uid(claim), allocation);
+                    allocator.get().hold(meta::uid(claim), allocation);
                 }
                 let allocated = wanted.open.into_iter().zip(allocations).collect();
                 return Ok(Placement { node: name, allocated, shared: wanted.shared });
@@ -361,11 +389,15 @@ fn choose(known: &Mutex<Known>, pod: &Value, wanted: Wanted) -> Result<Placement
             Err(error) if error.concerns_only_the_node() && !matches!(error, dra::Error::TooComplex(_)) => {
                 *reasons.entry(Why::Devices(error.to_string())).or_insert(0) += 1;
             }
-            Err(error) => return Err(error.to_string().into()),
+            Err(error) => {
+                let is_too_costly = matches!(error, dra::Error::TooCostly | dra::Error::TooComplex(_));
+                return Err(Refused { is_too_costly, ..error.to_string().into() });
+            }
         }
     }
-    let why = fit::told(known.cluster.nodes.len(), &reasons);
-    Err(Refused { why, is_out_of_reach: reasons.contains_key(&Why::OutOfReach) })
+    let why = fit::told(cluster.nodes.len(), &reasons);
+    let is_out_of_reach = reasons.contains_key(&Why::OutOfReach);
+    Err(Refused { is_out_of_reach, ..why.into() })
 }
 
 impl<A: Api> Scheduler<A> {
@@ -517,8 +549,9 @@ impl<A: Api> Scheduler<A> {
             there.set_at(&["spec", "nodeName"], node.as_str());
             known.pending.remove(&at);
             known.bound.insert(at.clone(), meta::uid(pod).into());
-            known.cluster.forget_pod(&at);
-            known.cluster.remember_pod(at, &there);
+            let cluster = Arc::make_mut(&mut known.cluster);
+            cluster.forget_pod(&at);
+            cluster.remember_pod(at, &there);
             return Ok(());
         };
         for (at, first) in written {
@@ -527,7 +560,7 @@ impl<A: Api> Scheduler<A> {
             }
         }
         // What was held for them is what is stored for them, whatever that is now.
-        self.known().allocator = None;
+        self.known().forget_allocator();
         Err(error)
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use dra::{Allocator, Claim, Gates, Node};
+use dra::{Allocator, Budget, Claim, Gates, Node};
 use value::{Value, json};
 
 const DEVICES: usize = 8;
@@ -61,7 +61,7 @@ fn run(nodes: usize) -> Option<Run> {
         let mut served = false;
         for node in stored.iter().cycle().skip(next).take(nodes) {
             next = (next + 1) % nodes;
-            if let Some(found) = allocator.allocate(&claims, &Node::of(node)).ok()? {
+            if let Some(found) = allocator.allocate(&claims, &Node::of(node), &mut Budget::default()).ok()? {
                 allocator.hold(&pod.to_string(), found.first()?);
                 served = true;
                 break;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use value::{Str, Value};
 
 use crate::allocation::Allocation;
+use crate::budget::Budget;
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::inventory::{Inventory, Unusable};
@@ -110,8 +111,13 @@ impl Allocator {
     }
 
     /// Allocates all `claims` on `node`, or nothing: one allocation each, in their order. Nothing is taken yet: see
-    /// [`Allocator::hold`].
-    pub fn allocate(&mut self, claims: &[Claim], node: &Node<'_>) -> Result<Option<Vec<Allocation>>, Error> {
+    /// [`Allocator::hold`]. `budget` is what the pod of these claims may still cost.
+    pub fn allocate(
+        &mut self,
+        claims: &[Claim],
+        node: &Node<'_>,
+        budget: &mut Budget,
+    ) -> Result<Option<Vec<Allocation>>, Error> {
         let reachable = self.inventory.on(node)?;
         let wanted = claims.iter().flat_map(|claim| &claim.requests).flat_map(|request| &request.choices);
         self.selectors.make_room(wanted.map(|choice| choice.selectors.len() + 32).sum());
@@ -122,6 +128,7 @@ impl Allocator {
             &self.inventory,
             &mut self.usage,
             &mut self.selectors,
+            budget,
             self.gates,
         )?;
         let found = search.run();

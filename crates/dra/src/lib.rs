@@ -4,7 +4,7 @@
 //! and the same input always gives the same output. A scheduler uses it like this:
 //!
 //! ```
-//! use dra::{Allocator, Claim, Gates, Node};
+//! use dra::{Allocator, Budget, Claim, Gates, Node};
 //!
 //! let parse = |text: &str| value::json::parse(text.as_bytes()).unwrap();
 //! let classes = [parse(r#"{"metadata": {"name": "gpu"}, "spec": {}}"#)];
@@ -26,14 +26,15 @@
 //! // For every pod: the claims that are not allocated yet, read once, then tried node by node.
 //! let claims = [Claim::read(&wanted).unwrap()];
 //! let node = parse(r#"{"metadata": {"name": "n1", "labels": {}}}"#);
-//! let allocations = allocator.allocate(&claims, &Node::of(&node)).unwrap().unwrap();
+//! let mut budget = Budget::default();
+//! let allocations = allocator.allocate(&claims, &Node::of(&node), &mut budget).unwrap().unwrap();
 //!
 //! // One allocation per claim, in their order: hold them until the claims' new status is observed, and write that status.
 //! allocator.hold("1", &allocations[0]);
 //! let status = allocations[0].to_value(&mut || "11111111-2222-3333-4444-555555555555".to_owned());
 //! assert_eq!(status.str_at(&["nodeSelector", "nodeSelectorTerms"]), None);
 //! assert_eq!(status.list_at(&["devices", "results"])[0].str_at(&["device"]), Some("gpu-0"));
-//! assert_eq!(allocator.allocate(&claims, &Node::of(&node)), Ok(None));
+//! assert_eq!(allocator.allocate(&claims, &Node::of(&node), &mut budget), Ok(None));
 //! ```
 //!
 //! `Ok(None)` means that this node cannot serve the claims now. An [`Error`] says what is wrong, and
@@ -45,6 +46,7 @@
 
 mod allocation;
 mod allocator;
+mod budget;
 mod capacity;
 mod claim;
 mod constraint;
@@ -57,6 +59,7 @@ mod usage;
 
 pub use allocation::{Allocation, DeviceResult};
 pub use allocator::{Allocator, Gates};
+pub use budget::Budget;
 pub use claim::Claim;
 pub use error::Error;
 pub use node::{Node, NodeSelector, NodeSelectorError};

@@ -13,15 +13,13 @@ use value::Str;
 pub(crate) use self::fit::Shares;
 use self::fit::{Plan, World};
 use crate::allocator::{Class, Gates};
+use crate::budget::{Budget, NODE_STEPS};
 use crate::claim::{Amount, Choice, Claim, MAX_RESULTS, Request};
 use crate::constraint::Constraints;
 use crate::error::Error;
 use crate::inventory::{Device, DeviceAt, Inventory, Reachable, Unusable};
 use crate::selectors::Selectors;
 use crate::usage::{Holding, Usage};
-
-/// As many devices are looked at before a search is given up.
-const MOST_STEPS: u64 = 200_000;
 
 /// What a search works with.
 pub(crate) struct Search<'s> {
@@ -30,6 +28,7 @@ pub(crate) struct Search<'s> {
     inventory: &'s Inventory,
     usage: &'s mut Usage,
     selectors: &'s mut Selectors,
+    budget: &'s mut Budget,
     plans: Vec<Vec<Vec<Plan<'s>>>>,
     constraints: Vec<Constraints<'s>>,
     chosen: Vec<Vec<Chosen>>,
@@ -90,6 +89,7 @@ impl<'s> Search<'s> {
         inventory: &'s Inventory,
         usage: &'s mut Usage,
         selectors: &'s mut Selectors,
+        budget: &'s mut Budget,
         gates: Gates,
     ) -> Result<Self, Error> {
         let mut search = Search {
@@ -98,6 +98,7 @@ impl<'s> Search<'s> {
             inventory,
             usage,
             selectors,
+            budget,
             plans: Vec::with_capacity(claims.len()),
             constraints: claims.iter().map(|claim| Constraints::new(&claim.constraints)).collect(),
             chosen: vec![Vec::new(); claims.len()],
@@ -154,9 +155,11 @@ impl<'s> Search<'s> {
                 let reason = format!("selector #{i}: CEL expression empty (unsupported selector type?)");
                 return Err(Error::Class { class: class.name.clone(), reason });
             };
-            class_selectors.push(self.selectors.position(expression));
+            class_selectors.push(self.selectors.position(expression, self.budget)?);
         }
-        let selectors = choice.selectors.iter().map(|selector| self.selectors.position(selector)).collect();
+        let selectors =
+            choice.selectors.iter().map(|selector| self.selectors.position(selector, self.budget));
+        let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
         let mut plan =
             Plan { class, class_selectors, selectors, all: None, count: 0, fits: Vec::new(), first: 0 };
         match choice.amount {
@@ -177,7 +180,7 @@ impl<'s> Search<'s> {
                 let world = World { candidates: self.candidates, inventory: self.inventory };
                 for at in 0..self.candidates.len() {
                     self.count_step()?;
-                    if plan.fit(&world, self.selectors, claim, choice, at)?.is_some() {
+                    if plan.fit(&world, self.selectors, self.budget, claim, choice, at)?.is_some() {
                         all.push(at);
                     }
                 }
@@ -293,7 +296,10 @@ impl<'s> Search<'s> {
 
     fn count_step(&mut self) -> Result<(), Error> {
         self.steps += 1;
-        if self.steps > MOST_STEPS { Err(Error::TooComplex(MOST_STEPS)) } else { Ok(()) }
+        if self.steps > NODE_STEPS {
+            return Err(Error::TooComplex(NODE_STEPS));
+        }
+        self.budget.spend_step()
     }
 
     /// Whether enough candidates are left for a request. What is wrong with one that may never be needed is not said yet, unless
@@ -305,6 +311,7 @@ impl<'s> Search<'s> {
             match self.usable(spot, at) {
                 Ok(None) => continue,
                 Ok(Some(_)) => {}
+                Err(Error::TooCostly) => return Err(Error::TooCostly),
                 Err(error) => {
                     failure.get_or_insert(error);
                 }
@@ -380,7 +387,7 @@ impl<'s> Search<'s> {
     ) -> Result<Option<Shares>, Error> {
         let Some(plan) = plan_mut(&mut self.plans, spot) else { return Ok(None) };
         let world = World { candidates: self.candidates, inventory: self.inventory };
-        plan.fit(&world, self.selectors, claim, choice, at)
+        plan.fit(&world, self.selectors, self.budget, claim, choice, at)
     }
 
     fn take(&mut self, spot: Spot, nth: usize, at: usize, chosen: Chosen) {

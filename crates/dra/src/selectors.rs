@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use cel::device::{Selector, SelectorError};
 use value::Str;
 
+use crate::budget::Budget;
+use crate::error::Error;
 use crate::inventory::{Device, DeviceAt};
 
 /// As many expressions as are kept. When there are more, all are forgotten.
@@ -29,6 +31,8 @@ struct Compiled {
 pub(crate) enum Failure {
     Compile(String),
     Run(String),
+    /// All selectors together cost too much.
+    TooCostly,
 }
 
 impl Selectors {
@@ -40,14 +44,16 @@ impl Selectors {
     }
 
     /// The position of an expression, compiled if need be.
-    pub(crate) fn position(&mut self, expression: &Str) -> usize {
+    pub(crate) fn position(&mut self, expression: &Str, budget: &mut Budget) -> Result<usize, Error> {
         if let Some(at) = self.known.get(expression) {
-            return *at;
+            return Ok(*at);
         }
+        // Compiling a character costs about as much as two steps of an evaluation.
+        budget.spend_cost((expression.len() as u64).saturating_mul(2))?;
         let at = self.compiled.len();
         self.compiled.push(Compiled { selector: Selector::compile(expression), answers: Vec::new() });
         self.known.insert(expression.clone(), at);
-        at
+        Ok(at)
     }
 
     /// Whether the selector at a position selects a device.
@@ -56,6 +62,7 @@ impl Selectors {
         at: usize,
         device: &Device,
         device_at: DeviceAt,
+        budget: &mut Budget,
     ) -> Result<bool, Failure> {
         let Some(Compiled { selector, answers }) = self.compiled.get_mut(at) else { return Ok(false) };
         if let Some(Some(answer)) = answers.get(device_at) {
@@ -63,7 +70,10 @@ impl Selectors {
         }
         let selector = selector.as_ref().map_err(|error| Failure::Compile(error.to_string()))?;
         let seen = device.seen.as_ref().map_err(|why| Failure::Run(why.clone()))?;
-        let answer = selector.matches(seen).map_err(|error| Failure::Run(explained(error)))?;
+        let (answer, cost) = selector.matches_within(seen, budget.cost);
+        // Even the shortest one takes its time.
+        budget.spend_cost(cost.saturating_add(1)).map_err(|_| Failure::TooCostly)?;
+        let answer = answer.map_err(|error| Failure::Run(explained(error)))?;
         if answers.len() <= device_at {
             answers.resize(device_at + 1, None);
         }

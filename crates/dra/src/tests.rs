@@ -2,7 +2,7 @@
 
 use value::{Value, json};
 
-use crate::{Allocator, Claim, Error, Gates, Node};
+use crate::{Allocator, Budget, Claim, Error, Gates, Node};
 
 const UID: &str = "11111111-2222-3333-4444-555555555555";
 
@@ -51,7 +51,7 @@ fn allocator(slices: &[Value]) -> Allocator {
 /// The status of each claim on a node.
 fn statuses(allocator: &mut Allocator, claims: &[Value], on: &str) -> Result<Option<Vec<Value>>, Error> {
     let claims: Vec<Claim> = claims.iter().map(|claim| Claim::read(claim).unwrap()).collect();
-    let found = allocator.allocate(&claims, &Node::of(&node(on)))?;
+    let found = allocator.allocate(&claims, &Node::of(&node(on)), &mut Budget::default())?;
     Ok(found.map(|found| found.iter().map(|one| one.to_value(&mut || UID.to_owned())).collect()))
 }
 
@@ -118,10 +118,13 @@ fn a_held_allocation_is_taken_and_an_attempt_leaves_nothing_behind() {
     let mut all = allocator(&[slice("n", TWO)]);
     let claims = [Claim::read(&claim(r#""count": 2"#)).unwrap()];
     let here = node("n");
-    let found = all.allocate(&claims, &Node::of(&here)).unwrap().unwrap();
-    assert_eq!(all.allocate(&claims, &Node::of(&here)).unwrap().as_ref(), Some(&found));
+    let found = all.allocate(&claims, &Node::of(&here), &mut Budget::default()).unwrap().unwrap();
+    assert_eq!(
+        all.allocate(&claims, &Node::of(&here), &mut Budget::default()).unwrap().as_ref(),
+        Some(&found)
+    );
     all.hold("1", &found[0]);
-    assert_eq!(all.allocate(&claims, &Node::of(&here)), Ok(None));
+    assert_eq!(all.allocate(&claims, &Node::of(&here), &mut Budget::default()), Ok(None));
 }
 
 #[test]
@@ -421,7 +424,10 @@ fn admin_access_looks_past_allocations_and_takes_nothing() {
     assert_eq!(results.len(), 2);
     assert!(results.iter().all(|result| result.bool_at(&["adminAccess"]) == Some(true)));
     // Neither held nor observed does it take anything.
-    let found = all.allocate(&[Claim::read(&admin).unwrap()], &Node::of(&node("n"))).unwrap().unwrap();
+    let found = all
+        .allocate(&[Claim::read(&admin).unwrap()], &Node::of(&node("n")), &mut Budget::default())
+        .unwrap()
+        .unwrap();
     all.hold("2", &found[0]);
     assert_eq!(one(&mut all, &claim("")), Some("r=b".into()));
     all.observe(&allocated("2", &result("b", r#", "adminAccess": true"#)));
@@ -453,7 +459,10 @@ fn admin_access_takes_no_counters_and_no_capacity() {
     assert_eq!(result.str_at(&["consumedCapacity", "bandwidth"]), Some("2"));
     all.forget("1");
     let before = one(&mut all, &claim(""));
-    let found = all.allocate(&[Claim::read(&admin).unwrap()], &Node::of(&node("n"))).unwrap().unwrap();
+    let found = all
+        .allocate(&[Claim::read(&admin).unwrap()], &Node::of(&node("n")), &mut Budget::default())
+        .unwrap()
+        .unwrap();
     for uid in ["2", "3", "4", "5", "6", "7"] {
         all.hold(uid, &found[0]);
     }
@@ -603,4 +612,35 @@ fn node_selectors_know_every_operator() {
     assert!(matches(r#"{"key": "zone", "operator": "In"}"#).is_err());
     let empty = crate::NodeSelector::read(&parse(r#"{"nodeSelectorTerms": [{}]}"#)).unwrap();
     assert!(!empty.matches(&Node::of(&node("n"))));
+}
+
+#[test]
+fn the_selectors_of_a_pod_share_a_budget_on_all_nodes() {
+    let each: Vec<String> = (0..20).map(|i| format!(r#"{{"name": "d{i}"}}"#)).collect();
+    let slice = pool("p", 1, 1, &format!(r#""allNodes": true, "devices": [{}]"#, each.join(", ")));
+    let mut all = allocator(&[slice]);
+    let items = vec!["1"; 100].join(",");
+    // Selects nothing, after ten thousand additions for each device.
+    let costly = format!("[{items}].all(x, [{items}].all(y, x + y > 0)) && device.driver == 'none'");
+    let claims =
+        [Claim::read(&claim(&format!(r#""selectors": [{{"cel": {{"expression": "{costly}"}}}}]"#))).unwrap()];
+    let mut plenty = Budget::default();
+    assert_eq!(all.allocate(&claims, &Node::of(&node("n")), &mut plenty), Ok(None));
+    assert!(!plenty.is_used_up());
+    let spent = Budget::default().cost - plenty.cost;
+    assert!(spent > 20 * 10_000, "{spent}");
+    // What is known of a device costs nothing again.
+    let before = plenty.clone();
+    assert_eq!(all.allocate(&claims, &Node::of(&node("m")), &mut plenty), Ok(None));
+    assert_eq!(plenty.cost, before.cost);
+    let mut all =
+        allocator(&[pool("p", 1, 1, &format!(r#""allNodes": true, "devices": [{}]"#, each.join(", ")))]);
+    let mut little = Budget { cost: spent / 2, ..Budget::default() };
+    assert_eq!(all.allocate(&claims, &Node::of(&node("n")), &mut little), Err(Error::TooCostly));
+    assert!(little.is_used_up());
+    // Others have a budget of their own, and nothing of the search is left.
+    let plain = [Claim::read(&claim("")).unwrap()];
+    assert!(all.allocate(&plain, &Node::of(&node("n")), &mut Budget::default()).unwrap().is_some());
+    let mut few_steps = Budget { steps: 5, ..Budget::default() };
+    assert_eq!(all.allocate(&claims, &Node::of(&node("n")), &mut few_steps), Err(Error::TooCostly));
 }

@@ -10,7 +10,7 @@
 
 use std::fmt::Write as _;
 
-use dra::{Allocation, Allocator, Claim, Error, Gates, Node};
+use dra::{Allocation, Allocator, Budget, Claim, Error, Gates, Node};
 use pages::{Page, pages};
 use value::{Value, yaml};
 
@@ -84,7 +84,8 @@ impl Cluster {
             claim.set_at(&["metadata", "namespace"], "default");
         }
         let outcome = claims.iter().map(Claim::read).collect::<Result<Vec<Claim>, Error>>();
-        let outcome = outcome.and_then(|read| self.allocator(gates).allocate(&read, &Node::of(&node)));
+        let outcome = outcome
+            .and_then(|read| self.allocator(gates).allocate(&read, &Node::of(&node), &mut Budget::default()));
         let found = match outcome {
             Err(error) => return format!("{error}\n"),
             Ok(None) => return "nothing\n".to_owned(),

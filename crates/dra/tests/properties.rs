@@ -5,7 +5,7 @@
 mod properties {
     use std::collections::BTreeMap;
 
-    use dra::{Allocation, Allocator, Claim, Error, Gates, Node};
+    use dra::{Allocation, Allocator, Budget, Claim, Error, Gates, Node};
     use proptest::prelude::*;
     use value::{Value, json};
 
@@ -308,7 +308,7 @@ mod properties {
             for (pod, (claims, on)) in pods.iter().enumerate() {
                 let claims: Vec<Claim> = claims.iter().map(claim).collect();
                 let on = node(*on);
-                let Ok(Some(found)) = answer(all.allocate(&claims, &Node::of(&on))) else { continue };
+                let Ok(Some(found)) = answer(all.allocate(&claims, &Node::of(&on), &mut Budget::default())) else { continue };
                 for (i, allocation) in found.iter().enumerate() {
                     all.hold(&format!("{pod}-{i}"), allocation);
                     for (_, device, admin) in results(allocation) {
@@ -343,22 +343,22 @@ mod properties {
             let on = node(0);
             let claims: Vec<Claim> = claims.iter().map(|wanted| claim(&normal(wanted))).collect();
             let admins: Vec<Claim> = admins.iter().map(|wanted| claim(&admin(wanted))).collect();
-            let alone = allocator(&devices).allocate(&claims, &Node::of(&on));
+            let alone = allocator(&devices).allocate(&claims, &Node::of(&on), &mut Budget::default());
             let mut all = allocator(&devices);
-            let Ok(Some(looked_after)) = answer(all.allocate(&admins, &Node::of(&on))) else { return Ok(()) };
+            let Ok(Some(looked_after)) = answer(all.allocate(&admins, &Node::of(&on), &mut Budget::default())) else { return Ok(()) };
             // In a pod of its own.
             for (i, allocation) in looked_after.iter().enumerate() {
                 prop_assert!(allocation.results.iter().all(|result| result.admin_access));
                 all.hold(&i.to_string(), allocation);
             }
-            prop_assert_eq!(&all.allocate(&claims, &Node::of(&on)), &alone);
+            prop_assert_eq!(&all.allocate(&claims, &Node::of(&on), &mut Budget::default()), &alone);
             // And in the same pod, before and after.
             let before: Vec<Claim> = admins.iter().chain(&claims).cloned().collect();
             let after: Vec<Claim> = claims.iter().chain(&admins).cloned().collect();
             if let Ok(Some(alone)) = &alone {
-                let found = all.allocate(&before, &Node::of(&on)).unwrap().unwrap();
+                let found = all.allocate(&before, &Node::of(&on), &mut Budget::default()).unwrap().unwrap();
                 prop_assert_eq!(&found[admins.len()..], &alone[..]);
-                let found = all.allocate(&after, &Node::of(&on)).unwrap().unwrap();
+                let found = all.allocate(&after, &Node::of(&on), &mut Budget::default()).unwrap().unwrap();
                 prop_assert_eq!(&found[..claims.len()], &alone[..]);
             }
         }
@@ -372,7 +372,7 @@ mod properties {
             let mut all = allocator(&devices);
             let on = node(0);
             for (i, wanted) in used.iter().enumerate() {
-                let Ok(Some(found)) = answer(all.allocate(&[claim(wanted)], &Node::of(&on))) else { continue };
+                let Ok(Some(found)) = answer(all.allocate(&[claim(wanted)], &Node::of(&on), &mut Budget::default())) else { continue };
                 all.hold(&i.to_string(), &found[0]);
             }
             let request = Request { count: None, only_fast, admin: true, tolerates: true, or_any: false };
@@ -380,7 +380,7 @@ mod properties {
             let mut expected: Vec<usize> = (0..devices.len())
                 .filter(|at| devices[*at].node.is_none_or(|node| node == 0) && (!only_fast || devices[*at].fast))
                 .collect();
-            let found = all.allocate(&[claim(&wanted)], &Node::of(&on)).unwrap();
+            let found = all.allocate(&[claim(&wanted)], &Node::of(&on), &mut Budget::default()).unwrap();
             let mut found: Vec<usize> =
                 found.iter().flatten().flat_map(results).map(|(_, device, _)| device).collect();
             found.sort_unstable();
@@ -399,7 +399,7 @@ mod properties {
             let mut world = World { devices: &devices, node: on, owned: vec![false; devices.len()] };
             for (i, wanted) in used.iter().enumerate() {
                 let other = node(1 - on);
-                let Ok(Some(found)) = answer(all.allocate(&[claim(wanted)], &Node::of(&other))) else { continue };
+                let Ok(Some(found)) = answer(all.allocate(&[claim(wanted)], &Node::of(&other), &mut Budget::default())) else { continue };
                 all.hold(&i.to_string(), &found[0]);
                 for (_, device, admin) in results(&found[0]) {
                     world.owned[device] |= !admin;
@@ -407,10 +407,10 @@ mod properties {
             }
             let here = node(on);
             let wanted: Vec<Claim> = claims.iter().map(claim).collect();
-            let Ok(found) = answer(all.allocate(&wanted, &Node::of(&here))) else { return Ok(()) };
+            let Ok(found) = answer(all.allocate(&wanted, &Node::of(&here), &mut Budget::default())) else { return Ok(()) };
             prop_assert_eq!(found.is_some(), world.can_serve(&claims));
             // The same question has the same answer.
-            prop_assert_eq!(answer(all.allocate(&wanted, &Node::of(&here))), Ok(found));
+            prop_assert_eq!(answer(all.allocate(&wanted, &Node::of(&here), &mut Budget::default())), Ok(found));
         }
     }
 }

@@ -3,13 +3,13 @@
 //! A line of `recorded.jsonl` has a cluster, the claims of a pod, and the answer for each node: the allocations, what is wrong, or
 //! neither. Uids of shares are left out. What says that pools are invalid says more here than there.
 
-use dra::{Allocator, Claim, Gates, Node};
+use dra::{Allocator, Budget, Claim, Gates, Node};
 use value::{Value, json};
 
 const INVALID: &str = "invalid resource pools were encountered";
 
 fn answer(allocator: &mut Allocator, claims: &[Claim], node: &Value) -> Value {
-    match allocator.allocate(claims, &Node::of(node)) {
+    match allocator.allocate(claims, &Node::of(node), &mut Budget::default()) {
         Ok(None) => Value::Null,
         Ok(Some(all)) => {
             Value::List(all.iter().map(|one| one.to_value(&mut || "share".to_owned())).collect())

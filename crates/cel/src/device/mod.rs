@@ -89,14 +89,23 @@ impl Selector {
 
     /// Whether a device is selected; the error is the evaluation's.
     pub fn matches(&self, device: &Device) -> Result<bool, String> {
+        self.matches_within(device, MAX_COST).0
+    }
+
+    /// The same for at most `max_cost`, and what it cost: the work of compiling regular expressions included.
+    pub fn matches_within(&self, device: &Device, max_cost: u64) -> (Result<bool, String>, u64) {
         let activation = Activation::new(&STORED).with(DEVICE, Val::Map(Map::Lazy(device)));
-        let val = self.program.run(&activation, MAX_COST).outcome.map_err(|error| error.to_string())?;
-        val.as_bool().ok_or_else(|| {
-            format!(
-                "CEL result of type {name} could not be converted to bool: type conversion error from '{name}' to 'bool'",
-                name = val.type_name()
-            )
-        })
+        let evaluation = self.program.run(&activation, max_cost.min(MAX_COST));
+        let cost = evaluation.cost.saturating_add(evaluation.pattern_work);
+        let outcome = evaluation.outcome.map_err(|error| error.to_string()).and_then(|val| {
+            val.as_bool().ok_or_else(|| {
+                format!(
+                    "CEL result of type {name} could not be converted to bool: type conversion error from '{name}' to 'bool'",
+                    name = val.type_name()
+                )
+            })
+        });
+        (outcome, cost)
     }
 }
 

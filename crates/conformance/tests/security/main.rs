@@ -21,6 +21,7 @@ mod defaults;
 mod definition_names;
 mod definition_versions;
 mod descriptors;
+mod device_selectors;
 mod early_answers;
 mod evictions;
 mod hang_ups;

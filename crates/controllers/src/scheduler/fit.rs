@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use api::meta;
 use api::pod_resources::{self, Amounts};
@@ -13,10 +14,10 @@ use value::{Str, Value};
 use super::Reasons;
 
 /// Nodes, and what the pods on them take.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Cluster {
-    pub(crate) nodes: BTreeMap<Str, Value>,
-    pods: HashMap<(Str, Str), Placed>,
+    pub(crate) nodes: BTreeMap<Str, Arc<Value>>,
+    pods: HashMap<(Str, Str), Arc<Placed>>,
     by_node: HashMap<Str, BTreeSet<(Str, Str)>>,
     /// The pods that keep others away from themselves.
     keeping_away: BTreeSet<(Str, Str)>,
@@ -105,7 +106,8 @@ impl Cluster {
             self.keeping_away.insert(at.clone());
         }
         self.by_node.entry(node.clone()).or_default().insert(at.clone());
-        self.pods.insert(at, Placed { node, requests: requests(pod), ports: ports(pod), keeps_away });
+        let placed = Placed { node, requests: requests(pod), ports: ports(pod), keeps_away };
+        self.pods.insert(at, Arc::new(placed));
     }
 
     /// The places that pods which are there keep a pod away from: a label of nodes and its value.
@@ -161,7 +163,11 @@ impl Cluster {
     }
 
     fn on(&self, node: &Str) -> impl Iterator<Item = &Placed> {
-        self.by_node.get(node).into_iter().flatten().filter_map(|at| self.pods.get(at))
+        self.by_node
+            .get(node)
+            .into_iter()
+            .flatten()
+            .filter_map(|at| self.pods.get(at).map(|placed| &**placed))
     }
 
     fn ports_on<'a>(&'a self, node: &Str) -> impl Iterator<Item = &'a Port> + use<'a> {
@@ -215,6 +221,12 @@ impl Cluster {
         };
         part("cpu").max(part("memory"))
     }
+}
+
+/// About how many bytes of a pod are compared with every node.
+pub(crate) fn terms_size(pod: &Value) -> usize {
+    let parts = ["tolerations", "nodeSelector", "affinity"].map(|field| pod.at(&["spec", field]));
+    parts.into_iter().flatten().map(|part| part.size_up_to(usize::MAX)).sum()
 }
 
 /// What a pod takes of a node.

@@ -9,7 +9,7 @@ fn cluster(nodes: &[&str], pods: &[&str]) -> Cluster {
     let mut cluster = Cluster::default();
     for node in nodes {
         let node = parse(node);
-        cluster.nodes.insert(Str::from(node.str_at(&["metadata", "name"]).unwrap()), node);
+        cluster.nodes.insert(Str::from(node.str_at(&["metadata", "name"]).unwrap()), node.into());
     }
     for pod in pods {
         let pod = parse(pod);

@@ -6,6 +6,7 @@ use value::Str;
 use value::quantity::Quantity;
 
 use crate::allocator::Class;
+use crate::budget::Budget;
 use crate::capacity;
 use crate::claim::{Choice, Claim};
 use crate::error::Error;
@@ -67,12 +68,13 @@ impl Plan<'_> {
         &mut self,
         world: &World<'_>,
         selectors: &mut Selectors,
+        budget: &mut Budget,
         claim: &Claim,
         choice: &Choice,
         at: usize,
     ) -> Result<Option<Shares>, Error> {
         if matches!(self.fits.get(at), None | Some(Fit::Unknown)) {
-            let fit = self.judge(world, selectors, claim, choice, at);
+            let fit = self.judge(world, selectors, budget, claim, choice, at);
             if self.fits.len() <= at {
                 self.fits.resize(at + 1, Fit::Unknown);
             }
@@ -91,6 +93,7 @@ impl Plan<'_> {
         &self,
         world: &World<'_>,
         selectors: &mut Selectors,
+        budget: &mut Budget,
         claim: &Claim,
         choice: &Choice,
         at: usize,
@@ -98,26 +101,31 @@ impl Plan<'_> {
         let Some((position, device)) = world.candidate(at) else { return Fit::No };
         let name = || world.inventory.full_name(device);
         let failed = |error: Error| Fit::Failed(Box::new(error));
+        // `None` if it is not the selector that is wrong.
         let said = |i: usize, failure: Failure| match failure {
-            Failure::Compile(why) => format!("selector #{i}: CEL compile error: {why}"),
-            Failure::Run(why) => format!("selector #{i} on device {}: CEL runtime error: {why}", name()),
+            Failure::Compile(why) => Some(format!("selector #{i}: CEL compile error: {why}")),
+            Failure::Run(why) => {
+                Some(format!("selector #{i} on device {}: CEL runtime error: {why}", name()))
+            }
+            Failure::TooCostly => None,
         };
         for (i, selector) in self.class_selectors.iter().enumerate() {
-            match selectors.selects(*selector, device, position) {
+            match selectors.selects(*selector, device, position, budget) {
                 Ok(true) => {}
                 Ok(false) => return Fit::No,
                 Err(failure) => {
-                    let reason = said(i, failure);
-                    return failed(Error::Class { class: self.class.name.clone(), reason });
+                    let class = |reason| Error::Class { class: self.class.name.clone(), reason };
+                    return failed(said(i, failure).map_or(Error::TooCostly, class));
                 }
             }
         }
         for (i, selector) in self.selectors.iter().enumerate() {
-            match selectors.selects(*selector, device, position) {
+            match selectors.selects(*selector, device, position, budget) {
                 Ok(true) => {}
                 Ok(false) => return Fit::No,
                 Err(failure) => {
-                    return failed(Error::Claim { claim: claim.id.clone(), reason: said(i, failure) });
+                    let own = |reason| Error::Claim { claim: claim.id.clone(), reason };
+                    return failed(said(i, failure).map_or(Error::TooCostly, own));
                 }
             }
         }

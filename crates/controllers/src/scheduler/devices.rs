@@ -1,0 +1,108 @@
+//! What is known of devices, and the allocator that is made of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::meta;
+use dra::{Allocator, Gates};
+use value::{Str, Value};
+
+use super::Known;
+
+/// The objects that an allocator is made of.
+#[derive(Clone)]
+pub(super) struct Devices {
+    pub(super) classes: HashMap<Str, Arc<Value>>,
+    pub(super) slices: HashMap<Str, Arc<Value>>,
+    /// Rules that taint devices.
+    pub(super) taint_rules: HashMap<Str, Arc<Value>>,
+    pub(super) claims: HashMap<(Str, Str), Arc<Value>>,
+    gates: Gates,
+}
+
+impl Devices {
+    pub(super) fn new(gates: Gates) -> Self {
+        let (classes, slices, taint_rules) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Devices { classes, slices, taint_rules, claims: HashMap::new(), gates }
+    }
+
+    fn allocator(&self) -> Allocator {
+        // In an order of their own, so that equal clusters are served alike.
+        let sorted = |map: &HashMap<Str, Arc<Value>>| {
+            let mut all: Vec<(Str, Arc<Value>)> =
+                map.iter().map(|(name, object)| (name.clone(), Arc::clone(object))).collect();
+            all.sort_by(|a, b| a.0.cmp(&b.0));
+            all
+        };
+        let (classes, slices, rules) =
+            (sorted(&self.classes), sorted(&self.slices), sorted(&self.taint_rules));
+        let mut made = Allocator::new(
+            classes.iter().map(|(_, class)| &**class),
+            slices.iter().map(|(_, slice)| &**slice),
+            self.gates,
+        );
+        made.taint(rules.iter().map(|(_, rule)| &**rule));
+        #[expect(clippy::iter_over_hash_type, reason = "what is taken does not depend on the order")]
+        for claim in self.claims.values() {
+            made.observe(claim);
+        }
+        made
+    }
+}
+
+/// Tells an allocator of a claim.
+pub(super) fn tell(allocator: &mut Allocator, claim: &Value, deleted: bool) {
+    if deleted { allocator.forget(meta::uid(claim)) } else { allocator.observe(claim) }
+}
+
+/// What was observed while the allocator was lent.
+#[derive(Default)]
+pub(super) struct Missed {
+    /// Claims, and whether they were deleted, in their order.
+    pub(super) claims: Vec<(Arc<Value>, bool)>,
+    /// Whether classes, slices or rules changed, so that another allocator has to be made.
+    pub(super) is_outdated: bool,
+}
+
+/// The allocator, for a search without the lock. It is given back when this is dropped, and told what it has missed.
+pub(super) struct Lent<'k> {
+    known: &'k Mutex<Known>,
+    allocator: Allocator,
+}
+
+impl<'k> Lent<'k> {
+    /// Takes it, or makes it of what is known. Only one pod is placed at a time, so that nobody else has it.
+    pub(super) fn take(known: &'k Mutex<Known>) -> Self {
+        let (made, devices) = {
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.lent = Some(Missed::default());
+            let made = known.allocator.take();
+            let devices = made.is_none().then(|| known.devices.clone());
+            (made, devices)
+        };
+        let allocator = made.or_else(|| devices.map(|devices| devices.allocator()));
+        let allocator = allocator.unwrap_or_else(|| Devices::new(Gates::default()).allocator());
+        Lent { known, allocator }
+    }
+
+    pub(super) fn get(&mut self) -> &mut Allocator {
+        &mut self.allocator
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let missed = known.lent.take().unwrap_or_default();
+        // After a panic it may hold what nobody was given.
+        if missed.is_outdated || std::thread::panicking() {
+            return;
+        }
+        let none = Allocator::new([], [], Gates::default());
+        let mut allocator = std::mem::replace(&mut self.allocator, none);
+        for (claim, deleted) in &missed.claims {
+            tell(&mut allocator, claim, *deleted);
+        }
+        known.allocator = Some(allocator);
+    }
+}
