@@ -11,7 +11,7 @@ use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CipherSuite, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    CertificateError, CipherSuite, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
     SupportedCipherSuite, SupportedProtocolVersion,
 };
 
@@ -100,6 +100,10 @@ struct AskForCertificate {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
+/// How long the certificates of a client may be together. Anybody may show some, and they are kept as long as the connection: a
+/// chain of four certificates with RSA keys of 4096 bits has 6 KiB.
+const MAX_CHAIN_BYTES: usize = 16 * 1024;
+
 impl ClientCertVerifier for AskForCertificate {
     fn client_auth_mandatory(&self) -> bool {
         false
@@ -111,10 +115,14 @@ impl ClientCertVerifier for AskForCertificate {
 
     fn verify_client_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
+        let size = intermediates.iter().fold(end_entity.len(), |size, one| size.saturating_add(one.len()));
+        if size > MAX_CHAIN_BYTES {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
+        }
         // Judged after the handshake by `ClientCa`; until then the certificate says nothing about who is calling.
         Ok(ClientCertVerified::assertion())
     }

@@ -124,3 +124,29 @@ async fn a_front_proxy_of_an_expired_authority_speaks_for_nobody() {
         assert_eq!(answer.code, code);
     }
 }
+
+/// A certificate, and others behind it that have nothing to do with it, with so many bytes in all at least.
+fn padded(bytes: usize) -> (String, KeyPair) {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["client.example.com".to_owned()]).unwrap();
+    let leaf = params.self_signed(&key).unwrap();
+    let (mut pem, mut size) = (leaf.pem(), leaf.der().len());
+    let names: Vec<String> = (0..50).map(|number| format!("name-{number}.example.com")).collect();
+    while size < bytes {
+        let other = CertificateParams::new(names.clone()).unwrap();
+        let other = other.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        pem.push_str(&other.pem());
+        size += other.der().len();
+    }
+    (pem, key)
+}
+
+#[tokio::test]
+async fn certificates_of_clients_are_kept_up_to_a_size() {
+    let server = Server::serve(&[]).await.unwrap();
+    // Nobody vouches for it, and health pages are for everybody.
+    let short = connect(&server, padded(10 * 1024));
+    assert_eq!(short.get("/livez").await.unwrap().code, 200);
+    let long = connect(&server, padded(17 * 1024));
+    assert!(long.get("/livez").await.is_err(), "the handshake fails");
+}
