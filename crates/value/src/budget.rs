@@ -18,7 +18,8 @@ pub struct Budget {
 struct Shared {
     total: u64,
     spent: AtomicU64,
-    cancelled: AtomicBool,
+    /// Shared with the budgets that this is a part of, or that are parts of it.
+    cancelled: Arc<AtomicBool>,
 }
 
 /// Why work stops before its end.
@@ -36,8 +37,17 @@ impl Budget {
 
     /// So many steps.
     pub fn new(steps: u64) -> Self {
-        let shared = Shared { total: steps, spent: AtomicU64::new(0), cancelled: AtomicBool::new(false) };
-        Budget { shared: Some(Arc::new(shared)) }
+        Budget::with(steps, Arc::default())
+    }
+
+    fn with(steps: u64, cancelled: Arc<AtomicBool>) -> Self {
+        Budget { shared: Some(Arc::new(Shared { total: steps, spent: AtomicU64::new(0), cancelled })) }
+    }
+
+    /// So many steps for a first attempt at work that is done again, from its beginning, if they do not suffice. They are not taken
+    /// from this budget; cancelling it cancels the attempt, too.
+    pub fn attempt(&self, steps: u64) -> Self {
+        Budget::with(steps, self.shared.as_ref().map(|shared| Arc::clone(&shared.cancelled)).unwrap_or_default())
     }
 
     /// Stops all work that counts its steps here.
@@ -64,6 +74,12 @@ impl Budget {
         } else {
             Ok(())
         }
+    }
+
+    /// The steps that are left; as many as there can be where nothing is counted.
+    pub fn left(&self) -> u64 {
+        let left = |shared: &Shared| shared.total.saturating_sub(shared.spent.load(Ordering::Relaxed));
+        self.shared.as_deref().map_or(u64::MAX, left)
     }
 
     /// The steps taken so far; 0 where nothing is counted.
@@ -134,6 +150,17 @@ mod tests {
         budget.clone().cancel();
         assert!(!(0..BATCH).all(|_| meter.step(1)));
         assert_eq!(meter.finish(), Err(Ended::Cancelled));
+    }
+
+    #[test]
+    fn an_attempt_has_steps_of_its_own_and_is_cancelled_with_its_budget() {
+        let budget = Budget::new(1000);
+        let attempt = budget.attempt(10);
+        assert_eq!(attempt.spend(11), Err(Ended::Exhausted));
+        assert_eq!((budget.check(), budget.left(), attempt.left()), (Ok(()), 1000, 0));
+        budget.cancel();
+        assert_eq!(budget.attempt(10).check(), Err(Ended::Cancelled));
+        assert_eq!(Budget::UNLIMITED.attempt(10).spend(11), Err(Ended::Exhausted));
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Walk<'_> {
                     match error {
                         PatternError::Syntax(_) if function != "matches" => {}
                         PatternError::Syntax(_) => bad.push((*id, "invalid matches argument".to_owned())),
-                        PatternError::TooLarge | PatternError::Exhausted(_) => {
+                        PatternError::TooLarge | PatternError::Exhausted(_) | PatternError::Unmatched(_) => {
                             bad.push((*id, error.to_string()));
                         }
                     }

@@ -134,8 +134,7 @@ impl Program {
     pub fn run<'a>(&'a self, activation: &Activation<'a>, limit: u64) -> Evaluation<'a> {
         with_room(self.plan.deep, || {
             let run = || eval::run(&self.plan.root, self.plan.slots, activation, limit);
-            // Patterns of the expression itself were counted when it was compiled.
-            if !self.plan.compiles_data {
+            if !self.plan.matches {
                 return run();
             }
             let (evaluation, pattern_work) = allowance::within_counted(PER_EVALUATION, run);

@@ -18,7 +18,7 @@ pub enum ErrorKind {
     Failed(Str),
     /// The cost limit was reached.
     CostLimit,
-    /// Compiling regular expressions took too much work.
+    /// Compiling regular expressions, or matching texts with them, took too much work.
     PatternLimit(Str),
     /// Something the reference does not expect; it ends the evaluation there too.
     Internal(Str),

@@ -38,7 +38,8 @@ pub struct Evaluation<'a> {
     pub outcome: Outcome<'a>,
     /// The cost, in Kubernetes' units.
     pub cost: u64,
-    /// The work of compiling regular expressions from data, in units of about 100 ns. The cost does not have it.
+    /// The work of compiling regular expressions from data and of matching, in units of about 100 ns: at least what it takes. The
+    /// cost does not have it.
     pub pattern_work: u64,
 }
 

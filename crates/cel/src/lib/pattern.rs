@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use regex_automata::dfa::{Automaton as _, StartKind, dense};
-use regex_automata::meta;
-use regex_automata::nfa::thompson::{self, WhichCaptures};
+use regex_automata::nfa::thompson::{self, NFA, WhichCaptures};
+use regex_automata::util::iter::Searcher;
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::start;
+use regex_automata::{Input, Match, PatternID, meta};
 use regex_syntax::hir::Hir;
 
 use crate::eval::{Error, ErrorKind, Outcome};
@@ -17,6 +18,7 @@ use crate::val::Val;
 
 pub(crate) mod allowance;
 mod cache;
+mod threads;
 mod translate;
 mod unicode;
 mod weight;
@@ -28,8 +30,12 @@ pub struct Pattern {
     translated: String,
     /// The units of work to parse and compile it.
     work: u64,
+    /// At least as many as it has states when it is compiled.
+    states: u64,
     /// `None` if it cannot be compiled after all.
     engine: OnceLock<Option<meta::Regex>>,
+    /// What is searched where the engine could take long; `None` as above.
+    automaton: OnceLock<Option<NFA>>,
     /// How often it was used before it got a table.
     uses: AtomicU32,
     /// `None` if it would be large.
@@ -43,8 +49,10 @@ pub enum PatternError {
     Syntax(String),
     /// One pattern is too large.
     TooLarge,
-    /// All patterns together are too much work.
+    /// Compiling all patterns together is too much work.
     Exhausted(allowance::Limit),
+    /// Matching texts with them is too much work.
+    Unmatched(allowance::Limit),
 }
 
 impl fmt::Display for PatternError {
@@ -60,6 +68,11 @@ impl fmt::Display for PatternError {
                 "error parsing regexp: compiling the regular expressions of {} takes more than {} units of work",
                 limit.whose, limit.units
             ),
+            PatternError::Unmatched(limit) => write!(
+                f,
+                "matching the regular expressions of {} takes more than {} units of work; use shorter texts, or smaller numbers of repetitions",
+                limit.whose, limit.matching
+            ),
         }
     }
 }
@@ -70,7 +83,9 @@ impl From<PatternError> for Error {
     fn from(error: PatternError) -> Self {
         match error {
             // Nothing in the expression makes up for that.
-            PatternError::Exhausted(_) => Error::of(ErrorKind::PatternLimit(error.to_string().into())),
+            PatternError::Exhausted(_) | PatternError::Unmatched(_) => {
+                Error::of(ErrorKind::PatternLimit(error.to_string().into()))
+            }
             PatternError::Syntax(_) | PatternError::TooLarge => Error::new(error.to_string()),
         }
     }
@@ -107,6 +122,63 @@ const LONGEST_PREFIX: usize = 64;
 const OFTEN: u32 = 16;
 /// Longer texts are left to the engine that can skip through them.
 const SHORT: usize = 1024;
+
+/// How many visits of states the engine may need for a text, at most some milliseconds. Where it could be more the states are visited
+/// one by one: the engine cannot be stopped.
+const MOST_VISITS: u64 = 1 << 20;
+
+/// Who pays for the work of matching.
+trait Payer {
+    type Error: From<PatternError>;
+
+    /// Pays for the most work that a search can be, if there is enough to be generous. Most searches are far less.
+    fn estimate(&mut self, units: u64) -> Result<bool, Self::Error>;
+
+    /// Pays for work that was counted.
+    fn spend(&mut self, units: u64) -> Result<(), Self::Error>;
+}
+
+/// The allowances of this thread.
+struct Allowances;
+
+impl Payer for Allowances {
+    type Error = PatternError;
+
+    fn estimate(&mut self, units: u64) -> Result<bool, PatternError> {
+        Ok(allowance::estimate_match(units))
+    }
+
+    fn spend(&mut self, units: u64) -> Result<(), PatternError> {
+        allowance::spend_match(units)
+    }
+}
+
+/// A budget outside; it gives no more after it refused once.
+struct Budgeted<F>(F);
+
+/// Why a search in a budget has no result.
+enum Stopped {
+    Refused,
+    Pattern,
+}
+
+impl From<PatternError> for Stopped {
+    fn from(_: PatternError) -> Self {
+        Stopped::Pattern
+    }
+}
+
+impl<F: FnMut(u64) -> bool> Payer for Budgeted<F> {
+    type Error = Stopped;
+
+    fn estimate(&mut self, units: u64) -> Result<bool, Stopped> {
+        self.spend(units).map(|()| true)
+    }
+
+    fn spend(&mut self, units: u64) -> Result<(), Stopped> {
+        if (self.0)(units) { Ok(()) } else { Err(Stopped::Refused) }
+    }
+}
 
 /// A pattern that is written in an expression or a schema that somebody brings; its work is taken from the allowances.
 pub(crate) fn compile(text: &str) -> Result<Arc<Pattern>, PatternError> {
@@ -156,7 +228,9 @@ fn read(text: &str, spend: impl Fn(u64) -> Result<(), PatternError>) -> Result<P
         text: text.into(),
         translated,
         work: parsing + weight::BASE + compiling,
+        states: compiling,
         engine: OnceLock::new(),
+        automaton: OnceLock::new(),
         uses: AtomicU32::new(0),
         table: OnceLock::new(),
     })
@@ -172,6 +246,11 @@ fn build(translated: &str) -> Option<meta::Regex> {
         .nfa_size_limit(None)
         .hybrid_cache_capacity(MOST_LAZY_STATES);
     meta::Regex::builder().configure(config).build_from_hir(&parse(translated)?).ok()
+}
+
+fn automaton(translated: &str) -> Option<NFA> {
+    let config = thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(None);
+    thompson::Compiler::new().configure(config).build_from_hir(&parse(translated)?).ok()
 }
 
 impl Pattern {
@@ -197,13 +276,46 @@ impl Pattern {
         self.engine.get_or_init(|| build(&self.translated)).as_ref().ok_or(PatternError::TooLarge)
     }
 
-    /// Whether it matches somewhere in a text. What cannot be compiled after all matches nothing.
-    pub fn is_match(&self, text: &str) -> bool {
-        self.try_match(text).unwrap_or(false)
+    fn automaton(&self) -> Result<&NFA, PatternError> {
+        self.automaton.get_or_init(|| automaton(&self.translated)).as_ref().ok_or(PatternError::TooLarge)
     }
 
-    /// Whether it matches somewhere in a text.
+    /// The most visits of states that a search in a text of so many bytes can be.
+    fn visits(&self, length: usize) -> u64 {
+        self.states.saturating_add(1).saturating_mul(length as u64)
+    }
+
+    /// Whether it matches somewhere in a text; for patterns that are part of the server. What cannot be compiled after all matches
+    /// nothing.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.quick_match(text).unwrap_or(false)
+    }
+
+    /// Whether it matches somewhere in a text. `take` is asked for the work, in units of about 100 ns; if it refuses there is no
+    /// answer. What cannot be compiled after all matches nothing.
+    pub fn is_match_within(&self, text: &str, take: impl FnMut(u64) -> bool) -> Option<bool> {
+        match self.matches(text, Budgeted(take)) {
+            Ok(matches) => Some(matches),
+            Err(Stopped::Pattern) => Some(false),
+            Err(Stopped::Refused) => None,
+        }
+    }
+
+    /// Whether it matches somewhere in a text, within the allowances that apply.
     pub(crate) fn try_match(&self, text: &str) -> Result<bool, PatternError> {
+        self.matches(text, Allowances)
+    }
+
+    fn matches<P: Payer>(&self, text: &str, mut payer: P) -> Result<bool, P::Error> {
+        let visits = self.visits(text.len());
+        if visits <= MOST_VISITS && payer.estimate(visits / threads::VISITS)? {
+            return Ok(self.quick_match(text)?);
+        }
+        let search = threads::Search { nfa: self.automaton()?, text, earliest: true };
+        Ok(search.run(0, &mut |units| payer.spend(units))?.is_some())
+    }
+
+    fn quick_match(&self, text: &str) -> Result<bool, PatternError> {
         if text.len() <= SHORT {
             match self.table.get() {
                 Some(Some(table)) => return Ok(table.is_match(text.as_bytes())),
@@ -220,14 +332,43 @@ impl Pattern {
     }
 
     pub(crate) fn find<'t>(&self, text: &'t str) -> Result<Option<&'t str>, PatternError> {
-        Ok(self.engine()?.find(text).and_then(|found| text.get(found.range())))
+        Ok(self.find_all(text, 1)?.pop())
     }
 
     /// At most `limit` matches; all if it is negative.
     pub(crate) fn find_all<'t>(&self, text: &'t str, limit: i64) -> Result<Vec<&'t str>, PatternError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let found = self.engine()?.find_iter(text).take(limit);
-        Ok(found.filter_map(|found| text.get(found.range())).collect())
+        // Each search may go to the end of the text.
+        let visits = self.visits(text.len()).saturating_mul(limit.min(text.len()) as u64);
+        if visits <= MOST_VISITS && allowance::estimate_match(visits / threads::VISITS) {
+            let found = self.engine()?.find_iter(text).take(limit);
+            return Ok(found.filter_map(|found| text.get(found.range())).collect());
+        }
+        self.find_all_counted(text, limit)
+    }
+
+    fn find_all_counted<'t>(&self, text: &'t str, limit: usize) -> Result<Vec<&'t str>, PatternError> {
+        let search = threads::Search { nfa: self.automaton()?, text, earliest: false };
+        let mut refused = None;
+        let mut searcher = Searcher::new(Input::new(text));
+        let found = std::iter::from_fn(|| {
+            searcher.advance(|input| {
+                let range = match refused {
+                    None => search.run(input.start(), &mut allowance::spend_match),
+                    Some(_) => Ok(None),
+                };
+                let range = range.unwrap_or_else(|error| {
+                    refused = Some(error);
+                    None
+                });
+                Ok(range.map(|range| Match::new(PatternID::ZERO, range)))
+            })
+        });
+        let found = found.take(limit).filter_map(|found| text.get(found.range())).collect();
+        match refused {
+            Some(error) => Err(error),
+            None => Ok(found),
+        }
     }
 }
 

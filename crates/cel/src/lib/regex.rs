@@ -30,7 +30,7 @@ pub(crate) fn add(b: &mut Builder) {
 
 fn compile(text: &str) -> Result<Arc<Pattern>, Error> {
     pattern::compile_data(text).map_err(|error| match error {
-        PatternError::Exhausted(_) => error.into(),
+        PatternError::Exhausted(_) | PatternError::Unmatched(_) => error.into(),
         PatternError::Syntax(_) | PatternError::TooLarge => Error::new(format!("Illegal regex: {error}")),
     })
 }

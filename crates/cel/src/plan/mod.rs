@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) deep: bool,
     /// Whether they take regular expressions from data.
     pub(crate) compiles_data: bool,
+    /// Whether they match texts with regular expressions.
+    pub(crate) matches: bool,
 }
 
 /// From how many levels on a program is deep.
@@ -52,14 +54,22 @@ pub(crate) struct Options {
 
 /// Makes a program. Fails where a constant part of the expression can only fail.
 pub(crate) fn plan(checked: &Checked, env: &Env, options: Options) -> Result<Plan, Error> {
-    let mut planner =
-        Planner { checked, env, options, scopes: Vec::new(), slots: 0, compiles_data: Cell::new(false) };
+    let mut planner = Planner {
+        checked,
+        env,
+        options,
+        scopes: Vec::new(),
+        slots: 0,
+        compiles_data: Cell::new(false),
+        matches: Cell::new(false),
+    };
     let mut root = planner.plan(&checked.ast.expr)?;
     if options.fold {
         condition::put(&mut root);
     }
     let deep = depth(&checked.ast.expr) > DEEP;
-    Ok(Plan { root, slots: planner.slots, deep, compiles_data: planner.compiles_data.get() })
+    let (compiles_data, matches) = (planner.compiles_data.get(), planner.matches.get());
+    Ok(Plan { root, slots: planner.slots, deep, compiles_data, matches })
 }
 
 /// How deep an expression nests.
@@ -90,6 +100,7 @@ struct Planner<'p> {
     scopes: Vec<(Str, usize)>,
     slots: usize,
     compiles_data: Cell<bool>,
+    matches: Cell<bool>,
 }
 
 /// Functions whose calls with one constant argument are made before the program runs, at no cost.
@@ -282,6 +293,7 @@ impl Planner<'_> {
             "findAll" => Some(PatternCall::FindAll),
             _ => None,
         };
+        self.matches.set(self.matches.get() || kind.is_some());
         match (kind, args.get(1)) {
             (Some(kind), Some(Node::Const(Val::String(text)))) => {
                 return Ok((Run::Pattern(kind, pattern::compile(text)?), true));

@@ -1,4 +1,4 @@
-//! How much work compiling regular expressions may be.
+//! How much work regular expressions may be: compiling them, and matching texts with them.
 //!
 //! Costs follow Kubernetes' rules, and those do not see what compiling a pattern takes: `[\pL\pN]{18}` is short and becomes
 //! thousands of states. So that is counted apart, in units of about 100 ns, from the parsed pattern and never by a clock. Each
@@ -6,6 +6,10 @@
 //! to the thread because everything that compiles is synchronous, and the compiler, the evaluation and the rules of forty kinds would
 //! pass them through otherwise. Where there is none (patterns that are part of a stored schema, formats), only the size of each
 //! pattern is bounded.
+//!
+//! The cost of matching follows from the lengths of text and pattern, but `[ab]{1000}` is short and may be in a thousand states after
+//! every character. So visits of states are counted, too. Ordinary patterns are in few states at a time, and reach Kubernetes' limits on
+//! cost before these.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,11 +17,11 @@ use std::sync::Arc;
 use super::{Pattern, PatternError};
 
 /// The regular expressions that are written in one expression.
-pub(crate) const PER_EXPRESSION: Limit = Limit { whose: "an expression", units: 1_000_000 };
+pub(crate) const PER_EXPRESSION: Limit = Limit { whose: "an expression", units: 1_000_000, matching: 1_000_000 };
 /// The regular expressions that one evaluation takes from data.
-pub(crate) const PER_EVALUATION: Limit = Limit { whose: "an evaluation", units: 500_000 };
+pub(crate) const PER_EVALUATION: Limit = Limit { whose: "an evaluation", units: 500_000, matching: 1_000_000 };
 /// All that validating one object compiles.
-pub const PER_OBJECT: Limit = Limit { whose: "an object", units: 5_000_000 };
+pub const PER_OBJECT: Limit = Limit { whose: "an object", units: 5_000_000, matching: 10_000_000 };
 
 /// How many different patterns are remembered, so that one that is used for every item of a list counts once.
 const REMEMBERED: usize = 8;
@@ -26,7 +30,18 @@ const REMEMBERED: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub(super) whose: &'static str,
+    /// Of compiling.
     pub(super) units: u64,
+    /// Of matching.
+    pub(super) matching: u64,
+}
+
+impl Limit {
+    /// The same with at most so many units of matching.
+    #[must_use]
+    pub fn matching_at_most(self, units: u64) -> Self {
+        Limit { matching: self.matching.min(units), ..self }
+    }
 }
 
 /// A limit that applies now, and how many of its units are left.
@@ -34,6 +49,7 @@ pub struct Limit {
 pub(crate) struct Allowance {
     limit: Limit,
     left: u64,
+    left_to_match: u64,
     /// The patterns that were paid for last, the latest at the end.
     paid: Vec<Arc<Pattern>>,
 }
@@ -49,12 +65,13 @@ pub fn within<T>(limit: Limit, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// As [`within`], and returns how many units of the limit `work` used.
+/// As [`within`], and returns how many units `work` used, of compiling and of matching.
 pub(crate) fn within_counted<T>(limit: Limit, work: impl FnOnce() -> T) -> (T, u64) {
     let _scope = Scope::new(limit);
     let done = work();
-    let left = ALLOWANCES.with_borrow(|all| all.last().map_or(0, |allowance| allowance.left));
-    (done, limit.units.saturating_sub(left))
+    let left = ALLOWANCES
+        .with_borrow(|all| all.last().map_or(0, |allowance| allowance.left.saturating_add(allowance.left_to_match)));
+    (done, limit.units.saturating_add(limit.matching).saturating_sub(left))
 }
 
 /// Ends an allowance when it is dropped.
@@ -62,7 +79,7 @@ struct Scope;
 
 impl Scope {
     fn new(limit: Limit) -> Self {
-        let allowance = Allowance { limit, left: limit.units, paid: Vec::new() };
+        let allowance = Allowance { limit, left: limit.units, left_to_match: limit.matching, paid: Vec::new() };
         ALLOWANCES.with_borrow_mut(|all| all.push(allowance));
         Scope
     }
@@ -83,6 +100,38 @@ pub(super) fn spend(units: u64) -> Result<(), PatternError> {
                 None => {
                     allowance.left = 0;
                     return Err(PatternError::Exhausted(allowance.limit));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Takes the most work that a search can be from every allowance that applies, if half of each is left then.
+pub(super) fn estimate_match(units: u64) -> bool {
+    ALLOWANCES.with_borrow_mut(|all| {
+        let has_plenty = |allowance: &Allowance| {
+            allowance.left_to_match.saturating_sub(units) >= allowance.limit.matching / 2
+        };
+        if !all.iter().all(has_plenty) {
+            return false;
+        }
+        for allowance in all.iter_mut() {
+            allowance.left_to_match = allowance.left_to_match.saturating_sub(units);
+        }
+        true
+    })
+}
+
+/// Takes the work of a search from every allowance that applies.
+pub(super) fn spend_match(units: u64) -> Result<(), PatternError> {
+    ALLOWANCES.with_borrow_mut(|all| {
+        for allowance in all.iter_mut().rev() {
+            match allowance.left_to_match.checked_sub(units) {
+                Some(left) => allowance.left_to_match = left,
+                None => {
+                    allowance.left_to_match = 0;
+                    return Err(PatternError::Unmatched(allowance.limit));
                 }
             }
         }

@@ -109,7 +109,83 @@ fn inner_allowances_are_taken_from_outer_ones_and_a_pattern_counts_once() {
     assert!((0..30).all(|i| compile(&pattern(i)).is_ok()));
 }
 
+/// A pattern that is in a state for each character of a text that it has seen, and a text for it.
+fn many_states() -> (Pattern, String) {
+    let pattern = Pattern::compile(&format!("a{}c", "[ab]{1000}".repeat(39))).unwrap();
+    (pattern, "ab".repeat(30_000))
+}
+
+#[test]
+fn a_search_through_many_states_ends_when_it_is_too_much() {
+    let (pattern, text) = many_states();
+    for limit in [PER_EVALUATION, PER_OBJECT] {
+        within(limit, || {
+            assert_eq!(pattern.try_match(&text), Err(PatternError::Unmatched(limit)));
+            assert_eq!(pattern.find(&text), Err(PatternError::Unmatched(limit)));
+        });
+    }
+    // A few characters are few states, however many the pattern has.
+    within(PER_EVALUATION, || assert_eq!(pattern.try_match("abababab"), Ok(false)));
+}
+
+#[test]
+fn a_search_in_a_budget_ends_with_it() {
+    let (pattern, text) = many_states();
+    let mut left = 1000_u64;
+    let mut most = 0;
+    let found = pattern.is_match_within(&text, |units| {
+        most = most.max(units);
+        left.checked_sub(units).inspect(|rest| left = *rest).is_some()
+    });
+    assert_eq!(found, None);
+    assert!(most < 100_000, "{most} units were done before they were paid for");
+    assert_eq!(pattern.is_match_within("abab", |_| true), Some(false));
+}
+
+#[test]
+fn searches_that_begin_again_and_again_are_counted() {
+    // Each search reads to the end of the text and finds one character.
+    let pattern = Pattern::compile("[^z]*z|[^z]").unwrap();
+    within(PER_EVALUATION, || {
+        let limit = PatternError::Unmatched(PER_EVALUATION);
+        assert_eq!(pattern.find_all(&"a".repeat(60_000), -1), Err(limit));
+    });
+    within(PER_EVALUATION, || assert_eq!(pattern.find_all("aaz", -1), Ok(vec!["aaz"])));
+}
+
+#[test]
+fn ordinary_patterns_match_what_kubernetes_limits_on_cost_allow() {
+    let name = "abcdefghij-klmnopqrst-uvwxyz-0123456789-abcdefghij-klmnopqrst-uv";
+    for text in ["^[a-z0-9-]{1,64}$", r"^[\p{L}\p{N}-]{1,64}$", "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"] {
+        let pattern = Pattern::compile(text).unwrap();
+        within(PER_EVALUATION, || {
+            assert!((0..5000).all(|_| pattern.try_match(name) == Ok(true)), "{text}");
+        });
+    }
+    let base64 = Pattern::compile("^[A-Za-z0-9+/]*={0,2}$").unwrap();
+    within(PER_EVALUATION, || assert_eq!(base64.try_match(&"QUJD".repeat(100_000)), Ok(true)));
+}
+
 proptest! {
+    #[test]
+    fn counted_searches_agree_with_the_engine(
+        pattern in r"\^?([a-c.]|\[a-b\]|\(a\|b\)|\(a\|ab\|\)|é|\\b|\\B|\$)([*+?]|\*\?|\+\?|\{2\})?([a-c.]|\[\^a\]|\(ab\|c\)|é|\\d)?[*+?]?\$?",
+        texts in prop::collection::vec("[a-cé1\n]{0,8}", 1..8),
+    ) {
+        if let Ok(regex) = super::compile(&pattern) {
+            for text in texts {
+                let nfa = regex.automaton().unwrap();
+                let search = |earliest| super::threads::Search { nfa, text: &text, earliest }.run(0, &mut |_| Ok::<_, ()>(()));
+                let engine = regex.engine().unwrap();
+                prop_assert_eq!(search(true).unwrap().is_some(), engine.is_match(&text), "{} in {:?}", pattern, text);
+                let found = engine.find(&text).map(|found| found.range());
+                prop_assert_eq!(search(false).unwrap(), found, "{} in {:?}", pattern, text);
+                let all: Vec<&str> = engine.find_iter(&text).map(|found| &text[found.range()]).collect();
+                prop_assert_eq!(regex.find_all_counted(&text, usize::MAX).unwrap(), all, "{} in {:?}", pattern, text);
+            }
+        }
+    }
+
     #[test]
     fn tables_agree_with_the_engine(
         pattern in r"\^?([a-c.]|\[a-b\]|\(a\|b\)|é|\\b|\\B|\$)([*+?]|\{2\})?([a-c.]|\[\^a\]|\(ab\|c\)|é|\\d)?[*+?]?\$?",
