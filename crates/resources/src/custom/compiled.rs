@@ -105,6 +105,12 @@ impl Compiled {
         *self.compiles_data.get_or_init(|| self.rules(bounds.watch).is_some_and(Rules::compile_data))
     }
 
+    /// Makes all that is made when it is needed.
+    pub(super) fn prepare(&self, watch: Option<&dyn Stopwatch>) {
+        self.schema();
+        self.rules(watch);
+    }
+
     /// The rules, compiled when they are first needed; `None` where there are none.
     pub(super) fn rules(&self, watch: Option<&dyn Stopwatch>) -> Option<&Rules> {
         self.rules.get_or_init(|| Rules::compile(&self.node, &self.schema, watch)).as_ref()

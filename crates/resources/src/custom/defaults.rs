@@ -62,7 +62,7 @@ impl Room {
 }
 
 /// About how long a value is, written as JSON.
-pub(super) fn size(value: &Value) -> usize {
+pub(crate) fn size(value: &Value) -> usize {
     value.size_up_to(usize::MAX)
 }
 

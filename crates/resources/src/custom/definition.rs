@@ -7,6 +7,7 @@ use value::{Str, Value};
 
 use super::columns::MAX_COLUMNS;
 use super::compiled::Compiled;
+use super::stopwatch::Stopwatch;
 use crate::discovery::compare_versions;
 use crate::table;
 use crate::validation::fields::Read;
@@ -15,6 +16,11 @@ use crate::validation::fields::Read;
 pub trait Source: Send + Sync + fmt::Debug {
     /// The definition, decoded anew.
     fn load(&self) -> Option<Value>;
+
+    /// How many bytes it has.
+    fn size(&self) -> usize {
+        0
+    }
 }
 
 /// What a definition says, without its schemas.
@@ -49,6 +55,10 @@ pub struct Definition {
     pub names_accepted: bool,
     /// Whether it is on its way out: nothing can be created.
     pub terminating: bool,
+    /// How many bytes it has.
+    size: usize,
+    /// Set when the schemas of all versions are compiled.
+    ready: OnceLock<()>,
 }
 
 /// The names of a kind.
@@ -221,7 +231,25 @@ impl Definition {
             terminating: api::meta::is_deleting(definition) || is_true(definition, "Terminating"),
             names,
             group,
+            size: source.size(),
+            ready: OnceLock::new(),
         }
+    }
+
+    /// How many bytes have to be read to compile its schemas; 0 if nothing has to be compiled any more.
+    pub fn uncompiled(&self) -> usize {
+        if self.ready.get().is_some() { 0 } else { self.size }
+    }
+
+    /// Compiles the schemas and the rules of all versions, so that no request has to wait for that later.
+    pub fn compile(&self, watch: Option<&dyn Stopwatch>) {
+        self.ready.get_or_init(|| {
+            let Some(first) = self.versions.first() else { return };
+            let definition = first.load();
+            for version in &self.versions {
+                version.compiled.get_or_init(|| version.compile(definition.as_ref())).prepare(watch);
+            }
+        });
     }
 
     /// Takes the kind away that its status claims: another definition has it. Without it, the definition is not served.
@@ -250,6 +278,9 @@ impl Definition {
         if !self.has_spec_of(former) {
             return;
         }
+        if former.ready.get().is_some() {
+            let _ = self.ready.set(());
+        }
         for version in &self.versions {
             if let Some(compiled) = former.version(&version.name).and_then(|version| version.compiled.get()) {
                 let _ = version.compiled.set(Arc::clone(compiled));
@@ -261,19 +292,21 @@ impl Definition {
 impl Version {
     /// The schema, compiled when it is first needed.
     pub fn compiled(&self) -> &Arc<Compiled> {
-        self.compiled.get_or_init(|| {
-            let definition = self.source.load();
-            let versions = definition.as_ref().part("spec").items("versions");
-            let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
-            Arc::new(Compiled::new(
-                version,
-                self.preserve_unknown_fields,
-                &self.group,
-                &self.name,
-                &self.kind,
-                self.namespaced,
-            ))
-        })
+        self.compiled.get_or_init(|| self.compile(self.source.load().as_ref()))
+    }
+
+    /// Compiles the schema from the definition that the version is in.
+    fn compile(&self, definition: Option<&Value>) -> Arc<Compiled> {
+        let versions = definition.part("spec").items("versions");
+        let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
+        Arc::new(Compiled::new(
+            version,
+            self.preserve_unknown_fields,
+            &self.group,
+            &self.name,
+            &self.kind,
+            self.namespaced,
+        ))
     }
 
     /// The definition that the version is in, read anew.

@@ -39,5 +39,6 @@ pub use stopwatch::Stopwatch;
 pub use strategy::Bounds;
 pub use validate::defaults_are_valid;
 
+pub(crate) use defaults::size;
 pub(crate) use metadata::{default_errors as metadata_errors, resource_errors as embedded_errors};
 pub(crate) use prune::without_unknown;

@@ -87,6 +87,8 @@ pub struct Checks {
 pub(crate) struct Enumeration {
     values: Vec<Value>,
     texts: HashSet<Str>,
+    /// The parts of all values: what it takes to compare something with them.
+    parts: usize,
 }
 
 impl Enumeration {
@@ -95,7 +97,17 @@ impl Enumeration {
             Value::String(text) => Some(text.clone()),
             _ => None,
         });
-        Enumeration { texts: texts.collect(), values: values.to_vec() }
+        let parts = values.iter().map(parts).sum();
+        Enumeration { texts: texts.collect(), values: values.to_vec(), parts }
+    }
+
+    /// The steps of looking for a value.
+    pub(crate) fn steps(&self, value: &Value) -> usize {
+        match value {
+            Value::String(_) => 1,
+            Value::List(_) | Value::Map(_) => self.parts,
+            _ => self.values.len(),
+        }
     }
 
     /// Whether everything is allowed.
@@ -114,6 +126,17 @@ impl Enumeration {
             Value::String(text) => self.texts.contains(text),
             other => self.values.iter().any(|allowed| same(other, allowed)),
         }
+    }
+}
+
+/// The parts of a value, each of which may have to be compared. A long text counts as several.
+fn parts(value: &Value) -> usize {
+    const TEXT: usize = 64;
+    match value {
+        Value::String(text) => 1 + text.len() / TEXT,
+        Value::List(items) => 1 + items.iter().map(parts).sum::<usize>(),
+        Value::Map(map) => 1 + map.iter().map(|(key, value)| 1 + key.len() / TEXT + parts(value)).sum::<usize>(),
+        _ => 1,
     }
 }
 
@@ -224,6 +247,13 @@ impl Node {
             || self.items.as_deref().is_some_and(Node::has_rules)
             || self.values().is_some_and(Node::has_rules)
             || self.properties.iter().any(|(_, node)| node.has_rules())
+    }
+
+    /// How many rules this node and those below it have.
+    pub(super) fn count_rules(&self) -> u64 {
+        let below = self.items.as_deref().into_iter().chain(self.values());
+        let below = below.chain(self.properties.iter().map(|(_, node)| node));
+        self.rules.len() as u64 + below.map(Node::count_rules).sum::<u64>()
     }
 
     /// Whether a list of this schema is told apart by keys.

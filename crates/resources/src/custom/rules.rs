@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
 use cel::schema::{Schema, SchemaHints, SchemaTypes};
 use cel::{Activation, Env, ErrorKind, Program, Type, Val, Version};
-use value::{Str, Value};
+use value::{Ended, Str, Value};
 
 use super::compiled::Found;
 use super::correlate::{Counterparts, Pair};
@@ -13,13 +13,15 @@ use super::field_path::field_path;
 use super::node::{Node, Rule};
 use super::stopwatch::{Stopwatch, timed};
 use super::strategy::Bounds;
-use super::verdict::{MAX_PROBLEMS, is_full};
+use super::verdict::{MAX_PROBLEMS, MAX_TOLD, is_full};
 use crate::validation::fields::{At, Report};
 
 /// What all rules of an object may cost together.
 const BUDGET: i64 = 10_000_000;
 /// The longest message that an expression may make.
 const LONGEST_MESSAGE: usize = 5 * 1024;
+/// The steps of compiling one rule, about 20 µs.
+const STEPS_TO_COMPILE: u64 = 1000;
 /// How large a request may be; it bounds how often a rule can apply.
 const MOST_BYTES: u64 = 3 * 1024 * 1024;
 
@@ -199,7 +201,8 @@ impl Rules {
         bounds: Bounds<'_>,
         found: &mut Found,
     ) {
-        cel::pattern::within(cel::pattern::PER_OBJECT, || {
+        let limit = cel::pattern::PER_OBJECT.matching_at_most(bounds.budget.left());
+        cel::pattern::within(limit, || {
             self.run_at(node, new, old, pair, &At::ROOT, BUDGET, bounds, found);
         });
     }
@@ -273,7 +276,26 @@ struct Run<'f> {
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
+const TOO_MANY_STEPS: &str = "validation takes too many steps, no further validation rules will be run";
+
 impl Run<'_> {
+    /// Takes steps of the request: one for each value that has rules, and those of the evaluations. What rules may cost is counted as
+    /// Kubernetes counts it, besides.
+    fn spend(&mut self, steps: u64, at: &At<'_>) -> Result<(), Exhausted> {
+        let detail = match self.bounds.budget.spend(steps) {
+            Ok(()) => return Ok(()),
+            Err(Ended::Exhausted) => TOO_MANY_STEPS,
+            Err(Ended::Cancelled) => "validation rules were cancelled because the request ended",
+        };
+        self.found.errors.forbidden(at, detail);
+        Err(self.exhausted())
+    }
+
+    /// What one evaluation may cost. One that the request has no steps for ends early, and is not judged by what came of it.
+    fn call_limit(&self) -> u64 {
+        cel::PER_CALL_LIMIT.min(self.bounds.budget.left().saturating_add(1))
+    }
+
     fn exhausted(&mut self) -> Exhausted {
         self.budget = -1;
         Exhausted
@@ -288,11 +310,7 @@ impl Run<'_> {
         ratchet: Ratchet<'_, '_>,
         at: &At<'_>,
     ) -> Result<(), Exhausted> {
-        // One step for each value that has rules; what the rules cost is counted as Kubernetes counts it.
-        if self.bounds.budget.spend(1).is_err() {
-            self.found.errors.forbidden(at, "validation rules were cancelled because the request ended");
-            return Err(self.exhausted());
-        }
+        self.spend(1, at)?;
         let watch = self.bounds.watch;
         timed(
             watch,
@@ -419,13 +437,14 @@ impl Run<'_> {
             return Ok(());
         }
         let activation = if is_optional { optional } else { plain };
-        let evaluation = program.run(activation, cel::PER_CALL_LIMIT);
+        let evaluation = program.run(activation, self.call_limit());
         let cost = i64::try_from(evaluation.cost).unwrap_or(i64::MAX);
         if cost > self.budget {
             self.found.errors.invalid(at, kind(), OUT_OF_BUDGET);
             return Err(self.exhausted());
         }
         self.budget -= cost;
+        self.spend(steps(&evaluation), at)?;
         let said = said(rule);
         match evaluation.outcome {
             Ok(value) if value.as_bool() == Some(true) => return Ok(()),
@@ -494,7 +513,8 @@ impl Run<'_> {
 
     fn add(&mut self, error: FieldError, as_warning: bool) {
         if as_warning {
-            if self.found.warnings.len() < MAX_PROBLEMS {
+            let bytes: usize = self.found.warnings.iter().map(String::len).sum();
+            if self.found.warnings.len() < MAX_PROBLEMS && bytes < MAX_TOLD {
                 self.found.warnings.push(error.to_string());
             }
         } else {
@@ -509,7 +529,9 @@ impl Run<'_> {
         rule: &Rule,
         activation: &Activation<'_>,
     ) -> Result<Option<String>, String> {
-        let evaluation = program.run(activation, cel::PER_CALL_LIMIT);
+        let evaluation = program.run(activation, self.call_limit());
+        // If they were the last, the next rule is not run.
+        let _ = self.bounds.budget.spend(steps(&evaluation));
         let cost = i64::try_from(evaluation.cost).unwrap_or(i64::MAX);
         if cost > self.budget {
             return Err("messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run".to_owned());
@@ -534,6 +556,11 @@ impl Run<'_> {
     }
 }
 
+/// The steps of an evaluation.
+fn steps(evaluation: &cel::Evaluation<'_>) -> u64 {
+    evaluation.cost.saturating_add(evaluation.pattern_work)
+}
+
 /// What errors call a rule.
 fn said(rule: &Rule) -> &str {
     if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() }
@@ -554,11 +581,14 @@ pub fn check_default(
     default: &Value,
     at: &At<'_>,
     budget: i64,
-    watch: Option<&dyn Stopwatch>,
+    bounds: Bounds<'_>,
 ) -> (FieldErrors, i64) {
-    let Some(rules) = Rules::of(node, schema, resource, watch) else { return (FieldErrors::new(), budget) };
     let mut found = Found::default();
-    let bounds = Bounds { watch, ..Bounds::NONE };
+    if bounds.budget.spend(STEPS_TO_COMPILE.saturating_mul(node.count_rules())).is_err() {
+        found.errors.forbidden(at, TOO_MANY_STEPS);
+        return (found.errors, budget);
+    }
+    let Some(rules) = Rules::of(node, schema, resource, bounds.watch) else { return (found.errors, budget) };
     // Once as if it had been so before, once as something new.
     let left = rules.run_at(node, default, Some(default), None, at, budget, bounds, &mut found);
     if !found.errors.is_empty() {

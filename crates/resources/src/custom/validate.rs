@@ -8,7 +8,7 @@ use std::fmt;
 
 use api::FieldErrors;
 use api::field::{FieldError, FieldErrorKind, float as go_text, quote};
-use value::{Budget, Ended, Meter, Value, write};
+use value::{Budget, Ended, Meter, Str, Value, write};
 
 use super::correlate::Pair;
 use super::formats;
@@ -39,7 +39,7 @@ fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut Fiel
     let detail = match meter.finish() {
         Ok(()) => return report(verdict, base, errors),
         Err(Ended::Exhausted) => {
-            "validation against the schema takes too many steps; use shorter lists, or fewer alternatives in the schema"
+            "validation against the schema takes too many steps; use shorter lists and texts, or fewer alternatives and smaller patterns in the schema"
         }
         Err(Ended::Cancelled) => "validation was cancelled because the request ended",
     };
@@ -48,8 +48,8 @@ fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut Fiel
 }
 
 /// Whether a value fulfils its schema; for the defaults of a definition.
-pub fn defaults_are_valid(value: &Value, node: &Node, base: &str, errors: &mut FieldErrors) {
-    create(value, node, base, &Budget::UNLIMITED, errors);
+pub fn defaults_are_valid(value: &Value, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
+    create(value, node, base, budget, errors);
 }
 
 /// As [`validate`], but for what was wrong before.
@@ -102,7 +102,7 @@ fn validate<'a>(
         Value::String(text) => {
             walk.meter.step(text.len() / TEXT_STEP);
             if let Some(checks) = checks {
-                string(text, checks, place, &mut verdict);
+                string(text, checks, place, walk, &mut verdict);
             }
             verdict.matched += 1;
             if formats::is_of_strings(format) {
@@ -268,7 +268,13 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// A text: the first of these that is wrong.
-fn string<'a>(text: &str, checks: &'a Checks, place: &Place<'_>, verdict: &mut Verdict<'a>) {
+fn string<'a>(
+    text: &Str,
+    checks: &'a Checks,
+    place: &Place<'_>,
+    walk: Walk<'_>,
+    verdict: &mut Verdict<'a>,
+) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
         verdict.push(|| {
@@ -287,21 +293,26 @@ fn string<'a>(text: &str, checks: &'a Checks, place: &Place<'_>, verdict: &mut V
         return;
     }
     if let Some(min) = checks.min_length.filter(|min| length() < *min) {
-        return verdict.invalid(place, text, format_args!("should be at least {min} chars long"));
+        return verdict.invalid(place, text.clone(), format_args!("should be at least {min} chars long"));
     }
     if let Some(pattern) = &checks.pattern {
         match pattern.get() {
-            Ok(compiled) if compiled.is_match(text) => {}
-            Ok(_) => verdict.push(|| Problem {
-                field: Some(place.to_string()),
-                kind: FieldErrorKind::Invalid,
-                value: Some(text.into()),
-                words: Words::Match(&pattern.text),
-            }),
+            Ok(compiled) => {
+                let take = |units| walk.meter.step(usize::try_from(units).unwrap_or(usize::MAX));
+                // Without an answer the budget has ended, and there is no verdict either.
+                if compiled.is_match_within(text, take) == Some(false) {
+                    verdict.push(|| Problem {
+                        field: Some(place.to_string()),
+                        kind: FieldErrorKind::Invalid,
+                        value: Some(text.clone().into()),
+                        words: Words::Match(&pattern.text),
+                    });
+                }
+            }
             Err(error) => {
                 let pattern = &pattern.text;
                 let words = format_args!("should match '{pattern}, but pattern is invalid: {error}'");
-                verdict.invalid(place, text, words);
+                verdict.invalid(place, text.clone(), words);
             }
         }
     }
@@ -459,9 +470,13 @@ fn list<'a>(
         too_many(place, items.len(), max, "items", verdict);
     }
     if checks.unique_items {
-        walk.meter.step(items.len());
         let mut seen = HashSet::with_capacity(items.len());
-        if !items.iter().all(|item| seen.insert(write::to_vec(item))) {
+        let is_new = |item: &Value| {
+            let written = write::to_vec(item);
+            walk.meter.step(1 + written.len() / TEXT_STEP);
+            seen.insert(written)
+        };
+        if !items.iter().all(is_new) {
             verdict.invalid(place, "", format_args!("shouldn't contain duplicates"));
         }
     }
@@ -536,10 +551,8 @@ fn enumerated<'a>(
     verdict: &mut Verdict<'a>,
 ) {
     let Some(checks) = checks.filter(|checks| !checks.enumeration.is_empty()) else { return };
-    if !matches!(value, Value::String(_)) {
-        walk.meter.step(checks.enumeration.values().len());
-    }
-    if checks.enumeration.has(value, is_same) {
+    let steps = checks.enumeration.steps(value);
+    if !walk.meter.step(steps) || checks.enumeration.has(value, is_same) {
         return;
     }
     verdict.push(|| Problem {

@@ -7,11 +7,13 @@ use api::FieldErrors;
 use api::field::{FieldError, FieldErrorKind, quote};
 use value::{Meter, Value, write};
 
+use super::defaults::size;
+
 /// Nobody reads more, and an answer must not grow with what is wrong.
 pub(super) const MAX_PROBLEMS: usize = 1000;
 
-/// How many bytes of problems are told; the first is told whatever its length.
-const MAX_TOLD: usize = 1 << 20;
+/// How many bytes of problems are kept and told, with the values that they are about; the first is told whatever its length.
+pub(super) const MAX_TOLD: usize = 1 << 20;
 
 /// How much of a key is shown in a path.
 const MAX_SHOWN: usize = 1024;
@@ -39,8 +41,12 @@ impl fmt::Display for Place<'_> {
 
 /// Whether so much is wrong already that no more is told.
 pub(super) fn is_full(errors: &FieldErrors) -> bool {
-    errors.len() >= MAX_PROBLEMS
-        || errors.iter().map(|error| error.field.len() + error.detail.len()).sum::<usize>() > MAX_TOLD
+    errors.len() >= MAX_PROBLEMS || errors.iter().map(told_bytes).sum::<usize>() > MAX_TOLD
+}
+
+/// About how many bytes an error is when it is told.
+fn told_bytes(error: &FieldError) -> usize {
+    error.field.len() + error.detail.len() + error.bad_value.as_ref().map_or(0, size)
 }
 
 /// As much of a key as is shown.
@@ -72,6 +78,16 @@ pub(super) enum Words<'a> {
 }
 
 impl Problem<'_> {
+    /// How many bytes it keeps, and those of its value each time that it is told. What it shares with the definition is not counted.
+    fn bytes(&self) -> usize {
+        let words = match &self.words {
+            Words::Plain(message) => message.len(),
+            Words::Both { detail, message } => detail.len() + message.len(),
+            Words::OneOf(_) | Words::Match(_) => 0,
+        };
+        words + self.field.as_ref().map_or(0, String::len) + self.value.as_ref().map_or(0, size)
+    }
+
     /// The detail, and what makes two problems the same.
     fn told(&self) -> (String, String) {
         let place = self.field.as_deref().unwrap_or_default();
@@ -117,14 +133,17 @@ impl Walk<'_> {
 
     /// For the parts of a value: they are not described once there are as many problems as are told.
     pub(super) fn inside(self, verdict: &Verdict<'_>) -> Self {
-        Walk { describes: self.describes && verdict.problems.len() < MAX_PROBLEMS, ..self }
+        Walk { describes: self.describes && verdict.has_room(), ..self }
     }
 }
 
 /// What came of validating a value; alternatives are compared by how much of them matched.
 #[derive(Default)]
 pub(super) struct Verdict<'a> {
-    pub(super) problems: Vec<Problem<'a>>,
+    /// With what each takes.
+    problems: Vec<(usize, Problem<'a>)>,
+    /// What all of them take.
+    bytes: usize,
     pub(super) matched: u64,
     /// Whether something is wrong, described or not.
     wrong: bool,
@@ -140,23 +159,39 @@ impl<'a> Verdict<'a> {
         !self.wrong
     }
 
+    /// Whether another problem would be told.
+    fn has_room(&self) -> bool {
+        self.problems.len() < MAX_PROBLEMS && self.bytes <= MAX_TOLD
+    }
+
     /// Nothing is wrong after all.
     pub(super) fn forgive(&mut self) {
         self.problems.clear();
+        self.bytes = 0;
         self.wrong = false;
     }
 
     pub(super) fn merge(&mut self, other: Verdict<'a>) {
         self.matched += other.matched;
         self.wrong |= other.wrong;
-        let room = MAX_PROBLEMS.saturating_sub(self.problems.len());
-        self.problems.extend(other.problems.into_iter().take(room));
+        for (bytes, problem) in other.problems {
+            if !self.has_room() {
+                break;
+            }
+            self.keep(bytes, problem);
+        }
+    }
+
+    fn keep(&mut self, bytes: usize, problem: Problem<'a>) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.problems.push((bytes, problem));
     }
 
     pub(super) fn push(&mut self, problem: impl FnOnce() -> Problem<'a>) {
         self.wrong = true;
-        if self.describes && self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(problem());
+        if self.describes && self.has_room() {
+            let problem = problem();
+            self.keep(problem.bytes(), problem);
         }
     }
 
@@ -201,14 +236,19 @@ impl<'a> Verdict<'a> {
 
 /// Says what is wrong, each thing once, about fields below `base`.
 pub(super) fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors) {
+    if !verdict.is_valid() && verdict.problems.is_empty() {
+        // What is wrong must never be let pass because nothing is told about it.
+        let detail = "the value does not fulfil its schema".to_owned();
+        errors.push(FieldError { kind: FieldErrorKind::Forbidden, field: base.to_owned(), bad_value: None, detail });
+    }
     let mut said: HashSet<String> = HashSet::new();
     let mut told = 0;
-    for problem in verdict.problems {
+    for (bytes, problem) in verdict.problems {
         if told > MAX_TOLD {
             break;
         }
         let (detail, message) = problem.told();
-        told += detail.len() + message.len();
+        told += bytes + detail.len() + message.len();
         let Problem { field, kind, value, .. } = problem;
         if !said.insert(message) {
             continue;

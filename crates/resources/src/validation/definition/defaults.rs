@@ -7,10 +7,13 @@ use value::{Map, Value};
 use super::super::fields::{At, Read};
 use super::schema::bad_default;
 use super::strictness::Strictness;
-use crate::custom::{Node, embedded_errors, rules, without_unknown};
+use crate::custom::{Bounds, Node, embedded_errors, rules, size, without_unknown};
 
 /// What the rules in all defaults of a schema may cost together.
 const BUDGET: i64 = 10_000_000;
+
+/// As many bytes of a schema are read in one step.
+const BYTES_OF_STEP: usize = 16;
 
 /// What is wrong with the defaults of a whole resource's schema.
 pub(super) fn check(schema: &Value, at: &At<'_>, strict: &Strictness) -> FieldErrors {
@@ -41,7 +44,7 @@ impl Walk<'_> {
         if let Some(default) = schema.part("default") {
             self.default(schema, default, at, is_resource, around, inside_metadata);
         }
-        if self.budget < 0 {
+        if self.is_ended() {
             return;
         }
         if let Some(items) = schema.part("items") {
@@ -50,13 +53,17 @@ impl Walk<'_> {
         }
         let properties = at.field("properties");
         for (name, property) in schema.entries("properties") {
-            if self.budget < 0 {
+            if self.is_ended() {
                 return;
             }
             let meta = is_resource && matches!(name, "metadata" | "apiVersion" | "kind");
             let way: Vec<Option<&str>> = around.iter().copied().chain([Some(name)]).collect();
             self.schema(property, &properties.key(name), false, &way, inside_metadata || meta);
         }
+    }
+
+    fn is_ended(&self) -> bool {
+        self.budget < 0 || self.strict.budget.check().is_err()
     }
 
     fn default(
@@ -69,6 +76,8 @@ impl Walk<'_> {
         inside_metadata: bool,
     ) {
         let place = at.field("default");
+        // Defaults inside each other read the innermost schema as often as there are of them. What ends here is refused below.
+        let _ = self.strict.budget.spend((size(schema) / BYTES_OF_STEP) as u64);
         let mut node = Node::read(schema);
         node.embedded |= is_resource;
         if inside_metadata {
@@ -89,11 +98,12 @@ impl Walk<'_> {
         }
         let mut found = FieldErrors::new();
         let judged = Node::for_defaults(schema);
-        crate::custom::defaults_are_valid(default, &judged, &place.to_string(), &mut found);
+        let budget = &self.strict.budget;
+        crate::custom::defaults_are_valid(default, &judged, &place.to_string(), budget, &mut found);
         if found.is_empty() {
-            let watch = self.strict.stopwatch.as_deref();
+            let bounds = Bounds { watch: self.strict.stopwatch.as_deref(), budget };
             let (errors, left) =
-                rules::check_default(&node, schema, is_resource, default, &place, self.budget, watch);
+                rules::check_default(&node, schema, is_resource, default, &place, self.budget, bounds);
             found = errors;
             self.budget = left;
         }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use api::FieldErrors;
-use value::Value;
+use value::{Budget, Value};
 
 use super::super::Context;
 use super::super::fields::{At, Read, same};
@@ -40,6 +40,8 @@ pub(super) struct Strictness {
     pub(super) unchanged: HashSet<String>,
     /// Who is told how long rules take.
     pub(super) stopwatch: Option<Arc<dyn Stopwatch>>,
+    /// The steps that are left for the request.
+    pub(super) budget: Budget,
 }
 
 impl Strictness {
@@ -58,6 +60,7 @@ impl Strictness {
             many_selectable: HashSet::new(),
             unchanged: HashSet::new(),
             stopwatch: context.stopwatch.clone(),
+            budget: context.budget.clone(),
         }
     }
 
@@ -92,6 +95,7 @@ impl Strictness {
             many_selectable: many_selectable(new, old),
             unchanged: unchanged(new, old),
             stopwatch: context.stopwatch.clone(),
+            budget: context.budget.clone(),
         }
     }
 }
