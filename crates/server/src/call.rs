@@ -106,7 +106,7 @@ pub enum AnsweredBy {
 }
 
 /// How much more work expressions are than other content of the same size.
-const EXPRESSIONS: usize = 32;
+pub const EXPRESSIONS: usize = 32;
 
 /// Whether the objects of a resource have expressions or patterns, which are compiled when they are written.
 fn brings_expressions(info: &RequestInfo) -> bool {

@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use admission::expression::take_rested;
 use api::Status;
 use prometheus::{IntCounter, IntGauge, Registry};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -28,6 +29,13 @@ pub const LARGE: usize = 64 * 1024;
 
 /// The steps that one request may take: far more than kube-apiserver can take before a request times out, and some seconds here.
 const STEPS: u64 = 100_000_000;
+
+/// The steps that a request may take on the threads of small requests, some milliseconds. Work that needs more begins again in the lane.
+const QUICK_STEPS: u64 = 100_000;
+
+/// What the expressions of policies and webhooks may cost on the threads of small requests, which run others in between. A request
+/// whose expressions cost more goes on in the lane.
+const QUICK_COST: u64 = 1_000_000;
 
 /// How much lower the priority of the lane's threads is (`nice`).
 const NICENESS: i32 = 10;
@@ -126,10 +134,13 @@ impl HeavyLane {
         deadline: Option<Instant>,
         mut work: Pin<Box<dyn Future<Output = T> + Send>>,
     ) -> Option<T> {
-        let done = poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending if effort.is_large() => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
+        let done = poll_fn(|context| {
+            take_rested();
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            effort.add_evaluated(take_rested());
+            if effort.is_large() { Poll::Ready(None) } else { Poll::Pending }
         })
         .await;
         if done.is_some() {
@@ -229,6 +240,8 @@ pub struct Effort {
 #[derive(Debug, Default)]
 struct Known {
     is_large: AtomicBool,
+    /// What its expressions cost when it last let others run.
+    evaluated: AtomicU64,
     /// Whether something was written: from then on the request comes to its end, whoever waits for it.
     has_written: AtomicBool,
     /// Whether what it is about is served. Until then its words are the client's own, and must not become labels of metrics.
@@ -252,6 +265,21 @@ impl Effort {
         }
         // The driver sees this as the moment to move the work.
         admission::expression::give_way().await;
+    }
+
+    /// Does work that counts its steps: here with few of them, and if they do not suffice again in the lane, with all that are left.
+    /// A small request may be much work, because of the schema that it is validated against.
+    pub async fn spend<T>(&self, mut work: impl FnMut(&Budget) -> T) -> T {
+        if !self.is_large() {
+            let few = self.budget.attempt(QUICK_STEPS);
+            let done = work(&few);
+            if few.check() != Err(Ended::Exhausted) {
+                return done;
+            }
+            drop(done);
+            self.enter_lane(usize::MAX).await;
+        }
+        work(&self.budget)
     }
 
     /// Before a write. A request whose time is over writes nothing: its client has been told that it failed, audit has recorded
@@ -289,6 +317,14 @@ impl Effort {
 
     fn account(&self) -> Option<&Str> {
         self.known.account.get()
+    }
+
+    /// Counts what expressions cost that were evaluated for the request.
+    fn add_evaluated(&self, cost: u64) {
+        let before = self.known.evaluated.fetch_add(cost, Ordering::Relaxed);
+        if before.saturating_add(cost) > QUICK_COST {
+            self.known.is_large.store(true, Ordering::Relaxed);
+        }
     }
 
     fn is_large(&self) -> bool {
@@ -367,6 +403,36 @@ mod tests {
             let names = names.lock().expect("not poisoned").clone();
             let moved: Vec<bool> = names.iter().map(|name| name.starts_with("heavy-lane")).collect();
             assert_eq!(moved, [in_lane, false, in_lane], "{size}: {names:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn expressions_that_cost_much_move_to_the_lane() {
+        let lane = HeavyLane::start(&Registry::new()).expect("the lane starts");
+        for (cost, in_lane) in [(QUICK_COST / 2, false), (QUICK_COST, true)] {
+            let work = Box::pin(async move {
+                let pace = admission::expression::Pace::default();
+                pace.add(cost);
+                pace.rest().await;
+                thread_name()
+            });
+            let name = lane.drive(&Effort::default(), None, work).await.unwrap_or_default();
+            assert_eq!(name.starts_with("heavy-lane"), in_lane, "{cost}: {name}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_that_takes_many_steps_begins_again_in_the_lane() {
+        let lane = HeavyLane::start(&Registry::new()).expect("the lane starts");
+        for (steps, in_lane) in [(QUICK_STEPS, false), (QUICK_STEPS + 1, true)] {
+            let effort = Effort::default();
+            let inner = effort.clone();
+            let work = Box::pin(async move {
+                inner.spend(|budget| (budget.spend(steps).is_ok(), thread_name())).await
+            });
+            let (is_enough, name) = lane.drive(&effort, None, work).await.unwrap_or_default();
+            assert!(is_enough, "{steps}");
+            assert_eq!(name.starts_with("heavy-lane"), in_lane, "{steps}: {name}");
         }
     }
 

@@ -30,13 +30,13 @@ use crate::aggregation;
 use crate::audit::{self, Record, Sent};
 use crate::body::Body;
 use crate::byte_budget::Account;
-use crate::call::{Answer, AnsweredBy, Arriving, Call, Unread};
-use crate::catalog::{Catalog, Facet};
+use crate::call::{Answer, AnsweredBy, Arriving, Call, EXPRESSIONS, Unread};
+use crate::catalog::{Catalog, Facet, Kind};
 use crate::discard::Discarding;
 use crate::flow_control::{Asking, ClientGone, Present};
 use crate::handlers;
 use crate::health;
-use crate::heavy::{CancelOnDrop, Effort};
+use crate::heavy::{self, CancelOnDrop, Effort};
 use crate::metrics::{Finished, Outcomes};
 use crate::negotiate;
 use crate::request_info::{Query, RequestInfo, has_other_readings, percent_decode};
@@ -594,9 +594,21 @@ async fn finish(
     }
     call.effort.set_routed();
     let kind = Arc::clone(&target.kind);
+    compile_schemas(state, &call, &kind).await;
     let result = dispatch(state, &mut call, target).await;
     call.effort.enter_lane(respond::encoding(&call, Some(&kind), &result)).await;
     Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
+}
+
+/// Compiles the schemas of a custom resource before the first request needs them: on the heavy lane if the CRD is large. A small one
+/// is left alone; what is needed of it is compiled when it is.
+async fn compile_schemas(state: &State, call: &Call, kind: &Kind) {
+    let Some(custom) = kind.as_custom() else { return };
+    let work = custom.definition.uncompiled().saturating_mul(EXPRESSIONS);
+    if work > heavy::LARGE {
+        call.effort.enter_lane(work).await;
+        custom.definition.compile(state.validation_context(call.now).stopwatch.as_deref());
+    }
 }
 
 /// A request of a part of this process, with a body that is here: it skips the network and the queue, and nothing else. Whoever drives

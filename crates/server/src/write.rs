@@ -11,7 +11,7 @@ use authz::rbac::escalation;
 use resources::custom::Found;
 use resources::{strategy, validation};
 use storage::{Change, CommitError, Entry, Expect, Record, Store, Write, WritePriority};
-use value::{Path, Str, Value, json};
+use value::{Budget, Path, Str, Value, json};
 
 mod metadata;
 mod posted;
@@ -266,8 +266,11 @@ impl Subject<'_> {
         device_access::drop_admin(self.state, self.kind, &mut object, None);
         let mut context = self.state.validation_context(call.now);
         context.version = call.info.version.clone();
-        context.budget = call.effort.budget.clone();
-        let Found { mut errors, warnings } = self.kind.validate_create(&object, &context);
+        let validate = |budget: &Budget| {
+            context.budget = budget.clone();
+            self.kind.validate_create(&object, &context)
+        };
+        let Found { mut errors, warnings } = call.effort.spend(validate).await;
         call.effort.check()?;
         if errors.is_empty() {
             errors = validation::meta::create(&object, self.kind.namespaced, validation::meta::path_segment);
@@ -329,13 +332,16 @@ impl Subject<'_> {
         }
         let mut context = self.state.validation_context(call.now);
         context.version = call.info.version.clone();
-        context.budget = call.effort.budget.clone();
         let mut errors = validation::meta::update_any(&object, before, self.kind.namespaced);
         if self.facet == Facet::Status {
             errors.extend(device_access::check_admin(self.state, call, self.kind, &object, Some(before)));
             errors.extend(device_access::check_status(self.state, call, self.kind, &object, before).await);
         }
-        let found = self.kind.validate_update(self.facet, &object, before, &context);
+        let validate = |budget: &Budget| {
+            context.budget = budget.clone();
+            self.kind.validate_update(self.facet, &object, before, &context)
+        };
+        let found = call.effort.spend(validate).await;
         call.effort.check()?;
         errors.extend(found.errors);
         if errors.is_empty() && self.facet == Facet::Whole {
@@ -621,6 +627,21 @@ fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> S
 /// More than anybody reads; an answer must not grow with what is wrong.
 const MAX_ERRORS: usize = 500;
 
+/// How many bytes of errors are told; the first is told whatever its length.
+const MAX_TOLD: usize = 1 << 20;
+
+/// The errors that are told, as far as anybody reads them.
+fn told(errors: &FieldErrors) -> &[FieldError] {
+    let mut bytes = 0;
+    let fits = |error: &&FieldError| {
+        let has_room = bytes <= MAX_TOLD;
+        bytes += error.body().len();
+        has_room
+    };
+    let count = errors.iter().take(MAX_ERRORS).take_while(fits).count();
+    errors.get(..count).unwrap_or_default()
+}
+
 fn refuse_invalid(
     subject: &Subject<'_>,
     object: &Value,
@@ -630,7 +651,7 @@ fn refuse_invalid(
     if errors.is_empty() {
         return Ok(());
     }
-    let shown = errors.get(..MAX_ERRORS.min(errors.len())).unwrap_or_default();
+    let shown = told(errors);
     if subject.kind.row().is_none() {
         // What a custom resource says it is may be what is wrong with it.
         return Err(Status::invalid_with_repeats(&meta::gvk(object).group_kind(), name, shown));

@@ -13,4 +13,4 @@ mod pace;
 pub use checks::Checks;
 pub use facts::{Facts, Scope, Shape, namespace_shown};
 pub use frame::{Expression, Frame, OUT_OF_BUDGET, Pause, Stop, Variable, Variables};
-pub use pace::{Pace, give_way};
+pub use pace::{Pace, give_way, take_rested};

@@ -1,6 +1,7 @@
 //! Evaluation is quick and never waits, but there may be much of it: so that a request with thousands of policies or parameters
 //! holds nobody else up, it lets others run now and then.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
@@ -12,6 +13,17 @@ const RUN: u64 = 200;
 
 /// How much a unit of compiling regular expressions is in units of cost.
 const PATTERN_WORK: u64 = 5;
+
+thread_local! {
+    /// What [`take_rested`] returns next.
+    static RESTED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The work that was done before rests since this was last called on this thread. Whoever polls a request calls it before and after,
+/// and so knows what the request's evaluations are when it lets others run.
+pub fn take_rested() -> u64 {
+    RESTED.take()
+}
 
 /// How much was done since others could run.
 #[derive(Debug, Default)]
@@ -39,7 +51,8 @@ impl Pace {
 
     /// Lets others run.
     pub async fn rest(&self) {
-        self.work.store(0, Ordering::Relaxed);
+        let work = self.work.swap(0, Ordering::Relaxed);
+        RESTED.set(RESTED.get().saturating_add(work));
         give_way().await;
     }
 }
