@@ -427,9 +427,10 @@ mod tests {
         for (steps, in_lane) in [(QUICK_STEPS, false), (QUICK_STEPS + 1, true)] {
             let effort = Effort::default();
             let inner = effort.clone();
-            let work = Box::pin(async move {
-                inner.spend(|budget| (budget.spend(steps).is_ok(), thread_name())).await
-            });
+            let work =
+                Box::pin(
+                    async move { inner.spend(|budget| (budget.spend(steps).is_ok(), thread_name())).await },
+                );
             let (is_enough, name) = lane.drive(&effort, None, work).await.unwrap_or_default();
             assert!(is_enough, "{steps}");
             assert_eq!(name.starts_with("heavy-lane"), in_lane, "{steps}: {name}");

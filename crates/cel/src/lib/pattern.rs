@@ -126,6 +126,8 @@ const SHORT: usize = 1024;
 /// How many visits of states the engine may need for a text, at most some milliseconds. Where it could be more the states are visited
 /// one by one: the engine cannot be stopped.
 const MOST_VISITS: u64 = 1 << 20;
+/// How many states a pattern may have for that. Of more only few are ever visited, and counting them is far less than the estimate.
+const MOST_QUICK_STATES: u64 = 1 << 12;
 
 /// Who pays for the work of matching.
 trait Payer {
@@ -285,6 +287,11 @@ impl Pattern {
         self.states.saturating_add(1).saturating_mul(length as u64)
     }
 
+    /// Whether the engine is quick, even if it needs so many visits.
+    fn is_quick(&self, visits: u64) -> bool {
+        visits <= MOST_VISITS && self.states <= MOST_QUICK_STATES
+    }
+
     /// Whether it matches somewhere in a text; for patterns that are part of the server. What cannot be compiled after all matches
     /// nothing.
     pub fn is_match(&self, text: &str) -> bool {
@@ -308,7 +315,7 @@ impl Pattern {
 
     fn matches<P: Payer>(&self, text: &str, mut payer: P) -> Result<bool, P::Error> {
         let visits = self.visits(text.len());
-        if visits <= MOST_VISITS && payer.estimate(visits / threads::VISITS)? {
+        if self.is_quick(visits) && payer.estimate(visits / threads::VISITS)? {
             return Ok(self.quick_match(text)?);
         }
         let search = threads::Search { nfa: self.automaton()?, text, earliest: true };
@@ -340,7 +347,7 @@ impl Pattern {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         // Each search may go to the end of the text.
         let visits = self.visits(text.len()).saturating_mul(limit.min(text.len()) as u64);
-        if visits <= MOST_VISITS && allowance::estimate_match(visits / threads::VISITS) {
+        if self.is_quick(visits) && allowance::estimate_match(visits / threads::VISITS) {
             let found = self.engine()?.find_iter(text).take(limit);
             return Ok(found.filter_map(|found| text.get(found.range())).collect());
         }

@@ -36,6 +36,7 @@ mod node_restriction;
 mod owners;
 mod paths;
 mod patterns;
+mod schema_work;
 mod storage_keys;
 mod storage_migration;
 mod store_command;

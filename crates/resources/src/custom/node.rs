@@ -135,7 +135,9 @@ fn parts(value: &Value) -> usize {
     match value {
         Value::String(text) => 1 + text.len() / TEXT,
         Value::List(items) => 1 + items.iter().map(parts).sum::<usize>(),
-        Value::Map(map) => 1 + map.iter().map(|(key, value)| 1 + key.len() / TEXT + parts(value)).sum::<usize>(),
+        Value::Map(map) => {
+            1 + map.iter().map(|(key, value)| 1 + key.len() / TEXT + parts(value)).sum::<usize>()
+        }
         _ => 1,
     }
 }

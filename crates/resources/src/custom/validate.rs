@@ -268,13 +268,7 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// A text: the first of these that is wrong.
-fn string<'a>(
-    text: &Str,
-    checks: &'a Checks,
-    place: &Place<'_>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
-) {
+fn string<'a>(text: &Str, checks: &'a Checks, place: &Place<'_>, walk: Walk<'_>, verdict: &mut Verdict<'a>) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
         verdict.push(|| {

@@ -239,7 +239,12 @@ pub(super) fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors)
     if !verdict.is_valid() && verdict.problems.is_empty() {
         // What is wrong must never be let pass because nothing is told about it.
         let detail = "the value does not fulfil its schema".to_owned();
-        errors.push(FieldError { kind: FieldErrorKind::Forbidden, field: base.to_owned(), bad_value: None, detail });
+        errors.push(FieldError {
+            kind: FieldErrorKind::Forbidden,
+            field: base.to_owned(),
+            bad_value: None,
+            detail,
+        });
     }
     let mut said: HashSet<String> = HashSet::new();
     let mut told = 0;

@@ -17,9 +17,11 @@ use std::sync::Arc;
 use super::{Pattern, PatternError};
 
 /// The regular expressions that are written in one expression.
-pub(crate) const PER_EXPRESSION: Limit = Limit { whose: "an expression", units: 1_000_000, matching: 1_000_000 };
+pub(crate) const PER_EXPRESSION: Limit =
+    Limit { whose: "an expression", units: 1_000_000, matching: 1_000_000 };
 /// The regular expressions that one evaluation takes from data.
-pub(crate) const PER_EVALUATION: Limit = Limit { whose: "an evaluation", units: 500_000, matching: 1_000_000 };
+pub(crate) const PER_EVALUATION: Limit =
+    Limit { whose: "an evaluation", units: 500_000, matching: 1_000_000 };
 /// All that validating one object compiles.
 pub const PER_OBJECT: Limit = Limit { whose: "an object", units: 5_000_000, matching: 10_000_000 };
 
@@ -69,8 +71,9 @@ pub fn within<T>(limit: Limit, work: impl FnOnce() -> T) -> T {
 pub(crate) fn within_counted<T>(limit: Limit, work: impl FnOnce() -> T) -> (T, u64) {
     let _scope = Scope::new(limit);
     let done = work();
-    let left = ALLOWANCES
-        .with_borrow(|all| all.last().map_or(0, |allowance| allowance.left.saturating_add(allowance.left_to_match)));
+    let left = ALLOWANCES.with_borrow(|all| {
+        all.last().map_or(0, |allowance| allowance.left.saturating_add(allowance.left_to_match))
+    });
     (done, limit.units.saturating_add(limit.matching).saturating_sub(left))
 }
 
@@ -79,7 +82,8 @@ struct Scope;
 
 impl Scope {
     fn new(limit: Limit) -> Self {
-        let allowance = Allowance { limit, left: limit.units, left_to_match: limit.matching, paid: Vec::new() };
+        let allowance =
+            Allowance { limit, left: limit.units, left_to_match: limit.matching, paid: Vec::new() };
         ALLOWANCES.with_borrow_mut(|all| all.push(allowance));
         Scope
     }

@@ -75,7 +75,9 @@ impl Search<'_> {
                         found = Some(*start..at);
                         break;
                     }
-                    (State::ByteRange { trans }, Some(byte)) => trans.matches_byte(*byte).then_some(trans.next),
+                    (State::ByteRange { trans }, Some(byte)) => {
+                        trans.matches_byte(*byte).then_some(trans.next)
+                    }
                     (State::Sparse(ranges), Some(byte)) => {
                         visits += (ranges.transitions.len() / RANGES) as u64;
                         ranges.matches_byte(*byte)
