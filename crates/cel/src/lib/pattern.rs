@@ -130,7 +130,7 @@ const MOST_VISITS: u64 = 1 << 20;
 const MOST_QUICK_STATES: u64 = 1 << 12;
 
 /// Who pays for the work of matching.
-trait Payer {
+trait MatchBudget {
     type Error: From<PatternError>;
 
     /// Pays for the most work that a search can be, if there is enough to be generous. Most searches are far less.
@@ -143,7 +143,7 @@ trait Payer {
 /// The allowances of this thread.
 struct Allowances;
 
-impl Payer for Allowances {
+impl MatchBudget for Allowances {
     type Error = PatternError;
 
     fn estimate(&mut self, units: u64) -> Result<bool, PatternError> {
@@ -170,7 +170,7 @@ impl From<PatternError> for Stopped {
     }
 }
 
-impl<F: FnMut(u64) -> bool> Payer for Budgeted<F> {
+impl<F: FnMut(u64) -> bool> MatchBudget for Budgeted<F> {
     type Error = Stopped;
 
     fn estimate(&mut self, units: u64) -> Result<bool, Stopped> {
@@ -313,13 +313,13 @@ impl Pattern {
         self.matches(text, Allowances)
     }
 
-    fn matches<P: Payer>(&self, text: &str, mut payer: P) -> Result<bool, P::Error> {
+    fn matches<B: MatchBudget>(&self, text: &str, mut budget: B) -> Result<bool, B::Error> {
         let visits = self.visits(text.len());
-        if self.is_quick(visits) && payer.estimate(visits / threads::VISITS)? {
+        if self.is_quick(visits) && budget.estimate(visits / threads::VISITS)? {
             return Ok(self.quick_match(text)?);
         }
         let search = threads::Search { nfa: self.automaton()?, text, earliest: true };
-        Ok(search.run(0, &mut |units| payer.spend(units))?.is_some())
+        Ok(search.run(0, &mut |units| budget.spend(units))?.is_some())
     }
 
     fn quick_match(&self, text: &str) -> Result<bool, PatternError> {

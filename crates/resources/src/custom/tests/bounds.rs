@@ -126,7 +126,7 @@ fn a_schema_deeper_than_what_is_read_lets_nothing_pass() {
     }
     let node = super::super::Node::read(&schema);
     let mut errors = api::FieldErrors::new();
-    super::super::validate::defaults_are_valid(&object, &node, "", &mut errors);
+    super::super::validate::defaults_are_valid(&object, &node, "", &value::Budget::UNLIMITED, &mut errors);
     assert!(!errors.is_empty());
 }
 
@@ -169,4 +169,52 @@ fn failing_alternatives_end_when_the_budget_does() {
     let few = errors(1000);
     assert_eq!(few.len(), 1);
     assert!(few.iter().all(|error| error.detail.contains("takes too many steps")), "{few:?}");
+}
+
+/// The details of what is wrong with a `spec`, within so many steps.
+fn details(schema: &str, spec: &str, steps: u64) -> Vec<String> {
+    let budget = value::Budget::new(steps);
+    let found = compiled(schema).validate_create(&thing(spec), Bounds { budget: &budget, ..Bounds::NONE });
+    found.errors.into_iter().map(|error| error.detail).collect()
+}
+
+#[test]
+fn patterns_enumerations_and_rules_are_paid_for_in_steps() {
+    let states = format!("a{}c", "[ab]{1000}".repeat(39));
+    let text = format!(r#"{{"v":"{}"}}"#, "ab".repeat(5_000));
+    let zeros = vec!["0"; 1_000].join(",");
+    let lists = (0..50).map(|i| format!("[{zeros},{i}]")).collect::<Vec<_>>().join(",");
+    let of = |checks: &str| format!(r#"{{"type":"object","properties":{{"v":{checks}}}}}"#);
+    let pattern = of(&format!(r#"{{"type":"string","pattern":"{states}"}}"#));
+    let enumeration = of(&format!(r#"{{"type":"array","items":{{"type":"integer"}},"enum":[{lists}]}}"#));
+    let rule = of(&format!(
+        r#"{{"type":"string","x-kubernetes-validations":[{{"rule":"!self.matches('{states}')"}}]}}"#
+    ));
+    let list = format!(r#"{{"v":[{zeros},49]}}"#);
+    for (schema, spec, is_right) in
+        [(&pattern, &text, false), (&enumeration, &list, true), (&rule, &text, false)]
+    {
+        let few = details(schema, spec, 20_000);
+        assert!(few.iter().any(|detail| detail.contains("too many steps")), "{few:?}");
+        let many = details(schema, spec, 100_000_000);
+        assert!(!many.iter().any(|detail| detail.contains("too many steps")), "{many:?}");
+        assert_eq!(many.is_empty(), is_right, "{many:?}");
+    }
+}
+
+#[test]
+fn large_values_are_not_repeated_in_every_error() {
+    let patterns: Vec<String> = (0..500).map(|i| format!(r#"{{"pattern":"^c{i}"}}"#)).collect();
+    let rules: Vec<String> = (0..500).map(|i| format!(r#"{{"rule":"self == 'c{i}'"}}"#)).collect();
+    let text = format!(r#"{{"v":"{}"}}"#, "x".repeat(300_000));
+    for checks in [
+        format!(r#""allOf":[{}]"#, patterns.join(",")),
+        format!(r#""x-kubernetes-validations":[{}]"#, rules.join(",")),
+    ] {
+        let schema = format!(r#"{{"type":"object","properties":{{"v":{{"type":"string",{checks}}}}}}}"#);
+        let errors = wrong(&schema, &text);
+        assert!(errors.len() > 2, "{}", errors.len());
+        assert!(errors.iter().map(String::len).sum::<usize>() < 2 << 20, "{}", errors.len());
+        assert!(wrong(&schema, r#"{"v":"x"}"#).len() >= 500, "short ones are all told");
+    }
 }
