@@ -66,10 +66,6 @@ impl Source for Stored {
     fn load(&self) -> Option<Value> {
         encode::tree(&self.0).ok()
     }
-
-    fn size(&self) -> usize {
-        self.0.body.len()
-    }
 }
 
 /// What follows the definitions: the catalog, and what was heard last.

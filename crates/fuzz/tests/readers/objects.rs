@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use api::GroupKind;
 use fuzz::Corpus;
+use resources::Budget;
+use resources::custom::columns::TableAllowance;
 use resources::custom::{Definition, Source};
 use resources::{decode, defaults, print, schema, validation};
 use value::{Value, json, write};
@@ -112,7 +114,8 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
         let read = Definition::read(definition, &source);
         for version in &read.versions {
             let compiled = version.compiled();
-            let _ = (version.openapi(version.load().as_ref()), compiled.columns().cells(object, 0));
+            let allowance = TableAllowance::new(&Budget::UNLIMITED);
+            let _ = (version.openapi(version.load().as_ref()), compiled.columns().cells(object, 0, &allowance));
             let mut object = object.clone();
             if compiled.coerce(&mut object, true).is_err() {
                 continue;

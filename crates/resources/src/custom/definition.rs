@@ -16,11 +16,6 @@ use crate::validation::fields::Read;
 pub trait Source: Send + Sync + fmt::Debug {
     /// The definition, decoded anew.
     fn load(&self) -> Option<Value>;
-
-    /// How many bytes it has.
-    fn size(&self) -> usize {
-        0
-    }
 }
 
 /// What a definition says, without its schemas.
@@ -55,8 +50,6 @@ pub struct Definition {
     pub names_accepted: bool,
     /// Whether it is on its way out: nothing can be created.
     pub terminating: bool,
-    /// How many bytes it has.
-    size: usize,
     /// Set when the schemas of all versions are compiled.
     ready: OnceLock<()>,
 }
@@ -231,7 +224,6 @@ impl Definition {
             terminating: api::meta::is_deleting(definition) || is_true(definition, "Terminating"),
             names,
             group,
-            size: source.size(),
             ready: OnceLock::new(),
         }
     }
