@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::inventory::{Inventory, Unusable};
 use crate::node::Node;
 use crate::search::Search;
-use crate::selectors::Selectors;
+use crate::selectors::{Evaluator, Selectors};
 use crate::usage::{self, Usage};
 
 /// The feature gates that change what is allocated; the default is that of Kubernetes 1.37.
@@ -127,8 +127,7 @@ impl Allocator {
             &self.classes,
             &self.inventory,
             &mut self.usage,
-            &mut self.selectors,
-            budget,
+            Evaluator::new(&mut self.selectors, budget),
             self.gates,
         )?;
         let found = search.run();

@@ -13,12 +13,12 @@ use value::Str;
 pub(crate) use self::fit::Shares;
 use self::fit::{Plan, World};
 use crate::allocator::{Class, Gates};
-use crate::budget::{Budget, NODE_STEPS};
+use crate::budget::NODE_STEPS;
 use crate::claim::{Amount, Choice, Claim, MAX_RESULTS, Request};
 use crate::constraint::Constraints;
 use crate::error::Error;
 use crate::inventory::{Device, DeviceAt, Inventory, Reachable, Unusable};
-use crate::selectors::Selectors;
+use crate::selectors::Evaluator;
 use crate::usage::{Holding, Usage};
 
 /// What a search works with.
@@ -27,8 +27,7 @@ pub(crate) struct Search<'s> {
     candidates: &'s [DeviceAt],
     inventory: &'s Inventory,
     usage: &'s mut Usage,
-    selectors: &'s mut Selectors,
-    budget: &'s mut Budget,
+    evaluator: Evaluator<'s>,
     plans: Vec<Vec<Vec<Plan<'s>>>>,
     constraints: Vec<Constraints<'s>>,
     chosen: Vec<Vec<Chosen>>,
@@ -88,8 +87,7 @@ impl<'s> Search<'s> {
         classes: &'s HashMap<Str, Class>,
         inventory: &'s Inventory,
         usage: &'s mut Usage,
-        selectors: &'s mut Selectors,
-        budget: &'s mut Budget,
+        evaluator: Evaluator<'s>,
         gates: Gates,
     ) -> Result<Self, Error> {
         let mut search = Search {
@@ -97,8 +95,7 @@ impl<'s> Search<'s> {
             candidates: &reachable.devices,
             inventory,
             usage,
-            selectors,
-            budget,
+            evaluator,
             plans: Vec::with_capacity(claims.len()),
             constraints: claims.iter().map(|claim| Constraints::new(&claim.constraints)).collect(),
             chosen: vec![Vec::new(); claims.len()],
@@ -155,10 +152,9 @@ impl<'s> Search<'s> {
                 let reason = format!("selector #{i}: CEL expression empty (unsupported selector type?)");
                 return Err(Error::Class { class: class.name.clone(), reason });
             };
-            class_selectors.push(self.selectors.position(expression, self.budget)?);
+            class_selectors.push(self.evaluator.position(expression)?);
         }
-        let selectors =
-            choice.selectors.iter().map(|selector| self.selectors.position(selector, self.budget));
+        let selectors = choice.selectors.iter().map(|selector| self.evaluator.position(selector));
         let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
         let mut plan =
             Plan { class, class_selectors, selectors, all: None, count: 0, fits: Vec::new(), first: 0 };
@@ -180,7 +176,7 @@ impl<'s> Search<'s> {
                 let world = World { candidates: self.candidates, inventory: self.inventory };
                 for at in 0..self.candidates.len() {
                     self.count_step()?;
-                    if plan.fit(&world, self.selectors, self.budget, claim, choice, at)?.is_some() {
+                    if plan.fit(&world, &mut self.evaluator, claim, choice, at)?.is_some() {
                         all.push(at);
                     }
                 }
@@ -299,7 +295,7 @@ impl<'s> Search<'s> {
         if self.steps > NODE_STEPS {
             return Err(Error::TooComplex(NODE_STEPS));
         }
-        self.budget.spend_step()
+        self.evaluator.budget.spend_step()
     }
 
     /// Whether enough candidates are left for a request. What is wrong with one that may never be needed is not said yet, unless
@@ -387,7 +383,7 @@ impl<'s> Search<'s> {
     ) -> Result<Option<Shares>, Error> {
         let Some(plan) = plan_mut(&mut self.plans, spot) else { return Ok(None) };
         let world = World { candidates: self.candidates, inventory: self.inventory };
-        plan.fit(&world, self.selectors, self.budget, claim, choice, at)
+        plan.fit(&world, &mut self.evaluator, claim, choice, at)
     }
 
     fn take(&mut self, spot: Spot, nth: usize, at: usize, chosen: Chosen) {

@@ -42,17 +42,30 @@ impl Selectors {
             *self = Selectors::default();
         }
     }
+}
+
+/// Selectors, for a search that may spend so much on them.
+pub(crate) struct Evaluator<'s> {
+    selectors: &'s mut Selectors,
+    pub(crate) budget: &'s mut Budget,
+}
+
+impl<'s> Evaluator<'s> {
+    pub(crate) fn new(selectors: &'s mut Selectors, budget: &'s mut Budget) -> Self {
+        Evaluator { selectors, budget }
+    }
 
     /// The position of an expression, compiled if need be.
-    pub(crate) fn position(&mut self, expression: &Str, budget: &mut Budget) -> Result<usize, Error> {
-        if let Some(at) = self.known.get(expression) {
+    pub(crate) fn position(&mut self, expression: &Str) -> Result<usize, Error> {
+        let Selectors { known, compiled } = &mut *self.selectors;
+        if let Some(at) = known.get(expression) {
             return Ok(*at);
         }
         // Compiling a character costs about as much as two steps of an evaluation.
-        budget.spend_cost((expression.len() as u64).saturating_mul(2))?;
-        let at = self.compiled.len();
-        self.compiled.push(Compiled { selector: Selector::compile(expression), answers: Vec::new() });
-        self.known.insert(expression.clone(), at);
+        self.budget.spend_cost((expression.len() as u64).saturating_mul(2))?;
+        let at = compiled.len();
+        compiled.push(Compiled { selector: Selector::compile(expression), answers: Vec::new() });
+        known.insert(expression.clone(), at);
         Ok(at)
     }
 
@@ -62,17 +75,17 @@ impl Selectors {
         at: usize,
         device: &Device,
         device_at: DeviceAt,
-        budget: &mut Budget,
     ) -> Result<bool, Failure> {
-        let Some(Compiled { selector, answers }) = self.compiled.get_mut(at) else { return Ok(false) };
+        let compiled = self.selectors.compiled.get_mut(at);
+        let Some(Compiled { selector, answers }) = compiled else { return Ok(false) };
         if let Some(Some(answer)) = answers.get(device_at) {
             return Ok(*answer);
         }
         let selector = selector.as_ref().map_err(|error| Failure::Compile(error.to_string()))?;
         let seen = device.seen.as_ref().map_err(|why| Failure::Run(why.clone()))?;
-        let (answer, cost) = selector.matches_within(seen, budget.cost);
+        let (answer, cost) = selector.matches_within(seen, self.budget.cost);
         // Even the shortest one takes its time.
-        budget.spend_cost(cost.saturating_add(1)).map_err(|_| Failure::TooCostly)?;
+        self.budget.spend_cost(cost.saturating_add(1)).map_err(|_| Failure::TooCostly)?;
         let answer = answer.map_err(|error| Failure::Run(explained(error)))?;
         if answers.len() <= device_at {
             answers.resize(device_at + 1, None);

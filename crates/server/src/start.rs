@@ -44,6 +44,7 @@ use crate::connections::ConnectionMetrics;
 use crate::encode;
 use crate::flow_control::{self, FlowControl, FlowControlMetrics};
 use crate::follow::{FollowedRoles, Notes, follow};
+use crate::handlers::documents::OpenApiBuilders;
 use crate::handlers::watch::shared_frames::SharedFrames;
 use crate::health::Health;
 use crate::identity;
@@ -281,7 +282,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let state = Arc::new(State {
         heavy,
         shared_frames,
-        openapi_builders: Default::default(),
+        openapi_builders: OpenApiBuilders::default(),
         health: Health::new(
             store.clone(),
             Arc::clone(&standings),

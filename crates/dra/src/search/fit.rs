@@ -6,12 +6,11 @@ use value::Str;
 use value::quantity::Quantity;
 
 use crate::allocator::Class;
-use crate::budget::Budget;
 use crate::capacity;
 use crate::claim::{Choice, Claim};
 use crate::error::Error;
 use crate::inventory::{Device, DeviceAt, Inventory};
-use crate::selectors::{Failure, Selectors};
+use crate::selectors::{Evaluator, Failure};
 
 /// How a choice is served: what was found out about it on this node.
 pub(super) struct Plan<'s> {
@@ -67,14 +66,13 @@ impl Plan<'_> {
     pub(super) fn fit(
         &mut self,
         world: &World<'_>,
-        selectors: &mut Selectors,
-        budget: &mut Budget,
+        evaluator: &mut Evaluator<'_>,
         claim: &Claim,
         choice: &Choice,
         at: usize,
     ) -> Result<Option<Shares>, Error> {
         if matches!(self.fits.get(at), None | Some(Fit::Unknown)) {
-            let fit = self.judge(world, selectors, budget, claim, choice, at);
+            let fit = self.judge(world, evaluator, claim, choice, at);
             if self.fits.len() <= at {
                 self.fits.resize(at + 1, Fit::Unknown);
             }
@@ -92,8 +90,7 @@ impl Plan<'_> {
     fn judge(
         &self,
         world: &World<'_>,
-        selectors: &mut Selectors,
-        budget: &mut Budget,
+        evaluator: &mut Evaluator<'_>,
         claim: &Claim,
         choice: &Choice,
         at: usize,
@@ -110,7 +107,7 @@ impl Plan<'_> {
             Failure::TooCostly => None,
         };
         for (i, selector) in self.class_selectors.iter().enumerate() {
-            match selectors.selects(*selector, device, position, budget) {
+            match evaluator.selects(*selector, device, position) {
                 Ok(true) => {}
                 Ok(false) => return Fit::No,
                 Err(failure) => {
@@ -120,7 +117,7 @@ impl Plan<'_> {
             }
         }
         for (i, selector) in self.selectors.iter().enumerate() {
-            match selectors.selects(*selector, device, position, budget) {
+            match evaluator.selects(*selector, device, position) {
                 Ok(true) => {}
                 Ok(false) => return Fit::No,
                 Err(failure) => {

@@ -124,9 +124,8 @@ impl Sight {
 
 fn walk<'a>(steps: &'a [Step], values: Values<'a>, sight: &Sight) -> Walked<'a> {
     // Every step looks at all values that the one before it led to, whatever it makes of them.
-    steps.iter().try_fold(values, |values, step| match sight.some(values.len().max(1)) {
-        true => step.take(values, sight),
-        false => Err(values),
+    steps.iter().try_fold(values, |values, step| {
+        if sight.some(values.len().max(1)) { step.take(values, sight) } else { Err(values) }
     })
 }
 

@@ -184,9 +184,10 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
                 return Ok(Answer::With(406, "", vary_2(), Body::empty()));
             };
             let made = make(state, &state.openapi_builders.v2, move |openapi, current| {
-                Some(match protobuf {
-                    true => openapi.v2_protobuf(current, report_left_out),
-                    false => openapi.v2_json(current, report_left_out),
+                Some(if protobuf {
+                    openapi.v2_protobuf(current, report_left_out)
+                } else {
+                    openapi.v2_json(current, report_left_out)
                 })
             });
             let content_type = if protobuf { V2_PROTOBUF } else { "application/json" };
