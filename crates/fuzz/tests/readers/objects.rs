@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use api::GroupKind;
 use fuzz::Corpus;
-use resources::Budget;
 use resources::custom::columns::TableAllowance;
 use resources::custom::{Definition, Source};
 use resources::{decode, defaults, print, schema, validation};
-use value::{Value, json, write};
+use value::{Budget, Value, json, write};
 
 use crate::{json as json_corpus, seeds};
 
