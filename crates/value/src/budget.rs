@@ -46,11 +46,10 @@ impl Budget {
 
     /// So many steps for a first attempt at work that is done again, from its beginning, if they do not suffice. They are not taken
     /// from this budget; cancelling it cancels the attempt, too.
+    #[must_use]
     pub fn attempt(&self, steps: u64) -> Self {
-        Budget::with(
-            steps,
-            self.shared.as_ref().map(|shared| Arc::clone(&shared.cancelled)).unwrap_or_default(),
-        )
+        let cancelled = self.shared.as_ref().map(|shared| Arc::clone(&shared.cancelled));
+        Budget::with(steps, cancelled.unwrap_or_default())
     }
 
     /// Stops all work that counts its steps here.
