@@ -114,7 +114,8 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
         for version in &read.versions {
             let compiled = version.compiled();
             let allowance = TableAllowance::new(&Budget::UNLIMITED);
-            let _ = (version.openapi(version.load().as_ref()), compiled.columns().cells(object, 0, &allowance));
+            let _ =
+                (version.openapi(version.load().as_ref()), compiled.columns().cells(object, 0, &allowance));
             let mut object = object.clone();
             if compiled.coerce(&mut object, true).is_err() {
                 continue;
