@@ -38,6 +38,8 @@ pub(crate) const NAME: &str = "kube-scheduler";
 const SCHEDULER_NAME: &str = "default-scheduler";
 /// The bytes of what a pod asks of nodes, times the nodes: less than a second. 2 kB are compared with 10,000 nodes.
 const MAX_COMPARED: usize = 20_000_000;
+/// How long devices are searched for one pod, whatever that costs; kube-scheduler takes as long for a node.
+const MAX_SEARCH: Duration = Duration::from_secs(10);
 /// Changes come in groups; pods that are pending are tried again once for all of them.
 const GATHER: Duration = Duration::from_millis(20);
 
@@ -268,7 +270,16 @@ impl<A: Api> Controller for Scheduler<A> {
         let chosen = {
             let (known, pod) = (Arc::clone(&self.known), pod.clone());
             // It may take a while, and others wait for this thread.
-            let chosen = tokio::task::spawn_blocking(move || choose(&known, &pod, wanted)).await;
+            let attempt = value::Budget::new(u64::MAX);
+            let own = attempt.clone();
+            let mut search = tokio::task::spawn_blocking(move || choose(&known, &pod, wanted, &own));
+            let chosen = match tokio::time::timeout(MAX_SEARCH, &mut search).await {
+                Ok(chosen) => chosen,
+                Err(_) => {
+                    attempt.cancel();
+                    search.await
+                }
+            };
             chosen.map_err(|_| Status::internal("the scheduler ended badly"))?
         };
         match chosen {
@@ -345,7 +356,12 @@ impl From<String> for Refused {
 }
 
 /// The best node for a pod, or why there is none. Runs on what was known when it began: whoever observes a change does not wait for it.
-fn choose(known: &Mutex<Known>, pod: &Value, wanted: Wanted) -> Result<Placement, Refused> {
+fn choose(
+    known: &Mutex<Known>,
+    pod: &Value,
+    wanted: Wanted,
+    attempt: &value::Budget,
+) -> Result<Placement, Refused> {
     if let Some(why) = unknown::asked(pod) {
         return Err(format!("not scheduled: {why}, which this scheduler does not know").into());
     }
@@ -362,7 +378,7 @@ fn choose(known: &Mutex<Known>, pod: &Value, wanted: Wanted) -> Result<Placement
     }
     let (fitting, mut reasons) = cluster.fitting(pod);
     let mut allocator = (!read.is_empty()).then(|| Lent::take(known));
-    let mut budget = Budget::default();
+    let mut budget = Budget::of(attempt);
     for name in fitting {
         let Some(object) = cluster.nodes.get(&name) else { continue };
         let node = Node::of(object);

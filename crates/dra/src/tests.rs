@@ -643,4 +643,10 @@ fn the_selectors_of_a_pod_share_a_budget_on_all_nodes() {
     assert!(all.allocate(&plain, &Node::of(&node("n")), &mut Budget::default()).unwrap().is_some());
     let mut few_steps = Budget { steps: 5, ..Budget::default() };
     assert_eq!(all.allocate(&claims, &Node::of(&node("n")), &mut few_steps), Err(Error::TooCostly));
+    let attempt = value::Budget::new(1);
+    attempt.cancel();
+    assert_eq!(
+        all.allocate(&claims, &Node::of(&node("n")), &mut Budget::of(&attempt)),
+        Err(Error::TooCostly)
+    );
 }
