@@ -86,10 +86,18 @@ async fn selectors_that_cost_too_much_fail_and_hold_up_nobody_else() {
     create(&admin, "default", "too-costly", &costly).await;
     let why = placed(&admin, "default", "too-costly").await.unwrap_err();
     assert!(why.contains("costs too much"), "{why}");
-    let events = accepts(admin.get("/api/v1/namespaces/default/events").await).unwrap();
-    let events = events["items"].as_array().cloned().unwrap_or_default();
-    assert!(events.iter().any(|event| event["reason"] == "FailedScheduling"
-        && event["message"].as_str().is_some_and(|message| message.contains("costs too much"))));
+    eventually(SOON, async || {
+        let events = accepts(admin.get("/api/v1/namespaces/default/events").await)?;
+        let is_told = events["items"].as_array().is_some_and(|events| {
+            events.iter().any(|event| {
+                event["reason"] == "FailedScheduling"
+                    && event["message"].as_str().is_some_and(|message| message.contains("costs too much"))
+            })
+        });
+        if is_told { Ok(()) } else { Err(Problem::new(format!("no event: {events}"))) }
+    })
+    .await
+    .unwrap();
 
     // Other namespaces get their devices, and pods without claims their nodes.
     create(&admin, "other", "ordinary", &ordinary).await;
