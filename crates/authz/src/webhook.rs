@@ -165,6 +165,10 @@ impl Webhook {
             let sent = self.sender.send(body).await;
             let status = sent.as_ref().ok().map(|answered| answered.status);
             let outcome = answer::verdict(sent, self.version);
+            let outcome = match self.failure_policy {
+                FailurePolicy::NoOpinion => answer::undecided_as_none(outcome),
+                FailurePolicy::Deny => outcome,
+            };
             self.observer.evaluated(&Evaluation {
                 name: &self.name,
                 result: outcome.as_ref().map_or_else(Failure::result, |_| "success"),

@@ -49,9 +49,15 @@ pub struct Failure {
     /// Whether another try may help.
     pub may_pass: bool,
     result: &'static str,
+    /// Whether the answer is malformed and says neither that the request is allowed nor that it is denied. kube-apiserver takes that for
+    /// "no opinion".
+    is_undecided: bool,
 }
 
 impl Verdict {
+    /// Neither allowed nor denied.
+    const NONE: Verdict = Verdict { allowed: false, denied: false, reason: Str::new_static("") };
+
     pub(super) fn answer(&self) -> Answer {
         let decision = match (self.denied, self.allowed) {
             (true, _) => Decision::Deny,
@@ -68,7 +74,7 @@ impl Verdict {
 
 impl Failure {
     fn new(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), may_pass: false, result: "error" }
+        Failure { message: message.into(), may_pass: false, result: "error", is_undecided: false }
     }
 
     /// The label of metrics.
@@ -80,6 +86,15 @@ impl Failure {
 /// What an answer means.
 pub(super) fn verdict(sent: Result<Answered, SendError>, version: ReviewVersion) -> Result<Verdict, Failure> {
     read(&received(sent)?, version)
+}
+
+/// As kube-apiserver takes answers that say nothing: as no opinion, which is not even an error. With a failure policy of NoOpinion it comes
+/// to the same.
+pub(super) fn undecided_as_none(outcome: Result<Verdict, Failure>) -> Result<Verdict, Failure> {
+    match outcome {
+        Err(failure) if failure.is_undecided => Ok(Verdict::NONE),
+        outcome => outcome,
+    }
 }
 
 /// The object that a service answered with, whatever it is.
@@ -158,7 +173,8 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
             ("", _) => "apiVersion is missing",
             _ => "kind is missing",
         };
-        return Err(incomplete(missing, wanted));
+        let allows = object.at(&["status", "allowed"]).and_then(Value::as_bool) == Some(true);
+        return Err(Failure { is_undecided: !allows, ..incomplete(missing, wanted) });
     }
     if !is_untyped && (given, kind) != (wanted, "SubjectAccessReview") {
         let short = |api_version: &str| api_version.rsplit('/').next().unwrap_or_default().to_owned();
@@ -209,12 +225,12 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
     }
 }
 
-/// A malformed answer (KEP-3221): it has no decision, so the webhook's failure policy decides. kube-apiserver takes such an answer
-/// for "no opinion", even with `failurePolicy: Deny`.
+/// A malformed answer (KEP-3221): the webhook's failure policy decides.
 fn incomplete(why: &str, wanted: &str) -> Failure {
-    Failure::new(format!(
+    let message = format!(
         "the webhook's response is malformed: {why}; it must be a SubjectAccessReview of {wanted} with status.allowed"
-    ))
+    );
+    Failure { is_undecided: true, ..Failure::new(message) }
 }
 
 /// What a status code other than success means. A `Status` in the body says it better.

@@ -166,15 +166,20 @@ async fn webhooks_that_hang_lie_talk_nonsense_or_too_much_follow_the_failure_pol
         let server = files.serve_with(&webhooks).await;
         for (name, hook, words) in &bad {
             hook.take();
+            // As in kube-apiserver, where the failure policy does not matter: an answer that says nothing is no error, and is kept.
+            let says_nothing = policy == "NoOpinion" && ["nothing", "undecided", "blank"].contains(name);
             // Twice: a failure is not kept.
             for _ in 0..2 {
                 let answer = review(&server, name, "default").await;
                 assert_eq!(answer["allowed"], false, "{name}: {answer}");
                 assert_eq!(answer["denied"] == true, policy == "Deny", "{name}: {answer}");
                 let error = answer["evaluationError"].as_str().unwrap_or_default();
-                assert!(error.contains(words), "{name}: {answer}");
+                assert!(
+                    if says_nothing { error.is_empty() } else { error.contains(words) },
+                    "{name}: {answer}"
+                );
             }
-            assert_eq!(hook.take().len(), 2, "{name}");
+            assert_eq!(hook.take().len(), if says_nothing { 1 } else { 2 }, "{name}");
         }
     }
     // Whoever says both yes and no is not believed, whatever the policy. A deny counts even in an answer without a type.
