@@ -22,6 +22,16 @@ use crate::tokens::TokenConfig;
 pub struct ConfigError {
     shown: String,
     kubernetes: Option<String>,
+    places: Option<Places>,
+}
+
+/// What is wrong in files: in Kubernetes' words, and then in which places.
+#[derive(Debug)]
+pub struct Places {
+    /// What kube-apiserver would have said, about the first problem alone.
+    pub words: String,
+    /// The place of that problem, and the other problems.
+    pub places: String,
 }
 
 impl ConfigError {
@@ -37,7 +47,18 @@ impl ConfigError {
 
     /// About anything else.
     pub fn other(why: impl std::fmt::Display) -> Self {
-        ConfigError { shown: why.to_string(), kubernetes: None }
+        ConfigError { shown: why.to_string(), kubernetes: None, places: None }
+    }
+
+    /// About places in files.
+    pub fn in_files(problems: Places) -> Self {
+        let shown = format!("{}{}", problems.words, problems.places);
+        ConfigError { places: Some(problems), ..Self::other(shown) }
+    }
+
+    /// The places in files that it is about, if it is.
+    pub fn places(&self) -> Option<&Places> {
+        self.places.as_ref()
     }
 
     /// The same, with what kube-apiserver would have said.

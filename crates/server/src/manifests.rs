@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::admission::configuration::PluginConfigurations;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Places};
 use crate::hints::{Hints, Look};
 
 pub(crate) use metrics::ManifestMetrics;
@@ -287,22 +287,31 @@ impl InForce {
     ) -> Result<Self, ConfigError> {
         let told = Told { metrics, standings };
         let mut kept = Vec::new();
-        let mut refusals = Vec::new();
+        let mut problems: Option<Places> = None;
         for (set, path) in folders {
             match Kept::start(set, path, &means, &told) {
                 Ok(folder) => kept.push(folder),
-                Err(refused) if set == Set::Mixed => refusals.push(refused.full_text()),
-                Err(refused) => refusals.push(format!(
-                    "failed to apply admission: failed to initialize admission plugin \"{}\": {}",
-                    set.plugin(),
-                    refused.full_text()
-                )),
+                Err(refused) => {
+                    let words = if set == Set::Mixed {
+                        refused.to_string()
+                    } else {
+                        let plugin = set.plugin();
+                        format!(
+                            "failed to apply admission: failed to initialize admission plugin \"{plugin}\": {refused}"
+                        )
+                    };
+                    let places = refused.places();
+                    match &mut problems {
+                        None => problems = Some(Places { words, places }),
+                        Some(problems) => problems.places.extend(["\n\n", &words, &places]),
+                    }
+                }
             }
         }
-        if refusals.is_empty() {
-            return Ok(InForce { kept, means, told });
+        match problems {
+            None => Ok(InForce { kept, means, told }),
+            Some(problems) => Err(ConfigError::in_files(problems)),
         }
-        Err(ConfigError::other(refusals.join("\n\n")))
     }
 
     /// Follows the folders until the server stops.

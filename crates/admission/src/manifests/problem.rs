@@ -134,12 +134,10 @@ impl Refused {
         &self.problems
     }
 
-    /// Everything that is wrong, each once: what kube-apiserver says, with the place of the problem that it is about, and then the other
-    /// problems.
-    pub fn full_text(&self) -> String {
-        let mut text = self.summary.clone();
+    /// What follows what kube-apiserver says: the place of the problem that it is about, and then the other problems.
+    pub fn places(&self) -> String {
         let mut problems = self.problems.iter();
-        text.push_str(&problems.next().map(Problem::picture).unwrap_or_default());
+        let mut text = problems.next().map(Problem::picture).unwrap_or_default();
         for problem in problems {
             text.push_str("\n\n");
             text.push_str(&problem.to_string());

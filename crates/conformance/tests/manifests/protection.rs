@@ -310,3 +310,18 @@ async fn start_errors_are_said_once_and_without_an_empty_plugin() {
         assert!(said.contains("\n12 |   validation:\n"), "the place is shown on lines of its own\n{said}");
     }
 }
+
+/// Whoever reads logs for why kube-apiserver does not start finds the whole of what it says in one line.
+#[tokio::test]
+async fn a_start_error_of_several_lines_is_one_line_of_the_log() {
+    let folders = Folders::new();
+    let text = refusing("a", "x");
+    let without = text.split_once('\n').unwrap().1;
+    folders.write("a.yaml", without);
+    let said = refused(&[&folders.flag()]).await;
+    let line = said.lines().find(|line| line.starts_with("\"command failed\" err=")).unwrap();
+    let quoted = without.lines().next().unwrap();
+    assert!(line.contains(&format!("Object 'apiVersion' is missing in '{quoted}\\n")), "{said}");
+    assert!(line.ends_with("'\""), "{said}");
+    assert!(said.contains("--> ") && said.contains("a.yaml:1:1"), "{said}");
+}
