@@ -4,7 +4,7 @@ use value::Value;
 
 /// The label that allows it, with the value `true`.
 pub const LABEL: &str = "resource.kubernetes.io/admin-access";
-/// The same as KEP-5018 calls it.
+/// The name of this label in KEP-5018, which allows it as well.
 pub const KEP_LABEL: &str = "kubernetes.io/dra-admin-access";
 
 /// The first of the requests of a claim or template that asks for admin access.

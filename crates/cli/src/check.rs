@@ -65,7 +65,7 @@ struct Checked {
     path: PathBuf,
     found: Found,
     problems: Vec<Problem>,
-    /// What is valid and hardly meant.
+    /// Valid, but probably not what the author meant.
     warnings: Vec<Problem>,
 }
 

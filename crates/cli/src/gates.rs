@@ -119,7 +119,7 @@ impl Gates {
         })
     }
 
-    /// The same, with one gate set.
+    /// Sets one more gate.
     pub(crate) fn with(mut self, name: &str, on: bool) -> Self {
         self.set.push((name.to_owned(), on));
         self

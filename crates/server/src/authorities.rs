@@ -119,7 +119,7 @@ impl Limits {
         }
     }
 
-    /// What it must be for any use.
+    /// Checks the limits that apply to every use of the certificate.
     fn check(&self, now: UnixTime, purpose: Purpose) -> Result<(), Refused> {
         if self.validity.complaint(now).is_some() {
             return Err(Refused::OutOfTime(self.validity));
@@ -127,7 +127,7 @@ impl Limits {
         if self.is_for(purpose) { Ok(()) } else { Err(Refused::Purpose) }
     }
 
-    /// What it must be to vouch for a certificate, with so many others in between.
+    /// Checks the limits that apply to the issuer of a chain with so many intermediate certificates.
     fn check_authority(&self, now: UnixTime, purpose: Purpose, intermediates: usize) -> Result<(), Refused> {
         if !self.may_sign {
             return Err(Refused::MayNotSign);

@@ -96,7 +96,7 @@ pub struct State {
     pub(crate) under_way: Arc<Semaphore>,
     /// The threads for large requests.
     pub(crate) heavy: crate::heavy::HeavyLane,
-    /// Who makes OpenAPI documents.
+    /// Limits how many OpenAPI documents are built at a time.
     pub(crate) openapi_builders: crate::handlers::documents::OpenApiBuilders,
     /// Events that several watches want converted.
     pub(crate) shared_frames: crate::handlers::watch::shared_frames::SharedFrames,

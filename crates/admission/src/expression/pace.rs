@@ -15,12 +15,12 @@ const RUN: u64 = 200;
 const PATTERN_WORK: u64 = 5;
 
 thread_local! {
-    /// What [`take_rested`] returns next.
+    /// The cost of evaluations after which the task gave way to others, since [`take_rested`] was last called.
     static RESTED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The work that was done before rests since this was last called on this thread. Whoever polls a request calls it before and after,
-/// and so knows what the request's evaluations are when it lets others run.
+/// The cost of evaluations after which the task on this thread gave way to others ([`give_way`]), since this was last called. Whoever
+/// polls a request calls it before and after the poll, and so learns what the request's evaluations cost.
 pub fn take_rested() -> u64 {
     RESTED.take()
 }

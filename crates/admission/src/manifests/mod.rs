@@ -99,7 +99,7 @@ pub struct Loaded {
     pub objects: BTreeMap<&'static str, Vec<Manifest>>,
     /// `sha256:` over the files; empty for a folder without any content.
     pub hash: String,
-    /// What is valid and hardly meant.
+    /// Valid, but probably not what the author meant.
     pub warnings: Vec<Problem>,
 }
 

@@ -70,7 +70,7 @@ impl Problem {
         }
     }
 
-    /// The same as [`fmt::Display`], as a warning.
+    /// The text of the problem as a warning, with its place: [`fmt::Display`] shows it as an error.
     pub fn as_warning(&self) -> String {
         format!("warning: {}{}", self.message, self.picture())
     }
@@ -134,7 +134,7 @@ impl Refused {
         &self.problems
     }
 
-    /// What follows what kube-apiserver says: the place of the problem that it is about, and then the other problems.
+    /// What follows kube-apiserver's message, which is about the first problem: the place of that problem, then the other problems.
     pub fn places(&self) -> String {
         let mut problems = self.problems.iter();
         let mut text = problems.next().map(Problem::picture).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is valid, and yet hardly what somebody meant. In strict mode these are errors.
+//! Warnings about manifests that are valid but probably not what the author meant. In strict mode they are errors.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::{File, Manifest};
 use crate::policy::{Kinds, type_warnings};
 
-/// What is doubtful about one object.
+/// The warnings about one object.
 pub(super) fn of_object(
     file: &File,
     kind: &str,
@@ -49,7 +49,7 @@ pub(super) fn of_object(
     problems
 }
 
-/// What is doubtful about a folder as a whole: that it has no objects, and policies that nothing binds.
+/// The warnings about a folder as a whole: it has no objects, or policies without a binding.
 pub(super) fn of_folder(folder: &str, objects: &BTreeMap<&'static str, Vec<Manifest>>) -> Vec<Problem> {
     if objects.values().all(Vec::is_empty) {
         let hint = "put manifests into it, or leave it out of the configuration";

@@ -82,7 +82,7 @@ struct Failure {
     invalid: bool,
 }
 
-/// What policies led to besides changes.
+/// What the evaluation of mutating policies reports besides the changed object.
 struct Said<'a> {
     failures: Vec<Failure>,
     notes: &'a mut Notes,

@@ -17,9 +17,9 @@ pub struct Refusal {
 /// Why a token for a webhook was refused. It names stored objects, so clients must not see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalCause {
-    /// One of a fixed list, to search for.
+    /// The rule that was broken.
     pub reason: RefusalReason,
-    /// What was wanted and what was found.
+    /// The expected and the actual value, for the log and the audit event.
     pub detail: String,
 }
 

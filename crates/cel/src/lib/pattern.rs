@@ -34,7 +34,7 @@ pub struct Pattern {
     states: u64,
     /// `None` if it cannot be compiled after all.
     engine: OnceLock<Option<meta::Regex>>,
-    /// What is searched where the engine could take long; `None` as above.
+    /// The states that are visited one by one where the engine could take long; `None` if it cannot be compiled after all.
     automaton: OnceLock<Option<NFA>>,
     /// How often it was used before it got a table.
     uses: AtomicU32,
@@ -129,14 +129,15 @@ const MOST_VISITS: u64 = 1 << 20;
 /// How many states a pattern may have for that. Of more only few are ever visited, and counting them is far less than the estimate.
 const MOST_QUICK_STATES: u64 = 1 << 12;
 
-/// Who pays for the work of matching.
+/// Limits the work of matching texts with patterns.
 trait MatchBudget {
     type Error: From<PatternError>;
 
-    /// Pays for the most work that a search can be, if there is enough to be generous. Most searches are far less.
+    /// Spends the upper bound of the work of a search if plenty is left, and returns `true`; otherwise spends nothing and returns `false`.
+    /// Most searches are far less work than the bound.
     fn estimate(&mut self, units: u64) -> Result<bool, Self::Error>;
 
-    /// Pays for work that was counted.
+    /// Spends the work that a search has done.
     fn spend(&mut self, units: u64) -> Result<(), Self::Error>;
 }
 

@@ -140,9 +140,9 @@ impl Walk<'_> {
 /// What came of validating a value; alternatives are compared by how much of them matched.
 #[derive(Default)]
 pub(super) struct Verdict<'a> {
-    /// With what each takes.
+    /// Each with the number of bytes it holds.
     problems: Vec<(usize, Problem<'a>)>,
-    /// What all of them take.
+    /// The bytes that all of them hold.
     bytes: usize,
     pub(super) matched: u64,
     /// Whether something is wrong, described or not.

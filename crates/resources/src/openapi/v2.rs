@@ -27,8 +27,8 @@ struct CustomParts {
     left_out: Vec<Str>,
 }
 
-/// What there is to say of custom resources, in so many bytes: the shortest first, so that a definition that takes much leaves no
-/// other one out.
+/// The parts of the document about custom resources, at most `left` bytes. The shortest come first, so that a long definition does not
+/// leave out others.
 fn custom_parts(definitions: &[Arc<Definition>], mut left: usize) -> CustomParts {
     let expected = |definition: &Arc<Definition>| {
         let versions = definition.versions.iter().filter(|version| version.served).count();

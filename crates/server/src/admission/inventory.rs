@@ -351,7 +351,7 @@ fn reloads(standing: &Standing) -> Value {
     value
 }
 
-/// What is doubtful about a manifest.
+/// A warning about a manifest, as `/debug/admission` shows it.
 fn warning(problem: &Problem) -> Value {
     let mut value = Value::map([("file", problem.file.as_str()), ("message", problem.message.as_str())]);
     if let Some(position) = problem.position {

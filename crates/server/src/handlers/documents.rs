@@ -392,8 +392,8 @@ async fn make(
     tokio::task::spawn_blocking(work).await.map_err(|_| Status::internal("the document could not be made"))
 }
 
-/// Who makes OpenAPI documents now. They may take seconds and much memory, so that each has to wait for the one before it; the
-/// large ones of version 2 do not hold up the others.
+/// Lets one OpenAPI document of each version be built at a time, because that may take seconds and much memory. The large documents of
+/// version 2 do not hold up those of version 3.
 pub struct OpenApiBuilders {
     v2: Arc<Semaphore>,
     v3: Arc<Semaphore>,

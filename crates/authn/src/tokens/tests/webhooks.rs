@@ -87,7 +87,7 @@ fn refusal(attester: &Attests, asked: &Ask<'_>) -> String {
     format!("{} {}", status.code(), status.message())
 }
 
-/// What operators learn of a refusal.
+/// The cause of a refusal, as the log and the audit event show it.
 fn cause(attester: &Attests, asked: &Ask<'_>) -> String {
     ask(&with_hooks(), &on(), attester, asked).unwrap_err().cause.unwrap().to_string()
 }

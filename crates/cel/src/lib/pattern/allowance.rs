@@ -32,14 +32,14 @@ const REMEMBERED: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub(super) whose: &'static str,
-    /// Of compiling.
+    /// The units of compiling patterns.
     pub(super) units: u64,
-    /// Of matching.
+    /// The units of matching texts.
     pub(super) matching: u64,
 }
 
 impl Limit {
-    /// The same with at most so many units of matching.
+    /// This limit, with no more than `units` for matching.
     #[must_use]
     pub fn matching_at_most(self, units: u64) -> Self {
         Limit { matching: self.matching.min(units), ..self }

@@ -30,7 +30,7 @@ const MAX_FRAME: usize = MAX_BYTES / 2;
 /// For how many seconds a frame may be sent. Tables say how old their objects are.
 const FRESH: i64 = 10;
 
-/// What a frame is of.
+/// Identifies a frame: the event, and the form in which it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FrameKey {
     key: Arc<str>,
@@ -46,7 +46,7 @@ pub struct FrameKey {
 }
 
 impl FrameKey {
-    /// Of an event about an entry.
+    /// The key of the frame of an event about an entry.
     pub fn new(kind: &Kind, form: Form, table: TableOptions, word: &'static str, entry: &Entry) -> Self {
         let definition =
             kind.as_custom().map(|custom| (custom.definition.uid.clone(), custom.definition.generation));
