@@ -8,7 +8,7 @@ use value::Value;
 
 use crate::catalog::Kind;
 
-/// How many bytes are remembered, as stored. When there are more, all are forgotten.
+/// About how many bytes of JSON are remembered. When there are more, all are forgotten.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// What is shown of stored objects.
@@ -44,16 +44,42 @@ impl Shown {
     /// Remembers what is shown of an entry, instead of what was shown of it in the same version.
     pub(super) fn put(&self, kind: &Arc<Kind>, entry: &Entry, object: &Arc<Value>) {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        if objects.bytes > MAX_BYTES {
-            *objects = Objects::default();
+        let new =
+            ShownObject { revision: entry.revision, kind: Arc::clone(kind), object: Arc::clone(object) };
+        objects.add(&entry.key, new);
+    }
+}
+
+impl Objects {
+    fn add(&mut self, key: &Arc<str>, new: ShownObject) {
+        if self.bytes > MAX_BYTES {
+            *self = Objects::default();
         }
-        objects.bytes += entry.body.len();
-        let versions = objects.by_key.entry(Arc::clone(&entry.key)).or_default();
-        versions.retain(|shown| shown.kind.gvk != kind.gvk);
-        versions.push(ShownObject {
-            revision: entry.revision,
-            kind: Arc::clone(kind),
-            object: Arc::clone(object),
-        });
+        // Not the stored bytes: defaults may make a small object large.
+        self.bytes += new.object.size_up_to(MAX_BYTES);
+        let versions = self.by_key.entry(Arc::clone(key)).or_default();
+        versions.retain(|shown| shown.kind.gvk != new.kind.gvk);
+        versions.push(new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+
+    #[test]
+    fn objects_are_counted_by_what_is_shown_of_them() {
+        let kind = Catalog::new(resources::table::Served::default())
+            .find(&"".into(), &"v1".into(), &"configmaps".into())
+            .unwrap();
+        let object = Arc::new(Value::from("x".repeat(MAX_BYTES / 2)));
+        let mut objects = Objects::default();
+        for (number, remembered) in [(1, 1), (2, 2), (3, 1)] {
+            let key: Arc<str> = format!("/registry/configmaps/default/{number}").into();
+            let new = ShownObject { revision: number, kind: Arc::clone(&kind), object: Arc::clone(&object) };
+            objects.add(&key, new);
+            assert_eq!(objects.by_key.len(), remembered, "{number}");
+        }
     }
 }
