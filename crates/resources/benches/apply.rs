@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use resources::apply::{Applied, Door, Managers, Reset, Unconverted, Versions, managed_fields};
+use resources::apply::{Applied, FieldManagement, Managers, Reset, Unconverted, Versions, managed_fields};
 use resources::schema::{self, Schema};
 use value::{Value, yaml};
 
@@ -87,7 +87,7 @@ fn stored(mut object: Value, schema: &Schema) -> Value {
 fn benches(c: &mut Criterion) {
     let Some(schema) = schema::of("", "v1", "Pod") else { return };
     let reset = Reset::without(&["status"]);
-    let door = Door {
+    let door = FieldManagement {
         api_version: "v1",
         schema,
         subresource: "",

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use resources::custom::{Bounds, Definition, Source};
+use resources::custom::{Bounds, CustomResourceDefinition, Source};
 use value::{Map, Value};
 
 const PROPERTIES: usize = 500;
@@ -19,8 +19,8 @@ impl Source for Whole {
     }
 }
 
-/// A definition with many properties, each with bounds, and many rules.
-fn definition() -> Value {
+/// A CRD with many properties, each with bounds, and many rules.
+fn crd() -> Value {
     let property = |_| {
         Value::map([
             ("type", Value::from("string")),
@@ -42,17 +42,17 @@ fn definition() -> Value {
         Value::map([("name", Value::from("v1")), ("served", true.into()), ("storage", true.into())]);
     version.set_at(&["schema", "openAPIV3Schema", "type"], "object");
     version.set_at(&["schema", "openAPIV3Schema", "properties", "spec"], spec);
-    let mut definition = Value::map([("kind", "CustomResourceDefinition")]);
-    definition.set_at(&["spec", "group"], "example.com");
-    definition.set_at(&["spec", "scope"], "Namespaced");
-    definition.set_at(&["spec", "versions"], Value::list([version]));
-    definition.set_at(&["status", "acceptedNames", "kind"], "Thing");
-    definition
+    let mut crd = Value::map([("kind", "CustomResourceDefinition")]);
+    crd.set_at(&["spec", "group"], "example.com");
+    crd.set_at(&["spec", "scope"], "Namespaced");
+    crd.set_at(&["spec", "versions"], Value::list([version]));
+    crd.set_at(&["status", "acceptedNames", "kind"], "Thing");
+    crd
 }
 
-fn read(definition: &Value) -> Definition {
-    let source: Arc<dyn Source> = Arc::new(Whole(definition.clone()));
-    Definition::read(definition, &source)
+fn read(crd: &Value) -> CustomResourceDefinition {
+    let source: Arc<dyn Source> = Arc::new(Whole(crd.clone()));
+    CustomResourceDefinition::read(crd, &source)
 }
 
 fn object() -> Value {
@@ -66,18 +66,18 @@ fn object() -> Value {
 }
 
 fn custom(c: &mut Criterion) {
-    let source = definition();
+    let source = crd();
     let object = object();
     c.bench_function("custom/read_definition", |b| b.iter(|| read(black_box(&source))));
     c.bench_function("custom/compile_and_first_create", |b| {
         b.iter(|| {
-            let definition = read(&source);
-            let compiled = definition.versions.first().map(|version| Arc::clone(version.compiled()));
+            let crd = read(&source);
+            let compiled = crd.versions.first().map(|version| Arc::clone(version.compiled()));
             compiled.map(|compiled| compiled.validate_create(black_box(&object), Bounds::NONE).errors.len())
         });
     });
-    let definition = read(&source);
-    let Some(version) = definition.versions.first() else { return };
+    let crd = read(&source);
+    let Some(version) = crd.versions.first() else { return };
     let compiled = version.compiled();
     c.bench_function("custom/create_500_properties_20_rules", |b| {
         b.iter(|| {

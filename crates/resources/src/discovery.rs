@@ -19,7 +19,7 @@ use value::{Map, Value};
 
 use crate::table::{GROUPS, Resource, Served, Storage, Verb};
 
-pub use registered::{Registration, built_in, of_definition, registered_group, registered_groups};
+pub use registered::{Registration, built_in, of_custom_version, registered_group, registered_groups};
 pub use remote::{RemoteVersion, aggregated_versions, legacy_version, stale_version};
 
 /// The media type of the aggregated form.

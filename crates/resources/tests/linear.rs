@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use api::{GroupKind, GroupVersion};
-use resources::apply::{Door, Reset, Unconverted, Versions};
+use resources::apply::{FieldManagement, Reset, Unconverted, Versions};
 use resources::schema::{self, Format, Kind, Schema};
 use resources::table::{self, Resource, Storage};
 use resources::{decode, defaults, patch, print, strategy, validation};
@@ -333,7 +333,7 @@ fn applied(case: &Case, object: &Value) {
     let schema = case.row.schema(case.version).unwrap();
     let api_version = GroupVersion::new(case.row.group, case.version).to_string();
     let reset = Reset::without(&["status"]);
-    let door = Door {
+    let door = FieldManagement {
         api_version: &api_version,
         schema,
         subresource: "",

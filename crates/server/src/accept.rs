@@ -26,8 +26,8 @@ use tracing::{debug, warn};
 use crate::body::{Body, Cut};
 use crate::connections::{Busy, Connection, ConnectionMetrics, Connections, LogLimit, Open, Socket};
 use crate::drain::{self, StreamGuard};
-use crate::gather::gather;
 use crate::trust::Certificates;
+use crate::write_coalescing::coalesce_writes;
 
 /// Who is at the other end of a connection, as far as TCP and TLS tell.
 #[derive(Clone, Debug)]
@@ -233,7 +233,7 @@ async fn connection<A: Answer>(
         .max_send_buf_size(128 * 1024)
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.ping);
-    let (stream, gather) = gather(stream);
+    let (stream, gather) = coalesce_writes(stream);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     // A connection that never asks for anything gives its seat to one that does.

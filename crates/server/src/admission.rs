@@ -2,7 +2,7 @@
 
 mod attached;
 pub(crate) mod configuration;
-pub(crate) mod follow;
+pub(crate) mod informers;
 pub(crate) mod inventory;
 pub(crate) mod meter;
 pub(crate) mod param_access;

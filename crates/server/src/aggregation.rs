@@ -1,6 +1,6 @@
 //! Other API servers behind this one: what `APIService` objects register.
 //!
-//! One follower keeps [`Aggregation`] at what is stored. A request whose path belongs to another server is passed on to it
+//! One informer keeps [`Aggregation`] at what is stored. A request whose path belongs to another server is passed on to it
 //! ([`forward`]) after it was authenticated and authorized here; it is not admitted here. Of every such server it is
 //! known whether it can be reached ([`availability`]) and what it serves ([`documents`]), in the background and bounded, so
 //! that one that hangs holds nobody up. What this server serves itself is registered as well ([`register`]).
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use value::{Str, Value};
 
 use crate::config::{ConfigError, Redirects};
-use crate::follow::{Followed, Notes, follow};
+use crate::informer::{InformerProgress, Notes, start_informer};
 use crate::keys;
 use crate::outbound::{self, Forward, Trust};
 use crate::pki;
@@ -47,10 +47,10 @@ const CORE: &str = "v1.";
 /// What is registered.
 pub(crate) struct Aggregation {
     registry: Arc<Registry>,
-    followed: Followed,
+    followed: InformerProgress,
 }
 
-/// What the follower keeps.
+/// What the informer keeps.
 struct Registry {
     services: ArcSwap<Services>,
     /// With what this server proves itself to the others.
@@ -99,7 +99,7 @@ impl Aggregation {
         });
         let kept = Arc::clone(&registry);
         let notes = Notes::of(unreadable, Concern::Registration);
-        let followed = follow(store, keys::API_SERVICES, notes, move |old, new| kept.apply(old, new));
+        let followed = start_informer(store, keys::API_SERVICES, notes, move |old, new| kept.apply(old, new));
         Ok(Aggregation { registry, followed })
     }
 

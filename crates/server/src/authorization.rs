@@ -4,8 +4,8 @@
 //! [`Loaded::stand`] makes the chain once there is a store to follow; [`follow`] replaces it whenever the file, or one of the files
 //! it names, changes. The decisions themselves are `authz`'s.
 
-mod follow;
 mod observe;
+mod reload;
 mod send;
 
 pub(crate) use send::sender;
@@ -20,8 +20,8 @@ use authz::config::{
 use authz::node::NodeAuthorizer;
 use authz::{Chain, ReviewCompiler, Standing, assemble, rbac};
 
-pub(crate) use follow::{Files, follow};
 pub use observe::AuthorizationMetrics;
+pub(crate) use reload::{Files, follow};
 
 use crate::config::ConfigError;
 use crate::files;

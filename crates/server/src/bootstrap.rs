@@ -21,7 +21,7 @@ use value::{Map, Value};
 
 use crate::admission::webhooks::account;
 use crate::client::Client;
-use crate::kept::{Kept, Placed};
+use crate::restore_deleted::{ObjectAt, RestoreDeleted};
 use crate::state::State;
 
 pub(crate) use progress::{Hook, Progress};
@@ -77,7 +77,7 @@ fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<Item>; 3] {
 }
 
 /// The priority classes that are always there.
-fn priority_classes() -> impl Iterator<Item = Placed> {
+fn priority_classes() -> impl Iterator<Item = ObjectAt> {
     let classes = [
         (
             "system-cluster-critical",
@@ -100,7 +100,7 @@ fn priority_classes() -> impl Iterator<Item = Placed> {
 }
 
 /// The namespaces that are always there.
-fn namespaces() -> impl Iterator<Item = Placed> {
+fn namespaces() -> impl Iterator<Item = ObjectAt> {
     NAMESPACES.iter().map(|name| {
         let mut namespace = object("v1", "Namespace", "", name);
         namespace.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], *name);
@@ -109,10 +109,10 @@ fn namespaces() -> impl Iterator<Item = Placed> {
 }
 
 /// What comes back when it is deleted: the namespaces, the ranges of services, and the service by which pods reach the server.
-pub(crate) fn kept(state: &State, port: u16, advertise: IpAddr) -> Kept {
+pub(crate) fn restore_deleted(state: &State, port: u16, advertise: IpAddr) -> RestoreDeleted {
     let objects = namespaces().chain([cidr::placed(state)]).chain(service::objects(state, port, advertise));
     let objects = objects.collect();
-    Kept::watch(&state.store, &state.unreadable, objects, |_, _| {})
+    RestoreDeleted::watch(&state.store, &state.unreadable, objects, |_, _| {})
 }
 
 fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
@@ -152,7 +152,7 @@ enum Want {
 }
 
 impl Item {
-    fn new(hook: Hook, (collection, object): Placed, want: Want) -> Self {
+    fn new(hook: Hook, (collection, object): ObjectAt, want: Want) -> Self {
         Item { hook, collection, object, want }
     }
 

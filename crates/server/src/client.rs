@@ -11,11 +11,11 @@ use http_body_util::{BodyExt as _, Limited};
 use value::{Value, json, write};
 
 use crate::call::Unread;
-use crate::heard::{MAX_OBJECTS, heard};
 use crate::heavy::Effort;
 use crate::pipeline;
 use crate::respond;
 use crate::state::State;
+use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
 /// A part of this process that makes requests under an identity of its own.
 #[derive(Clone)]
@@ -137,10 +137,10 @@ fn read(code: u16, body: &[u8]) -> Result<Value, Status> {
 }
 
 fn refusal(code: u16, body: &Value) -> Status {
-    let message = heard(body.str_at(&["message"]).unwrap_or("the request was refused"));
-    let reason = heard(body.str_at(&["reason"]).unwrap_or_default());
+    let message = truncate_remote(body.str_at(&["message"]).unwrap_or("the request was refused"));
+    let reason = truncate_remote(body.str_at(&["reason"]).unwrap_or_default());
     let details = Details {
-        name: heard(body.str_at(&["details", "name"]).unwrap_or_default()).into_owned(),
+        name: truncate_remote(body.str_at(&["details", "name"]).unwrap_or_default()).into_owned(),
         ..Details::default()
     };
     Status::failure(code, Reason::Unknown, message).with_reason(reason).with_details(details)

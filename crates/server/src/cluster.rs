@@ -14,7 +14,7 @@ use storage::Entry;
 use tokio::time::Instant;
 use value::{Str, Value};
 
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::encode;
 use crate::keys;
 use crate::state::State;
@@ -115,7 +115,7 @@ impl State {
     }
 
     /// What clients of a kind read of an entry, remembered while neither the entry nor the kind changes.
-    async fn show(&self, kind: &Arc<Kind>, entry: &Entry) -> Result<Arc<Value>, ParamError> {
+    async fn show(&self, kind: &Arc<ServedResource>, entry: &Entry) -> Result<Arc<Value>, ParamError> {
         let stored = self.parsed.get(entry).map_err(|why| {
             self.unreadable.note(entry, &why, Some(Concern::Parameter));
             ParamError::Unreadable(why)
@@ -139,28 +139,32 @@ impl State {
         Ok(shown)
     }
 
-    /// Whether it is known which custom kinds a group has: every stored definition of it can be read.
-    fn check_definitions(&self, group: &str) -> Result<(), Status> {
+    /// Whether it is known which custom kinds a group has: every stored CRD of it can be read.
+    fn check_crds(&self, group: &str) -> Result<(), Status> {
         let custom = self.catalog.custom();
         let Some(name) = custom.unreadable(group) else { return Ok(()) };
-        self.unreadable.check_named(&Concern::Definition, name)?;
+        self.unreadable.check_named(&Concern::CustomResourceDefinition, name)?;
         // It has just been written again, and is not followed yet.
         Err(Status::internal(format!("the stored CustomResourceDefinition {name} cannot be read")))
     }
 
     /// The kind in whose version policies and webhooks are shown an object that is worked on as `stored`, whether or not that
     /// version is served. Where a built-in version is not served, a CRD may have one of the same name.
-    fn kind_to_show(&self, stored: &GroupVersionKind, shown: &GroupVersionKind) -> Option<Arc<Kind>> {
+    fn kind_to_show(
+        &self,
+        stored: &GroupVersionKind,
+        shown: &GroupVersionKind,
+    ) -> Option<Arc<ServedResource>> {
         let built_in = self.catalog.built_in_kind(shown).filter(|kind| kind.stored == *stored);
         built_in.or_else(|| self.catalog.find_kind_in_any_version(&shown.group, &shown.version, &shown.kind))
     }
 
-    fn kind_of(&self, served: &Served) -> Option<Arc<Kind>> {
+    fn kind_of(&self, served: &Served) -> Option<Arc<ServedResource>> {
         self.catalog.find(&served.resource.group, &served.kind.version, &served.resource.resource)
     }
 }
 
-pub(crate) fn served(kind: &Kind) -> Served {
+pub(crate) fn served(kind: &ServedResource) -> Served {
     Served { resource: kind.resource.clone(), kind: kind.gvk.clone(), namespaced: kind.namespaced }
 }
 
@@ -245,7 +249,7 @@ impl Cluster for State {
     fn served_param(&self, kind: &GroupVersionKind) -> Result<Option<Served>, Status> {
         let found = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
         if found.as_ref().is_none_or(|found| found.as_custom().is_some()) {
-            self.check_definitions(&kind.group)?;
+            self.check_crds(&kind.group)?;
         }
         Ok(found.map(|kind| served(&kind)))
     }

@@ -27,9 +27,9 @@ use crate::aggregation::forward::encode_path;
 use crate::catalog::{self, Catalog};
 use crate::client::Client;
 use crate::encode;
-use crate::heard::heard;
 use crate::keys;
 use crate::state::State;
+use crate::truncate_remote::truncate_remote;
 
 /// Starts the controllers; the handle ends when the server stops and they have finished what was under way.
 pub(crate) fn start(
@@ -113,7 +113,7 @@ impl Kinds {
     }
 }
 
-fn kind(served: &catalog::Kind) -> Kind {
+fn kind(served: &catalog::ServedResource) -> Kind {
     let has = |verb| served.verbs.contains(&verb);
     Kind {
         group: served.gvk.group.clone(),
@@ -135,7 +135,7 @@ struct InProcess {
 }
 
 impl InProcess {
-    fn served(&self, kind: &Kind) -> Option<Arc<catalog::Kind>> {
+    fn served(&self, kind: &Kind) -> Option<Arc<catalog::ServedResource>> {
         self.state.catalog.find(&kind.group, &kind.version, &kind.plural)
     }
 
@@ -377,7 +377,9 @@ fn is_segment(name: &str) -> Result<(), String> {
     }
     match names::is_path_segment_name(name).as_slice() {
         [] => Ok(()),
-        wrong => Err(format!("invalid resource name {}: [{}]", quote(&heard(name)), wrong.join(" "))),
+        wrong => {
+            Err(format!("invalid resource name {}: [{}]", quote(&truncate_remote(name)), wrong.join(" ")))
+        }
     }
 }
 

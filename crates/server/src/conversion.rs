@@ -12,46 +12,46 @@ use api::field::quote;
 use api::{Status, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use resources::custom::Definition;
+use resources::custom::CustomResourceDefinition;
 use value::{Map, Str, Value, go, json, write};
 
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
-use crate::heard::{MAX_OBJECTS, heard};
 use crate::keys;
 use crate::metrics::Review;
 use crate::outbound::{Answer, Endpoint, Failure, Reach, Request, Target, Trust, WEBHOOK_AGENT};
 use crate::state::State;
+use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
 /// How long a conversion may take, as Kubernetes' client waits by default.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The webhooks that have been called, by definition, each with the configuration it was made of.
+/// The webhooks that have been called, by CRD, each with the configuration it was made of.
 #[derive(Default)]
 pub struct Targets {
     known: Mutex<HashMap<Str, (Value, Target)>>,
 }
 
 impl Targets {
-    /// Forgets the webhook of a definition.
-    pub fn forget(&self, definition: &str) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(definition);
+    /// Forgets the webhook of a CRD.
+    pub fn forget(&self, crd: &str) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(crd);
     }
 
-    fn get(&self, definition: &Definition, config: &Value) -> Option<Target> {
+    fn get(&self, crd: &CustomResourceDefinition, config: &Value) -> Option<Target> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&definition.name).filter(|(made_of, _)| made_of == config).map(|(_, target)| target.clone())
+        known.get(&crd.name).filter(|(made_of, _)| made_of == config).map(|(_, target)| target.clone())
     }
 
-    fn keep(&self, definition: &Definition, config: Value, target: &Target) {
+    fn keep(&self, crd: &CustomResourceDefinition, config: Value, target: &Target) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(definition.name.clone(), (config, target.clone()));
+        known.insert(crd.name.clone(), (config, target.clone()));
     }
 }
 
-/// Asks the webhook of a definition to bring objects into a version, and counts it. `webhook` is `spec.conversion.webhook`.
+/// Asks the webhook of a CRD to bring objects into a version, and counts it. `webhook` is `spec.conversion.webhook`.
 pub async fn call(
     state: &State,
-    definition: &Definition,
+    crd: &CustomResourceDefinition,
     webhook: &Value,
     objects: &[Value],
     version: &str,
@@ -59,21 +59,21 @@ pub async fn call(
     let first = objects.first().map(meta::gvk).unwrap_or_default();
     let about = format!("{}, Kind={}", first.group_version(), first.kind);
     let start = std::time::Instant::now();
-    let outcome = ask(state, definition, webhook, objects, version).await;
+    let outcome = ask(state, crd, webhook, objects, version).await;
     let review = outcome.as_ref().map_or_else(Wrong::review, |_| Some(Review::Converted));
     let to = version.rsplit('/').next().unwrap_or_default();
-    state.metrics.custom.converted(&definition.name, &first.version, to, review, start.elapsed());
+    state.metrics.custom.converted(&crd.name, &first.version, to, review, start.elapsed());
     outcome.map_err(|wrong| wrong.status(&about))
 }
 
 async fn ask(
     state: &State,
-    definition: &Definition,
+    crd: &CustomResourceDefinition,
     webhook: &Value,
     objects: &[Value],
     version: &str,
 ) -> Result<Vec<Value>, Wrong> {
-    let target = target(state, definition, webhook).map_err(Wrong::Call)?;
+    let target = target(state, crd, webhook).map_err(Wrong::Call)?;
     let reviews = webhook.list_at(&["conversionReviewVersions"]).iter().filter_map(Value::as_str);
     let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
         return Err(Wrong::NoReview);
@@ -251,14 +251,14 @@ impl Wrong {
         Status::plain(match self {
             Wrong::NoReview => "no supported conversion review versions".to_owned(),
             Wrong::Call(why) | Wrong::Answer(why) => {
-                format!("conversion webhook for {about} failed: {}", heard(why))
+                format!("conversion webhook for {about} failed: {}", truncate_remote(why))
             }
             Wrong::Count { returned, expected } => {
                 format!("conversion webhook for {about} returned {returned} objects, expected {expected}")
             }
-            Wrong::NoObject(why) => heard(why).into_owned(),
+            Wrong::NoObject(why) => truncate_remote(why).into_owned(),
             Wrong::Object(why) => {
-                format!("conversion webhook for {about} returned invalid {}", heard(why))
+                format!("conversion webhook for {about} returned invalid {}", truncate_remote(why))
             }
         })
     }
@@ -345,8 +345,8 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
     Ok(result)
 }
 
-/// The webhook of a definition, made once for a configuration.
-fn target(state: &State, definition: &Definition, webhook: &Value) -> Result<Target, String> {
+/// The webhook of a CRD, made once for a configuration.
+fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Result<Target, String> {
     let config = webhook.get("clientConfig").cloned().unwrap_or_default();
     let trust = match config.str_at(&["caBundle"]).map(|text| STANDARD.decode(text)) {
         Some(Ok(pem)) if !pem.trim_ascii().is_empty() => Trust::Authorities(pem),
@@ -366,14 +366,14 @@ fn target(state: &State, definition: &Definition, webhook: &Value) -> Result<Tar
     };
     // The address of a service may change while its configuration does not.
     let key = Value::map([("config", config), ("dial", Value::from(dial.clone().unwrap_or_default()))]);
-    if let Some(target) = state.conversions.get(definition, &key) {
+    if let Some(target) = state.conversions.get(crd, &key) {
         return Ok(target);
     }
     let url = url.parse().map_err(|error| format!("{}: {error}", quote(&url)))?;
     let reach = if dial.is_some() { Reach::Cluster } else { Reach::Configured };
     let endpoint = Endpoint { dial, reach, trust, ..Endpoint::new(url) };
     let target = Target::new(endpoint).map_err(|error| error.to_string())?;
-    state.conversions.keep(definition, key, &target);
+    state.conversions.keep(crd, key, &target);
     Ok(target)
 }
 

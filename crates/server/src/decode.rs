@@ -11,7 +11,7 @@ use resources::patch::{Patched, undecodable};
 use value::{Str, Value, json, yaml};
 
 use crate::call::Call;
-use crate::catalog::{Custom, Facet, Kind};
+use crate::catalog::{Custom, ServedResource, Subresource};
 use crate::negotiate::{self, BodyMedia};
 use crate::options::FieldValidation;
 
@@ -136,7 +136,11 @@ fn read(body: &Bytes, media: BodyMedia, expected: &GroupVersionKind) -> Result<T
 }
 
 /// Reads the body of a create or update of `kind`.
-pub async fn object(call: &mut Call, kind: &Kind, validation: FieldValidation) -> Result<Draft, Status> {
+pub async fn object(
+    call: &mut Call,
+    kind: &ServedResource,
+    validation: FieldValidation,
+) -> Result<Draft, Status> {
     let media = negotiate::body_media(&call.headers)?;
     let body = call.read_body().await?;
     let mut tree = read(&body, media, &kind.gvk)?;
@@ -183,7 +187,7 @@ fn unreadable_kind(object: &Value, is_typed: bool) -> Option<String> {
 
 /// The schema of the version that an object says it is of; of a version that does not exist nothing is known.
 fn custom_schema(custom: &Custom, sent: &GroupVersionKind) -> Arc<Compiled> {
-    match custom.definition.version(&sent.version) {
+    match custom.crd.version(&sent.version) {
         Some(version) => Arc::clone(version.compiled()),
         None => Arc::new(Compiled::of_nothing()),
     }
@@ -193,7 +197,7 @@ fn custom_schema(custom: &Custom, sent: &GroupVersionKind) -> Arc<Compiled> {
 /// is taken as it is; validation refuses it.
 fn from_custom_tree(
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     custom: &Custom,
     tree: Tree,
     validation: FieldValidation,
@@ -238,8 +242,12 @@ fn from_custom_tree(
 }
 
 /// Reads the body of an update through `scale`.
-pub async fn scale(call: &mut Call, kind: &Kind, validation: FieldValidation) -> Result<Draft, Status> {
-    posted(call, &kind.admission_kind(Facet::Scale), validation).await.map(Draft::again)
+pub async fn scale(
+    call: &mut Call,
+    kind: &ServedResource,
+    validation: FieldValidation,
+) -> Result<Draft, Status> {
+    posted(call, &kind.admission_kind(Subresource::Scale), validation).await.map(Draft::again)
 }
 
 /// Reads the body as the kind that a subresource takes.
@@ -260,7 +268,7 @@ pub async fn posted(
 /// Turns a tree into an object of `kind`: checks its version and kind, then its fields.
 pub fn from_tree(
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     tree: Tree,
     validation: FieldValidation,
 ) -> Result<Draft, Status> {
@@ -361,19 +369,19 @@ fn unregistered(sent: &GroupVersionKind, expected: &GroupVersionKind) -> String 
 /// Turns a patched object back into a draft: its errors are about the patch.
 pub fn patched(
     call: &mut Call,
-    kind: &Kind,
-    facet: Facet,
+    kind: &ServedResource,
+    subresource: Subresource,
     patched: Patched,
     validation: FieldValidation,
 ) -> Result<Draft, Status> {
     let Patched { mut object, strict, quoted, converted } = patched;
-    let expected = kind.admission_kind(facet);
+    let expected = kind.admission_kind(subresource);
     if converted {
         object.set_at(&["apiVersion"], expected.api_version());
         object.set_at(&["kind"], expected.kind.clone());
     }
     let sent = meta::gvk(&object);
-    let custom = kind.as_custom().filter(|_| facet != Facet::Scale);
+    let custom = kind.as_custom().filter(|_| subresource != Subresource::Scale);
     if sent.kind != expected.kind && custom.is_none() {
         return Err(undecodable(&quoted, &unregistered(&sent, &expected)));
     }
@@ -386,7 +394,7 @@ pub fn patched(
     }
     resources::apply::mark_reset(&mut object);
     let empty = match custom {
-        None if facet != Facet::Scale => resources::decode::empty_lists(&object, kind.schema()),
+        None if subresource != Subresource::Scale => resources::decode::empty_lists(&object, kind.schema()),
         _ => Vec::new(),
     };
     let unknown = match custom {
@@ -396,7 +404,7 @@ pub fn patched(
             .coerce(&mut object, validation != FieldValidation::Ignore)
             .map_err(|error| undecodable(&quoted, &error))?,
         None => {
-            let schema = kind.facet_schema(facet);
+            let schema = kind.subresource_schema(subresource);
             let outcome = if converted {
                 resources::decode::convert(&mut object, schema)
             } else {
@@ -420,7 +428,10 @@ pub fn patched(
             }
         }
     }
-    Ok(Draft { object: if facet == Facet::Scale { object } else { kind.to_stored(object)? }, empty })
+    Ok(Draft {
+        object: if subresource == Subresource::Scale { object } else { kind.to_stored(object)? },
+        empty,
+    })
 }
 
 /// A warning for each strict error: YAML's reader says several in one.
@@ -452,14 +463,19 @@ pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
 }
 
 /// Turns what a configuration was merged into back into a draft.
-pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) -> Result<Draft, Status> {
-    if let Some(custom) = kind.as_custom().filter(|_| facet != Facet::Scale) {
+pub fn configured(
+    kind: &ServedResource,
+    subresource: Subresource,
+    mut object: Value,
+    config: &Value,
+) -> Result<Draft, Status> {
+    if let Some(custom) = kind.as_custom().filter(|_| subresource != Subresource::Scale) {
         custom.version.compiled().coerce_applied(&mut object).map_err(Status::plain)?;
         return Ok(Draft::again(kind.to_stored(object)?));
     }
-    let outcome = resources::decode::convert(&mut object, kind.facet_schema(facet));
+    let outcome = resources::decode::convert(&mut object, kind.subresource_schema(subresource));
     if let Some(error) = outcome.type_error(&[]) {
-        let GroupVersionKind { group, version, kind } = kind.admission_kind(facet);
+        let GroupVersionKind { group, version, kind } = kind.admission_kind(subresource);
         let inner = if error.starts_with("illegal base64") { "error decoding from json: " } else { "" };
         return Err(Status::plain(format!(
             "failed to convert new object ({}/{}; {group}/{version}, Kind={kind}) to proper version: unable to convert unstructured object to {group}/{version}, Kind={kind}: {inner}{error}",
@@ -467,7 +483,7 @@ pub fn configured(kind: &Kind, facet: Facet, mut object: Value, config: &Value) 
             meta::name(config),
         )));
     }
-    Ok(Draft::again(if facet == Facet::Scale { object } else { kind.to_stored(object)? }))
+    Ok(Draft::again(if subresource == Subresource::Scale { object } else { kind.to_stored(object)? }))
 }
 
 /// Whether a kind is sent in a version of which nothing but the name is left: clients still evict as they did before `policy/v1`.

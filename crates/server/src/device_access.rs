@@ -10,18 +10,18 @@ use resources::validation::admin_access;
 use value::{Path, Str, Value};
 
 use crate::call::Call;
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::state::State;
 
 /// Drops admin access where there is no such thing: from what is new, not from what has it already.
-pub(crate) fn drop_admin(state: &State, kind: &Kind, object: &mut Value, old: Option<&Value>) {
+pub(crate) fn drop_admin(state: &State, kind: &ServedResource, object: &mut Value, old: Option<&Value>) {
     if !state.admin_access {
         resources::strategy::drop_admin_access(&kind.built_in_kind(), object, old);
     }
 }
 
 /// Whether a new object asks for admin access.
-pub(crate) fn asks_admin(kind: &Kind, new: &Value) -> bool {
+pub(crate) fn asks_admin(kind: &ServedResource, new: &Value) -> bool {
     admin_access::asked(&kind.built_in_kind(), new, None).is_some()
 }
 
@@ -33,7 +33,7 @@ const ANNOTATION: &str = "resource.k8s.io/admin-access";
 pub(crate) fn check_admin(
     state: &State,
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     new: &Value,
     old_status_of: Option<&Value>,
 ) -> FieldErrors {
@@ -87,7 +87,7 @@ pub(crate) fn check_admin(
 pub(crate) async fn check_status(
     state: &State,
     call: &Call,
-    kind: &Kind,
+    kind: &ServedResource,
     new: &Value,
     old: &Value,
 ) -> FieldErrors {

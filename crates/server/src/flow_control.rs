@@ -28,7 +28,7 @@ use crate::body::Body;
 use crate::request_info::{Query, RequestInfo};
 use crate::respond;
 use crate::state::State;
-pub(crate) use configure::{Followers, run};
+pub(crate) use configure::{Informers, run};
 pub(crate) use dump::page as dump_page;
 pub(crate) use maintain::{begin, is_served, maintain};
 pub(crate) use metrics::FlowControlMetrics;

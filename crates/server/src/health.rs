@@ -167,7 +167,7 @@ impl Health {
         match name {
             "etcd" | "etcd-readiness" => self.store.health(),
             "storage-quota" if self.store.space().alarm => Err("the store is full".to_owned()),
-            // What roles, policies, webhooks, quotas and definitions say is known only if all of them can be read.
+            // What roles, policies, webhooks, quotas and CRDs say is known only if all of them can be read.
             "informer-sync" => self.unreadable.check_decisive(),
             "shutdown" if self.stopping.load(Ordering::Acquire) => Err("process is shutting down".to_owned()),
             _ => match (name.strip_prefix(MANIFESTS), hook(name)) {

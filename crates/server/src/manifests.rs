@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 
 use crate::admission::configuration::PluginConfigurations;
 use crate::config::{ConfigError, Places};
-use crate::hints::{Hints, Look};
+use crate::file_watch::{FileWatch, Look};
 
 pub(crate) use metrics::ManifestMetrics;
 pub use read::read;
@@ -320,7 +320,7 @@ impl InForce {
         if kept.is_empty() {
             return;
         }
-        let mut hints = Hints::new(Duration::ZERO, stopped);
+        let mut hints = FileWatch::new(Duration::ZERO, stopped);
         let mut watched: Vec<PathBuf> = kept.iter().flat_map(Kept::watched).collect();
         loop {
             hints.watch(watched.iter().map(PathBuf::as_path));

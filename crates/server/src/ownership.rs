@@ -7,13 +7,15 @@ use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use api::{GroupVersion, GroupVersionKind, Status, meta};
-use resources::apply::{self, Door, Element, Managers, Refusal, Replicas, Reset, Unconverted, Versions};
+use resources::apply::{
+    self, Element, FieldManagement, Managers, Refusal, Replicas, Reset, Unconverted, Versions,
+};
 use resources::custom::Conversion;
 use resources::schema::Schema;
 use resources::strategy;
 use value::{Str, Value};
 
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{ServedResource, Subresource};
 use crate::state::State;
 
 /// In whose name an object is written.
@@ -29,12 +31,12 @@ const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
 
 static NOTHING: Reset = Reset::Nothing;
 
-impl Versions for Kind {
+impl Versions for ServedResource {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
         let version = GroupVersion::parse(api_version).ok()?;
         if let Some(custom) = self.as_custom() {
             let of_group = version.group == self.gvk.group;
-            let version = custom.definition.version(&version.version).filter(|_| of_group)?;
+            let version = custom.crd.version(&version.version).filter(|_| of_group)?;
             return Some(version.compiled().schema());
         }
         self.in_version(&version).and_then(|other| other.row()?.schema(&version.version))
@@ -54,13 +56,13 @@ impl Versions for Kind {
                     api::field::quote(api_version)
                 )));
             }
-            if custom.definition.version(&version.version).is_none() {
+            if custom.crd.version(&version.version).is_none() {
                 return Err(Unconverted::Failed(format!(
                     "request to convert CR to an invalid group/version: {api_version}"
                 )));
             }
             // A webhook cannot be asked here: see `Asked`.
-            if custom.definition.conversion != Conversion::None {
+            if custom.crd.conversion != Conversion::None {
                 return Err(Unconverted::NoSuchVersion);
             }
             // Nothing is dropped that the other version does not know: then nobody can say who owns what.
@@ -85,14 +87,14 @@ impl Versions for Kind {
 /// The versions of a kind, where a webhook may have to convert. It cannot be asked while fields are compared: what is missing is
 /// noted, asked for, and everything is compared again.
 struct Asked<'a> {
-    kind: &'a Kind,
+    kind: &'a ServedResource,
     /// What was asked for, in which version, and what came.
     answers: Vec<(Value, String, Value)>,
     /// What is missing.
     open: RefCell<Option<(Value, String)>>,
 }
 
-/// More than any number of versions takes that a definition has.
+/// More than any number of versions takes that a CRD has.
 const MAX_QUESTIONS: usize = 200;
 
 impl Versions for Asked<'_> {
@@ -104,7 +106,7 @@ impl Versions for Asked<'_> {
         let by_webhook = self
             .kind
             .as_custom()
-            .is_some_and(|custom| matches!(custom.definition.conversion, Conversion::Webhook(_)));
+            .is_some_and(|custom| matches!(custom.crd.conversion, Conversion::Webhook(_)));
         let is_there = object.str_at(&["apiVersion"]) == Some(api_version);
         if !by_webhook || is_there || self.schema(api_version).is_none() {
             return Versions::convert(self.kind, object, api_version);
@@ -125,7 +127,7 @@ impl Versions for Asked<'_> {
 /// Does what needs the other versions of a kind, as often as it takes until they are known.
 async fn with_versions<T>(
     state: &State,
-    kind: &Kind,
+    kind: &ServedResource,
     work: impl Fn(&dyn Versions) -> T,
 ) -> Result<T, Status> {
     let mut asked = Asked { kind, answers: Vec::new(), open: RefCell::default() };
@@ -154,12 +156,11 @@ impl Versions for OnlyVersion {
     }
 }
 
-impl Replicas for Kind {
+impl Replicas for ServedResource {
     fn path(&self, api_version: &str) -> Option<Option<Vec<Element>>> {
         let version = GroupVersion::parse(api_version).ok()?;
         if let Some(custom) = self.as_custom() {
-            let found =
-                custom.definition.version(&version.version).filter(|_| version.group == self.gvk.group)?;
+            let found = custom.crd.version(&version.version).filter(|_| version.group == self.gvk.group)?;
             return Some(found.scale.as_ref().map(|paths| {
                 let steps = paths.spec_replicas.strip_prefix('.').unwrap_or(&paths.spec_replicas).split('.');
                 steps.map(|step| Element::Field(step.into())).collect()
@@ -186,8 +187,8 @@ pub struct Written<'a> {
 /// Notes who made `object` (a draft, in the stored shape) of what was there.
 pub async fn track(
     state: &State,
-    kind: &Kind,
-    facet: Facet,
+    kind: &ServedResource,
+    subresource: Subresource,
     Written { old, empty, manager }: Written<'_>,
     object: &mut Value,
     now: i64,
@@ -216,7 +217,7 @@ pub async fn track(
         return set(object, live.at(MANAGED_FIELDS).cloned());
     }
     let tracked = with_versions(state, kind, |versions| {
-        door(kind, facet, &api_version, versions, now).track(live, &new, manager)
+        door(kind, subresource, &api_version, versions, now).track(live, &new, manager)
     });
     // Where a webhook does not answer everybody owns what they did.
     let tracked = tracked.await.unwrap_or_else(|_| live.at(MANAGED_FIELDS).cloned());
@@ -224,30 +225,30 @@ pub async fn track(
 }
 
 fn door<'a>(
-    kind: &'a Kind,
-    facet: Facet,
+    kind: &'a ServedResource,
+    subresource: Subresource,
     api_version: &'a str,
     versions: &'a dyn Versions,
     now: i64,
-) -> Door<'a> {
-    Door {
+) -> FieldManagement<'a> {
+    FieldManagement {
         api_version,
         schema: kind.schema(),
-        subresource: facet.subresource(),
-        reset: reset(kind, facet),
+        subresource: subresource.name(),
+        reset: reset(kind, subresource),
         versions,
         now,
     }
 }
 
-/// What a facet does not take from a client.
-fn reset(kind: &Kind, facet: Facet) -> &'static Reset {
+/// What a subresource does not take from a client.
+fn reset(kind: &ServedResource, subresource: Subresource) -> &'static Reset {
     static STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["status"]));
     static ALL_BUT_STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["metadata", "spec"]));
-    match (kind.as_custom(), facet) {
-        (None, _) => strategy::reset_fields(&kind.stored.group_kind(), facet.subresource()),
-        (Some(_), Facet::Status) => &ALL_BUT_STATUS,
-        (Some(custom), Facet::Whole) if custom.version.status => &STATUS,
+    match (kind.as_custom(), subresource) {
+        (None, _) => strategy::reset_fields(&kind.stored.group_kind(), subresource.name()),
+        (Some(_), Subresource::Status) => &ALL_BUT_STATUS,
+        (Some(custom), Subresource::None) if custom.version.status => &STATUS,
         (Some(_), _) => &NOTHING,
     }
 }
@@ -262,15 +263,21 @@ pub fn track_posted(kind: &GroupVersionKind, subresource: &str, object: &mut Val
     for object in [&mut nothing, &mut new] {
         resources::decode::fill(object, schema);
     }
-    let door =
-        Door { api_version: &api_version, schema, subresource, reset: &NOTHING, versions: &OnlyVersion, now };
+    let door = FieldManagement {
+        api_version: &api_version,
+        schema,
+        subresource,
+        reset: &NOTHING,
+        versions: &OnlyVersion,
+        now,
+    };
     set(object, door.track(&nothing, &new, manager));
 }
 
-fn scale_door(kind: &Kind, now: i64) -> Door<'_> {
-    Door {
+fn scale_door(kind: &ServedResource, now: i64) -> FieldManagement<'_> {
+    FieldManagement {
         api_version: apply::SCALE_VERSION,
-        schema: kind.facet_schema(Facet::Scale),
+        schema: kind.subresource_schema(Subresource::Scale),
         subresource: "scale",
         reset: &NOTHING,
         versions: &OnlyVersion,
@@ -286,8 +293,8 @@ fn set(object: &mut Value, list: Option<Value>) {
 }
 
 /// Notes that `manager` made the scale `object` of `shown`, which has its managed fields.
-pub fn track_scale(kind: &Kind, shown: &Value, object: &mut Value, manager: &str, now: i64) {
-    let schema = kind.facet_schema(Facet::Scale);
+pub fn track_scale(kind: &ServedResource, shown: &Value, object: &mut Value, manager: &str, now: i64) {
+    let schema = kind.subresource_schema(Subresource::Scale);
     let (mut live, mut new) = (shown.clone(), object.clone());
     for scale in [&mut live, &mut new] {
         resources::decode::fill(scale, schema);
@@ -296,15 +303,20 @@ pub fn track_scale(kind: &Kind, shown: &Value, object: &mut Value, manager: &str
 }
 
 /// The scale of a workload with the managed fields of its replicas.
-pub fn scale_of(kind: &Kind, old: &Value) -> Result<Value, Status> {
-    let mut scale = kind.to_change(Facet::Scale, old)?;
+pub fn scale_of(kind: &ServedResource, old: &Value) -> Result<Value, Status> {
+    let mut scale = kind.to_change(Subresource::Scale, old)?;
     let managers = decoded(old)?;
     set(&mut scale, apply::to_scale(&managers, kind).encode());
     Ok(scale)
 }
 
 /// Gives the managed fields of a written scale back to the workload it became.
-pub fn from_scale(kind: &Kind, old: &Value, scale: &Value, workload: &mut Value) -> Result<(), Status> {
+pub fn from_scale(
+    kind: &ServedResource,
+    old: &Value,
+    scale: &Value,
+    workload: &mut Value,
+) -> Result<(), Status> {
     let managers = apply::to_workload(&decoded(old)?, &decoded(scale)?, &kind.gvk.api_version(), kind);
     set(workload, managers.encode());
     Ok(())
@@ -328,14 +340,14 @@ pub struct Applying<'a> {
 /// Merges a configuration into what is there. The result is in the version of the request, and has yet to be decoded.
 pub async fn configure(
     state: &State,
-    kind: &Kind,
-    facet: Facet,
+    kind: &ServedResource,
+    subresource: Subresource,
     old: Option<&Value>,
     Applying { config, manager, force }: Applying<'_>,
     now: i64,
 ) -> Result<Value, Status> {
-    let applied = if facet == Facet::Scale {
-        let schema = kind.facet_schema(facet);
+    let applied = if subresource == Subresource::Scale {
+        let schema = kind.subresource_schema(subresource);
         let mut empty = Value::map([("apiVersion", apply::SCALE_VERSION), ("kind", "Scale")]);
         resources::decode::fill(&mut empty, schema);
         let mut live = match old {
@@ -360,7 +372,7 @@ pub async fn configure(
             })?;
         }
         with_versions(state, kind, |versions| {
-            door(kind, facet, &api_version, versions, now).apply(live, &empty, config, manager, force)
+            door(kind, subresource, &api_version, versions, now).apply(live, &empty, config, manager, force)
         })
         .await?
     };
@@ -422,7 +434,7 @@ pub fn manager<'a>(named: &'a str, headers: &'a http::HeaderMap) -> std::borrow:
 }
 
 /// The uid that a configuration names, where there is no object that could have it.
-pub fn refuse_uid(kind: &Kind, name: &str, object: &Value) -> Result<(), Status> {
+pub fn refuse_uid(kind: &ServedResource, name: &str, object: &Value) -> Result<(), Status> {
     match meta::uid(object) {
         "" => Ok(()),
         uid => Err(Status::conflict(

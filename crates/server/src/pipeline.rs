@@ -31,7 +31,7 @@ use crate::audit::{self, Record, Sent};
 use crate::body::Body;
 use crate::byte_budget::Account;
 use crate::call::{Answer, AnsweredBy, Arriving, Call, EXPRESSIONS, Unread};
-use crate::catalog::{Catalog, Facet, Kind};
+use crate::catalog::{Catalog, ServedResource, Subresource};
 use crate::discard::Discarding;
 use crate::flow_control::{Asking, ClientGone, Present};
 use crate::handlers;
@@ -549,7 +549,7 @@ async fn finish(
     }
     let find = |catalog: &Catalog| {
         let RequestInfo { group, version, resource, .. } = &call.info;
-        // Objects of a version that is not served must go with their definition, too.
+        // Objects of a version that is not served must go with their CRD, too.
         let is_internal = *call.caller().via() == Via::Internal;
         if is_internal {
             catalog.find_in_any_version(group, version, resource)
@@ -563,9 +563,9 @@ async fn finish(
         state.catalog.find_to_write(find)
     };
     if found.is_none() {
-        // What its objects are is not known while its definition cannot be read: it is not the same as none.
-        let definition = format!("{}.{}", call.info.resource, call.info.group);
-        if let Err(status) = state.unreadable.check_named(&Concern::Definition, &definition) {
+        // What its objects are is not known while its CRD cannot be read: it is not the same as none.
+        let crd = format!("{}.{}", call.info.resource, call.info.group);
+        if let Err(status) = state.unreadable.check_named(&Concern::CustomResourceDefinition, &crd) {
             return Outcome::unknown(respond::finish(&mut call, None, Err(status)));
         }
     }
@@ -602,12 +602,12 @@ async fn finish(
 
 /// Compiles the schemas of a custom resource before the first request needs them: on the heavy lane if the CRD is large. A small one
 /// is left alone; what is needed of it is compiled when it is.
-async fn compile_schemas(state: &State, call: &Call, kind: &Kind) {
+async fn compile_schemas(state: &State, call: &Call, kind: &ServedResource) {
     let Some(custom) = kind.as_custom() else { return };
-    let work = custom.definition.uncompiled().saturating_mul(EXPRESSIONS);
+    let work = custom.crd.uncompiled().saturating_mul(EXPRESSIONS);
     if work > heavy::LARGE {
         call.effort.enter_lane(work).await;
-        custom.definition.compile(state.validation_context(call.now).stopwatch.as_deref());
+        custom.crd.compile(state.validation_context(call.now).stopwatch.as_deref());
     }
 }
 
@@ -719,9 +719,11 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
         respond::can_answer(call, kind, verb)?;
         return Box::pin(handlers::reviews::handle(state, call, kind)).await;
     }
-    let Some(facet) = Facet::of(&call.info.subresource) else { return Err(Status::no_such_resource()) };
+    let Some(subresource) = Subresource::of(&call.info.subresource) else {
+        return Err(Status::no_such_resource());
+    };
     // A subresource is read and changed; it is never a way to create, list or delete.
-    if facet != Facet::Whole && !matches!(verb, Verb::Get | Verb::Update | Verb::Patch) {
+    if subresource != Subresource::None && !matches!(verb, Verb::Get | Verb::Update | Verb::Patch) {
         return Err(Status::method_not_allowed());
     }
     if call.info.is_read_only() {
@@ -734,12 +736,12 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
     }
     match verb {
         // Each on the heap: no request should carry the weight of the heaviest of them.
-        Verb::Get => Box::pin(handlers::get::handle(state, call, kind, facet)).await,
+        Verb::Get => Box::pin(handlers::get::handle(state, call, kind, subresource)).await,
         Verb::List => Box::pin(handlers::list::handle(state, call, kind)).await,
         Verb::Watch => handlers::watch::handle(state, call, Arc::clone(kind)),
         Verb::Create => Box::pin(handlers::create::handle(state, call, kind)).await,
-        Verb::Update => Box::pin(handlers::update::put(state, call, kind, facet)).await,
-        Verb::Patch => Box::pin(handlers::update::patch(state, call, kind, facet)).await,
+        Verb::Update => Box::pin(handlers::update::put(state, call, kind, subresource)).await,
+        Verb::Patch => Box::pin(handlers::update::patch(state, call, kind, subresource)).await,
         Verb::Delete => Box::pin(handlers::delete::one(state, call, kind)).await,
         Verb::DeleteCollection => Box::pin(handlers::delete::collection(state, call, kind)).await,
     }

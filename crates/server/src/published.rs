@@ -16,7 +16,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::bootstrap::{Hook, LONGEST_PAUSE, PAUSE};
 use crate::client::Client;
-use crate::follow::{Notes, follow};
+use crate::informer::{Notes, start_informer};
 use crate::keys;
 use crate::state::State;
 use crate::tls;
@@ -32,7 +32,7 @@ pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: wat
     state.bootstrap.begin(Hook::ClusterAuthentication, &path);
     let hint = Arc::clone(&changed);
     let key = keys::namespaced(keys::CONFIG_MAPS, NAMESPACE, NAME);
-    follow(&state.store, &key, Notes::hints(&state.unreadable), move |_, _| hint.notify_one());
+    start_informer(&state.store, &key, Notes::hints(&state.unreadable), move |_, _| hint.notify_one());
     let state = Arc::clone(state);
     tokio::spawn(async move {
         loop {

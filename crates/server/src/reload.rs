@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{error, info};
 
+use crate::file_watch::FileWatch;
 use crate::files;
-use crate::hints::Hints;
 use crate::metrics::AuthenticationMetrics;
 
 pub(crate) use of_config::{Originals, of_config};
@@ -81,7 +81,7 @@ pub(crate) async fn follow(
     if followed.is_empty() {
         return;
     }
-    let mut hints = Hints::new(SETTLE, stopped);
+    let mut hints = FileWatch::new(SETTLE, stopped);
     loop {
         hints.watch(followed.iter().flat_map(|f| f.paths.iter().map(PathBuf::as_path)));
         if hints.next().await.is_none() {

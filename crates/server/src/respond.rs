@@ -15,7 +15,7 @@ use value::{Value, write, yaml};
 use crate::audit::Record;
 use crate::body::Body;
 use crate::call::{Answer, Call};
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::decode::internal_package;
 use crate::encode;
 use crate::heavy::LARGE;
@@ -29,7 +29,11 @@ use resources::table::Verb;
 const GZIP_FROM: u64 = 128 * 1024;
 
 /// The response to a request that got as far as its handler.
-pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Status>) -> Response<Body> {
+pub fn finish(
+    call: &mut Call,
+    kind: Option<&ServedResource>,
+    result: Result<Answer, Status>,
+) -> Response<Body> {
     let mut response = match result.and_then(|answer| encode(call, kind, answer)) {
         Ok(response) => response,
         Err(status) => refusal(&status, &call.headers, &call.query, call.record()),
@@ -39,7 +43,7 @@ pub fn finish(call: &mut Call, kind: Option<&Kind>, result: Result<Answer, Statu
 }
 
 /// How many bytes are worked on to encode an answer; none if it is sent as it is.
-pub fn encoding(call: &Call, kind: Option<&Kind>, result: &Result<Answer, Status>) -> usize {
+pub fn encoding(call: &Call, kind: Option<&ServedResource>, result: &Result<Answer, Status>) -> usize {
     let packs = || call.info.is_read_only() && call.headers.get(ACCEPT_ENCODING).is_some_and(takes_gzip);
     match result {
         Ok(Answer::Entry(_, entry)) => {
@@ -56,7 +60,7 @@ pub fn encoding(call: &Call, kind: Option<&Kind>, result: &Result<Answer, Status
         }
         Ok(Answer::Object(_, value)) => {
             let size = value.size_up_to(LARGE + 1);
-            let asks_table = |kind: &&Kind| {
+            let asks_table = |kind: &&ServedResource| {
                 let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind));
                 accepted.is_ok_and(|accepted| matches!(accepted.form, Form::Table(_)))
             };
@@ -165,7 +169,7 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
 
 /// Whether what a write will have to say can be said in a form that the client takes. It must be known before: a write that is
 /// refused has not happened.
-pub fn can_answer(call: &Call, kind: &Kind, verb: Verb) -> Result<(), Status> {
+pub fn can_answer(call: &Call, kind: &ServedResource, verb: Verb) -> Result<(), Status> {
     let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
     match (accepted.form, verb) {
         (Form::Table(_), _) => TableOptions::parse(&call.query).map(drop),
@@ -193,7 +197,7 @@ const WITHOUT_TABLE: &[(&str, &str)] = &[
 ];
 
 /// What can be made of the answers to a request.
-pub fn forms(call: &Call, kind: &Kind) -> Forms {
+pub fn forms(call: &Call, kind: &ServedResource) -> Forms {
     let is_shown = !kind.is_virtual() || kind.gvk.kind == "ComponentStatus";
     let plural = kind.row().map_or("", |row| row.plural);
     if !is_shown || WITHOUT_TABLE.contains(&(plural, call.info.subresource.as_str())) {
@@ -204,14 +208,14 @@ pub fn forms(call: &Call, kind: &Kind) -> Forms {
 }
 
 /// What Kubernetes calls an object or a list of them inside, as some of its messages show.
-fn go_type(kind: &Kind, name: &str, list: &str) -> String {
+fn go_type(kind: &ServedResource, name: &str, list: &str) -> String {
     match kind.row() {
         Some(_) => format!("{}.{name}", internal_package(&kind.stored.group)),
         None => format!("unstructured.Unstructured{list}"),
     }
 }
 
-fn is_no_list(kind: &Kind) -> Status {
+fn is_no_list(kind: &ServedResource) -> Status {
     let message = format!(
         "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
         go_type(kind, &kind.stored.kind, "")
@@ -220,7 +224,7 @@ fn is_no_list(kind: &Kind) -> Status {
 }
 
 /// What is told to whoever asks for the metadata of one object where there is a list.
-pub fn is_a_list(kind: &Kind) -> Status {
+pub fn is_a_list(kind: &ServedResource) -> Status {
     let message = format!(
         "you requested PartialObjectMetadata, but the requested object is a list (*{})",
         go_type(kind, &kind.list_kind(), "List")
@@ -228,7 +232,7 @@ pub fn is_a_list(kind: &Kind) -> Status {
     Status::failure(406, Reason::NotAcceptable, message)
 }
 
-fn encode(call: &mut Call, kind: Option<&Kind>, answer: Answer) -> Result<Response<Body>, Status> {
+fn encode(call: &mut Call, kind: Option<&ServedResource>, answer: Answer) -> Result<Response<Body>, Status> {
     let response = match answer {
         Answer::Raw(code, content_type, body) => respond(code, content_type, body),
         Answer::Plain(code, body) => plain(code, body),
@@ -301,13 +305,13 @@ fn note(call: &Call, response: &Response<Body>) {
 
 fn object(
     call: &mut Call,
-    kind: Option<&Kind>,
+    kind: Option<&ServedResource>,
     code: u16,
     value: Value,
     accepted: Accepted,
 ) -> Result<Response<Body>, Status> {
     let own_form = matches!(value.str_at(&["kind"]), Some("Status" | "Table" | "PartialObjectMetadataList"));
-    let is_list = |kind: &Kind| value.str_at(&["kind"]) == Some(&*kind.list_kind());
+    let is_list = |kind: &ServedResource| value.str_at(&["kind"]) == Some(&*kind.list_kind());
     let value = match (accepted.form, kind) {
         (Form::Table(version), Some(kind)) if !own_form => {
             let mut options = TableOptions::parse(&call.query)?;
@@ -343,7 +347,7 @@ fn object(
 }
 
 /// The order of the fields of what is answered about a kind.
-pub fn order_of(kind: Option<&Kind>, value: &Value) -> &'static Order {
+pub fn order_of(kind: Option<&ServedResource>, value: &Value) -> &'static Order {
     match kind {
         Some(kind) if kind.row().is_none() => order::of_custom(value),
         _ => order::of(value),

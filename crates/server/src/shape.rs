@@ -14,13 +14,13 @@ use storage::Entry;
 use value::Value;
 
 use crate::call::Answer;
-use crate::catalog::{Custom, Facet, Kind};
+use crate::catalog::{Custom, ServedResource, Subresource};
 use crate::conversion;
 use crate::encode;
 use crate::keys;
 use crate::state::State;
 
-impl Kind {
+impl ServedResource {
     /// The object of an entry, in the shape in which it is worked on.
     pub async fn load(&self, state: &State, entry: &Entry) -> Result<Value, Status> {
         let object = encode::tree(entry)?;
@@ -121,7 +121,7 @@ impl Kind {
         Ok(selected.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Brings stored objects into the form that the definition gives them now, in the version of the request.
+    /// Brings stored objects into the form that the CRD gives them now, in the version of the request.
     async fn current(
         &self,
         state: &State,
@@ -131,8 +131,8 @@ impl Kind {
         let mut room = Room::for_list();
         for object in &mut objects {
             let version = meta::gvk(object).version;
-            // A version that the definition no longer has was not stored any more when it went.
-            let stored = custom.definition.version(&version).unwrap_or(&custom.stored);
+            // A version that the CRD no longer has was not stored any more when it went.
+            let stored = custom.crd.version(&version).unwrap_or(&custom.stored);
             stored.compiled().refresh(object, &mut room);
         }
         convert(state, custom, objects, &self.gvk.group_version()).await
@@ -173,21 +173,23 @@ impl Kind {
         Ok(object)
     }
 
-    /// The answer for an entry through a facet.
+    /// The answer for an entry through a subresource.
     pub async fn answer(
         &self,
         state: &State,
-        facet: Facet,
+        subresource: Subresource,
         code: u16,
         entry: Arc<Entry>,
     ) -> Result<Answer, Status> {
-        match (facet, self.as_custom()) {
-            (Facet::Scale, Some(custom)) => {
+        match (subresource, self.as_custom()) {
+            (Subresource::Scale, Some(custom)) => {
                 let object = self.load(state, &entry).await?;
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
                 Ok(Answer::Object(code, resources::custom::scale::get(paths, &object)?))
             }
-            (Facet::Scale, None) => Ok(Answer::Object(code, self.view(facet, &encode::tree(&entry)?)?)),
+            (Subresource::Scale, None) => {
+                Ok(Answer::Object(code, self.view(subresource, &encode::tree(&entry)?)?))
+            }
             (_, Some(_)) if self.must_convert(&entry) => {
                 Ok(Answer::Object(code, self.load(state, &entry).await?))
             }
@@ -223,7 +225,7 @@ async fn convert(
         return Ok(objects);
     }
     let mut objects = convert_whole(state, custom, objects, wanted).await?;
-    let target = custom.definition.version(&wanted.version).unwrap_or(&custom.stored);
+    let target = custom.crd.version(&wanted.version).unwrap_or(&custom.stored);
     for object in &mut objects {
         target.compiled().prune(object);
     }
@@ -241,7 +243,7 @@ async fn convert_whole(
     if objects.iter().all(is_there) {
         return Ok(objects);
     }
-    match &custom.definition.conversion {
+    match &custom.crd.conversion {
         Conversion::None => {
             for object in &mut objects {
                 object.set_at(&["apiVersion"], version.as_str());
@@ -256,7 +258,7 @@ async fn convert_whole(
                 .unzip();
             let converted =
                 // On the heap: whoever reads an object would carry its weight.
-                Box::pin(conversion::call(state, &custom.definition, webhook, &strangers, &version)).await?;
+                Box::pin(conversion::call(state, &custom.crd, webhook, &strangers, &version)).await?;
             for (place, object) in places.into_iter().zip(converted) {
                 if let Some(slot) = objects.get_mut(place) {
                     *slot = object;

@@ -7,14 +7,14 @@ use resources::validation::fields;
 use value::{Path, Value};
 
 use crate::call::Call;
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::state::State;
 
 /// A changed status needs the right to `sign` for the signer of the stored request. Asked only about changes that are valid.
 pub(crate) async fn check_status(
     state: &State,
     call: &Call,
-    kind: &Kind,
+    kind: &ServedResource,
     new: &Value,
     old: &Value,
 ) -> Option<FieldError> {

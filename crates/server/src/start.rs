@@ -25,7 +25,7 @@ use tracing::info;
 use crate::accept;
 use crate::addresses::Addresses;
 use crate::admission::configuration::PluginConfigurations;
-use crate::admission::follow::Followers;
+use crate::admission::informers::Informers;
 use crate::admission::meter::AdmissionMeter;
 use crate::admission::pod_security::PodSecurityCounters;
 use crate::admission::provision::Provision;
@@ -43,11 +43,11 @@ use crate::config::{Config, ConfigError, Data};
 use crate::connections::ConnectionMetrics;
 use crate::encode;
 use crate::flow_control::{self, FlowControl, FlowControlMetrics};
-use crate::follow::{FollowedRoles, Notes, follow};
 use crate::handlers::documents::OpenApiBuilders;
 use crate::handlers::watch::shared_frames::SharedFrames;
 use crate::health::Health;
 use crate::identity;
+use crate::informer::{Notes, RoleInformers, start_informer};
 use crate::keys;
 use crate::manifests::{self, ManifestMetrics};
 use crate::metrics::Metrics;
@@ -239,7 +239,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let authorizer = Arc::new(ArcSwap::from_pointee(authorizer));
     let internal = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
     let internal_authorizer = AuthorizationChain::new(vec![internal]).map_err(ConfigError::other)?;
-    let policies = Followers::start(&store, &unreadable, validating, mutating);
+    let policies = Informers::start(&store, &unreadable, validating, mutating);
     let token_metrics = TokenMetrics::new(metrics.registry()).map_err(ConfigError::other)?;
     // Without an issuer there are no tokens to show.
     let webhook_tokens = (webhook_tokens && tokens.is_some()).then(|| WebhookTokens::new(token_metrics));
@@ -266,7 +266,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     };
     let audit = Audit::open(audit, metrics.registry())?;
     let catalog = Catalog::new(served.clone());
-    let (definitions, follower) = crate::definitions::load(&store, &unreadable, &catalog);
+    let (crds, follower) = crate::crd_controller::load(&store, &unreadable, &catalog);
     let standings = Arc::new(manifests::Standings::of(&folders));
     let aggregation =
         Aggregation::start(&store, &unreadable, proxy_client.as_ref(), redirects, metrics.registry())?;
@@ -299,7 +299,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
             .with_issuer(tokens.as_ref().is_some_and(|t| t.configuration.is_some())),
         catalog,
         conversions: crate::conversion::Targets::default(),
-        definitions,
+        crds,
         aggregation,
         impersonations: authn::impersonation::LastModes::default(),
         authenticator: ArcSwap::from_pointee(Authenticator {
@@ -359,9 +359,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     state.classify_unreadable();
     // Before anything is written or answered, by anybody.
     let manifests = manifests_in_force(folders, strict_manifests, &state)?;
-    let kept = bootstrap::kept(&state, address.port(), advertise);
+    let restore_deleted = bootstrap::restore_deleted(&state, address.port(), advertise);
     let trust_changed = Arc::new(Notify::new());
-    crate::definitions::start(&state, follower);
+    crate::crd_controller::start(&state, follower);
     // Both at once, so that their writes share commits.
     aggregation::run(&state, aggregation::register::Registrar::new(&state));
     if flow_control::is_served(&state.catalog) {
@@ -378,9 +378,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     if let Some((control, _)) = &state.flow_control {
         tokio::spawn(flow_control::run(Arc::clone(&state), Arc::clone(control), stopped.clone()));
     }
-    tokio::spawn(kept.keep(Arc::clone(&state), stopped.clone()));
+    tokio::spawn(restore_deleted.run(Arc::clone(&state), stopped.clone()));
     if let Some(account) = account {
-        tokio::spawn(account.keep(Arc::clone(&state), stopped.clone()));
+        tokio::spawn(account.run(Arc::clone(&state), stopped.clone()));
     }
     let _ = tokio::time::timeout(SERVE_AFTER, state.bootstrap.settled()).await;
     let connections = ConnectionMetrics::new(state.metrics.registry()).map_err(ConfigError::other)?;
@@ -417,7 +417,7 @@ fn flow_control_of(
     (store, unreadable): (&Store, &Arc<Unreadable>),
     catalog: &Catalog,
     metrics: &Metrics,
-) -> Result<(Arc<FlowControl>, flow_control::Followers), ConfigError> {
+) -> Result<(Arc<FlowControl>, flow_control::Informers), ConfigError> {
     let seats = reading.saturating_add(mutating);
     if seats == 0 {
         let words = format!(
@@ -436,7 +436,7 @@ fn flow_control_of(
         ));
     }
     let control = FlowControl::new(seats, request_timeout);
-    let followers = flow_control::Followers::start(&control, store, unreadable);
+    let followers = flow_control::Informers::start(&control, store, unreadable);
     let collector = FlowControlMetrics::new(&control).map_err(ConfigError::other)?;
     metrics.registry().register(Box::new(collector)).map_err(ConfigError::other)?;
     Ok((control, followers))
@@ -486,12 +486,12 @@ fn manifests_in_force(
 }
 
 /// Keeps the index of roles and bindings at what is stored. What an object is follows from where it is stored.
-fn follow_rbac(store: &Store, unreadable: &Arc<Unreadable>, index: &Arc<rbac::Index>) -> FollowedRoles {
+fn follow_rbac(store: &Store, unreadable: &Arc<Unreadable>, index: &Arc<rbac::Index>) -> RoleInformers {
     let followed = |plural, prefix, kind: rbac::Kind| {
         let (notes, index) = (Notes::of(unreadable, Concern::Authorization), Arc::clone(index));
-        (plural, follow(store, prefix, notes, move |old, new| index.apply(kind, old, new)))
+        (plural, start_informer(store, prefix, notes, move |old, new| index.apply(kind, old, new)))
     };
-    FollowedRoles([
+    RoleInformers([
         followed("roles", keys::ROLES, rbac::Kind::Role),
         followed("clusterroles", keys::CLUSTER_ROLES, rbac::Kind::ClusterRole),
         followed("rolebindings", keys::ROLE_BINDINGS, rbac::Kind::RoleBinding),
@@ -514,7 +514,7 @@ fn follow_nodes(store: &Store, unreadable: &Arc<Unreadable>) -> Arc<NodeAuthoriz
     for (prefix, kind) in NODE_SCOPES {
         let authorizer = Arc::clone(&nodes);
         let notes = Notes::of(unreadable, Concern::Authorization);
-        follow(store, prefix, notes, move |old, new| authorizer.graph().apply(kind, old, new));
+        start_informer(store, prefix, notes, move |old, new| authorizer.graph().apply(kind, old, new));
     }
     nodes
 }

@@ -14,7 +14,7 @@ use storage::Store;
 use tokio::sync::{Semaphore, watch};
 
 use crate::addresses::Addresses;
-use crate::admission::follow::Followers;
+use crate::admission::informers::Informers;
 use crate::admission::quota::Quotas;
 use crate::admission::registered::RegisteredWebhooks;
 use crate::admission::webhooks::WebhookTokens;
@@ -23,11 +23,11 @@ use crate::authorization::AuthorizationMetrics;
 use crate::bootstrap::Progress;
 use crate::byte_budget::ByteBudget;
 use crate::call::Call;
-use crate::catalog::{Catalog, Kind};
+use crate::catalog::{Catalog, ServedResource};
 use crate::cluster::Parsed;
 use crate::flow_control::{self, FlowControl};
-use crate::follow::FollowedRoles;
 use crate::health::Health;
+use crate::informer::RoleInformers;
 use crate::manifests::Standings;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
@@ -69,7 +69,7 @@ pub struct State {
     /// What policies are shown of their parameters.
     pub(crate) shown: crate::cluster::Shown,
     /// API Priority and Fairness; without it, [`State::seats`] limits requests.
-    pub(crate) flow_control: Option<(Arc<FlowControl>, flow_control::Followers)>,
+    pub(crate) flow_control: Option<(Arc<FlowControl>, flow_control::Informers)>,
     /// The in-flight limits.
     pub seats: Seats,
     /// How many bytes of request bodies may be held.
@@ -113,13 +113,13 @@ pub struct State {
     /// The webhooks that convert custom resources.
     pub conversions: crate::conversion::Targets,
     /// How far the custom part of [`State::catalog`] has come.
-    pub(crate) definitions: crate::definitions::Definitions,
+    pub(crate) crds: crate::crd_controller::CrdProgress,
     /// What is registered with APIServices, here and at other servers.
     pub(crate) aggregation: crate::aggregation::Aggregation,
     /// How far [`State::rbac`] has come.
-    pub(crate) roles: FollowedRoles,
+    pub(crate) roles: RoleInformers,
     /// How far the policies in force have come.
-    pub(crate) policies: Followers,
+    pub(crate) policies: Informers,
     /// How far the webhooks in force have come.
     pub(crate) webhooks: RegisteredWebhooks,
     /// How the folders of static manifests stand.
@@ -183,7 +183,7 @@ impl State {
     }
 
     /// A PUT that creates needs the permission to create.
-    pub async fn authorize_create(&self, call: &Call, kind: &Kind) -> Result<Permit, Status> {
+    pub async fn authorize_create(&self, call: &Call, kind: &ServedResource) -> Result<Permit, Status> {
         let info = &call.info;
         let attributes = Attributes {
             path: info.path.as_str().into(),
@@ -202,17 +202,17 @@ impl State {
     }
 
     /// Waits until a write of `kind` is in force, where it changes what decides: whoever writes or removes a role, a policy, a
-    /// webhook or a definition meets the change in the next request.
-    pub(crate) async fn in_force(&self, kind: &Kind, revision: u64) {
+    /// webhook or a CRD meets the change in the next request.
+    pub(crate) async fn in_force(&self, kind: &ServedResource, revision: u64) {
         // A custom resource decides nothing, whatever its group is called.
         let Some(row) = kind.row() else { return };
         match row.group {
             authz::rbac::GROUP => self.roles.reached(row.plural, revision).await,
-            crate::admission::follow::GROUP => {
+            crate::admission::informers::GROUP => {
                 self.policies.reached(row.plural, revision).await;
                 self.webhooks.reached(row.plural, revision).await;
             }
-            "apiextensions.k8s.io" => self.definitions.reached(revision).await,
+            "apiextensions.k8s.io" => self.crds.reached(revision).await,
             flowcontrol::bootstrap::GROUP => {
                 if let Some((_, followers)) = &self.flow_control {
                     followers.reached(row.plural, revision).await;

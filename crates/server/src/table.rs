@@ -5,7 +5,7 @@ use resources::custom::columns::{Columns, TableAllowance};
 use resources::print;
 use value::{Map, Value};
 
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::request_info::Query;
 
 /// What a table shows besides its cells.
@@ -61,13 +61,13 @@ impl TableOptions {
 pub const INCOMPLETE: &str = "some cells of the table are empty because the printer columns of the CustomResourceDefinition take too much work for so many or so large objects; ask for fewer objects, or for the objects themselves";
 
 /// How many bytes are looked at to make a row of a stored object of so many bytes.
-pub fn work(kind: &Kind, size: usize) -> usize {
+pub fn work(kind: &ServedResource, size: usize) -> usize {
     kind.as_custom().map_or(size, |custom| size.saturating_mul(custom.version.columns))
 }
 
 /// The table of `objects`, which are in the version of the request. Printer columns may use up the allowance of the table.
 pub fn table(
-    kind: &Kind,
+    kind: &ServedResource,
     version: &str,
     objects: &[Value],
     metadata: Value,
@@ -93,7 +93,7 @@ pub fn table(
     }
     // What is shown through `scale` is another kind than the path's.
     let shown = objects.first().map(api::meta::gvk).filter(|gvk| !gvk.kind.is_empty());
-    let definition = match &shown {
+    let crd = match &shown {
         Some(gvk) => print::table(&gvk.group, &gvk.kind),
         None => kind.table(),
     };
@@ -102,9 +102,9 @@ pub fn table(
         .then(|| objects.iter().map(resources::convert::autoscaling::v1_to_v2).collect());
     let inside = stored.as_deref().unwrap_or(objects);
     let printed = match options.of {
-        Of::List => definition.rows(&inside.iter().collect::<Vec<_>>(), now),
+        Of::List => crd.rows(&inside.iter().collect::<Vec<_>>(), now),
         Of::One => {
-            let cells = inside.iter().map(|object| definition.row(object, now));
+            let cells = inside.iter().map(|object| crd.row(object, now));
             cells.enumerate().map(|(index, cells)| print::Row { index, cells }).collect()
         }
     };
@@ -117,7 +117,7 @@ pub fn table(
             Some(row(object, printed.cells, conditions, version, options))
         })
         .collect();
-    let headers = definition.columns().iter().map(|column| column.to_value()).collect();
+    let headers = crd.columns().iter().map(|column| column.to_value()).collect();
     let mut document = document(options.headers.then_some(headers), version, rows, metadata);
     if objects.is_empty() && NULL_ROWS.contains(&kind.gvk.kind.as_str()) {
         document.set_at(&["rows"], Value::Null);

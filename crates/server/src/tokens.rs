@@ -119,7 +119,7 @@ impl BoundObjects for StoredObjects {
         Box::pin(std::future::ready(found))
     }
 
-    /// A group that this server itself has, built in or by a definition, has an API service of its own: Kubernetes registers one and
+    /// A group that this server itself has, built in or by a CRD, has an API service of its own: Kubernetes registers one and
     /// registers it again when it is deleted. Of other groups somebody registered one, or there is none.
     fn has_api_service(&self, group: &str) -> bool {
         let names = |object: &Value| {

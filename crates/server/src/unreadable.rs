@@ -3,7 +3,7 @@
 //! This server writes nothing that it cannot read. Objects become unreadable by other means: another version of the server, another
 //! writer of the same store, a damaged disk. Everything is looked at once when the server starts, and whoever meets such an object
 //! later notes it here. Reads of it answer 500 with its key. What it decides about is refused, because to go on without it would be
-//! to skip a policy, a quota or a definition: see [`Concern`]. `portcullis store delete-key` removes it while no server runs.
+//! to skip a policy, a quota or a CRD: see [`Concern`]. `portcullis store delete-key` removes it while no server runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ pub(crate) enum Concern {
     /// A parameter of policies: every write that such a policy is about is denied, in any namespace.
     Parameter,
     /// A CustomResourceDefinition: requests for its resource are denied.
-    Definition,
+    CustomResourceDefinition,
     /// An APIService: requests for its group and version are denied.
     Registration,
     /// A Service, whose addresses and ports are not known: writes that take addresses or ports are denied.

@@ -24,7 +24,7 @@ use metadata::{copy_meta, dedup_owners};
 use crate::addresses::Held;
 use crate::admission::param_access;
 use crate::call::Call;
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{ServedResource, Subresource};
 use crate::decode::Draft;
 use crate::device_access;
 use crate::encode;
@@ -39,9 +39,9 @@ pub struct Subject<'a> {
     /// The server.
     pub state: &'a State,
     /// The kind.
-    pub kind: &'a Kind,
+    pub kind: &'a ServedResource,
     /// Which face of the object the request goes through.
-    pub facet: Facet,
+    pub subresource: Subresource,
     /// The options, as admission sees them.
     pub options: &'a Value,
     /// Nothing is stored.
@@ -114,11 +114,11 @@ impl Subject<'_> {
         Attributes {
             user: call.user(),
             operation,
-            kind: self.kind.admission_kind(self.facet),
+            kind: self.kind.admission_kind(self.subresource),
             stored_kind: self.stored_admission_kind(),
             resource: self.kind.resource.clone(),
             version: self.kind.gvk.version.clone(),
-            subresource: Str::new_static(self.facet.subresource()),
+            subresource: Str::new_static(self.subresource.name()),
             namespace: call.info.namespace.clone(),
             name: name.into(),
             old_object: Seen::new(old),
@@ -132,8 +132,8 @@ impl Subject<'_> {
 
     /// The kind in whose shape admission gets the object: through `scale` it is a `Scale`.
     fn stored_admission_kind(&self) -> api::GroupVersionKind {
-        match self.facet {
-            Facet::Scale => self.kind.admission_kind(self.facet),
+        match self.subresource {
+            Subresource::Scale => self.kind.admission_kind(self.subresource),
             _ => self.kind.working().clone(),
         }
     }
@@ -172,7 +172,7 @@ impl Subject<'_> {
         outcome
     }
 
-    /// The mutating stage. The draft is of the shape that the facet has.
+    /// The mutating stage. The draft is of the shape that the subresource has.
     pub async fn mutate(
         &self,
         call: &mut Call,
@@ -186,15 +186,16 @@ impl Subject<'_> {
         dedup_owners(call, &mut object, false);
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
         let name = if old.is_some() { call.info.name.clone() } else { meta::name(&object).into() };
-        match (self.facet, old) {
-            (Facet::Scale, Some(old)) => {
+        match (self.subresource, old) {
+            (Subresource::Scale, Some(old)) => {
                 let shown = ownership::scale_of(self.kind, old)?;
                 if let Writer::Updates(manager) = self.writer {
                     ownership::track_scale(self.kind, &shown, &mut object, manager, call.now);
                 }
                 self.run_mutating(call, operation, &name, Some(&mut object), Some(&shown)).await?;
                 let scale = object;
-                object = self.kind.through(Facet::Scale, Draft::again(scale.clone()), old)?.into_object();
+                object =
+                    self.kind.through(Subresource::Scale, Draft::again(scale.clone()), old)?.into_object();
                 ownership::from_scale(self.kind, old, &scale, &mut object)?;
             }
             _ => {
@@ -202,7 +203,8 @@ impl Subject<'_> {
                 strategy::stamp(&stored, &mut object, &self.state.strategy_context(call));
                 if let Writer::Updates(manager) = self.writer {
                     let written = ownership::Written { old, empty: &empty, manager };
-                    ownership::track(self.state, self.kind, self.facet, written, &mut object, call.now).await;
+                    ownership::track(self.state, self.kind, self.subresource, written, &mut object, call.now)
+                        .await;
                 }
                 let managed = ownership::managed_fields(&object);
                 self.run_mutating(call, operation, &name, Some(&mut object), old).await?;
@@ -318,7 +320,7 @@ impl Subject<'_> {
         let held = self.allocate(&mut object, Some(old_object))?;
         copy_meta(&mut object, old_object, "generation");
         let context = self.state.strategy_context(call);
-        self.kind.prepare_update(self.facet, &mut object, before, &context);
+        self.kind.prepare_update(self.subresource, &mut object, before, &context);
         device_access::drop_admin(self.state, self.kind, &mut object, Some(before));
         if meta::uid(&object).is_empty() {
             copy_meta(&mut object, old_object, "uid");
@@ -333,21 +335,21 @@ impl Subject<'_> {
         let mut context = self.state.validation_context(call.now);
         context.version = call.info.version.clone();
         let mut errors = validation::meta::update_any(&object, before, self.kind.namespaced);
-        if self.facet == Facet::Status {
+        if self.subresource == Subresource::Status {
             errors.extend(device_access::check_admin(self.state, call, self.kind, &object, Some(before)));
             errors.extend(device_access::check_status(self.state, call, self.kind, &object, before).await);
         }
         let validate = |budget: &Budget| {
             context.budget = budget.clone();
-            self.kind.validate_update(self.facet, &object, before, &context)
+            self.kind.validate_update(self.subresource, &object, before, &context)
         };
         let found = call.effort.spend(validate).await;
         call.effort.check()?;
         errors.extend(found.errors);
-        if errors.is_empty() && self.facet == Facet::Whole {
+        if errors.is_empty() && self.subresource == Subresource::None {
             errors.extend(self.check_params(call, &object, Some(before)).await);
         }
-        if errors.is_empty() && self.facet == Facet::Status {
+        if errors.is_empty() && self.subresource == Subresource::Status {
             errors.extend(signer_access::check_status(self.state, call, self.kind, &object, before).await);
         }
         refuse_invalid(self, &object, &name, &errors)?;
@@ -356,9 +358,11 @@ impl Subject<'_> {
         }
         strategy::canonicalize(&kind, &mut object);
         ownership::drop_times(&mut object, before);
-        if self.facet == Facet::Scale {
-            let (new, old) =
-                (self.kind.view(Facet::Scale, &object)?, self.kind.view(Facet::Scale, old_object)?);
+        if self.subresource == Subresource::Scale {
+            let (new, old) = (
+                self.kind.view(Subresource::Scale, &object)?,
+                self.kind.view(Subresource::Scale, old_object)?,
+            );
             self.run_validating(call, Operation::Update, &name, Some(&new), Some(&old)).await?;
         } else {
             self.run_validating(call, Operation::Update, &name, Some(&object), Some(before)).await?;
@@ -474,7 +478,7 @@ impl Subject<'_> {
 
     /// Gives a service the addresses and ports it asks for.
     fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<Held>, Status> {
-        if !self.is_service() || !matches!(self.facet, Facet::Whole) {
+        if !self.is_service() || !matches!(self.subresource, Subresource::None) {
             return Ok(None);
         }
         // What a service that cannot be read has must not be handed out again.
@@ -657,7 +661,7 @@ fn refuse_invalid(
         return Err(Status::invalid_with_repeats(&meta::gvk(object).group_kind(), name, shown));
     }
     let kind = subject.kind.stored.group_kind();
-    // The rules for definitions find each thing as often as Kubernetes does.
+    // The rules for CRDs find each thing as often as Kubernetes does.
     if kind.group == "apiextensions.k8s.io" {
         return Err(Status::invalid_with_repeats(&kind, name, shown));
     }

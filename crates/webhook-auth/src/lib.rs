@@ -6,6 +6,7 @@
 #![cfg_attr(all(feature = "axum", feature = "https"), doc = "")]
 #![cfg_attr(all(feature = "axum", feature = "https"), doc = include_str!("../README.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_docs)]
 
 pub mod verify;
 

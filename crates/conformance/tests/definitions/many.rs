@@ -33,7 +33,7 @@ async fn install(client: &Client, from: usize, to: usize) {
 }
 
 #[tokio::test]
-async fn hundreds_of_definitions_are_established_and_served() {
+async fn hundreds_of_custom_versions_are_established_and_served() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let begun = Instant::now();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::GroupKind;
 use fuzz::Corpus;
 use resources::custom::columns::TableAllowance;
-use resources::custom::{Definition, Source};
+use resources::custom::{CustomResourceDefinition, Source};
 use resources::{decode, defaults, print, schema, validation};
 use value::{Budget, Value, json, write};
 
@@ -110,7 +110,7 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
             let _ = (rules.create)(definition, &context);
         }
         let source: Arc<dyn Source> = Arc::new(Kept(definition.clone()));
-        let read = Definition::read(definition, &source);
+        let read = CustomResourceDefinition::read(definition, &source);
         for version in &read.versions {
             let compiled = version.compiled();
             let allowance = TableAllowance::new(&Budget::UNLIMITED);

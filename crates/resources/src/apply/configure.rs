@@ -11,7 +11,7 @@ use super::managed::{self, Managed, Manager, Managers, Operation};
 use super::merge::merge;
 use super::set::FieldSet;
 use super::shape::Typed;
-use super::track::{Door, Unconverted, strip};
+use super::track::{FieldManagement, Unconverted, strip};
 use crate::schema::Schema;
 
 /// What came of an apply.
@@ -34,7 +34,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// How large all annotations together may be.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-impl Door<'_> {
+impl FieldManagement<'_> {
     /// Applies a configuration. `live` is the object in the version of the request with all the fields that are always written;
     /// where there is none, `live` is an object without content and uid, as is `empty`.
     pub fn apply(

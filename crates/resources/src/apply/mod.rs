@@ -1,7 +1,7 @@
 //! Server-side apply: who owns which field of an object, and what a configuration makes of it.
 //!
-//! A write goes through a [`Door`]. [`Door::apply`] merges a configuration, removes what its manager applied last time and nobody
-//! else owns, and refuses to change what others own unless forced; [`Door::track`] notes who changed what in any other write. Both
+//! A write goes through a [`FieldManagement`]. [`FieldManagement::apply`] merges a configuration, removes what its manager applied last time and nobody
+//! else owns, and refuses to change what others own unless forced; [`FieldManagement::track`] notes who changed what in any other write. Both
 //! leave the result in `metadata.managedFields` ([`Managers`]).
 //!
 //! Underneath, each in its file: [`FieldSet`], a set of field paths with its wire form ([`fields_v1`]); [`check()`], whether a
@@ -37,4 +37,4 @@ pub use merge::merge;
 pub use reset::Reset;
 pub use scale::{Replicas, SCALE_VERSION, to_scale, to_workload};
 pub use set::{Entry, FieldSet};
-pub use track::{Door, Unconverted, Versions, mark_reset};
+pub use track::{FieldManagement, Unconverted, Versions, mark_reset};

@@ -7,8 +7,8 @@ mod ownership;
 use value::{Value, json};
 
 use super::{
-    Applied, Door, FieldSet, Managers, Operation, Refusal, Reset, Unconverted, Versions, check, fields,
-    fields_v1, merge,
+    Applied, FieldManagement, FieldSet, Managers, Operation, Refusal, Reset, Unconverted, Versions, check,
+    fields, fields_v1, merge,
 };
 use crate::schema::{Schema, of};
 
@@ -44,8 +44,8 @@ impl Versions for Alone {
 
 const NOTHING: Reset = Reset::Nothing;
 
-fn door<'a>(kind_name: &str, now: i64) -> Door<'a> {
-    Door {
+fn door<'a>(kind_name: &str, now: i64) -> FieldManagement<'a> {
+    FieldManagement {
         api_version: if kind_name == "Deployment" { "apps/v1" } else { "v1" },
         schema: kind(kind_name),
         subresource: "",
@@ -162,7 +162,7 @@ fn sequences_of_writes_end_as_in_kubernetes() {
         let mut list: Option<Value> = None;
         for step in steps.as_list().unwrap() {
             count += 1;
-            let door = Door { schema, ..door("Pod", 1) };
+            let door = FieldManagement { schema, ..door("Pod", 1) };
             let (manager, object) = (step.str_at(&["manager"]).unwrap(), step.get("object").unwrap());
             let mut with = live.clone();
             if let Some(list) = &list {

@@ -1,4 +1,4 @@
-//! Who owns what after a write: [`Door::track`] for all writes but apply, and what it has in common with apply.
+//! Who owns what after a write: [`FieldManagement::track`] for all writes but apply, and what it has in common with apply.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub enum Unconverted {
 
 /// The way a write goes in: in which version, through which subresource.
 #[derive(Clone, Copy)]
-pub struct Door<'a> {
+pub struct FieldManagement<'a> {
     /// The version of the request.
     pub api_version: &'a str,
     /// The schema of that version.
@@ -57,7 +57,7 @@ pub struct Door<'a> {
     pub now: i64,
 }
 
-impl Door<'_> {
+impl FieldManagement<'_> {
     /// The managed fields of `new` after a write that made it of `live`. Both are in the version of the request, with all the
     /// fields that are always written; where nothing was there before, `live` is an object without content and uid.
     ///

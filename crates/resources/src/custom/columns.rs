@@ -1,4 +1,4 @@
-//! Printer columns: the definition's columns as a table's.
+//! Printer columns: the CRD's columns as a table's.
 //!
 //! Whoever writes a CRD chooses what its columns cost, and whoever asks for a table has it paid: the number of columns, and the
 //! work and the size of one table are bounded.
@@ -11,7 +11,7 @@ use value::{Budget, Ended, Map, Str, Value, write};
 use super::json_path::JsonPath;
 use crate::validation::fields::Read;
 
-/// A column of a definition.
+/// A column of a CRD.
 #[derive(Clone, Debug)]
 pub struct Column {
     name: Str,

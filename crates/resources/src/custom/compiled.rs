@@ -6,8 +6,8 @@ use api::{FieldErrors, GroupVersionKind};
 use value::{Str, Value};
 
 use super::columns::Columns;
+use super::crd::selectable;
 use super::defaults::{Room, TooLarge};
-use super::definition::selectable;
 use super::json_path::JsonPath;
 use super::node::Node;
 use super::prune::Trail;
@@ -49,7 +49,7 @@ pub struct Found {
 }
 
 impl Compiled {
-    /// Of a version of a definition's spec.
+    /// Of a version of a CRD's spec.
     pub(super) fn new(
         version: Option<&Value>,
         preserve: bool,

@@ -1,4 +1,4 @@
-//! A schema of a definition as the facts that patches and server-side apply walk.
+//! A schema of a CRD as the facts that patches and server-side apply walk.
 
 use std::sync::Arc;
 

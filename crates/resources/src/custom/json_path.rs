@@ -1,6 +1,6 @@
 //! The paths of printer columns and selectable fields: kubectl's JSONPath, between `{` and `}`.
 //!
-//! Whoever writes a definition writes its paths, and every list of its objects follows them: how many values a path looks at is
+//! Whoever writes a CRD writes its paths, and every list of its objects follows them: how many values a path looks at is
 //! bounded. A path that goes wrong on an object (a list asked of what is none, numbers compared with texts) leads to nothing.
 
 mod parse;

@@ -1,15 +1,15 @@
 //! Custom resources: what a `CustomResourceDefinition` says of the kind it defines, and what follows from it for its objects.
 //!
-//! A stored definition is read twice. [`Definition::read`] takes the few facts that routing, discovery and names need, when the
-//! definition changes; the schema of a version is compiled ([`Compiled`]) when its first object is written or read, so that
-//! thousands of definitions nobody uses cost nothing but their bytes. A schema becomes one tree of [`Node`]s; pruning,
+//! A stored CRD is read twice. [`CustomResourceDefinition::read`] takes the few facts that routing, discovery and names need, when the
+//! CRD changes; the schema of a version is compiled ([`Compiled`]) when its first object is written or read, so that
+//! thousands of CRDs nobody uses cost nothing but their bytes. A schema becomes one tree of [`Node`]s; pruning,
 //! defaulting, validation, rules and the facts of [`crate::schema`] all walk that tree.
 
 pub mod columns;
 mod compiled;
 mod correlate;
+mod crd;
 mod defaults;
-mod definition;
 mod facts;
 mod field_path;
 mod formats;
@@ -30,8 +30,8 @@ mod validate_defaults;
 mod verdict;
 
 pub use compiled::{Compiled, Found};
+pub use crd::{Conversion, CustomResourceDefinition, Names, ScalePaths, Source, Version};
 pub use defaults::{Room, TooLarge};
-pub use definition::{Conversion, Definition, Names, ScalePaths, Source, Version};
 pub use field_path::{FieldPath, field_path};
 pub use formats::unrecognized as unrecognized_format;
 pub use node::{Additional, Node, Rule};

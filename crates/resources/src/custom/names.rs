@@ -1,32 +1,32 @@
-//! Which names a definition gets, and what its status says of it: the conditions of a definition.
+//! Which names a CRD gets, and what its status says of it: the conditions of a CRD.
 
 use std::collections::HashSet;
 
 use api::field::quote;
 use value::{Map, Str, Value};
 
-use super::definition::Names;
+use super::crd::Names;
 use crate::table;
 use crate::validation::fields::Read;
 
-/// The finalizer that keeps a definition until its objects are gone.
+/// The finalizer that keeps a CRD until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The reason and the message of a definition whose objects would be stored among those of a built-in resource.
+/// The reason and the message of a CRD whose objects would be stored among those of a built-in resource.
 pub const OVERLAPPING: (&str, &str) =
     ("OverlappingBuiltInResource", "instances overlap with built-in resources in storage");
 
-/// The names that the other definitions of a group have been given.
+/// The names that the other CRDs of a group have been given.
 #[derive(Debug, Default)]
 pub struct Taken {
     resources: HashSet<String>,
     kinds: HashSet<String>,
-    /// The name of a definition whose names are not known.
+    /// The name of a CRD whose names are not known.
     unreadable: Option<Str>,
 }
 
 impl Taken {
-    /// Adds the accepted names of another definition of the group.
+    /// Adds the accepted names of another CRD of the group.
     pub fn add(&mut self, names: &Names) {
         let short = names.short_names.iter();
         let resources = [&names.plural, &names.singular].into_iter().chain(short);
@@ -34,12 +34,12 @@ impl Taken {
         self.kinds.extend([&names.kind, &names.list_kind].map(ToString::to_string));
     }
 
-    /// Adds a definition of the group that cannot be read: it may have any name, so no other definition gets a new one.
+    /// Adds a CRD of the group that cannot be read: it may have any name, so no other CRD gets a new one.
     pub fn add_unreadable(&mut self, name: &Str) {
         self.unreadable = Some(name.clone());
     }
 
-    /// Why a definition does not get names that it does not have yet.
+    /// Why a CRD does not get names that it does not have yet.
     fn refusal(&self) -> Option<(&'static str, String)> {
         let name = self.unreadable.as_ref()?;
         let message = format!(
@@ -50,17 +50,12 @@ impl Taken {
     }
 }
 
-/// The status that a definition should have; `None` where it has it. `lost_kind` says that its status claims a kind which another
-/// definition has: statuses can be written by others than this server. `now` is a time as conditions write it.
-pub fn status(
-    definition: &Value,
-    lost_kind: bool,
-    taken: impl FnOnce() -> Taken,
-    now: &str,
-) -> Option<Value> {
-    let mut status = definition.get("status").cloned().unwrap_or_default();
+/// The status that a CRD should have; `None` where it has it. `lost_kind` says that its status claims a kind which another
+/// CRD has: statuses can be written by others than this server. `now` is a time as conditions write it.
+pub fn status(crd: &Value, lost_kind: bool, taken: impl FnOnce() -> Taken, now: &str) -> Option<Value> {
+    let mut status = crd.get("status").cloned().unwrap_or_default();
     let before = status.clone();
-    let wanted = Names::read(definition.part("spec").part("names"));
+    let wanted = Names::read(crd.part("spec").part("names"));
     let mut accepted = Names::read(status.part("acceptedNames"));
     if lost_kind {
         (accepted.kind, accepted.list_kind) = (Str::default(), Str::default());
@@ -82,15 +77,15 @@ pub fn status(
         }
     }
     let is_true = |status: &Value, name: &str| find(status, name).is_some_and(|c| c.text("status") == "True");
-    if table::overlapping(definition.part("spec").text("group"), &wanted.plural).is_some() {
-        // Stored before such definitions were refused.
+    if table::overlapping(crd.part("spec").text("group"), &wanted.plural).is_some() {
+        // Stored before such CRDs were refused.
         set(&mut status, "Established", ("False", OVERLAPPING.0, OVERLAPPING.1), now);
     } else if is_true(&status, "NamesAccepted") && !is_true(&status, "Established") {
         let condition = ("True", "InitialNamesAccepted", "the initial names have been accepted");
         set(&mut status, "Established", condition, now);
     }
-    approval(definition, &mut status, now);
-    match crate::validation::definition::non_structural(definition) {
+    approval(crd, &mut status, now);
+    match crate::validation::crd::non_structural(crd) {
         Some((reason, message)) => {
             let truth = if reason == "Violations" { "True" } else { "Unknown" };
             set(&mut status, "NonStructuralSchema", (truth, reason, &message), now);
@@ -212,9 +207,9 @@ pub enum Approval {
     Missing,
 }
 
-/// What the annotations of a definition say about its approval, and why.
-pub fn approved(definition: &Value) -> (Approval, String) {
-    let annotation = definition.part("metadata").part("annotations").text(APPROVED);
+/// What the annotations of a CRD say about its approval, and why.
+pub fn approved(crd: &Value) -> (Approval, String) {
+    let annotation = crd.part("metadata").part("annotations").text(APPROVED);
     if annotation.is_empty() {
         let why = format!(
             "protected groups must have approval annotation {}, see https://github.com/kubernetes/enhancements/pull/1111",
@@ -242,11 +237,11 @@ pub fn approved(definition: &Value) -> (Approval, String) {
     (Approval::Invalid, why)
 }
 
-fn approval(definition: &Value, status: &mut Value, now: &str) {
-    if !is_protected(definition.part("spec").text("group")) {
+fn approval(crd: &Value, status: &mut Value, now: &str) {
+    if !is_protected(crd.part("spec").text("group")) {
         return;
     }
-    let (approval, why) = approved(definition);
+    let (approval, why) = approved(crd);
     let condition = match approval {
         Approval::Invalid => ("False", "InvalidAnnotation", why.as_str()),
         Approval::Missing => ("False", "MissingAnnotation", why.as_str()),

@@ -1,4 +1,4 @@
-//! One schema of a definition as a tree: what the fields of `JSONSchemaProps` mean, read once.
+//! One schema of a CRD as a tree: what the fields of `JSONSchemaProps` mean, read once.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use value::{Map, Str, Value};
 
 use crate::validation::fields::Read;
 
-/// How deep schemas are read: as deep as any definition can be that was ever read.
+/// How deep schemas are read: as deep as any CRD can be that was ever read.
 const DEEPEST: usize = value::json::MAX_DEPTH;
 
 /// The schema of a value, with everything that is said of it.
@@ -81,7 +81,7 @@ pub struct Checks {
     pub(crate) not: Option<Box<Node>>,
 }
 
-/// The values that are allowed, with an index of the texts: there may be as many as fit into a definition, and each item of a
+/// The values that are allowed, with an index of the texts: there may be as many as fit into a CRD, and each item of a
 /// list is looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Enumeration {
@@ -115,7 +115,7 @@ impl Enumeration {
         self.values.is_empty()
     }
 
-    /// In the order of the definition.
+    /// In the order of the CRD.
     pub(crate) fn values(&self) -> &[Value] {
         &self.values
     }

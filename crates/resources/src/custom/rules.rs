@@ -62,7 +62,7 @@ pub struct Compilation {
 }
 
 /// Compiles the rules of a schema; `schema` is its JSON. `resource` says whether it is of a whole resource. Costs are estimated
-/// only for definitions. `None` where expressions cannot see values of the schema.
+/// only for CRDs. `None` where expressions cannot see values of the schema.
 pub fn compile(
     rules: &[Rule],
     node: &Node,
@@ -573,7 +573,7 @@ fn inside<'p, 'a>(outer: Ratchet<'p, 'a>, pair: Option<&'p Pair<'a>>) -> Ratchet
     }
 }
 
-/// Errors of rules alone; for the defaults of a definition.
+/// Errors of rules alone; for the defaults of a CRD.
 pub fn check_default(
     node: &Node,
     schema: &Value,

@@ -1,10 +1,10 @@
-//! `scale` of a custom resource: the numbers of replicas where the definition says they are.
+//! `scale` of a custom resource: the numbers of replicas where the CRD says they are.
 
 use api::Status;
 use api::field::quote;
 use value::{Map, Value};
 
-use super::definition::ScalePaths;
+use super::crd::ScalePaths;
 use crate::validation::fields::Read;
 
 fn steps(path: &str) -> Vec<&str> {

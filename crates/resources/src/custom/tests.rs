@@ -6,7 +6,7 @@ use value::{Value, json};
 
 use super::json_path::JsonPath;
 use super::names::{self, Taken};
-use super::{Bounds, Compiled, Definition, Names, Source, columns};
+use super::{Bounds, Compiled, CustomResourceDefinition, Names, Source, columns};
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -21,8 +21,8 @@ impl Source for Whole {
     }
 }
 
-/// A definition of one version whose spec has this schema.
-fn definition(spec_schema: &str) -> Definition {
+/// A CRD of one version whose spec has this schema.
+fn crd(spec_schema: &str) -> CustomResourceDefinition {
     let text = format!(
         r#"{{"metadata":{{"name":"things.example.com","uid":"u","generation":1}},"spec":{{"group":"example.com","scope":"Namespaced",
         "names":{{"plural":"things","kind":"Thing"}},"versions":[{{"name":"v1","served":true,"storage":true,
@@ -33,11 +33,11 @@ fn definition(spec_schema: &str) -> Definition {
     );
     let object = parse(&text);
     let source: Arc<dyn Source> = Arc::new(Whole(object.clone()));
-    Definition::read(&object, &source)
+    CustomResourceDefinition::read(&object, &source)
 }
 
 fn compiled(spec_schema: &str) -> Arc<Compiled> {
-    Arc::clone(definition(spec_schema).versions[0].compiled())
+    Arc::clone(crd(spec_schema).versions[0].compiled())
 }
 
 fn thing(spec: &str) -> Value {
@@ -57,13 +57,13 @@ fn wrong(schema: &str, spec: &str) -> Vec<String> {
 
 #[test]
 fn a_schema_is_compiled_when_it_is_first_needed_and_kept_while_the_spec_stays() {
-    let first = definition(r#"{"type":"object"}"#);
+    let first = crd(r#"{"type":"object"}"#);
     assert!(!first.versions[0].is_compiled());
     let compiled = Arc::clone(first.versions[0].compiled());
-    let second = definition(r#"{"type":"object"}"#);
+    let second = crd(r#"{"type":"object"}"#);
     second.reuse(&first);
     assert!(Arc::ptr_eq(second.versions[0].compiled(), &compiled));
-    let mut changed = definition(r#"{"type":"object"}"#);
+    let mut changed = crd(r#"{"type":"object"}"#);
     changed.generation = 2;
     changed.reuse(&first);
     assert!(!changed.versions[0].is_compiled());
@@ -254,8 +254,8 @@ fn names_in_use_are_refused_and_free_ones_are_given() {
 
 #[test]
 fn a_scale_reads_and_writes_the_replicas_where_the_definition_says() {
-    let definition = definition(r#"{"type":"object","properties":{"replicas":{"type":"integer"}}}"#);
-    let paths = definition.versions[0].scale.as_ref().unwrap();
+    let crd = crd(r#"{"type":"object","properties":{"replicas":{"type":"integer"}}}"#);
+    let paths = crd.versions[0].scale.as_ref().unwrap();
     let object = thing(r#"{"replicas":2}"#);
     let (scale, found) = super::scale::from_object(paths, &object).unwrap();
     assert!(found && scale.int_at(&["spec", "replicas"]) == Some(2));
@@ -400,7 +400,7 @@ fn configurations_may_say_what_is_kept_and_own_it_field_by_field() {
     assert_eq!(misfits, ".spec: expected map, got &{[]}");
 }
 
-/// What a definition says of its fields is how the expressions of policies see them.
+/// What a CRD says of its fields is how the expressions of policies see them.
 #[test]
 fn fields_have_the_types_that_their_formats_say() {
     let schema = compiled(
@@ -440,7 +440,7 @@ fn a_definition_is_served_only_with_a_storage_directory_of_its_own() {
             "conditions":[{{"type":"NamesAccepted","status":"True"}},{{"type":"Established","status":"True"}}]}}}}"#
         ));
         let source: Arc<dyn Source> = Arc::new(Whole(object.clone()));
-        (Definition::read(&object, &source).established, object)
+        (CustomResourceDefinition::read(&object, &source).established, object)
     };
     assert!(read("things.example.com", "example.com", "things", "things").0);
     assert!(

@@ -47,7 +47,7 @@ fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut Fiel
     errors.push(FieldError { kind, field, bad_value: None, detail: detail.to_owned() });
 }
 
-/// Whether a value fulfils its schema; for the defaults of a definition.
+/// Whether a value fulfils its schema; for the defaults of a CRD.
 pub fn defaults_are_valid(value: &Value, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
     create(value, node, base, budget, errors);
 }

@@ -64,7 +64,7 @@ pub(super) struct Problem<'a> {
     pub(super) words: Words<'a>,
 }
 
-/// What is said of a problem. What a definition makes long is put together only when it is told: most problems of alternatives
+/// What is said of a problem. What a CRD makes long is put together only when it is told: most problems of alternatives
 /// never are.
 pub(super) enum Words<'a> {
     /// The message, which is the detail, too.
@@ -78,7 +78,7 @@ pub(super) enum Words<'a> {
 }
 
 impl Problem<'_> {
-    /// How many bytes it keeps, and those of its value each time that it is told. What it shares with the definition is not counted.
+    /// How many bytes it keeps, and those of its value each time that it is told. What it shares with the CRD is not counted.
     fn bytes(&self) -> usize {
         let words = match &self.words {
             Words::Plain(message) => message.len(),

@@ -47,7 +47,7 @@ pub fn built_in(served: &Served) -> Vec<Registration> {
 }
 
 /// What the server registers for a version of a definition.
-pub fn of_definition(group: &str, version: &str) -> Registration {
+pub fn of_custom_version(group: &str, version: &str) -> Registration {
     let (group_priority, version_priority) = priority::CUSTOM;
     Registration { group: group.into(), version: version.into(), group_priority, version_priority }
 }

@@ -2,7 +2,7 @@ use value::Value;
 
 use super::{
     Entry, Registration, RemoteVersion, aggregated_core, aggregated_groups, aggregated_versions, built_in,
-    compare_versions, core_versions, group, hash, legacy_version, of_definition, registered_group,
+    compare_versions, core_versions, group, hash, legacy_version, of_custom_version, registered_group,
     registered_groups, resources, stale_version,
 };
 use crate::table::{Served, verbs};
@@ -76,7 +76,7 @@ fn custom_resources_come_after_the_built_in_groups() {
         custom("a.example.com", "v1", "things"),
     ];
     let mut registered = built_in(&served);
-    registered.extend(rows.iter().map(|row| of_definition(row.group, row.version)));
+    registered.extend(rows.iter().map(|row| of_custom_version(row.group, row.version)));
     let list = registered_groups(&registered);
     let names = group_names(&list);
     assert_eq!(names[names.len() - 2..], ["a.example.com", "b.example.com"]);
@@ -140,7 +140,7 @@ fn json(text: &str) -> Value {
 }
 
 fn remote(group: &str, version: &str, priorities: (i64, i64), entry: Value) -> RemoteVersion {
-    let mut registration = of_definition(group, version);
+    let mut registration = of_custom_version(group, version);
     (registration.group_priority, registration.version_priority) = priorities;
     RemoteVersion { registration, entry }
 }

@@ -105,12 +105,12 @@ fn what_has_no_schema_has_no_fields() {
     let undefined = |name: &str, at: u32| Err(format!("ERROR: <input>:1:{at}: undefined field '{name}'"));
     assert_eq!(check("ControllerRevision", "apps", "object.data.x == 1"), undefined("x", 12));
     assert_eq!(check("LimitRange", "", "object.spec.limits.all(l, l.max.size() > 0)"), undefined("max", 28));
-    let of_definitions = |rest: &str| {
+    let of_custom_versions = |rest: &str| {
         let expression = format!("object.spec.versions.all(v, v.schema.openAPIV3Schema.{rest} == '')");
         check("CustomResourceDefinition", "apiextensions.k8s.io", &expression)
     };
-    assert_eq!(of_definitions("type"), Ok(()));
-    assert_eq!(of_definitions("properties.x.type"), undefined("type", 66));
+    assert_eq!(of_custom_versions("type"), Ok(()));
+    assert_eq!(of_custom_versions("properties.x.type"), undefined("type", 66));
 }
 
 /// What runs on objects is not warned about; what cannot be there is.

@@ -1,4 +1,4 @@
-//! What the documents say of custom resources: the schemas of their definitions, and the URLs they are at.
+//! What the documents say of custom resources: the schemas of their CRDs, and the URLs they are at.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use value::{Map, Str, Value};
 
 use super::components::{self, Dialect};
 use super::operations::{self, PathItem, Shape, SubShape};
-use crate::custom::{Definition, Version};
+use crate::custom::{CustomResourceDefinition, Version};
 use crate::table::{Verb, verbs};
 use crate::validation::fields::Read;
 
@@ -22,51 +22,55 @@ fn reversed(group: &str) -> String {
     parts.join(".")
 }
 
-/// The name of a kind's definition, marked as one that is not in the table.
-fn name(definition: &Definition, version: &Version, kind: &str) -> String {
-    format!("={}.{}.{kind}", reversed(&definition.group), version.name)
+/// The name of a kind's CRD, marked as one that is not in the table.
+fn name(crd: &CustomResourceDefinition, version: &Version, kind: &str) -> String {
+    format!("={}.{}.{kind}", reversed(&crd.group), version.name)
 }
 
 /// The served versions of the kinds in a group, or in all groups.
 pub(super) fn served<'a>(
-    custom: &'a [Arc<Definition>],
+    custom: &'a [Arc<CustomResourceDefinition>],
     group: Option<&'a str>,
-) -> impl Iterator<Item = (&'a Definition, &'a Arc<Version>)> {
+) -> impl Iterator<Item = (&'a CustomResourceDefinition, &'a Arc<Version>)> {
     custom
         .iter()
-        .filter(move |definition| group.is_none_or(|group| definition.group == group))
-        .flat_map(|definition| definition.versions.iter().map(move |version| (&**definition, version)))
+        .filter(move |crd| group.is_none_or(|group| crd.group == group))
+        .flat_map(|crd| crd.versions.iter().map(move |version| (&**crd, version)))
         .filter(|(_, version)| version.served)
 }
 
 /// Kinds in a version of a group.
-pub(super) type Kinds<'a> = Vec<(&'a Definition, &'a Arc<Version>)>;
+pub(super) type Kinds<'a> = Vec<(&'a CustomResourceDefinition, &'a Arc<Version>)>;
 
 /// All kinds that are served, by group and version.
-pub(super) fn by_version(custom: &[Arc<Definition>]) -> BTreeMap<(&str, &str), Kinds<'_>> {
+pub(super) fn by_version(custom: &[Arc<CustomResourceDefinition>]) -> BTreeMap<(&str, &str), Kinds<'_>> {
     let mut versions: BTreeMap<(&str, &str), Kinds<'_>> = BTreeMap::new();
-    for (definition, version) in served(custom, None) {
-        versions.entry((&definition.group, &version.name)).or_default().push((definition, version));
+    for (crd, version) in served(custom, None) {
+        versions.entry((&crd.group, &version.name)).or_default().push((crd, version));
     }
     versions
 }
 
 /// The kinds in one version of a group.
-pub(super) fn of_version<'a>(custom: &'a [Arc<Definition>], group: &'a str, version: &str) -> Kinds<'a> {
+pub(super) fn of_version<'a>(
+    custom: &'a [Arc<CustomResourceDefinition>],
+    group: &'a str,
+    version: &str,
+) -> Kinds<'a> {
     served(custom, Some(group)).filter(|(_, found)| found.name == version).collect()
 }
 
 /// The URLs of the custom resources of a group's version.
-pub(super) fn items(group: &str, kinds: &[(&Definition, &Arc<Version>)]) -> Vec<PathItem> {
+pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<Version>)]) -> Vec<PathItem> {
     let mut items = Vec::new();
-    for (definition, version) in kinds {
-        let names = &definition.names;
-        let object = name(definition, version, &names.kind);
+    for (crd, version) in kinds {
+        let names = &crd.names;
+        let object = name(crd, version, &names.kind);
         let mut subresources = Vec::new();
         if version.status {
             subresources.push(SubShape {
                 name: "status",
-                kind: (&definition.group, &version.name, &names.kind),
+                kind: (&crd.group, &version.name, &names.kind),
                 object: object.clone(),
                 verbs: verbs::GET_PATCH_UPDATE,
             });
@@ -82,10 +86,10 @@ pub(super) fn items(group: &str, kinds: &[(&Definition, &Arc<Version>)]) -> Vec<
         let shape = Shape {
             kind: &names.kind,
             plural: &names.plural,
-            namespaced: definition.namespaced,
+            namespaced: crd.namespaced,
             verbs: VERBS,
             returns_deleted: false,
-            list: name(definition, version, &names.list_kind),
+            list: name(crd, version, &names.list_kind),
             object,
         };
         operations::add(group, &version.name, &shape, &subresources, &mut items);
@@ -96,30 +100,29 @@ pub(super) fn items(group: &str, kinds: &[(&Definition, &Arc<Version>)]) -> Vec<
 
 /// The schemas of the custom resources of a group's version (or of all), by name.
 pub(super) fn schemas(
-    custom: &[Arc<Definition>],
+    custom: &[Arc<CustomResourceDefinition>],
     group_version: Option<(&str, &str)>,
     dialect: Dialect,
 ) -> Vec<(String, Value)> {
     let mut schemas = Vec::new();
-    // All versions of a definition are in one object, which is read once for all of them.
-    let mut loaded: Option<(&Definition, Option<Value>)> = None;
-    for (definition, version) in served(custom, group_version.map(|(group, _)| group)) {
+    // All versions of a CRD are in one object, which is read once for all of them.
+    let mut loaded: Option<(&CustomResourceDefinition, Option<Value>)> = None;
+    for (crd, version) in served(custom, group_version.map(|(group, _)| group)) {
         if group_version.is_some_and(|(_, wanted)| version.name != wanted) {
             continue;
         }
-        let names = &definition.names;
-        let object_name = name(definition, version, &names.kind);
-        let list_name = name(definition, version, &names.list_kind);
+        let names = &crd.names;
+        let object_name = name(crd, version, &names.kind);
+        let list_name = name(crd, version, &names.list_kind);
         let kind = |kind: &str| {
-            let kind =
-                [("group", definition.group.as_str()), ("version", version.name.as_str()), ("kind", kind)];
+            let kind = [("group", crd.group.as_str()), ("version", version.name.as_str()), ("kind", kind)];
             Value::list([Value::map(kind)])
         };
-        if loaded.as_ref().is_none_or(|(of, _)| !std::ptr::eq(*of, definition)) {
-            loaded = Some((definition, version.load()));
+        if loaded.as_ref().is_none_or(|(of, _)| !std::ptr::eq(*of, crd)) {
+            loaded = Some((crd, version.load()));
         }
         let source = loaded.as_ref().and_then(|(_, source)| source.as_ref());
-        let mut object = whole(&version.openapi(source), definition.preserve_unknown_fields, dialect);
+        let mut object = whole(&version.openapi(source), crd.preserve_unknown_fields, dialect);
         object.insert("x-kubernetes-group-version-kind", kind(&names.kind));
         let mut list = Map::new();
         list.insert("type", "object");
@@ -282,9 +285,9 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
 }
 
 /// What tells one state of a group's version from another, without a look at its schemas.
-pub(super) fn stamp(kinds: &[(&Definition, &Arc<Version>)]) -> String {
-    let parts = kinds.iter().map(|(definition, _)| {
-        let Definition { name, uid, generation, names, terminating, .. } = definition;
+pub(super) fn stamp(kinds: &[(&CustomResourceDefinition, &Arc<Version>)]) -> String {
+    let parts = kinds.iter().map(|(crd, _)| {
+        let CustomResourceDefinition { name, uid, generation, names, terminating, .. } = crd;
         format!("{name} {uid} {generation} {names:?} {terminating}")
     });
     parts.collect::<Vec<_>>().join("\n")

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sha2::{Digest as _, Sha512};
 use value::{Str, Value, write};
 
-use crate::custom::Definition;
+use crate::custom::CustomResourceDefinition;
 use crate::table::{GROUPS, Served};
 
 pub use remote::below;
@@ -89,7 +89,7 @@ fn forget_some(kept: &mut BTreeMap<String, Arc<Document>>, besides: &str) {
 }
 
 /// The served definitions.
-type Custom<'a> = &'a [Arc<Definition>];
+type Custom<'a> = &'a [Arc<CustomResourceDefinition>];
 
 /// What documents are made of besides the table.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,7 +97,7 @@ pub struct Current<'a> {
     /// From [`OpenApi::generation`], asked before the rest was read.
     pub generation: u64,
     /// The served definitions.
-    pub custom: &'a [Arc<Definition>],
+    pub custom: &'a [Arc<CustomResourceDefinition>],
     /// The version 3 documents of other servers: paths in the index, and URLs.
     pub remote_v3: &'a [(String, String)],
     /// What other servers serve, as [`below`] leaves it of their version 2 documents.

@@ -1,7 +1,7 @@
 //! The table → what can be done at which URL. Both versions of OpenAPI are written from this.
 
 use crate::schema;
-use crate::table::{self, Resource, Subresource, Verb};
+use crate::table::{self, Resource, SubresourceRow, Verb};
 
 /// A URL and its operations.
 #[derive(Debug)]
@@ -477,7 +477,7 @@ impl Place<'_> {
     fn connect(
         &self,
         namespaced: bool,
-        sub: &Subresource,
+        sub: &SubresourceRow,
         subject: &str,
         path: &str,
         kind: Option<&(String, String, String)>,

@@ -394,7 +394,7 @@ fn custom_kinds_say_what_every_kind_has_and_that_a_number_or_a_text_is_wanted() 
     )
     .unwrap();
     let source: std::sync::Arc<dyn crate::custom::Source> = std::sync::Arc::new(Stored(object.clone()));
-    let definitions = [std::sync::Arc::new(crate::custom::Definition::read(&object, &source))];
+    let definitions = [std::sync::Arc::new(crate::custom::CustomResourceDefinition::read(&object, &source))];
     let schemas = super::custom::schemas(&definitions, None, super::components::Dialect::V3);
     let (_, thing) = schemas.iter().find(|(name, _)| name.ends_with(".Thing")).unwrap();
     let (_, list) = schemas.iter().find(|(name, _)| name.ends_with(".ThingList")).unwrap();
@@ -449,7 +449,7 @@ fn of_versions(count: usize) -> (u64, usize) {
     let object = with_versions("as", count, r#"{"type":"object"}"#);
     let counted = std::sync::Arc::new(Counted(object.clone(), std::sync::atomic::AtomicUsize::new(0)));
     let source: std::sync::Arc<dyn crate::custom::Source> = counted.clone();
-    let definition = std::sync::Arc::new(crate::custom::Definition::read(&object, &source));
+    let definition = std::sync::Arc::new(crate::custom::CustomResourceDefinition::read(&object, &source));
     let definitions = [definition];
     let current = Current { custom: &definitions, ..Current::default() };
     let steps = value::steps::of(|| {
@@ -475,20 +475,20 @@ fn documents_take_steps_in_proportion_to_the_versions_of_a_definition() {
 #[test]
 fn definitions_that_make_version_2_too_large_are_left_out_of_it() {
     use super::v2;
-    use crate::custom::{Definition, Source};
+    use crate::custom::{CustomResourceDefinition, Source};
     // Many short parts of a schema that each say the fields of a whole resource.
     let embedded: Vec<String> = (0..1000)
         .map(|n| format!(r#""p{n}":{{"type":"object","x-kubernetes-embedded-resource":true}}"#))
         .collect();
     let growing = format!(r#"{{"type":"object","properties":{{{}}}}}"#, embedded.join(","));
     let plain = r#"{"type":"object"}"#;
-    let definitions: Vec<std::sync::Arc<Definition>> =
+    let definitions: Vec<std::sync::Arc<CustomResourceDefinition>> =
         [("many", 200, plain), ("few", 2, plain), ("grows", 1, growing.as_str())]
             .into_iter()
             .map(|(plural, versions, schema)| {
                 let object = with_versions(plural, versions, schema);
                 let source: std::sync::Arc<dyn Source> = std::sync::Arc::new(Stored(object.clone()));
-                std::sync::Arc::new(Definition::read(&object, &source))
+                std::sync::Arc::new(CustomResourceDefinition::read(&object, &source))
             })
             .collect();
     let made = |bytes: usize| {

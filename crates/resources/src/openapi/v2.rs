@@ -9,7 +9,7 @@ use super::components::{self, Dialect};
 use super::custom;
 use super::operations;
 use super::paths::{bearer_token, path_item};
-use crate::custom::Definition;
+use crate::custom::CustomResourceDefinition;
 use crate::table::{GROUPS, Served};
 
 /// How many bytes custom resources may add. A thousand definitions, each of one version with a schema of 20 kB, add half of it.
@@ -29,12 +29,12 @@ struct CustomParts {
 
 /// The parts of the document about custom resources, at most `left` bytes. The shortest come first, so that a long definition does not
 /// leave out others.
-fn custom_parts(definitions: &[Arc<Definition>], mut left: usize) -> CustomParts {
-    let expected = |definition: &Arc<Definition>| {
+fn custom_parts(definitions: &[Arc<CustomResourceDefinition>], mut left: usize) -> CustomParts {
+    let expected = |definition: &Arc<CustomResourceDefinition>| {
         let versions = definition.versions.iter().filter(|version| version.served).count();
         definition.size.saturating_add(versions.saturating_mul(VERSION_BYTES))
     };
-    let mut ordered: Vec<&Arc<Definition>> = definitions.iter().collect();
+    let mut ordered: Vec<&Arc<CustomResourceDefinition>> = definitions.iter().collect();
     ordered.sort_by_cached_key(|definition| expected(definition));
     let mut parts = CustomParts::default();
     for definition in ordered {
@@ -74,7 +74,7 @@ pub(super) fn document(
     served: &Served,
     version: &str,
     issuer: bool,
-    definitions: &[Arc<Definition>],
+    definitions: &[Arc<CustomResourceDefinition>],
     custom_bytes: usize,
 ) -> (Value, Vec<Str>) {
     let mut documents = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];

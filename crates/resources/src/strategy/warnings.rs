@@ -77,7 +77,7 @@ fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
         ("", "ServiceAccount") => service_account(new, old, &mut warnings),
         ("admissionregistration.k8s.io", kind) => admission(kind, new, &mut warnings),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            warnings.extend(crate::validation::definition::warnings(new, old));
+            warnings.extend(crate::validation::crd::warnings(new, old));
         }
         ("apps", "DaemonSet") => {
             let template = |set: &Value| set.at(&["spec", "template"]).cloned();

@@ -1,6 +1,6 @@
 //! `admissionregistration.k8s.io`.
 
-use super::{Resource, Subresource, Version};
+use super::{Resource, SubresourceRow, Version};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -41,7 +41,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "ValidatingAdmissionPolicy",
         plural: "validatingadmissionpolicies",
         singular: "validatingadmissionpolicy",
-        subresources: &[Subresource::status("ValidatingAdmissionPolicy")],
+        subresources: &[SubresourceRow::status("ValidatingAdmissionPolicy")],
         ..POLICY
     },
     Resource {

@@ -1,6 +1,6 @@
 //! `apiextensions.k8s.io`.
 
-use super::{Resource, Subresource};
+use super::{Resource, SubresourceRow};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "apiextensions.k8s.io",
@@ -11,6 +11,6 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     short_names: &["crd", "crds"],
     categories: &["api-extensions"],
     hashed_version: Some("v1beta1"),
-    subresources: &[Subresource::status("CustomResourceDefinition")],
+    subresources: &[SubresourceRow::status("CustomResourceDefinition")],
     ..Resource::CLUSTER
 }];

@@ -1,6 +1,6 @@
 //! `apiregistration.k8s.io`.
 
-use super::{Resource, Subresource};
+use super::{Resource, SubresourceRow};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "apiregistration.k8s.io",
@@ -9,6 +9,6 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     directory: Some("apiregistration.k8s.io/apiservices"),
     singular: "apiservice",
     categories: &["api-extensions"],
-    subresources: &[Subresource::status("APIService")],
+    subresources: &[SubresourceRow::status("APIService")],
     ..Resource::CLUSTER
 }];

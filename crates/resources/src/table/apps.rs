@@ -1,6 +1,6 @@
 //! `apps`.
 
-use super::{Resource, Subresource};
+use super::{Resource, SubresourceRow};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -15,7 +15,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "daemonsets",
         singular: "daemonset",
         short_names: &["ds"],
-        subresources: &[Subresource::status("DaemonSet")],
+        subresources: &[SubresourceRow::status("DaemonSet")],
         ..WORKLOAD
     },
     Resource {
@@ -23,7 +23,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "deployments",
         singular: "deployment",
         short_names: &["deploy"],
-        subresources: &[Subresource::scale(), Subresource::status("Deployment")],
+        subresources: &[SubresourceRow::scale(), SubresourceRow::status("Deployment")],
         ..WORKLOAD
     },
     Resource {
@@ -31,7 +31,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "replicasets",
         singular: "replicaset",
         short_names: &["rs"],
-        subresources: &[Subresource::scale(), Subresource::status("ReplicaSet")],
+        subresources: &[SubresourceRow::scale(), SubresourceRow::status("ReplicaSet")],
         ..WORKLOAD
     },
     Resource {
@@ -39,7 +39,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "statefulsets",
         singular: "statefulset",
         short_names: &["sts"],
-        subresources: &[Subresource::scale(), Subresource::status("StatefulSet")],
+        subresources: &[SubresourceRow::scale(), SubresourceRow::status("StatefulSet")],
         ..WORKLOAD
     },
 ];

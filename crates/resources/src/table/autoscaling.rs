@@ -1,6 +1,6 @@
 //! `autoscaling`. (`Scale` is here too, but only as a subresource of others.)
 
-use super::{Resource, Storage, Subresource, Version};
+use super::{Resource, Storage, SubresourceRow, Version};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "autoscaling",
@@ -10,7 +10,7 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     singular: "horizontalpodautoscaler",
     short_names: &["hpa"],
     categories: &["all"],
-    subresources: &[Subresource::status("HorizontalPodAutoscaler")],
+    subresources: &[SubresourceRow::status("HorizontalPodAutoscaler")],
     storage: Storage::Own("v2"),
     ..Resource::NAMESPACED
 }];

@@ -1,6 +1,6 @@
 //! `batch`.
 
-use super::{Field, Fields, Resource, Subresource};
+use super::{Field, Fields, Resource, SubresourceRow};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -8,14 +8,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "cronjobs",
         singular: "cronjob",
         short_names: &["cj"],
-        subresources: &[Subresource::status("CronJob")],
+        subresources: &[SubresourceRow::status("CronJob")],
         ..WORKLOAD
     },
     Resource {
         kind: "Job",
         plural: "jobs",
         singular: "job",
-        subresources: &[Subresource::status("Job")],
+        subresources: &[SubresourceRow::status("Job")],
         fields: Fields::These(&[
             Field::NAME,
             Field::NAMESPACE,

@@ -1,6 +1,6 @@
 //! `certificates.k8s.io`.
 
-use super::{Field, Fields, Resource, Scope, Subresource, verbs};
+use super::{Field, Fields, Resource, Scope, SubresourceRow, verbs};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -9,8 +9,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "certificatesigningrequest",
         short_names: &["csr"],
         subresources: &[
-            Subresource::new("approval", "CertificateSigningRequest", verbs::GET_PATCH_UPDATE),
-            Subresource::status("CertificateSigningRequest"),
+            SubresourceRow::new("approval", "CertificateSigningRequest", verbs::GET_PATCH_UPDATE),
+            SubresourceRow::status("CertificateSigningRequest"),
         ],
         fields: Fields::These(&[Field::NAME, SIGNER]),
         ..CLUSTER
@@ -29,7 +29,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "podcertificaterequest",
         scope: Scope::Namespaced,
         hashed_version: Some("v1beta1"),
-        subresources: &[Subresource::status("PodCertificateRequest")],
+        subresources: &[SubresourceRow::status("PodCertificateRequest")],
         fields: Fields::These(&[
             Field::NAME,
             SIGNER,

@@ -1,6 +1,6 @@
 //! The core group (`/api/v1`).
 
-use super::{Field, Fields, Resource, Storage, Subresource, Version, verbs};
+use super::{Field, Fields, Resource, Storage, SubresourceRow, Version, verbs};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -62,8 +62,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         short_names: &["ns"],
         verbs: verbs::ALL_BUT_DELETE_COLLECTION,
         subresources: &[
-            Subresource::new("finalize", "Namespace", verbs::UPDATE),
-            Subresource::status("Namespace"),
+            SubresourceRow::new("finalize", "Namespace", verbs::UPDATE),
+            SubresourceRow::status("Namespace"),
         ],
         fields: Fields::These(&[Field::NAME, Field::new("status.phase", &[&["status", "phase"]])]),
         ..CLUSTER
@@ -75,8 +75,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "node",
         short_names: &["no"],
         subresources: &[
-            Subresource::connect("proxy", "NodeProxyOptions", verbs::PROXY),
-            Subresource::status("Node"),
+            SubresourceRow::connect("proxy", "NodeProxyOptions", verbs::PROXY),
+            SubresourceRow::status("Node"),
         ],
         fields: Fields::These(&[
             Field::NAME,
@@ -89,7 +89,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "persistentvolumeclaims",
         singular: "persistentvolumeclaim",
         short_names: &["pvc"],
-        subresources: &[Subresource::status("PersistentVolumeClaim")],
+        subresources: &[SubresourceRow::status("PersistentVolumeClaim")],
         returns_deleted: true,
         ..NAMESPACED
     },
@@ -98,7 +98,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "persistentvolumes",
         singular: "persistentvolume",
         short_names: &["pv"],
-        subresources: &[Subresource::status("PersistentVolume")],
+        subresources: &[SubresourceRow::status("PersistentVolume")],
         returns_deleted: true,
         ..CLUSTER
     },
@@ -127,7 +127,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "replicationcontroller",
         short_names: &["rc"],
         categories: &["all"],
-        subresources: &[Subresource::scale(), Subresource::status("ReplicationController")],
+        subresources: &[SubresourceRow::scale(), SubresourceRow::status("ReplicationController")],
         fields: Fields::These(&[
             Field::NAME,
             Field::NAMESPACE,
@@ -140,7 +140,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "resourcequotas",
         singular: "resourcequota",
         short_names: &["quota"],
-        subresources: &[Subresource::status("ResourceQuota")],
+        subresources: &[SubresourceRow::status("ResourceQuota")],
         returns_deleted: true,
         ..NAMESPACED
     },
@@ -156,9 +156,9 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "serviceaccounts",
         singular: "serviceaccount",
         short_names: &["sa"],
-        subresources: &[Subresource {
+        subresources: &[SubresourceRow {
             group_version: Some(("authentication.k8s.io", "v1")),
-            ..Subresource::new("token", "TokenRequest", verbs::CREATE)
+            ..SubresourceRow::new("token", "TokenRequest", verbs::CREATE)
         }],
         returns_deleted: true,
         ..NAMESPACED
@@ -171,8 +171,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         short_names: &["svc"],
         categories: &["all"],
         subresources: &[
-            Subresource::connect("proxy", "ServiceProxyOptions", verbs::PROXY),
-            Subresource::status("Service"),
+            SubresourceRow::connect("proxy", "ServiceProxyOptions", verbs::PROXY),
+            SubresourceRow::status("Service"),
         ],
         fields: Fields::These(&[
             Field::NAME,
@@ -188,20 +188,20 @@ pub(super) const RESOURCES: &[Resource] = &[
 const NAMESPACED: Resource = Resource::NAMESPACED;
 const CLUSTER: Resource = Resource::CLUSTER;
 
-const POD_SUBRESOURCES: &[Subresource] = &[
-    Subresource::connect("attach", "PodAttachOptions", verbs::CREATE_GET),
-    Subresource::new("binding", "Binding", verbs::CREATE),
-    Subresource::new("ephemeralcontainers", "Pod", verbs::GET_PATCH_UPDATE),
-    Subresource {
+const POD_SUBRESOURCES: &[SubresourceRow] = &[
+    SubresourceRow::connect("attach", "PodAttachOptions", verbs::CREATE_GET),
+    SubresourceRow::new("binding", "Binding", verbs::CREATE),
+    SubresourceRow::new("ephemeralcontainers", "Pod", verbs::GET_PATCH_UPDATE),
+    SubresourceRow {
         group_version: Some(("policy", "v1")),
-        ..Subresource::new("eviction", "Eviction", verbs::CREATE)
+        ..SubresourceRow::new("eviction", "Eviction", verbs::CREATE)
     },
-    Subresource::connect("exec", "PodExecOptions", verbs::CREATE_GET),
-    Subresource::new("log", "Pod", verbs::GET),
-    Subresource::connect("portforward", "PodPortForwardOptions", verbs::CREATE_GET),
-    Subresource::connect("proxy", "PodProxyOptions", verbs::PROXY),
-    Subresource::new("resize", "Pod", verbs::GET_PATCH_UPDATE),
-    Subresource::status("Pod"),
+    SubresourceRow::connect("exec", "PodExecOptions", verbs::CREATE_GET),
+    SubresourceRow::new("log", "Pod", verbs::GET),
+    SubresourceRow::connect("portforward", "PodPortForwardOptions", verbs::CREATE_GET),
+    SubresourceRow::connect("proxy", "PodProxyOptions", verbs::PROXY),
+    SubresourceRow::new("resize", "Pod", verbs::GET_PATCH_UPDATE),
+    SubresourceRow::status("Pod"),
 ];
 
 const POD_FIELDS: &[Field] = &[

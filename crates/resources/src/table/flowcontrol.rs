@@ -1,20 +1,20 @@
 //! `flowcontrol.apiserver.k8s.io`.
 
-use super::{Resource, Subresource};
+use super::{Resource, SubresourceRow};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
         kind: "FlowSchema",
         plural: "flowschemas",
         singular: "flowschema",
-        subresources: &[Subresource::status("FlowSchema")],
+        subresources: &[SubresourceRow::status("FlowSchema")],
         ..CLUSTER
     },
     Resource {
         kind: "PriorityLevelConfiguration",
         plural: "prioritylevelconfigurations",
         singular: "prioritylevelconfiguration",
-        subresources: &[Subresource::status("PriorityLevelConfiguration")],
+        subresources: &[SubresourceRow::status("PriorityLevelConfiguration")],
         ..CLUSTER
     },
 ];

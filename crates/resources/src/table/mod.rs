@@ -33,7 +33,7 @@ mod storagemigration;
 mod tests;
 
 pub use directory::{custom_directory, overlapping};
-pub use row::{Field, Fields, Resource, Scope, Storage, Subresource, Verb, Version, verbs};
+pub use row::{Field, Fields, Resource, Scope, Storage, SubresourceRow, Verb, Version, verbs};
 pub use served::Served;
 
 /// A group with its versions and kinds.

@@ -1,6 +1,6 @@
 //! `networking.k8s.io`.
 
-use super::{Resource, Subresource};
+use super::{Resource, SubresourceRow};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource { kind: "IngressClass", plural: "ingressclasses", singular: "ingressclass", ..CLUSTER },
@@ -10,7 +10,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         directory: Some("ingress"),
         singular: "ingress",
         short_names: &["ing"],
-        subresources: &[Subresource::status("Ingress")],
+        subresources: &[SubresourceRow::status("Ingress")],
         ..NAMESPACED
     },
     Resource {
@@ -31,7 +31,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "ServiceCIDR",
         plural: "servicecidrs",
         singular: "servicecidr",
-        subresources: &[Subresource::status("ServiceCIDR")],
+        subresources: &[SubresourceRow::status("ServiceCIDR")],
         ..CLUSTER
     },
 ];

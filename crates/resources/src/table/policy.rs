@@ -1,6 +1,6 @@
 //! `policy`. (`Eviction` is here too, but only as a subresource of pods.)
 
-use super::{Resource, Subresource};
+use super::{Resource, SubresourceRow};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "policy",
@@ -8,6 +8,6 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     plural: "poddisruptionbudgets",
     singular: "poddisruptionbudget",
     short_names: &["pdb"],
-    subresources: &[Subresource::status("PodDisruptionBudget")],
+    subresources: &[SubresourceRow::status("PodDisruptionBudget")],
     ..Resource::NAMESPACED
 }];

@@ -1,6 +1,6 @@
 //! `resource.k8s.io`: devices, claims on them and the slices that offer them.
 
-use super::{Field, Fields, Resource, Scope, Subresource, Version};
+use super::{Field, Fields, Resource, Scope, SubresourceRow, Version};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -27,7 +27,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "devicetaintrule",
         versions: &[Version::new("v1"), Version::new("v1beta2").returning_deleted()],
         hashed_version: Some("v1beta2"),
-        subresources: &[Subresource::status("DeviceTaintRule")],
+        subresources: &[SubresourceRow::status("DeviceTaintRule")],
         ..CLUSTER
     },
     Resource {
@@ -46,7 +46,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             ),
         ],
         scope: Scope::Namespaced,
-        subresources: &[Subresource::status("ResourceClaim")],
+        subresources: &[SubresourceRow::status("ResourceClaim")],
         returns_deleted: true,
         ..CLUSTER
     },

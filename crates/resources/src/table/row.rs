@@ -24,7 +24,7 @@ pub struct Resource {
     /// What can be done with it.
     pub verbs: &'static [Verb],
     /// What is below its objects, sorted by name.
-    pub subresources: &'static [Subresource],
+    pub subresources: &'static [SubresourceRow],
     /// Where its objects are kept.
     pub storage: Storage,
     /// The storage directory, where it is not the plural name: see [`Resource::directory`].
@@ -80,7 +80,7 @@ pub enum Verb {
 
 /// Something below an object's URL.
 #[derive(Clone, Copy, Debug)]
-pub struct Subresource {
+pub struct SubresourceRow {
     /// `status`, as in URLs.
     pub name: &'static str,
     /// The kind it takes and answers.
@@ -198,28 +198,28 @@ impl Version {
     }
 }
 
-impl Subresource {
+impl SubresourceRow {
     /// `status`, for the kind it belongs to.
     pub const fn status(kind: &'static str) -> Self {
-        Subresource::new("status", kind, verbs::GET_PATCH_UPDATE)
+        SubresourceRow::new("status", kind, verbs::GET_PATCH_UPDATE)
     }
 
     /// `scale`.
     pub const fn scale() -> Self {
-        Subresource {
+        SubresourceRow {
             group_version: Some(("autoscaling", "v1")),
-            ..Subresource::new("scale", "Scale", verbs::GET_PATCH_UPDATE)
+            ..SubresourceRow::new("scale", "Scale", verbs::GET_PATCH_UPDATE)
         }
     }
 
     /// A subresource whose kind is in the parent's group and version.
     pub const fn new(name: &'static str, kind: &'static str, verbs: &'static [Verb]) -> Self {
-        Subresource { name, kind, group_version: None, verbs, connect: false }
+        SubresourceRow { name, kind, group_version: None, verbs, connect: false }
     }
 
     /// A subresource that is connected through.
     pub const fn connect(name: &'static str, options: &'static str, verbs: &'static [Verb]) -> Self {
-        Subresource { connect: true, ..Subresource::new(name, options, verbs) }
+        SubresourceRow { connect: true, ..SubresourceRow::new(name, options, verbs) }
     }
 }
 
@@ -278,7 +278,7 @@ impl Resource {
     }
 
     /// The subresource called `name`, if it exists in `version`.
-    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+    pub fn subresource(&self, name: &str) -> Option<&'static SubresourceRow> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 

@@ -1,6 +1,6 @@
 //! `storage.k8s.io`.
 
-use super::{Resource, Scope, Subresource};
+use super::{Resource, Scope, SubresourceRow};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -14,7 +14,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "CSINode",
         plural: "csinodes",
         singular: "csinode",
-        subresources: &[Subresource::status("CSINode")],
+        subresources: &[SubresourceRow::status("CSINode")],
         returns_deleted: true,
         ..CLUSTER
     },
@@ -37,7 +37,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "VolumeAttachment",
         plural: "volumeattachments",
         singular: "volumeattachment",
-        subresources: &[Subresource::status("VolumeAttachment")],
+        subresources: &[SubresourceRow::status("VolumeAttachment")],
         returns_deleted: true,
         ..CLUSTER
     },

@@ -1,6 +1,6 @@
 //! `storagemigration.k8s.io`.
 
-use super::{Resource, Subresource};
+use super::{Resource, SubresourceRow};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "storagemigration.k8s.io",
@@ -8,6 +8,6 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     plural: "storageversionmigrations",
     singular: "storageversionmigration",
     hashed_version: Some("v1beta1"),
-    subresources: &[Subresource::status("StorageVersionMigration")],
+    subresources: &[SubresourceRow::status("StorageVersionMigration")],
     ..Resource::CLUSTER
 }];

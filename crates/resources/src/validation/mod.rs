@@ -15,8 +15,8 @@ pub(crate) mod batch;
 pub mod certificates;
 mod cluster;
 pub mod core;
+pub(crate) mod crd;
 mod cron;
-pub(crate) mod definition;
 mod endpoint_slice;
 mod event;
 pub mod fields;
@@ -135,7 +135,7 @@ const TABLE: &[(&str, &str, Rules)] = &[
         "ValidatingWebhookConfiguration",
         admissionregistration::VALIDATING_WEBHOOKS,
     ),
-    ("apiextensions.k8s.io", "CustomResourceDefinition", definition::DEFINITION),
+    ("apiextensions.k8s.io", "CustomResourceDefinition", crd::DEFINITION),
     ("apiregistration.k8s.io", "APIService", apiextensions::API_SERVICE),
     ("apps", "ControllerRevision", apps::CONTROLLER_REVISION),
     ("apps", "DaemonSet", apps::DAEMON_SET),

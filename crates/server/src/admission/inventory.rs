@@ -17,7 +17,7 @@ use api::field::quote;
 use api::time::Timestamp;
 use value::{Str, Value, json, write};
 
-use crate::admission::follow::{CameFrom, ListedBinding, ListedPolicy};
+use crate::admission::informers::{CameFrom, ListedBinding, ListedPolicy};
 use crate::admission::registered::ListedWebhook;
 use crate::body::Body;
 use crate::call::{Answer, Call};

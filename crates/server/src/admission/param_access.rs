@@ -8,7 +8,7 @@ use authz::{Attributes, Decision};
 use value::{Path, Str, Value};
 
 /// The API group of policies.
-use super::follow::GROUP;
+use super::informers::GROUP;
 
 /// What a new or changed policy or binding may not refer to, if anything.
 pub(crate) async fn check(

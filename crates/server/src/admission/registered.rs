@@ -11,7 +11,7 @@ use value::{Str, Value};
 
 use crate::admission::attached::Attached;
 use crate::admission::webhooks::{Credentials, WebhookTokens, WebhookTransport};
-use crate::follow::{Followed, Notes, follow};
+use crate::informer::{InformerProgress, Notes, start_informer};
 use crate::keys;
 use crate::state::State;
 use crate::unreadable::{Concern, Unreadable};
@@ -27,8 +27,8 @@ pub(crate) struct WebhookCredentials {
 
 /// How far the webhooks in force have come.
 pub(crate) struct RegisteredWebhooks {
-    mutating: (Arc<Set>, Followed),
-    validating: (Arc<Set>, Followed),
+    mutating: (Arc<Set>, InformerProgress),
+    validating: (Arc<Set>, InformerProgress),
     mutating_places: Mutex<Places>,
     validating_places: Mutex<Places>,
     /// This server, for webhooks that are behind it.
@@ -60,7 +60,7 @@ impl RegisteredWebhooks {
             let follower = Arc::clone(&set);
             let tokens = tokens.cloned();
             let notes = Notes::of(unreadable, Concern::Admission);
-            let followed = follow(store, prefix, notes, move |old, new| {
+            let followed = start_informer(store, prefix, notes, move |old, new| {
                 follower.apply(old, new);
                 if let Some(tokens) = &tokens {
                     tokens.configuration_changed(old, new);

@@ -1,7 +1,7 @@
 //! What this server serves itself → local APIServices.
 //!
 //! Those of the table are registered when the server starts and left alone afterwards, so that an administrator can hand a
-//! group to another server; those of definitions follow the definitions. An APIService without the label that says it is
+//! group to another server; those of CRDs follow the CRDs. An APIService without the label that says it is
 //! managed is nobody's business here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,9 +63,9 @@ fn wanted(state: &State) -> BTreeMap<Str, (Registration, Managed)> {
     let built_in = discovery::built_in(state.catalog.served()).into_iter();
     let mut wanted: BTreeMap<Str, (Registration, Managed)> =
         built_in.map(|found| (found.name().into(), (found, Managed::OnStart))).collect();
-    for definition in state.catalog.custom().definitions() {
-        for version in definition.versions.iter().filter(|version| version.served) {
-            let registration = discovery::of_definition(&definition.group, &version.name);
+    for crd in state.catalog.custom().crds() {
+        for version in crd.versions.iter().filter(|version| version.served) {
+            let registration = discovery::of_custom_version(&crd.group, &version.name);
             // What is built in stays so, whoever else adds to it.
             wanted.entry(registration.name().into()).or_insert((registration, Managed::Always));
         }
@@ -193,8 +193,7 @@ fn object(registration: &Registration, managed: Managed) -> Value {
 /// it keeps groups out of discovery, not the server from starting.
 pub(crate) async fn run(mut registrar: Registrar) {
     let state = Arc::clone(&registrar.state);
-    let (mut services, mut definitions) =
-        (state.aggregation.registry.changed.subscribe(), state.definitions.changes());
+    let (mut services, mut crds) = (state.aggregation.registry.changed.subscribe(), state.crds.changes());
     let mut stop = state.stopping();
     loop {
         let complete = registrar.sync().await;
@@ -206,7 +205,7 @@ pub(crate) async fn run(mut registrar: Registrar) {
         };
         tokio::select! {
             changed = services.changed() => if changed.is_err() { return },
-            changed = definitions.changed() => if changed.is_err() { return },
+            changed = crds.changed() => if changed.is_err() { return },
             () = again => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }

@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use authn::{FrontProxy, User};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use resources::discovery::of_definition;
+use resources::discovery::of_custom_version;
 use value::json;
 
 use super::forward::{encode_path, encode_query, identify, incoming, kept, outgoing, say_for_whom};
@@ -181,7 +181,7 @@ fn service(label: &str, remote: bool) -> ApiService {
 /// The table of Kubernetes' controller: rows are what is stored, columns what is wanted.
 #[test]
 fn what_is_managed_is_kept_and_what_is_not_is_left_alone() {
-    let wanted = of_definition("g", "v1");
+    let wanted = of_custom_version("g", "v1");
     let start = Some((&wanted, Managed::OnStart));
     let always = Some((&wanted, Managed::Always));
     let (local, other) = (service("true", false), service("true", true));

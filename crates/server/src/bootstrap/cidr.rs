@@ -6,13 +6,13 @@ use value::Value;
 
 use super::object;
 use crate::client::Client;
-use crate::kept::Placed;
+use crate::restore_deleted::ObjectAt;
 use crate::state::State;
 
 const COLLECTION: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 
 /// The object with the status that it gets through its own door.
-pub(super) fn placed(state: &State) -> Placed {
+pub(super) fn placed(state: &State) -> ObjectAt {
     let mut cidr = object("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes");
     cidr.set_at(&["spec", "cidrs"], Value::list(state.addresses.ranges()));
     let ready = Value::map([

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use value::Value;
 
 use super::object;
-use crate::kept::Placed;
+use crate::restore_deleted::ObjectAt;
 use crate::state::State;
 
 /// What is as this server needs it after every start, whatever an earlier one or somebody else wrote.
@@ -13,7 +13,7 @@ pub(super) const RECONCILED: &[&[&str]] =
     &[&["spec", "ports"], &["spec", "type"], &["subsets"], &["endpoints"], &["ports"]];
 
 /// The service; and its endpoint in both forms, if others can connect there.
-pub(super) fn objects(state: &State, port: u16, advertise: IpAddr) -> Vec<Placed> {
+pub(super) fn objects(state: &State, port: u16, advertise: IpAddr) -> Vec<ObjectAt> {
     let Some(address) = state.addresses.first() else { return Vec::new() };
     let mut objects = vec![service(address, port)];
     // Nobody outside can connect to a loopback address, and an endpoint may not be one.
@@ -23,7 +23,7 @@ pub(super) fn objects(state: &State, port: u16, advertise: IpAddr) -> Vec<Placed
     objects
 }
 
-fn service(address: IpAddr, port: u16) -> Placed {
+fn service(address: IpAddr, port: u16) -> ObjectAt {
     let mut service = object("v1", "Service", "default", "kubernetes");
     for (key, value) in [("component", "apiserver"), ("provider", "kubernetes")] {
         service.set_at(&["metadata", "labels", key], value);
@@ -38,7 +38,7 @@ fn service(address: IpAddr, port: u16) -> Placed {
     ("/api/v1/namespaces/default/services".to_owned(), service)
 }
 
-fn endpoints(port: u16, advertise: IpAddr) -> Placed {
+fn endpoints(port: u16, advertise: IpAddr) -> ObjectAt {
     let mut endpoints = object("v1", "Endpoints", "default", "kubernetes");
     // The slice is written here, not made of this.
     endpoints.set_at(&["metadata", "labels", "endpointslice.kubernetes.io/skip-mirror"], "true");
@@ -49,7 +49,7 @@ fn endpoints(port: u16, advertise: IpAddr) -> Placed {
     ("/api/v1/namespaces/default/endpoints".to_owned(), endpoints)
 }
 
-fn slice(port: u16, advertise: IpAddr) -> Placed {
+fn slice(port: u16, advertise: IpAddr) -> ObjectAt {
     let mut slice = object("discovery.k8s.io/v1", "EndpointSlice", "default", "kubernetes");
     slice.set_at(&["metadata", "labels", "kubernetes.io/service-name"], "kubernetes");
     slice.set_at(&["addressType"], if advertise.is_ipv4() { "IPv4" } else { "IPv6" });

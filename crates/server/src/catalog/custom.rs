@@ -1,4 +1,4 @@
-//! The kinds of the stored definitions, by group: a change copies the group it is about and not all of them, of which there may be
+//! The kinds of the stored CRDs, by group: a change copies the group it is about and not all of them, of which there may be
 //! thousands.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use resources::custom;
 use value::Str;
 
-use super::fresh::Fresh;
-use super::kind::Kind;
+use super::schema_epoch::SchemaEpoch;
+use super::served_resource::ServedResource;
 
-/// The kinds of the stored definitions.
+/// The kinds of the stored CRDs.
 #[derive(Clone, Debug, Default)]
 pub struct CustomKinds {
     groups: BTreeMap<Str, Arc<Group>>,
@@ -20,29 +20,29 @@ pub struct CustomKinds {
 #[derive(Clone, Debug, Default)]
 struct Group {
     /// By version and plural name.
-    kinds: HashMap<(Str, Str), Arc<Kind>>,
-    /// Every stored definition by its name, served or not.
-    definitions: BTreeMap<Str, Known>,
-    /// The name of the definition that a kind or list kind belongs to.
+    kinds: HashMap<(Str, Str), Arc<ServedResource>>,
+    /// Every stored CRD by its name, served or not.
+    crds: BTreeMap<Str, Known>,
+    /// The name of the CRD that a kind or list kind belongs to.
     owners: HashMap<Str, Str>,
-    /// The names of the stored definitions that cannot be read. Which kinds they have is not known.
+    /// The names of the stored CRDs that cannot be read. Which kinds they have is not known.
     unreadable: BTreeSet<Str>,
 }
 
-/// A definition, and the revision at which it was stored so.
+/// A CRD, and the revision at which it was stored so.
 #[derive(Clone, Debug)]
 struct Known {
-    definition: Arc<custom::Definition>,
+    crd: Arc<custom::CustomResourceDefinition>,
     revision: u64,
-    fresh: Arc<Fresh>,
-    /// Whether its status claims a kind that another definition has.
+    epoch: Arc<SchemaEpoch>,
+    /// Whether its status claims a kind that another CRD has.
     lost_kind: bool,
 }
 
 impl Group {
     fn remove(&mut self, name: &str) {
         self.unreadable.remove(name);
-        let Some(Known { definition: former, .. }) = self.definitions.remove(name) else { return };
+        let Some(Known { crd: former, .. }) = self.crds.remove(name) else { return };
         for version in &former.versions {
             self.kinds.remove(&(version.name.clone(), former.names.plural.clone()));
         }
@@ -53,107 +53,107 @@ impl Group {
         }
     }
 
-    /// Gives a definition the kind that its status claims; `false` if another definition has that kind, whatever both statuses say.
-    /// Policies, webhooks and owner references name kinds: with two definitions of one kind they would find the wrong objects.
-    fn claim_kind(&mut self, definition: &custom::Definition) -> bool {
-        let names = [&definition.names.kind, &definition.names.list_kind];
+    /// Gives a CRD the kind that its status claims; `false` if another CRD has that kind, whatever both statuses say.
+    /// Policies, webhooks and owner references name kinds: with two CRDs of one kind they would find the wrong objects.
+    fn claim_kind(&mut self, crd: &custom::CustomResourceDefinition) -> bool {
+        let names = [&crd.names.kind, &crd.names.list_kind];
         let names = names.into_iter().filter(|name| !name.is_empty());
         if names.clone().any(|name| self.owners.contains_key(name)) {
             return false;
         }
-        self.owners.extend(names.map(|name| (name.clone(), definition.name.clone())));
+        self.owners.extend(names.map(|name| (name.clone(), crd.name.clone())));
         true
     }
 }
 
 impl CustomKinds {
-    /// Serves a definition, stored at `revision`, instead of what was served under its name. One that is not established serves
+    /// Serves a CRD, stored at `revision`, instead of what was served under its name. One that is not established serves
     /// nothing. Versions that are not served have kinds, too: objects are stored in them, or shown in them to policies and webhooks.
-    pub fn set(&mut self, mut definition: custom::Definition, revision: u64, fresh: Arc<Fresh>) {
-        let group = Arc::make_mut(self.groups.entry(definition.group.clone()).or_default());
-        group.remove(&definition.name);
-        let lost_kind = definition.established && !group.claim_kind(&definition);
+    pub fn set(&mut self, mut crd: custom::CustomResourceDefinition, revision: u64, epoch: Arc<SchemaEpoch>) {
+        let group = Arc::make_mut(self.groups.entry(crd.group.clone()).or_default());
+        group.remove(&crd.name);
+        let lost_kind = crd.established && !group.claim_kind(&crd);
         if lost_kind {
-            definition.lose_kind();
+            crd.lose_kind();
         }
-        let definition = Arc::new(definition);
-        if let Some(stored) = definition.stored().filter(|_| definition.established) {
-            for version in &definition.versions {
-                let kind = Kind::custom(&definition, version, stored, Arc::clone(&fresh));
-                let key = (version.name.clone(), definition.names.plural.clone());
+        let crd = Arc::new(crd);
+        if let Some(stored) = crd.stored().filter(|_| crd.established) {
+            for version in &crd.versions {
+                let kind = ServedResource::custom(&crd, version, stored, Arc::clone(&epoch));
+                let key = (version.name.clone(), crd.names.plural.clone());
                 group.kinds.insert(key, Arc::new(kind));
             }
         }
-        group.definitions.insert(definition.name.clone(), Known { definition, revision, fresh, lost_kind });
+        group.crds.insert(crd.name.clone(), Known { crd, revision, epoch, lost_kind });
     }
 
-    /// Serves nothing of a definition any more.
+    /// Serves nothing of a CRD any more.
     pub fn remove(&mut self, name: &str) {
         let of = group_of(name);
         let Some(group) = self.groups.get_mut(of) else { return };
         let group = Arc::make_mut(group);
         group.remove(name);
-        if group.definitions.is_empty() && group.unreadable.is_empty() {
+        if group.crds.is_empty() && group.unreadable.is_empty() {
             self.groups.remove(of);
         }
     }
 
-    /// Serves nothing of a definition any more, because what is stored of it cannot be read.
+    /// Serves nothing of a CRD any more, because what is stored of it cannot be read.
     pub fn set_unreadable(&mut self, name: &str) {
         let group = Arc::make_mut(self.groups.entry(group_of(name).into()).or_default());
         group.remove(name);
         group.unreadable.insert(name.into());
     }
 
-    /// The name of a definition of a group that is stored and cannot be read. While there is one, it is not known which kinds of
+    /// The name of a CRD of a group that is stored and cannot be read. While there is one, it is not known which kinds of
     /// the group are whose.
     pub fn unreadable(&self, group: &str) -> Option<&Str> {
         self.groups.get(group)?.unreadable.first()
     }
 
     /// The kind under a group, version and plural name, served or not.
-    pub(super) fn kind(&self, group: &str, version: &Str, plural: &Str) -> Option<&Arc<Kind>> {
+    pub(super) fn kind(&self, group: &str, version: &Str, plural: &Str) -> Option<&Arc<ServedResource>> {
         self.groups.get(group)?.kinds.get(&(version.clone(), plural.clone()))
     }
 
-    /// The definitions that are served, by group and name.
-    pub fn definitions(&self) -> impl Iterator<Item = &Arc<custom::Definition>> {
-        let all = self.groups.values().flat_map(|group| group.definitions.values());
-        all.map(|known| &known.definition).filter(|definition| definition.established)
+    /// The CRDs that are served, by group and name.
+    pub fn crds(&self) -> impl Iterator<Item = &Arc<custom::CustomResourceDefinition>> {
+        let all = self.groups.values().flat_map(|group| group.crds.values());
+        all.map(|known| &known.crd).filter(|crd| crd.established)
     }
 
-    /// The definitions of a group, served or not.
-    pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<custom::Definition>> {
-        let known = self.groups.get(group).into_iter().flat_map(|group| group.definitions.values());
-        known.map(|known| &known.definition)
+    /// The CRDs of a group, served or not.
+    pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<custom::CustomResourceDefinition>> {
+        let known = self.groups.get(group).into_iter().flat_map(|group| group.crds.values());
+        known.map(|known| &known.crd)
     }
 
     fn known(&self, name: &str) -> Option<&Known> {
-        self.groups.get(group_of(name))?.definitions.get(name)
+        self.groups.get(group_of(name))?.crds.get(name)
     }
 
-    /// Since when objects of a definition are stored as its schema wants them.
-    pub fn fresh(&self, name: &str) -> Option<Arc<Fresh>> {
-        self.known(name).map(|known| Arc::clone(&known.fresh))
+    /// Since when objects of a CRD are stored as its schema wants them.
+    pub fn epoch(&self, name: &str) -> Option<Arc<SchemaEpoch>> {
+        self.known(name).map(|known| Arc::clone(&known.epoch))
     }
 
-    /// The definition called `name`, served or not.
-    pub fn definition(&self, name: &str) -> Option<&Arc<custom::Definition>> {
-        self.known(name).map(|known| &known.definition)
+    /// The CRD called `name`, served or not.
+    pub fn crd(&self, name: &str) -> Option<&Arc<custom::CustomResourceDefinition>> {
+        self.known(name).map(|known| &known.crd)
     }
 
-    /// Whether the status of a definition claims a kind that another definition has.
+    /// Whether the status of a CRD claims a kind that another CRD has.
     pub fn lost_kind(&self, name: &str) -> bool {
         self.known(name).is_some_and(|known| known.lost_kind)
     }
 
-    /// The revision of the definition called `name`.
+    /// The revision of the CRD called `name`.
     pub fn revision(&self, name: &str) -> Option<u64> {
         self.known(name).map(|known| known.revision)
     }
 }
 
-/// The group in the name of a definition, which is its plural name and its group.
+/// The group in the name of a CRD, which is its plural name and its group.
 fn group_of(name: &str) -> &str {
     name.split_once('.').map_or("", |(_, group)| group)
 }

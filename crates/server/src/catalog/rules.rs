@@ -6,22 +6,22 @@ use resources::strategy;
 use resources::validation::{self, Context, Rules};
 use value::Value;
 
-use super::facet::Facet;
-use super::kind::{Kind, Nature};
+use super::served_resource::{Nature, ServedResource};
+use super::subresource::Subresource;
 
-impl Kind {
+impl ServedResource {
     /// Whether a PUT of an object that does not exist creates it. It must name the object itself: nothing is ever created
     /// through a subresource, because policies, webhooks, quota and allocators that look at creates of the resource would not
     /// see it.
-    pub fn creates_on_update(&self, facet: Facet) -> bool {
-        facet == Facet::Whole
+    pub fn creates_on_update(&self, subresource: Subresource) -> bool {
+        subresource == Subresource::None
             && self.row().is_some()
             && strategy::allow_create_on_update(&self.stored.group_kind())
     }
 
     /// Whether a server-side apply to an object that does not exist creates it: never through a subresource.
-    pub fn creates_on_apply(facet: Facet) -> bool {
-        facet == Facet::Whole
+    pub fn creates_on_apply(subresource: Subresource) -> bool {
+        subresource == Subresource::None
     }
 
     /// The rules of the kind: those of the group in the path, where they are stricter than the stored kind's (events).
@@ -38,18 +38,26 @@ impl Kind {
         }
     }
 
-    /// Makes an object the successor of `old` through a facet.
-    pub fn prepare_update(&self, facet: Facet, new: &mut Value, old: &Value, context: &strategy::Context) {
+    /// Makes an object the successor of `old` through a subresource.
+    pub fn prepare_update(
+        &self,
+        subresource: Subresource,
+        new: &mut Value,
+        old: &Value,
+        context: &strategy::Context,
+    ) {
         let kind = self.stored.group_kind();
-        match (&self.nature, facet) {
-            (Nature::Custom(custom), Facet::Status) => custom.version.compiled().prepare_status(new, old),
+        match (&self.nature, subresource) {
+            (Nature::Custom(custom), Subresource::Status) => {
+                custom.version.compiled().prepare_status(new, old)
+            }
             (Nature::Custom(custom), _) => custom.version.compiled().prepare_update(new, old),
-            (_, Facet::Whole | Facet::Scale) => strategy::prepare_update(&kind, new, old, context),
-            (_, Facet::Status) => strategy::prepare_update_status(&kind, new, old, context),
-            (_, Facet::Finalize) => strategy::prepare_namespace_finalize(new, old),
-            (_, Facet::Approval) => strategy::prepare_approval(new, old, context),
-            (_, Facet::EphemeralContainers) => strategy::prepare_ephemeral_containers(new, old),
-            (_, Facet::Resize) => strategy::prepare_resize(new, old),
+            (_, Subresource::None | Subresource::Scale) => strategy::prepare_update(&kind, new, old, context),
+            (_, Subresource::Status) => strategy::prepare_update_status(&kind, new, old, context),
+            (_, Subresource::Finalize) => strategy::prepare_namespace_finalize(new, old),
+            (_, Subresource::Approval) => strategy::prepare_approval(new, old, context),
+            (_, Subresource::EphemeralContainers) => strategy::prepare_ephemeral_containers(new, old),
+            (_, Subresource::Resize) => strategy::prepare_resize(new, old),
         }
     }
 
@@ -65,29 +73,37 @@ impl Kind {
         Found { errors, warnings: validation::warnings(&self.stored.group_kind(), object, None) }
     }
 
-    /// What is wrong with a change through a facet, and what a client is told about one that is right.
-    pub fn validate_update(&self, facet: Facet, new: &Value, old: &Value, context: &Context) -> Found {
+    /// What is wrong with a change through a subresource, and what a client is told about one that is right.
+    pub fn validate_update(
+        &self,
+        subresource: Subresource,
+        new: &Value,
+        old: &Value,
+        context: &Context,
+    ) -> Found {
         if let Nature::Custom(custom) = &self.nature {
             let compiled = custom.version.compiled();
-            return match facet {
-                Facet::Status => compiled.validate_status(new, old, context.bounds()),
+            return match subresource {
+                Subresource::Status => compiled.validate_status(new, old, context.bounds()),
                 _ => compiled.validate_update(new, old, context.bounds()),
             };
         }
         let errors = match self.rules() {
             None => FieldErrors::new(),
-            Some(rules) => validation::bounded(|| match facet {
-                Facet::Whole | Facet::Scale => (rules.update)(new, old, context),
-                Facet::Finalize => validation::core::namespace_finalize(new, old, context),
-                Facet::Status => (rules.update_status)(new, old, context),
-                Facet::Approval => validation::certificates::approval(new, old, context),
-                Facet::EphemeralContainers => validation::pod::update_ephemeral_containers(new, old, context),
-                Facet::Resize => validation::pod::update_resize(new, old, context),
+            Some(rules) => validation::bounded(|| match subresource {
+                Subresource::None | Subresource::Scale => (rules.update)(new, old, context),
+                Subresource::Finalize => validation::core::namespace_finalize(new, old, context),
+                Subresource::Status => (rules.update_status)(new, old, context),
+                Subresource::Approval => validation::certificates::approval(new, old, context),
+                Subresource::EphemeralContainers => {
+                    validation::pod::update_ephemeral_containers(new, old, context)
+                }
+                Subresource::Resize => validation::pod::update_resize(new, old, context),
             }),
         };
         let kind = self.stored.group_kind();
-        let warnings = match facet {
-            Facet::Status => strategy::warnings::on_update_status(&kind, new),
+        let warnings = match subresource {
+            Subresource::Status => strategy::warnings::on_update_status(&kind, new),
             _ => validation::warnings(&kind, new, Some(old)),
         };
         Found { errors, warnings }

@@ -8,10 +8,10 @@ use resources::table::{Field, Fields};
 use storage::Entry;
 use value::Value;
 
-use super::kind::{Kind, Nature};
+use super::served_resource::{Nature, ServedResource};
 use crate::encode;
 
-impl Kind {
+impl ServedResource {
     pub(super) fn fields(&self) -> &'static [Field] {
         const METADATA: &[Field] = &[Field::NAME, Field::NAMESPACE];
         match self.row().map(|row| &row.fields) {
@@ -50,7 +50,7 @@ impl Kind {
     }
 
     /// Whether the fields of an object, in the version of the request, are those selected. Which fields of a custom resource can
-    /// be is up to its definition and may change, so they are read from the object.
+    /// be is up to its CRD and may change, so they are read from the object.
     pub fn selects_fields(&self, selection: &Selection, entry: &Entry, object: &Value) -> bool {
         let facts = FactsRef::new(&entry.facts);
         let compiled = self.as_custom().map(|custom| custom.version.compiled());

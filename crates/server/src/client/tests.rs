@@ -6,7 +6,7 @@ use value::json;
 
 use super::{Client, read};
 use crate::Ephemeral;
-use crate::heard::MAX_TEXT;
+use crate::truncate_remote::MAX_TEXT;
 
 #[test]
 fn an_answer_that_cannot_be_read_is_no_success() {

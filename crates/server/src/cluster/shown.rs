@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use storage::Entry;
 use value::Value;
 
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 
 /// About how many bytes of JSON are remembered. When there are more, all are forgotten.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
@@ -28,13 +28,13 @@ struct Objects {
 /// its CRD.
 struct ShownObject {
     revision: u64,
-    kind: Arc<Kind>,
+    kind: Arc<ServedResource>,
     object: Arc<Value>,
 }
 
 impl Shown {
     /// What was shown of this entry in this kind.
-    pub(super) fn get(&self, kind: &Arc<Kind>, entry: &Entry) -> Option<Arc<Value>> {
+    pub(super) fn get(&self, kind: &Arc<ServedResource>, entry: &Entry) -> Option<Arc<Value>> {
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
         let mut versions = objects.by_key.get(&entry.key)?.iter();
         let found = versions.find(|shown| shown.revision == entry.revision && Arc::ptr_eq(&shown.kind, kind));
@@ -42,7 +42,7 @@ impl Shown {
     }
 
     /// Remembers what is shown of an entry, instead of what was shown of it in the same version.
-    pub(super) fn put(&self, kind: &Arc<Kind>, entry: &Entry, object: &Arc<Value>) {
+    pub(super) fn put(&self, kind: &Arc<ServedResource>, entry: &Entry, object: &Arc<Value>) {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let new =
             ShownObject { revision: entry.revision, kind: Arc::clone(kind), object: Arc::clone(object) };

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
 use controllers::{Home, Kind, Options};
-use resources::discovery::{self, RemoteVersion, of_definition};
+use resources::discovery::{self, RemoteVersion, of_custom_version};
 use value::{Value, json};
 
 use super::{aggregate, collection, elsewhere, is_segment, items, path, start_with};
@@ -97,7 +97,7 @@ fn serving(resource: &str) -> RemoteVersion {
         text.replace("\"R\"", resource)
     ));
     let entry = discovery::aggregated_versions(&list, "g", "v1").unwrap();
-    RemoteVersion { registration: of_definition("g", "v1"), entry }
+    RemoteVersion { registration: of_custom_version("g", "v1"), entry }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use value::{Value, json};
 
 use super::{Wrong, converted, read, restore};
-use crate::heard::MAX_TEXT;
+use crate::truncate_remote::MAX_TEXT;
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()

@@ -18,7 +18,7 @@ use value::{Str, Value};
 
 use super::{FlowControl, InForce, Waiter};
 use crate::client::Client;
-use crate::follow::{Followed, Notes, follow};
+use crate::informer::{InformerProgress, Notes, start_informer};
 use crate::keys;
 use crate::state::State;
 use crate::unreadable::Unreadable;
@@ -47,20 +47,20 @@ impl Configured {
 }
 
 /// How far the objects in force have come.
-pub(crate) struct Followers {
-    levels: Followed,
-    schemas: Followed,
+pub(crate) struct Informers {
+    levels: InformerProgress,
+    schemas: InformerProgress,
 }
 
-impl Followers {
+impl Informers {
     /// Follows the stored objects. What is stored is in force when this returns.
     pub(crate) fn start(control: &Arc<FlowControl>, store: &Store, unreadable: &Arc<Unreadable>) -> Self {
         let follow_kind = |prefix, kind: Kind| {
             // Without an object, its requests share the level of last resort: nothing is allowed by its absence.
             let (notes, control) = (Notes::hints(unreadable), Arc::clone(control));
-            follow(store, prefix, notes, move |old, new| control.object_changed(kind, old, new))
+            start_informer(store, prefix, notes, move |old, new| control.object_changed(kind, old, new))
         };
-        Followers {
+        Informers {
             levels: follow_kind(keys::PRIORITY_LEVELS, Kind::PriorityLevel),
             schemas: follow_kind(keys::FLOW_SCHEMAS, Kind::FlowSchema),
         }

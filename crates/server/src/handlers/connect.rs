@@ -7,12 +7,12 @@ mod options;
 use admission::Operation;
 use api::{GroupKind, GroupVersionKind, Status};
 use authz::Decision;
-use resources::table::Subresource;
+use resources::table::SubresourceRow;
 use value::Value;
 
 use crate::body::Body;
 use crate::call::{Answer, Call};
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::state::State;
 use crate::write::Posted;
 use location::Located;
@@ -21,8 +21,8 @@ use location::Located;
 pub async fn handle(
     state: &State,
     call: &mut Call,
-    kind: &Kind,
-    subresource: &Subresource,
+    kind: &ServedResource,
+    subresource: &SubresourceRow,
 ) -> Result<Answer, Status> {
     if subresource.connect && call.query.get("dryRun").is_some_and(|dry_run| !dry_run.is_empty()) {
         return Err(Status::bad_request("dryRun is not supported"));

@@ -3,7 +3,7 @@
 use api::{Status, meta};
 
 use crate::call::{Answer, Call};
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::options::WriteOptions;
 use crate::ownership::{self, Writer};
@@ -14,7 +14,7 @@ use crate::write::{StoreError, Stored, Subject, place};
 const NAME_ATTEMPTS: usize = 8;
 
 /// Creates the object in the body.
-pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+pub async fn handle(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let draft = decode::object(call, kind, options.field_validation).await?;
     let manager = ownership::manager(&options.field_manager, &call.headers).into_owned();
@@ -26,18 +26,19 @@ pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answe
 pub async fn create(
     state: &State,
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     mut draft: decode::Draft,
     options: &WriteOptions,
     writer: Writer<'_>,
 ) -> Result<Answer, Status> {
-    if kind.as_custom().is_some_and(|custom| custom.definition.terminating) {
+    if kind.as_custom().is_some_and(|custom| custom.crd.terminating) {
         let why = "create not allowed while custom resource definition is terminating";
         return Err(Status::forbidden(&kind.resource, meta::name(draft.object()), why));
     }
     let options_value = options.to_value("CreateOptions");
-    let facet = Facet::Whole;
-    let subject = Subject { state, kind, facet, options: &options_value, dry_run: options.dry_run, writer };
+    let subresource = Subresource::None;
+    let subject =
+        Subject { state, kind, subresource, options: &options_value, dry_run: options.dry_run, writer };
     wipe(draft.object_mut());
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     let generated =
@@ -48,7 +49,7 @@ pub async fn create(
     for attempt in 1.. {
         let name = admitted.name().to_owned();
         match subject.store(call, admitted, None).await {
-            Ok(Stored::Entry(entry)) => return kind.answer(state, facet, 201, entry).await,
+            Ok(Stored::Entry(entry)) => return kind.answer(state, subresource, 201, entry).await,
             Ok(Stored::Dry(object)) => return Ok(Answer::Object(201, kind.from_stored(object))),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => match &original {
@@ -68,7 +69,7 @@ pub async fn create(
     Err(Status::generate_name_conflict(&kind.resource, ""))
 }
 
-fn taken(state: &State, kind: &Kind, call: &Call, name: &str) -> Status {
+fn taken(state: &State, kind: &ServedResource, call: &Call, name: &str) -> Status {
     let there = state.store.get(&kind.key(&call.info.namespace, name));
     let going =
         there.and_then(|entry| crate::encode::tree(&entry).ok()).is_some_and(|o| meta::is_deleting(&o));

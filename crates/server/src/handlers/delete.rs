@@ -12,7 +12,7 @@ use value::Value;
 
 use super::list::{self, Page};
 use crate::call::{Answer, Call};
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::encode;
 use crate::negotiate::{self, BodyMedia};
@@ -36,7 +36,7 @@ pub const ORPHAN_FINALIZER: &str = "orphan";
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 
 /// DELETE of one object.
-pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+pub async fn one(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = options(call).await?;
     let name = call.info.name.to_string();
     warn_of_orphans(call, kind, &options);
@@ -47,14 +47,14 @@ pub async fn one(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, 
     state.in_force(kind, call.deleted_at).await;
     let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
     Ok(match answer {
-        Answer::Entry(_, entry) => return kind.answer(state, Facet::Whole, code, entry).await,
+        Answer::Entry(_, entry) => return kind.answer(state, Subresource::None, code, entry).await,
         Answer::Object(_, object) => Answer::Object(code, object),
         raw => raw,
     })
 }
 
 /// Jobs leave their pods behind unless told otherwise, which not everybody expects.
-fn warn_of_orphans(call: &mut Call, kind: &Kind, options: &DeleteOptions) {
+fn warn_of_orphans(call: &mut Call, kind: &ServedResource, options: &DeleteOptions) {
     let is_job = kind.is_built_in("batch", "Job");
     if is_job && options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
         call.warn(
@@ -65,7 +65,7 @@ fn warn_of_orphans(call: &mut Call, kind: &Kind, options: &DeleteOptions) {
 
 /// The answer to whoever wants an object gone because it cannot be read. The store opens with objects that can be read or not at
 /// all, so there is none.
-fn refuse_readable(state: &State, call: &Call, kind: &Kind, name: &str) -> Status {
+fn refuse_readable(state: &State, call: &Call, kind: &ServedResource, name: &str) -> Status {
     let key = kind.key(&call.info.namespace, name);
     if state.store.get(&key).is_none() {
         return Status::not_found(&kind.resource, name);
@@ -77,7 +77,7 @@ fn refuse_readable(state: &State, call: &Call, kind: &Kind, name: &str) -> Statu
 }
 
 /// DELETE of a collection: each object that matches, one by one, and the list of them as the answer. A limit is one of both.
-pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+pub async fn collection(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let page = list::select(state, call, kind).await?;
     let options = options(call).await?.for_collection()?;
     warn_of_orphans(call, kind, &options);
@@ -92,7 +92,7 @@ pub async fn collection(state: &State, call: &mut Call, kind: &Kind) -> Result<A
 async fn each(
     state: &State,
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     options: &DeleteOptions,
     page: &Page,
 ) -> Result<(), Status> {
@@ -186,7 +186,7 @@ pub enum Known {
 pub async fn admit(
     state: &State,
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     name: &str,
     old: &Value,
     options: &DeleteOptions,
@@ -200,14 +200,14 @@ pub async fn admit(
 
 fn subject<'a>(
     state: &'a State,
-    kind: &'a Kind,
+    kind: &'a ServedResource,
     options: &DeleteOptions,
     options_value: &'a Value,
 ) -> Subject<'a> {
     Subject {
         state,
         kind,
-        facet: Facet::Whole,
+        subresource: Subresource::None,
         options: options_value,
         dry_run: options.dry_run,
         writer: Writer::Settled,
@@ -219,7 +219,7 @@ fn subject<'a>(
 pub async fn delete(
     state: &State,
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     (name, admitted_as): (&str, &str),
     options: &DeleteOptions,
     mut known: Known,
@@ -287,7 +287,7 @@ fn is_gone(state: &State, key: &str, old: &Value) -> bool {
     there.is_none_or(|there| meta::uid(&there) != meta::uid(old))
 }
 
-fn gone(kind: &Kind, name: &str, old: &Value, last: Arc<Entry>) -> Answer {
+fn gone(kind: &ServedResource, name: &str, old: &Value, last: Arc<Entry>) -> Answer {
     if kind.returns_deleted() {
         return Answer::Entry(200, last);
     }
@@ -301,7 +301,12 @@ fn gone(kind: &Kind, name: &str, old: &Value, last: Arc<Entry>) -> Answer {
     Answer::Object(200, status.to_value())
 }
 
-fn check_preconditions(kind: &Kind, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
+fn check_preconditions(
+    kind: &ServedResource,
+    name: &str,
+    old: &Value,
+    options: &DeleteOptions,
+) -> Result<(), Status> {
     let is_namespace = kind.is_built_in("", "Namespace");
     // Kubernetes names the kind here where it names the resource elsewhere.
     let about = if is_namespace {
@@ -347,7 +352,7 @@ enum Step {
     Marked(Value),
 }
 
-fn next_step(kind: &Kind, old: &Value, options: &DeleteOptions, now: i64) -> Step {
+fn next_step(kind: &ServedResource, old: &Value, options: &DeleteOptions, now: i64) -> Step {
     if kind.is_built_in("", "Namespace") {
         return namespace_step(old, options, now);
     }
@@ -437,7 +442,7 @@ fn namespace_step(old: &Value, options: &DeleteOptions, now: i64) -> Step {
     Step::Gone
 }
 
-/// A definition stays until its objects are gone: see [`crate::definitions`].
+/// A CRD stays until its objects are gone: see [`crate::crd_controller`].
 fn definition_step(old: &Value, now: i64) -> Step {
     let mut marked = old.clone();
     meta::set(&mut marked, "deletionTimestamp", stamp(now));
@@ -473,7 +478,7 @@ fn bump_generation(object: &mut Value) {
 }
 
 /// Puts the garbage collector's finalizers on or takes them off, as the options, the object or the kind say.
-fn set_propagation_finalizers(kind: &Kind, object: &mut Value, options: &DeleteOptions) {
+fn set_propagation_finalizers(kind: &ServedResource, object: &mut Value, options: &DeleteOptions) {
     let default = strategy::default_propagation(&kind.built_in_kind());
     let has = |f: &str| meta::finalizers(object).any(|o| o == f);
     let policy = options.propagation_policy.as_deref();

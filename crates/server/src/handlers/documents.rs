@@ -11,7 +11,7 @@ use authn::tokens;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName};
-use resources::custom::Definition;
+use resources::custom::CustomResourceDefinition;
 use resources::discovery::{self, Registration, SubEntry};
 use resources::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
 use resources::table::{Verb, verbs};
@@ -78,28 +78,28 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         _ => Methods::Any,
     };
     let served = state.catalog.served();
-    let definitions = state.catalog.custom();
+    let crds = state.catalog.custom();
     let allowed = match call.info.verb.as_str() {
         "get" => true,
         "head" => methods != Methods::Get,
         _ => methods == Methods::Any,
     };
-    // Discovery says some hundred bytes of every version of a definition.
+    // Discovery says some hundred bytes of every version of a CRD.
     if matches!(segments.as_slice(), [] | ["api" | "apis", ..]) {
-        let versions = definitions.definitions().map(|definition| definition.versions.len().max(1));
+        let versions = crds.crds().map(|crd| crd.versions.len().max(1));
         call.effort.enter_lane(versions.sum::<usize>().saturating_mul(1024)).await;
     }
     if !allowed {
         let is_there = match segments.as_slice() {
             ["api", version] => discovery::resources(served, &[], "", version).is_some(),
             ["apis", group, version] => {
-                discovery::resources(served, &custom_entries(&definitions), group, version).is_some()
+                discovery::resources(served, &custom_entries(&crds), group, version).is_some()
             }
             _ => true,
         };
         return Err(if is_there { Status::method_not_allowed() } else { Status::no_such_resource() });
     }
-    let custom = || custom_entries(&definitions);
+    let custom = || custom_entries(&crds);
     let not_found = Status::no_such_resource;
     match segments.as_slice() {
         [] => Ok(indented(&Value::map([("paths", Value::list(paths(state)))]))),
@@ -213,15 +213,15 @@ fn metrics_page(state: &State) -> Vec<u8> {
     state.metrics.page(in_flight, in_queue, &objects)
 }
 
-/// What is registered. What definitions serve is, whether or not that has been written already.
+/// What is registered. What CRDs serve is, whether or not that has been written already.
 fn registrations(state: &State) -> Vec<Registration> {
     let mut registered = state.aggregation.registrations();
     let mut known: HashSet<(Str, Str)> =
         registered.iter().map(|found| (found.group.clone(), found.version.clone())).collect();
-    for definition in state.catalog.custom().definitions() {
-        for version in definition.versions.iter().filter(|version| version.served) {
-            if known.insert((definition.group.clone(), version.name.clone())) {
-                registered.push(discovery::of_definition(&definition.group, &version.name));
+    for crd in state.catalog.custom().crds() {
+        for version in crd.versions.iter().filter(|version| version.served) {
+            if known.insert((crd.group.clone(), version.name.clone())) {
+                registered.push(discovery::of_custom_version(&crd.group, &version.name));
             }
         }
     }
@@ -241,51 +241,50 @@ fn published(
     Ok(Answer::Public(200, content_type, tokens::discovery::MAX_AGE, Body::from(page)))
 }
 
-/// What discovery lists of the served definitions.
+/// What discovery lists of the served CRDs.
 fn custom_entries(custom: &CustomKinds) -> Vec<discovery::Entry<'_>> {
-    let definitions = custom.definitions();
-    definitions
-        .flat_map(|definition| {
-            let stored = definition.stored().filter(|stored| stored.served);
-            let hash = stored.map(|s| discovery::hash(&definition.group, &s.name, &definition.names.kind));
-            let served = definition.versions.iter().filter(|version| version.served);
-            served.map(move |version| (definition, version, hash.clone()))
-        })
-        .map(|(definition, version, storage_hash)| {
-            let names = &definition.names;
-            let mut subresources = Vec::new();
-            if version.status {
-                subresources.push(SubEntry {
-                    name: "status",
-                    kind: &names.kind,
-                    group_version: None,
-                    verbs: verbs::GET_PATCH_UPDATE,
-                });
-            }
-            if version.scale.is_some() {
-                subresources.push(SubEntry {
-                    name: "scale",
-                    kind: "Scale",
-                    group_version: Some(("autoscaling", "v1")),
-                    verbs: verbs::GET_PATCH_UPDATE,
-                });
-            }
-            discovery::Entry {
-                group: &definition.group,
-                version: &version.name,
+    let crds = custom.crds();
+    crds.flat_map(|crd| {
+        let stored = crd.stored().filter(|stored| stored.served);
+        let hash = stored.map(|s| discovery::hash(&crd.group, &s.name, &crd.names.kind));
+        let served = crd.versions.iter().filter(|version| version.served);
+        served.map(move |version| (crd, version, hash.clone()))
+    })
+    .map(|(crd, version, storage_hash)| {
+        let names = &crd.names;
+        let mut subresources = Vec::new();
+        if version.status {
+            subresources.push(SubEntry {
+                name: "status",
                 kind: &names.kind,
-                plural: &names.plural,
-                singular: &names.singular,
-                short_names: names.short_names.iter().map(Str::as_str).collect(),
-                categories: names.categories.iter().map(Str::as_str).collect(),
-                namespaced: definition.namespaced,
-                verbs: if definition.terminating { TERMINATING } else { CUSTOM },
-                subresources,
-                storage_hash,
-                custom: true,
-            }
-        })
-        .collect()
+                group_version: None,
+                verbs: verbs::GET_PATCH_UPDATE,
+            });
+        }
+        if version.scale.is_some() {
+            subresources.push(SubEntry {
+                name: "scale",
+                kind: "Scale",
+                group_version: Some(("autoscaling", "v1")),
+                verbs: verbs::GET_PATCH_UPDATE,
+            });
+        }
+        discovery::Entry {
+            group: &crd.group,
+            version: &version.name,
+            kind: &names.kind,
+            plural: &names.plural,
+            singular: &names.singular,
+            short_names: names.short_names.iter().map(Str::as_str).collect(),
+            categories: names.categories.iter().map(Str::as_str).collect(),
+            namespaced: crd.namespaced,
+            verbs: if crd.terminating { TERMINATING } else { CUSTOM },
+            subresources,
+            storage_hash,
+            custom: true,
+        }
+    })
+    .collect()
 }
 
 /// The verbs of a custom resource, in the order Kubernetes lists them.
@@ -299,7 +298,7 @@ const CUSTOM: &[Verb] = &[
     Verb::Update,
     Verb::Watch,
 ];
-/// What is left of them while the definition goes.
+/// What is left of them while the CRD goes.
 const TERMINATING: &[Verb] = &[Verb::Delete, Verb::DeleteCollection, Verb::Get, Verb::List, Verb::Watch];
 
 /// The paths listed at `/`.
@@ -314,10 +313,10 @@ pub fn paths(state: &State) -> Vec<String> {
             paths.extend(versions.iter().map(|v| format!("/apis/{}/{v}", group.name)));
         }
     }
-    for definition in state.catalog.custom().definitions() {
-        paths.push(format!("/apis/{}", definition.group));
-        let served = definition.versions.iter().filter(|version| version.served);
-        paths.extend(served.map(|version| format!("/apis/{}/{}", definition.group, version.name)));
+    for crd in state.catalog.custom().crds() {
+        paths.push(format!("/apis/{}", crd.group));
+        let served = crd.versions.iter().filter(|version| version.served);
+        paths.extend(served.map(|version| format!("/apis/{}/{}", crd.group, version.name)));
     }
     for service in state.aggregation.remotes() {
         let Registration { group, version, .. } = &service.registration;
@@ -377,7 +376,7 @@ async fn make(
         // Held to the end, whether or not the client waits for it.
         let _turn = turn;
         let generation = maker.openapi.generation();
-        let custom: Vec<Arc<Definition>> = maker.catalog.custom().definitions().cloned().collect();
+        let custom: Vec<Arc<CustomResourceDefinition>> = maker.catalog.custom().crds().cloned().collect();
         let (remote_v3, remote_v2) = (maker.aggregation.remote_v3(), maker.aggregation.remote_v2());
         let only_v2 = maker.aggregation.only_v2();
         let current = Current {
@@ -405,13 +404,13 @@ impl Default for OpenApiBuilders {
     }
 }
 
-/// Says which definitions are not in the document of version 2.
-fn report_left_out(definitions: &[Str]) {
+/// Says which CRDs are not in the document of version 2.
+fn report_left_out(crds: &[Str]) {
     const NAMED: usize = 10;
-    let named: Vec<&str> = definitions.iter().take(NAMED).map(Str::as_str).collect();
+    let named: Vec<&str> = crds.iter().take(NAMED).map(Str::as_str).collect();
     tracing::warn!(
-        count = definitions.len(),
-        definitions = named.join(","),
+        count = crds.len(),
+        crds = named.join(","),
         "CustomResourceDefinitions are left out of /openapi/v2 because it would be too large; /openapi/v3 has all of them"
     );
 }

@@ -12,7 +12,7 @@ use value::{Path, Value};
 use super::delete::{self, Known};
 use super::pods::{posted, success};
 use crate::call::{Answer, Call};
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{ServedResource, Subresource};
 use crate::encode;
 use crate::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use crate::ownership::Writer;
@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 16;
 const MAX_DISRUPTED: usize = 2000;
 
 /// Evicts a pod.
-pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("policy", "v1", "Eviction");
     let eviction = posted(call, &expected, &options).await?;
@@ -100,7 +100,7 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<A
 async fn remove(
     state: &Arc<State>,
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     entry: &Arc<Entry>,
     deletion: &DeleteOptions,
 ) -> Result<Answer, Status> {
@@ -131,7 +131,7 @@ struct Marked {
 async fn mark_evicted(
     state: &Arc<State>,
     call: &Call,
-    kind: &Kind,
+    kind: &ServedResource,
     first: &Arc<Entry>,
     deletion: &DeleteOptions,
 ) -> Result<Marked, Status> {
@@ -139,7 +139,7 @@ async fn mark_evicted(
     let subject = Subject {
         state,
         kind,
-        facet: Facet::Status,
+        subresource: Subresource::Status,
         options: &options,
         dry_run: false,
         writer: Writer::Settled,
@@ -224,7 +224,7 @@ async fn spend_budget(
     let subject = Subject {
         state,
         kind: &budgets,
-        facet: Facet::Status,
+        subresource: Subresource::Status,
         options: &options,
         dry_run,
         writer: Writer::Settled,

@@ -3,11 +3,16 @@
 use api::Status;
 
 use crate::call::{Answer, Call};
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{ServedResource, Subresource};
 use crate::state::State;
 
 /// Answers with the object as it is now.
-pub async fn handle(state: &State, call: &Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
+pub async fn handle(
+    state: &State,
+    call: &Call,
+    kind: &ServedResource,
+    subresource: Subresource,
+) -> Result<Answer, Status> {
     if let Some(wanted) = crate::options::revision(call.query.get("resourceVersion").unwrap_or_default())
         .map_err(Status::plain)?
         && wanted > state.store.revision()
@@ -17,8 +22,8 @@ pub async fn handle(state: &State, call: &Call, kind: &Kind, facet: Facet) -> Re
     let key = kind.key(&call.info.namespace, &call.info.name);
     let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, &call.info.name))?;
     state.unreadable.check_scope(&key)?;
-    if facet != Facet::Whole || kind.must_convert(&entry) {
+    if subresource != Subresource::None || kind.must_convert(&entry) {
         call.effort.enter_lane(entry.body.len()).await;
     }
-    kind.answer(state, facet, 200, entry).await
+    kind.answer(state, subresource, 200, entry).await
 }

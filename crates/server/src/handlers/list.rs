@@ -13,7 +13,7 @@ use value::{Value, json, write};
 
 use crate::body::Body;
 use crate::call::{Answer, Call};
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::encode;
 use crate::negotiate::{self, Form, Forms, List as Wanted, Media};
 use crate::options::{self, ListOptions};
@@ -38,7 +38,7 @@ const CHUNK: usize = 500;
 const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
 
 /// The selectors of a request, with fields that the kind does not have refused.
-pub fn selection(call: &Call, kind: &Kind) -> Result<Selection, Status> {
+pub fn selection(call: &Call, kind: &ServedResource) -> Result<Selection, Status> {
     let labels = Selector::parse(&call.info.label_selector).map_err(Status::bad_request)?;
     let fields = FieldSelector::parse(&call.info.field_selector).map_err(Status::bad_request)?;
     fields.requirements().iter().try_for_each(|requirement| kind.check_field(&requirement.field))?;
@@ -59,13 +59,13 @@ pub struct Page {
 }
 
 /// GET of a collection.
-pub async fn handle(state: &State, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+pub async fn handle(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let page = select(state, call, kind).await?;
     answer(state, call, kind, page).await
 }
 
 /// Reads the entries that the request's options and selectors ask for.
-pub async fn select(state: &State, call: &Call, kind: &Kind) -> Result<Page, Status> {
+pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result<Page, Status> {
     let mut options = ListOptions::parse(&call.query, false)?;
     if options.resource_version == "0" && options.continue_token.is_empty() {
         // Kubernetes answers from its cache then, which has no pages.
@@ -244,7 +244,12 @@ fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
 }
 
 /// The answer in the form the client wants.
-pub async fn answer(state: &State, call: &mut Call, kind: &Kind, page: Page) -> Result<Answer, Status> {
+pub async fn answer(
+    state: &State,
+    call: &mut Call,
+    kind: &ServedResource,
+    page: Page,
+) -> Result<Answer, Status> {
     let accepted = negotiate::accept(&call.headers, &call.query, Forms::All)?;
     let plain = accepted.form == Form::Object && !page.entries.iter().any(|entry| kind.must_convert(entry));
     if plain && accepted.media == Media::Json && !accepted.pretty {
@@ -319,7 +324,7 @@ fn list_object(kind: &str, api_version: &str, metadata: Value, items: Vec<Value>
     ])
 }
 
-fn list_metadata(kind: &Kind, page: &Page) -> Value {
+fn list_metadata(kind: &ServedResource, page: &Page) -> Value {
     let mut metadata = Value::map([("resourceVersion", page.revision.to_string())]);
     if kind.row().is_none() && page.next.is_empty() {
         // A list without a type writes it even when it is empty.
@@ -335,7 +340,7 @@ fn list_metadata(kind: &Kind, page: &Page) -> Value {
 }
 
 /// The list as JSON, made of the stored bytes.
-fn spliced(kind: &Kind, page: Page) -> Splice {
+fn spliced(kind: &ServedResource, page: Page) -> Splice {
     let mut head = Vec::with_capacity(256);
     let mut foot = Vec::new();
     if kind.row().is_none() {

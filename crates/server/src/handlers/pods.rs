@@ -8,7 +8,7 @@ use api::{GroupKind, GroupResource, GroupVersionKind, Status, meta};
 use value::{Map, Value};
 
 use crate::call::{Answer, Call};
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::encode;
 use crate::options::WriteOptions;
@@ -20,7 +20,7 @@ use crate::write::{self, OPTIMISTIC_LOCK, Posted, StoreError, Subject};
 const ATTEMPTS: usize = 16;
 
 /// `pods/binding` and `bindings`: puts a pod on a node.
-pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("", "v1", "Binding");
     let binding = posted(call, &expected, &options).await?;
@@ -58,7 +58,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
     let subject = Subject {
         state,
         kind: &pods,
-        facet: Facet::Whole,
+        subresource: Subresource::None,
         options: &options_value,
         dry_run: options.dry_run,
         writer: Writer::Settled,
@@ -69,12 +69,12 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<An
         let mut object = encode::tree(&entry)?;
         let (uid, wanted) = (meta::uid(&object), meta::uid(&binding));
         if !wanted.is_empty() && wanted != uid {
-            let why = Kind::uid_mismatch(&key, wanted, uid, options.dry_run);
+            let why = ServedResource::uid_mismatch(&key, wanted, uid, options.dry_run);
             return Err(Status::conflict(&pods.resource, &pod, why));
         }
         let (version, wanted) = (entry.revision.to_string(), meta::resource_version(&binding));
         if !wanted.is_empty() && wanted != version {
-            let why = Kind::version_mismatch(&key, wanted, &version, options.dry_run);
+            let why = ServedResource::version_mismatch(&key, wanted, &version, options.dry_run);
             return Err(Status::conflict(&pods.resource, &pod, why));
         }
         assign(&mut object, &binding, call.now)
@@ -138,7 +138,7 @@ pub async fn posted(
     Ok(object)
 }
 
-fn pods(state: &State) -> Result<Arc<Kind>, Status> {
+fn pods(state: &State) -> Result<Arc<ServedResource>, Status> {
     state.catalog.find(&"".into(), &"v1".into(), &"pods".into()).ok_or_else(Status::no_such_resource)
 }
 

@@ -11,7 +11,7 @@ use value::{Map, Value};
 
 use super::{create, evict, list, pods, tokens};
 use crate::call::{Answer, Call};
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::options::WriteOptions;
 use crate::ownership;
@@ -19,7 +19,7 @@ use crate::state::State;
 use crate::write::{BYTES_OF_ENTRY, Posted};
 
 /// Answers a request for one of these kinds.
-pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     match (kind.gvk.kind.as_str(), call.info.subresource.as_str()) {
         ("Pod", "binding") | ("Binding", "") => pods::bind(state, call, kind).await,
         ("Pod", "eviction") => evict::evict(state, call, kind).await,
@@ -44,14 +44,14 @@ enum Asker {
 }
 
 /// Reads the body as `kind`, runs admission, and hands it back.
-pub async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, Status> {
+pub async fn read(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Value, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut object = decode::object(call, kind, options.field_validation).await?.into_object();
     create::wipe(&mut object);
     crate::write::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
     let manager = ownership::manager(&options.field_manager, &call.headers);
     let written = ownership::Written { old: None, empty: &[], manager: &manager };
-    ownership::track(state, kind, Facet::Whole, written, &mut object, call.now).await;
+    ownership::track(state, kind, Subresource::None, written, &mut object, call.now).await;
     let name = meta::name(&object).to_owned();
     let posted = Posted {
         state,
@@ -69,7 +69,7 @@ pub async fn read(state: &State, call: &mut Call, kind: &Kind) -> Result<Value, 
 async fn access_review(
     state: &Arc<State>,
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     asker: Asker,
 ) -> Result<Answer, Status> {
     let mut review = read(state, call, kind).await?;
@@ -98,7 +98,7 @@ async fn access_review(
     Ok(Answer::Object(201, kind.empty_with(review)))
 }
 
-async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let mut review = read(state, call, kind).await?;
     let namespace = review.str_at(&["spec", "namespace"]).unwrap_or_default().to_owned();
     if namespace.is_empty() {
@@ -114,7 +114,7 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Resul
     Ok(Answer::Object(201, kind.empty_with(review)))
 }
 
-async fn self_review(call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+async fn self_review(call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut review = decode::object(call, kind, options.field_validation).await?.into_object();
     review.set_at(&["metadata"], Value::Map(Map::new()));
@@ -124,7 +124,7 @@ async fn self_review(call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
 }
 
 /// `componentstatuses`: the store is the only component this server has.
-fn component_status(state: &State, call: &Call, kind: &Kind) -> Result<Answer, Status> {
+fn component_status(state: &State, call: &Call, kind: &ServedResource) -> Result<Answer, Status> {
     let healthy = state.store.health();
     let mut item = Value::map([("kind", "ComponentStatus"), ("apiVersion", "v1")]);
     item.set_at(&["metadata", "name"], "etcd-0");

@@ -15,7 +15,7 @@ use value::{Map, Str, Value};
 
 use super::pods::posted;
 use crate::call::{Answer, Call};
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::encode;
 use crate::options::WriteOptions;
 use crate::ownership;
@@ -29,7 +29,7 @@ const DENIED_ANNOTATION: &str = "webhook-authentication.k8s.io/token-request-den
 const LOGGED_CHARACTERS: usize = 256;
 
 /// `serviceaccounts/token`: a token for the account.
-pub async fn request(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+pub async fn request(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let begun = Instant::now();
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
@@ -114,7 +114,7 @@ impl WebhookTokenAsked {
 async fn answer(
     state: &Arc<State>,
     call: &mut Call,
-    kind: &Kind,
+    kind: &ServedResource,
     object: Value,
     options: &WriteOptions,
     expected: GroupVersionKind,
@@ -190,7 +190,7 @@ impl Attester for Authorized {
 }
 
 /// `tokenreviews`: whose token is this?
-pub async fn review(state: &Arc<State>, call: &mut Call, kind: &Kind) -> Result<Answer, Status> {
+pub async fn review(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let mut review = super::reviews::read(state, call, kind).await?;
     let token = review.str_at(&["spec", "token"]).unwrap_or_default().to_owned();
     if token.is_empty() {

@@ -10,7 +10,7 @@ use value::Value;
 
 use super::create;
 use crate::call::{Answer, Call};
-use crate::catalog::{Facet, Kind};
+use crate::catalog::{ServedResource, Subresource};
 use crate::decode::{self, Draft};
 use crate::negotiate;
 use crate::options::{FieldValidation, WriteOptions};
@@ -42,19 +42,29 @@ enum Source {
 }
 
 /// PUT.
-pub async fn put(state: &State, call: &mut Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
+pub async fn put(
+    state: &State,
+    call: &mut Call,
+    kind: &ServedResource,
+    subresource: Subresource,
+) -> Result<Answer, Status> {
     let options = WriteOptions::parse("UpdateOptions", &call.query)?;
-    let mut draft = match facet {
-        Facet::Scale => decode::scale(call, kind, options.field_validation).await?,
+    let mut draft = match subresource {
+        Subresource::Scale => decode::scale(call, kind, options.field_validation).await?,
         _ => decode::object(call, kind, options.field_validation).await?,
     };
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
-    change(state, call, kind, facet, &options, Source::Object(draft.into_object())).await
+    change(state, call, kind, subresource, &options, Source::Object(draft.into_object())).await
 }
 
 /// PATCH.
-pub async fn patch(state: &State, call: &mut Call, kind: &Kind, facet: Facet) -> Result<Answer, Status> {
+pub async fn patch(
+    state: &State,
+    call: &mut Call,
+    kind: &ServedResource,
+    subresource: Subresource,
+) -> Result<Answer, Status> {
     let sent = negotiate::content_type(&call.headers);
     let served = if kind.row().is_some() { PATCH_TYPES } else { CUSTOM_PATCH_TYPES };
     let Some(patch_type) = served.iter().find(|t| **t == sent) else {
@@ -68,7 +78,7 @@ pub async fn patch(state: &State, call: &mut Call, kind: &Kind, facet: Facet) ->
         let options = WriteOptions::parse_apply(&call.query)?;
         let (config, strict) = decode::configuration(&body)?;
         call.record().request_patch(&config);
-        return change(state, call, kind, facet, &options, Source::Configuration(config, strict)).await;
+        return change(state, call, kind, subresource, &options, Source::Configuration(config, strict)).await;
     }
     let options = WriteOptions::parse("PatchOptions", &call.query)?;
     if call.record().wants_request()
@@ -76,14 +86,14 @@ pub async fn patch(state: &State, call: &mut Call, kind: &Kind, facet: Facet) ->
     {
         call.record().request_patch(&patch);
     }
-    change(state, call, kind, facet, &options, Source::Patch(patch_type, body)).await
+    change(state, call, kind, subresource, &options, Source::Patch(patch_type, body)).await
 }
 
 async fn change(
     state: &State,
     call: &mut Call,
-    kind: &Kind,
-    facet: Facet,
+    kind: &ServedResource,
+    subresource: Subresource,
     options: &WriteOptions,
     source: Source,
 ) -> Result<Answer, Status> {
@@ -95,25 +105,33 @@ async fn change(
         Source::Configuration(..) => Writer::Settled,
         Source::Object(_) | Source::Patch(..) => Writer::Updates(&manager),
     };
-    let subject = Subject { state, kind, facet, options: &options_value, dry_run: options.dry_run, writer };
+    let subject =
+        Subject { state, kind, subresource, options: &options_value, dry_run: options.dry_run, writer };
     for _ in 0..ATTEMPTS {
         let Some(old) = state.store.get(&key) else {
             return match source {
-                Source::Object(object) if kind.creates_on_update(facet) => {
+                Source::Object(object) if kind.creates_on_update(subresource) => {
                     let uid = meta::uid(&object);
                     if !uid.is_empty() {
                         // Whoever names one means an object that is there.
-                        let why = Kind::uid_mismatch(&key, uid, "", options.dry_run);
+                        let why = ServedResource::uid_mismatch(&key, uid, "", options.dry_run);
                         return Err(Status::conflict(&kind.resource, &name, why));
                     }
                     state.authorize_create(call, kind).await?;
                     let draft = Draft::again(object);
                     create::create(state, call, kind, draft, options, writer).await
                 }
-                Source::Configuration(config, strict) if Kind::creates_on_apply(facet) => {
-                    let draft =
-                        configured(state, call, kind, facet, options, None, (&config, strict.as_deref()))
-                            .await?;
+                Source::Configuration(config, strict) if ServedResource::creates_on_apply(subresource) => {
+                    let draft = configured(
+                        state,
+                        call,
+                        kind,
+                        subresource,
+                        options,
+                        None,
+                        (&config, strict.as_deref()),
+                    )
+                    .await?;
                     state.authorize_create(call, kind).await?;
                     create::create(state, call, kind, draft, options, writer).await
                 }
@@ -127,11 +145,11 @@ async fn change(
         let new = match &source {
             Source::Object(object) => Draft::again(object.clone()),
             Source::Patch(patch_type, body) => {
-                patched(call, kind, facet, options, &old_object, patch_type, body)?
+                patched(call, kind, subresource, options, &old_object, patch_type, body)?
             }
             Source::Configuration(config, strict) => {
                 let sent = (config, strict.as_deref());
-                configured(state, call, kind, facet, options, Some(&old_object), sent).await?
+                configured(state, call, kind, subresource, options, Some(&old_object), sent).await?
             }
         };
         let named_revision = {
@@ -154,8 +172,10 @@ async fn change(
             subject.store(call, admitted, Some(&old)).await
         };
         match stored {
-            Ok(Stored::Entry(entry)) => return kind.answer(state, facet, 200, entry).await,
-            Ok(Stored::Dry(object)) => return Ok(Answer::Object(200, kind.answer_object(facet, object)?)),
+            Ok(Stored::Entry(entry)) => return kind.answer(state, subresource, 200, entry).await,
+            Ok(Stored::Dry(object)) => {
+                return Ok(Answer::Object(200, kind.answer_object(subresource, object)?));
+            }
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) if conditional || named_revision => break,
             Err(StoreError::Conflict) => {}
@@ -167,15 +187,15 @@ async fn change(
 /// Applies a patch to what is stored, as the version of the request sees it.
 fn patched(
     call: &mut Call,
-    kind: &Kind,
-    facet: Facet,
+    kind: &ServedResource,
+    subresource: Subresource,
     options: &WriteOptions,
     old: &Value,
     patch_type: &str,
     body: &Bytes,
 ) -> Result<Draft, Status> {
-    let current = kind.to_change(facet, old)?;
-    let schema = kind.facet_schema(facet);
+    let current = kind.to_change(subresource, old)?;
+    let schema = kind.subresource_schema(subresource);
     let patch = match patch_type {
         JSON_PATCH => patch::Kind::Json,
         MERGE_PATCH => patch::Kind::Merge,
@@ -183,7 +203,7 @@ fn patched(
     };
     let strict = options.field_validation != FieldValidation::Ignore;
     let applied = patch::apply(patch, &current, body, strict)?;
-    let mut draft = decode::patched(call, kind, facet, applied, options.field_validation)?;
+    let mut draft = decode::patched(call, kind, subresource, applied, options.field_validation)?;
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
     Ok(draft)
@@ -193,8 +213,8 @@ fn patched(
 async fn configured(
     state: &State,
     call: &mut Call,
-    kind: &Kind,
-    facet: Facet,
+    kind: &ServedResource,
+    subresource: Subresource,
     options: &WriteOptions,
     old: Option<&Value>,
     (config, strict): (&Value, Option<&str>),
@@ -204,7 +224,7 @@ async fn configured(
         manager: &options.field_manager,
         force: options.force.unwrap_or_default(),
     };
-    let object = ownership::configure(state, kind, facet, old, applying, call.now).await?;
+    let object = ownership::configure(state, kind, subresource, old, applying, call.now).await?;
     if let Some(why) = strict {
         match options.field_validation {
             FieldValidation::Ignore => {}
@@ -216,7 +236,7 @@ async fn configured(
             }
         }
     }
-    let mut draft = decode::configured(kind, facet, object, config)?;
+    let mut draft = decode::configured(kind, subresource, object, config)?;
     if old.is_none() {
         ownership::refuse_uid(kind, &call.info.name, draft.object())?;
     }
@@ -242,7 +262,7 @@ fn check_name(call: &Call, object: &Value) -> Result<(), Status> {
 
 /// A PUT that names a uid is about that very object.
 fn check_uid(
-    kind: &Kind,
+    kind: &ServedResource,
     entry: &Arc<Entry>,
     old: &Value,
     source: &Source,
@@ -253,13 +273,13 @@ fn check_uid(
     if sent.is_empty() || sent == there {
         return Ok(());
     }
-    let why = Kind::uid_mismatch(&entry.key, sent, there, dry_run);
+    let why = ServedResource::uid_mismatch(&entry.key, sent, there, dry_run);
     Err(Status::conflict(&kind.resource, meta::name(old), why))
 }
 
 /// Whether the update takes the last finalizer off an object that is going away, so that it goes now. A namespace has a
 /// second list of them.
-fn is_last_finalizer(kind: &Kind, new: &Value, old: &Value) -> bool {
+fn is_last_finalizer(kind: &ServedResource, new: &Value, old: &Value) -> bool {
     let is_namespace = kind.is_built_in("", "Namespace");
     meta::is_deleting(old)
         && meta::finalizers(new).next().is_none()

@@ -21,7 +21,7 @@ use self::shared_frames::Watcher;
 use super::list::{selection, too_large};
 use crate::body::Body;
 use crate::call::{Answer, Call};
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::drain::PATIENCE;
 use crate::heavy::LARGE;
 use crate::negotiate::{self, Form, Forms, Media};
@@ -47,7 +47,7 @@ const MIN_SECONDS: u64 = 1800;
 /// What a watch sends, decided once.
 struct Sender {
     state: Arc<State>,
-    kind: Arc<Kind>,
+    kind: Arc<ServedResource>,
     watcher: Watcher,
     selection: Arc<Selection>,
     form: Form,
@@ -65,7 +65,7 @@ struct Sender {
 }
 
 /// GET with `watch`.
-pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<Kind>) -> Result<Answer, Status> {
+pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<ServedResource>) -> Result<Answer, Status> {
     let options = ListOptions::parse(&call.query, true)?;
     let accepted =
         negotiate::accept(&call.headers, &call.query, Forms::All).map_err(|status| {
@@ -220,13 +220,13 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
     let mut bookmark_at = Instant::now() + BOOKMARK_EVERY;
     // Nothing up to here is told, be it yet to come.
     let after = said;
-    let mut definitions = sender.state.definitions.changes();
+    let mut crds = sender.state.crds.changes();
     let is_custom = sender.kind.as_custom().is_some();
     loop {
         let next = tokio::select! {
             next = watch.next() => Some(next),
             // What is watched may no longer be what it was: the client asks again and finds out.
-            changed = definitions.changed(), if is_custom => {
+            changed = crds.changed(), if is_custom => {
                 if changed.is_err() || sender.is_outdated() {
                     return;
                 }
@@ -282,14 +282,14 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
 }
 
 impl Sender {
-    /// Whether the definition of a custom kind has changed or gone.
+    /// Whether the CRD of a custom kind has changed or gone.
     fn is_outdated(&self) -> bool {
         let kind = &self.kind;
         let now = self.state.catalog.find(&kind.gvk.group, &kind.gvk.version, &kind.resource.resource);
         let now = now.as_ref().and_then(|now| now.as_custom());
-        kind.as_custom().zip(now).is_none_or(|(was, now)| {
-            was.definition.uid != now.definition.uid || was.definition.generation != now.definition.generation
-        })
+        kind.as_custom()
+            .zip(now)
+            .is_none_or(|(was, now)| was.crd.uid != now.crd.uid || was.crd.generation != now.crd.generation)
     }
 
     fn is_full(&self) -> bool {

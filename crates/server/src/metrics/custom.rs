@@ -111,15 +111,15 @@ impl CustomMetrics {
         })
     }
 
-    /// Objects of a definition were to be converted; `review` where its webhook was asked.
-    pub fn converted(&self, definition: &str, from: &str, to: &str, review: Option<Review>, took: Duration) {
+    /// Objects of a CRD were to be converted; `review` where its webhook was asked.
+    pub fn converted(&self, crd: &str, from: &str, to: &str, review: Option<Review>, took: Duration) {
         let seconds = took.as_secs_f64();
         if let Some(review) = review {
             self.reviews.with_label_values(&review.labels()).inc();
             self.review_durations.with_label_values(&review.labels()).observe(seconds);
         }
         let succeeded = if review == Some(Review::Converted) { "true" } else { "false" };
-        self.conversions.with_label_values(&[definition, from, succeeded, to]).observe(seconds);
+        self.conversions.with_label_values(&[crd, from, succeeded, to]).observe(seconds);
     }
 
     /// A webhook could not be asked: whether it is for a certificate of a sort that is no longer believed.

@@ -7,17 +7,17 @@ use http::Method;
 use resources::table::Verb;
 
 use crate::call::Call;
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 
 /// What a request is about, from the catalog.
 pub(super) struct Target {
-    pub(super) kind: Arc<Kind>,
+    pub(super) kind: Arc<ServedResource>,
     pub(super) verb: Verb,
 }
 
 /// Finds what a path names. What is not a path of Kubernetes' own router is not one here: a path that is understood in another
 /// way than it was authorized would be a way in.
-pub(super) fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
+pub(super) fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
     let info = &call.info;
     let named = info.path_name().is_some();
     if info.in_namespace && !kind.namespaced {
@@ -78,7 +78,7 @@ pub(super) fn route(call: &Call, kind: Arc<Kind>) -> Result<Target, Status> {
 }
 
 /// As [`route`], for a custom resource: another router, which leaves what it does not know to nobody (`Err(None)`).
-pub(super) fn route_custom(call: &Call, kind: Arc<Kind>) -> Result<Target, Option<Status>> {
+pub(super) fn route_custom(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Option<Status>> {
     let info = &call.info;
     let across = matches!(info.verb.as_str(), "list" | "watch");
     if info.in_namespace && !kind.namespaced

@@ -5,7 +5,7 @@ use api::Status;
 use value::{Str, Value};
 
 use crate::call::Call;
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::state::State;
 
 /// What is posted below an object or answered and forgotten: the mutating and the validating stage, with nothing stored.
@@ -13,7 +13,7 @@ pub struct Posted<'a> {
     /// The server.
     pub state: &'a State,
     /// The kind in the path.
-    pub kind: &'a Kind,
+    pub kind: &'a ServedResource,
     /// The subresource, if it is one.
     pub subresource: &'static str,
     /// The kind of what is posted.

@@ -64,7 +64,7 @@ async fn what_a_policy_with_an_unreadable_parameter_is_about_is_refused_in_every
 }
 
 /// A CRD of the kind `Limit`.
-fn limit_definition(plural: &str, group: &str) -> String {
+fn limit_crd(plural: &str, group: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"{plural}.{group}"}},"spec":{{"group":"{group}","scope":"Cluster",
         "names":{{"plural":"{plural}","singular":"{plural}-one","kind":"Limit","listKind":"LimitList"}},
@@ -93,7 +93,7 @@ async fn names_become(server: &Server, name: &str, wanted: &str) -> String {
 
 /// The kind of an unreadable CRD goes to no other one, and policies do not do without their parameters.
 async fn keeps_its_names(server: &Server, key: &str, other: &str) {
-    server.create(DEFINITIONS, &limit_definition(other, "rules.example.com")).await;
+    server.create(DEFINITIONS, &limit_crd(other, "rules.example.com")).await;
     assert_eq!(names_become(server, &format!("{other}.rules.example.com"), "False").await, "False");
     assert_eq!(names_become(server, "alimits.rules.example.com", "False").await, "False");
     for name in ["any", "soft"] {
@@ -109,7 +109,7 @@ async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
     let folder = private_folder();
     filled(folder.path()).await;
     let server = Server::start(folder.path()).await;
-    server.create(DEFINITIONS, &limit_definition("limits", "rules.example.com")).await;
+    server.create(DEFINITIONS, &limit_crd("limits", "rules.example.com")).await;
     assert_eq!(names_become(&server, "limits.rules.example.com", "True").await, "True");
     let limit = |name: &str| {
         format!(
@@ -117,7 +117,7 @@ async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
         )
     };
     server.create("/apis/rules.example.com/v1/limits", &limit("evil")).await;
-    server.create(DEFINITIONS, &limit_definition("alimits", "rules.example.com")).await;
+    server.create(DEFINITIONS, &limit_crd("alimits", "rules.example.com")).await;
     assert_eq!(names_become(&server, "alimits.rules.example.com", "False").await, "False");
     for (name, failure_policy, condition) in [
         ("hard", "Fail", "object.metadata.name != 'soft'"),
@@ -154,7 +154,7 @@ async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
     let server = Server::start(folder.path()).await;
     keeps_its_names(&server, &key, "climits").await;
     // Other groups do not suffer.
-    server.create(DEFINITIONS, &limit_definition("limits", "other.example.com")).await;
+    server.create(DEFINITIONS, &limit_crd("limits", "other.example.com")).await;
     assert_eq!(names_become(&server, "limits.other.example.com", "True").await, "True");
     let (code, page) = server.health("/readyz");
     assert!(code == 500 && page.contains(&key), "{page}");

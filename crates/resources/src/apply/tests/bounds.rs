@@ -3,7 +3,9 @@
 use value::{Map, Str, Value};
 
 use super::super::managed::Managed;
-use super::{Door, FieldSet, Managers, Operation, World, check, door, fields, fields_v1, kind, merge};
+use super::{
+    FieldManagement, FieldSet, Managers, Operation, World, check, door, fields, fields_v1, kind, merge,
+};
 use crate::schema::{Format, Kind, Link, ListOf, MapOf, Schema};
 
 const MANY: usize = 60_000;
@@ -112,7 +114,7 @@ fn many_managers_are_decoded_joined_and_shared_out() {
     live.set_at(&["metadata", "uid"], "u");
     let mut new = with_data(MANAGERS..2 * MANAGERS);
     new.set_at(&["metadata", "uid"], "u");
-    let door: Door<'_> = door("ConfigMap", 5);
+    let door: FieldManagement<'_> = door("ConfigMap", 5);
     let kept = door.track(&live, &new, "late").unwrap();
     let kept = Managers::decode(kept.as_list().unwrap()).unwrap();
     assert_eq!(kept.iter().count(), 1, "what they owned is gone");

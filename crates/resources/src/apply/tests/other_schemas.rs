@@ -2,7 +2,7 @@
 
 use value::Value;
 
-use super::super::{Door, Refusal, Unconverted, Versions, check, fields};
+use super::super::{FieldManagement, Refusal, Unconverted, Versions, check, fields};
 use super::{Alone, NOTHING, parse, show};
 use crate::schema::{Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema};
 
@@ -47,8 +47,8 @@ fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
 }
 
 /// The door of the object itself in a version.
-fn door<'a>(api_version: &'a str, schema: &'a Schema, versions: &'a dyn Versions) -> Door<'a> {
-    Door { api_version, schema, subresource: "", reset: &NOTHING, versions, now: 1 }
+fn door<'a>(api_version: &'a str, schema: &'a Schema, versions: &'a dyn Versions) -> FieldManagement<'a> {
+    FieldManagement { api_version, schema, subresource: "", reset: &NOTHING, versions, now: 1 }
 }
 
 impl Versions for Renamed {

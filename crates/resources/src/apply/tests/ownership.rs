@@ -3,8 +3,8 @@
 use value::Value;
 
 use super::super::{
-    Door, Element, Manager, Managers, Operation, Refusal, Replicas, Reset, same_but_for_times, to_scale,
-    to_workload,
+    Element, FieldManagement, Manager, Managers, Operation, Refusal, Replicas, Reset, same_but_for_times,
+    to_scale, to_workload,
 };
 use super::{World, door, parse, show};
 
@@ -227,7 +227,7 @@ fn kubectl_takes_over_what_it_applied_on_the_clients_side() {
 #[test]
 fn fields_that_cannot_be_written_through_a_door_are_not_owned_there() {
     let reset = Reset::without(&["spec", "metadata.labels"]);
-    let status = Door { subresource: "status", reset: &reset, ..door("Deployment", 1) };
+    let status = FieldManagement { subresource: "status", reset: &reset, ..door("Deployment", 1) };
     let live = World::empty("Deployment");
     let mut new = live.clone();
     new.set_at(&["spec", "replicas"], 3);

@@ -1,4 +1,4 @@
-//! What a definition or an object makes the server do is bounded.
+//! What a CRD or an object makes the server do is bounded.
 
 use value::Value;
 

@@ -10,11 +10,11 @@ use value::Value;
 
 use super::WebhookTokens;
 use crate::bootstrap::rbac_collection;
-use crate::kept::{Kept, Placed};
+use crate::restore_deleted::{ObjectAt, RestoreDeleted};
 use crate::unreadable::Unreadable;
 
 /// The account.
-pub(crate) fn account() -> Placed {
+pub(crate) fn account() -> ObjectAt {
     let mut account = Value::map([("apiVersion", "v1"), ("kind", "ServiceAccount")]);
     meta::set(&mut account, "name", ACCOUNT_NAME);
     meta::set(&mut account, "namespace", ACCOUNT_NAMESPACE);
@@ -22,11 +22,15 @@ pub(crate) fn account() -> Placed {
 }
 
 /// Follows what must be there, and forgets tokens of an account that is no longer the same one.
-pub(crate) fn watch(store: &Store, unreadable: &Arc<Unreadable>, tokens: &Arc<WebhookTokens>) -> Kept {
+pub(crate) fn watch(
+    store: &Store,
+    unreadable: &Arc<Unreadable>,
+    tokens: &Arc<WebhookTokens>,
+) -> RestoreDeleted {
     let roles = bootstrap::webhook_tokens().into_iter().map(|object| (rbac_collection(&object), object));
     let objects = std::iter::once(account()).chain(roles).collect();
     let tokens = Arc::clone(tokens);
-    Kept::watch(store, unreadable, objects, move |old, new| {
+    RestoreDeleted::watch(store, unreadable, objects, move |old, new| {
         let is_account = new.or(old).and_then(|object| object.str_at(&["kind"])) == Some("ServiceAccount");
         if is_account && is_another(old, new) {
             tokens.account_changed();

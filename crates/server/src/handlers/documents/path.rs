@@ -47,10 +47,11 @@ pub fn is_path(state: &State, path: &str) -> bool {
         }
         ["apis", group, version] => {
             state.catalog.served().has_group(group)
-                || state.catalog.custom().of_group(group).any(|definition| {
-                    definition.established
-                        && definition.versions.iter().any(|v| v.served && v.name == *version)
-                })
+                || state
+                    .catalog
+                    .custom()
+                    .of_group(group)
+                    .any(|crd| crd.established && crd.versions.iter().any(|v| v.served && v.name == *version))
         }
         ["healthz" | "livez" | "readyz", check @ ..] => state.health.is_check(&check.join("/")),
         []

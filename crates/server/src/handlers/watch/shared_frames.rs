@@ -14,7 +14,7 @@ use storage::Entry;
 use value::{Budget, Str, Value};
 
 use super::frame;
-use crate::catalog::Kind;
+use crate::catalog::ServedResource;
 use crate::heavy::{CancelOnDrop, Effort, LARGE};
 use crate::negotiate::Form;
 use crate::respond;
@@ -39,7 +39,7 @@ pub struct FrameKey {
     word: &'static str,
     kind: GroupVersionKind,
     /// The uid and the generation of the CRD.
-    definition: Option<(Str, i64)>,
+    crd: Option<(Str, i64)>,
     form: Form,
     include: Include,
     has_headers: bool,
@@ -47,15 +47,20 @@ pub struct FrameKey {
 
 impl FrameKey {
     /// The key of the frame of an event about an entry.
-    pub fn new(kind: &Kind, form: Form, table: TableOptions, word: &'static str, entry: &Entry) -> Self {
-        let definition =
-            kind.as_custom().map(|custom| (custom.definition.uid.clone(), custom.definition.generation));
+    pub fn new(
+        kind: &ServedResource,
+        form: Form,
+        table: TableOptions,
+        word: &'static str,
+        entry: &Entry,
+    ) -> Self {
+        let crd = kind.as_custom().map(|custom| (custom.crd.uid.clone(), custom.crd.generation));
         FrameKey {
             key: Arc::clone(&entry.key),
             revision: entry.revision,
             word,
             kind: kind.gvk.clone(),
-            definition,
+            crd,
             form,
             include: table.include,
             has_headers: table.headers,
@@ -130,7 +135,7 @@ pub struct Watcher {
     /// The server.
     pub state: Arc<State>,
     /// What is watched.
-    pub kind: Arc<Kind>,
+    pub kind: Arc<ServedResource>,
     /// Whose turns in the heavy lane are used; none for watches of the server itself.
     pub account: Option<Str>,
 }
@@ -204,7 +209,7 @@ impl Watcher {
 
 /// An object in the form that is asked for.
 fn shown(
-    kind: &Kind,
+    kind: &ServedResource,
     form: Form,
     options: TableOptions,
     object: Value,

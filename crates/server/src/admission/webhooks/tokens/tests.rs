@@ -32,14 +32,14 @@ fn configuration(uid: &str, urls: &[&str]) -> Value {
 
 #[test]
 fn a_token_is_sent_while_it_is_good_and_replaced_before_it_is_not() {
-    let [fresh, young, old, spent] = [0, 478, 481, 571].map(|age| kept(age).token.unwrap());
+    let [epoch, young, old, spent] = [0, 478, 481, 571].map(|age| kept(age).token.unwrap());
     let now = SystemTime::now();
-    assert!(fresh.is_good(now) && !fresh.is_old(now));
+    assert!(epoch.is_good(now) && !epoch.is_old(now));
     assert!(young.is_good(now) && !young.is_old(now));
     assert!(old.is_good(now) && old.is_old(now));
     assert!(!spent.is_good(now));
     // A clock that was set back.
-    assert!(!fresh.is_good(now - Duration::from_hours(1)));
+    assert!(!epoch.is_good(now - Duration::from_hours(1)));
 }
 
 #[test]

@@ -14,10 +14,10 @@ fn root() -> (tempfile::TempDir, PathBuf) {
 fn a_plain_file_is_told_of_by_its_folder_alone() {
     let (_kept, root) = root();
     fs::write(root.join("a"), "x").unwrap();
-    let telling = Telling::of([root.join("a").as_path()]);
-    assert_eq!(telling, Telling { folders: [root.clone()].into(), links: BTreeSet::new() });
-    assert!(telling.has(&root.join("b")), "a rename onto it begins with another name");
-    assert!(!telling.has(root.parent().unwrap()));
+    let watched_paths = WatchedPaths::of([root.join("a").as_path()]);
+    assert_eq!(watched_paths, WatchedPaths { folders: [root.clone()].into(), links: BTreeSet::new() });
+    assert!(watched_paths.has(&root.join("b")), "a rename onto it begins with another name");
+    assert!(!watched_paths.has(root.parent().unwrap()));
 }
 
 #[test]
@@ -31,13 +31,13 @@ fn every_link_on_the_way_is_told_of_and_nothing_beside_it() {
     symlink("v1", far.join("current")).unwrap();
     symlink("../far/current", root.join("deep/hop")).unwrap();
     symlink(root.join("deep/hop/file"), folder.join("file")).unwrap();
-    let telling = Telling::of([folder.join("file").as_path()]);
+    let watched_paths = WatchedPaths::of([folder.join("file").as_path()]);
     let links = [folder.join("file"), root.join("deep/hop"), far.join("current")];
-    assert_eq!(telling.links, links.clone().into());
-    assert_eq!(telling.folders, [folder.clone(), far.join("v1")].into());
-    assert_eq!(telling.watched(), [folder, far.clone(), far.join("v1"), root.join("deep")].into());
-    assert!(links.iter().all(|link| telling.has(link)));
-    assert!(!telling.has(&far.join("other")), "what else happens there is no hint");
+    assert_eq!(watched_paths.links, links.clone().into());
+    assert_eq!(watched_paths.folders, [folder.clone(), far.join("v1")].into());
+    assert_eq!(watched_paths.watched(), [folder, far.clone(), far.join("v1"), root.join("deep")].into());
+    assert!(links.iter().all(|link| watched_paths.has(link)));
+    assert!(!watched_paths.has(&far.join("other")), "what else happens there is no hint");
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn links_that_lead_nowhere_or_to_themselves_end_the_search() {
     let (_kept, root) = root();
     symlink("loop", root.join("loop")).unwrap();
     symlink("gone/file", root.join("dangling")).unwrap();
-    let telling = Telling::of([root.join("loop").as_path()]);
-    assert_eq!(telling.watched(), [root.clone()].into());
-    let telling = Telling::of([root.join("dangling").as_path()]);
-    assert_eq!(telling.watched(), [root.clone(), root.join("gone")].into());
+    let watched_paths = WatchedPaths::of([root.join("loop").as_path()]);
+    assert_eq!(watched_paths.watched(), [root.clone()].into());
+    let watched_paths = WatchedPaths::of([root.join("dangling").as_path()]);
+    assert_eq!(watched_paths.watched(), [root.clone(), root.join("gone")].into());
 }

@@ -12,7 +12,7 @@ use super::{schema, structural};
 use crate::custom::Stopwatch;
 use crate::repeated::first_by;
 
-/// Which rules apply to a definition.
+/// Which rules apply to a CRD.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "rules that do not depend on each other")]
 pub(super) struct Strictness {
@@ -45,7 +45,7 @@ pub(super) struct Strictness {
 }
 
 impl Strictness {
-    /// Everything; a certificate is looked at once the definition is served.
+    /// Everything; a certificate is looked at once the CRD is served.
     pub(super) fn for_create(context: &Context) -> Self {
         Strictness {
             review_versions: true,
@@ -64,7 +64,7 @@ impl Strictness {
         }
     }
 
-    /// What the old definition, both as the internal form has it, did not break already.
+    /// What the old CRD, both as the internal form has it, did not break already.
     pub(super) fn for_update(new: &Value, old: &Value, established: bool, context: &Context) -> Self {
         let conversion = old.part("conversion").part("webhook");
         let reviews: Vec<&str> = conversion.texts("conversionReviewVersions").collect();

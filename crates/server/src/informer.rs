@@ -1,7 +1,7 @@
-//! Followers: what the server derives from stored objects, kept at what is stored.
+//! Informers: what the server derives from stored objects, kept at what is stored.
 //!
-//! A follower reads everything in its scope once and then each change, in order. A writer that must see its own effect (who
-//! may do what, after a role was changed) waits for [`Followed::reached`]. An object that cannot be read is as good as absent to
+//! An informer reads everything in its scope once and then each change, in order. A writer that must see its own effect (who
+//! may do what, after a role was changed) waits for [`InformerProgress::reached`]. An object that cannot be read is as good as absent to
 //! what is derived, and is noted in [`Unreadable`], where whatever decides by it finds that it must refuse.
 
 use std::collections::BTreeMap;
@@ -15,14 +15,14 @@ use value::Value;
 use crate::encode;
 use crate::unreadable::{Concern, Unreadable};
 
-/// How far a follower has come.
+/// How far an informer has come.
 #[derive(Clone, Debug)]
-pub(crate) struct Followed {
+pub(crate) struct InformerProgress {
     revision: watch::Receiver<u64>,
 }
 
-impl Followed {
-    /// Waits until the follower has seen what was written at `revision`.
+impl InformerProgress {
+    /// Waits until the informer has seen what was written at `revision`.
     pub(crate) async fn reached(&self, revision: u64) {
         // The sender lives as long as the server; when that stops, nobody needs to wait any more.
         let _ = self.revision.clone().wait_for(|r| *r >= revision).await;
@@ -30,9 +30,9 @@ impl Followed {
 }
 
 /// How far the index of roles and bindings has come, by the plural name of each of its resources.
-pub(crate) struct FollowedRoles(pub(crate) [(&'static str, Followed); 4]);
+pub(crate) struct RoleInformers(pub(crate) [(&'static str, InformerProgress); 4]);
 
-impl FollowedRoles {
+impl RoleInformers {
     /// Waits until the authorizer knows what was written to a resource at `revision`, so that a caller who has changed a role
     /// sees the change in the next request.
     pub(crate) async fn reached(&self, plural: &str, revision: u64) {
@@ -45,7 +45,7 @@ impl FollowedRoles {
 /// Hears of every change: `(old, new)`.
 type Apply = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 
-/// Where unreadable objects are noted, and what decides by those that a follower follows.
+/// Where unreadable objects are noted, and what decides by those that an informer follows.
 #[derive(Clone)]
 pub(crate) struct Notes {
     pub(crate) unreadable: Arc<Unreadable>,
@@ -53,34 +53,34 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// For a follower whose objects something decides by.
+    /// For an informer whose objects something decides by.
     pub(crate) fn of(unreadable: &Arc<Unreadable>, concern: Concern) -> Self {
         Notes { unreadable: Arc::clone(unreadable), concern: Some(concern) }
     }
 
-    /// For a follower that takes what it follows as a hint.
+    /// For an informer that takes what it follows as a hint.
     pub(crate) fn hints(unreadable: &Arc<Unreadable>) -> Self {
         Notes { unreadable: Arc::clone(unreadable), concern: None }
     }
 }
 
 /// Reads what is in `scope` now, and then follows it.
-pub(crate) fn follow(
+pub(crate) fn start_informer(
     store: &Store,
     scope: &str,
     notes: Notes,
     apply: impl Fn(Option<&Value>, Option<&Value>) + Send + 'static,
-) -> Followed {
+) -> InformerProgress {
     let mut follower =
-        Follower { store: store.clone(), seen: BTreeMap::new(), notes, apply: Box::new(apply) };
+        Informer { store: store.clone(), seen: BTreeMap::new(), notes, apply: Box::new(apply) };
     let (page, events) = store.list_and_watch(scope);
     follower.catch_up(&page);
     let (sender, revision) = watch::channel(page.revision);
     tokio::spawn(run(follower, events, sender));
-    Followed { revision }
+    InformerProgress { revision }
 }
 
-struct Follower {
+struct Informer {
     store: Store,
     /// What `apply` has heard of last, by key.
     seen: BTreeMap<Arc<str>, Arc<Entry>>,
@@ -88,7 +88,7 @@ struct Follower {
     apply: Apply,
 }
 
-impl Follower {
+impl Informer {
     /// Brings what was heard of to what there is.
     fn catch_up(&mut self, page: &ListPage) {
         let there: BTreeMap<Arc<str>, Arc<Entry>> =
@@ -132,7 +132,7 @@ impl Follower {
     }
 }
 
-async fn run(mut follower: Follower, mut events: Watch, revision: watch::Sender<u64>) {
+async fn run(mut follower: Informer, mut events: Watch, revision: watch::Sender<u64>) {
     loop {
         let reached = match events.next().await {
             Ok(event) => {

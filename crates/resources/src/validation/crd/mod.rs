@@ -43,12 +43,12 @@ pub(super) const DEFINITION: Rules = Rules {
 
 const SPEC: At<'static> = At::new("spec");
 
-fn create(definition: &Value, context: &Context) -> FieldErrors {
-    let spec = definition.part("spec");
+fn create(crd: &Value, context: &Context) -> FieldErrors {
+    let spec = crd.part("spec");
     let wanted = format!("{}.{}", spec.part("names").text("plural"), spec.text("group"));
     let mut errors = FieldErrors::new();
     for field in ["generateName", "name"] {
-        let name = api::meta::text(definition, field);
+        let name = api::meta::text(crd, field);
         if !name.is_empty() {
             let mut wrong = names::name_is_dns_subdomain(name, field == "generateName");
             if name != wanted {
@@ -57,12 +57,12 @@ fn create(definition: &Value, context: &Context) -> FieldErrors {
             errors.invalid_each(&At::new("metadata").field(field), name, wrong);
         }
     }
-    errors.extend(meta::create(definition, false, |_, _| Vec::new()));
+    errors.extend(meta::create(crd, false, |_, _| Vec::new()));
     let internal = internal(spec);
     spec_rules(&internal, &Strictness::for_create(context), &mut errors);
     own_directory(&internal, &mut errors);
-    status_rules(definition, &mut errors);
-    approval(definition, None, &mut errors);
+    status_rules(crd, &mut errors);
+    approval(crd, None, &mut errors);
     preserve(&internal, None, &mut errors);
     errors
 }
@@ -91,8 +91,8 @@ fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-fn is_established(definition: &Value) -> bool {
-    let conditions = definition.list_at(&["status", "conditions"]).iter();
+fn is_established(crd: &Value) -> bool {
+    let conditions = crd.list_at(&["status", "conditions"]).iter();
     let mut established = conditions.filter(|condition| condition.text("type") == "Established");
     established.any(|condition| condition.text("status") == "True")
 }
@@ -225,7 +225,7 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
     conversion(spec, strict, errors);
 }
 
-/// Custom resources must not be stored among the objects of a built-in resource. Kubernetes lets such definitions in.
+/// Custom resources must not be stored among the objects of a built-in resource. Kubernetes lets such CRDs in.
 fn own_directory(spec: &Value, errors: &mut FieldErrors) {
     let (group, plural) = (spec.text("group"), spec.part("names").text("plural"));
     if let Some(row) = table::overlapping(group, plural) {
@@ -343,9 +343,9 @@ fn validation(
     }
 }
 
-fn status_rules(definition: &Value, errors: &mut FieldErrors) {
-    accepted_names(definition.part("status").part("acceptedNames"), &At::new("status.acceptedNames"), errors);
-    stored_versions(definition, errors);
+fn status_rules(crd: &Value, errors: &mut FieldErrors) {
+    accepted_names(crd.part("status").part("acceptedNames"), &At::new("status.acceptedNames"), errors);
+    stored_versions(crd, errors);
 }
 
 fn accepted_names(given: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
@@ -371,14 +371,14 @@ fn accepted_names(given: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) 
     }
 }
 
-fn stored_versions(definition: &Value, errors: &mut FieldErrors) {
+fn stored_versions(crd: &Value, errors: &mut FieldErrors) {
     let at = At::new("status.storedVersions");
-    let stored: Vec<&str> = definition.part("status").texts("storedVersions").collect();
+    let stored: Vec<&str> = crd.part("status").texts("storedVersions").collect();
     if stored.is_empty() {
         errors.invalid(&at, Value::Null, "must have at least one stored version");
         return;
     }
-    let versions = definition.list_at(&["spec", "versions"]);
+    let versions = crd.list_at(&["spec", "versions"]);
     let repeated = Repeated::of_field(versions, "name");
     let known: HashSet<&str> = stored.iter().copied().collect();
     for (i, current) in versions.iter().enumerate().filter(|(_, version)| version.flag("storage")) {
@@ -428,14 +428,14 @@ fn preserve(spec: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     errors.invalid(&SPEC.field("preserveUnknownFields"), true, detail);
 }
 
-/// Why the schemas of a stored definition are not structural, as its condition says; `None` where they are.
-pub(crate) fn non_structural(definition: &Value) -> Option<(&'static str, String)> {
+/// Why the schemas of a stored CRD are not structural, as its condition says; `None` where they are.
+pub(crate) fn non_structural(crd: &Value) -> Option<(&'static str, String)> {
     let mut errors = FieldErrors::new();
-    if definition.part("spec").flag("preserveUnknownFields") {
+    if crd.part("spec").flag("preserveUnknownFields") {
         errors.invalid(&SPEC.field("preserveUnknownFields"), true, "must be false");
     }
     let list = SPEC.field("versions");
-    for (i, version) in definition.part("spec").items("versions").iter().enumerate() {
+    for (i, version) in crd.part("spec").items("versions").iter().enumerate() {
         let Some(schema) = version.part("schema").part("openAPIV3Schema") else { continue };
         if let Some(why) = structural::unreadable(schema) {
             let name = version.text("name");
@@ -450,7 +450,7 @@ pub(crate) fn non_structural(definition: &Value) -> Option<(&'static str, String
     (!errors.is_empty()).then(|| ("Violations", defaults::joined(&errors)))
 }
 
-/// What a client is told about a definition that is right: formats that mean nothing, sets that are not told apart.
+/// What a client is told about a CRD that is right: formats that mean nothing, sets that are not told apart.
 pub(crate) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut before = old.map(remarks).unwrap_or_default();
     let mut found = remarks(new);
@@ -467,9 +467,9 @@ pub(crate) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
 }
 
 /// The formats that are not known, and the types of the items of sets that are not scalars.
-fn remarks(definition: &Value) -> (Vec<String>, Vec<String>) {
+fn remarks(crd: &Value) -> (Vec<String>, Vec<String>) {
     let found = std::cell::RefCell::new((Vec::new(), Vec::new()));
-    let internal = internal(definition.part("spec"));
+    let internal = internal(crd.part("spec"));
     strictness::any(&internal, &|schema| {
         let mut found = found.borrow_mut();
         found.0.extend(crate::custom::unrecognized_format(schema).map(str::to_owned));

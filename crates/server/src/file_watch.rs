@@ -21,11 +21,11 @@ const POLL: Duration = Duration::from_mins(1);
 const MAX_LINKS: usize = 40;
 
 /// What tells when to look at files again.
-pub(crate) struct Hints {
+pub(crate) struct FileWatch {
     hint: Arc<Notify>,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
-    telling: Arc<Mutex<Telling>>,
+    watched_paths: Arc<Mutex<WatchedPaths>>,
     poll: Interval,
     /// How long after a hint files are left alone: whoever writes them may not be done.
     settle: Duration,
@@ -34,21 +34,21 @@ pub(crate) struct Hints {
 
 /// What happens where is a hint.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Telling {
+struct WatchedPaths {
     /// Whatever happens in these folders.
     folders: BTreeSet<PathBuf>,
     /// What happens to these links; much else may be in the folders that they are in.
     links: BTreeSet<PathBuf>,
 }
 
-impl Telling {
+impl WatchedPaths {
     /// What matters to who follows these files.
     fn of<'p>(files: impl IntoIterator<Item = &'p Path>) -> Self {
-        let mut telling = Telling::default();
+        let mut watched_paths = WatchedPaths::default();
         for file in files {
-            telling.add(file);
+            watched_paths.add(file);
         }
-        telling
+        watched_paths
     }
 
     /// The folder that a file's name says it is in, the one it really is in, and the links on the way there.
@@ -99,19 +99,19 @@ fn steps(path: &Path) -> Vec<OsString> {
     path.components().rev().filter(is_step).map(|step| step.as_os_str().to_owned()).collect()
 }
 
-impl Hints {
+impl FileWatch {
     /// Hints until the server stops.
     pub(crate) fn new(settle: Duration, stopped: watch::Receiver<bool>) -> Self {
         let hint = Arc::new(Notify::new());
-        let telling = Arc::new(Mutex::new(Telling::default()));
+        let watched_paths = Arc::new(Mutex::new(WatchedPaths::default()));
         let heard = {
-            let (hint, telling) = (Arc::clone(&hint), Arc::clone(&telling));
+            let (hint, watched_paths) = (Arc::clone(&hint), Arc::clone(&watched_paths));
             move |event: notify::Result<notify::Event>| match event {
                 // Reading is no change, and reading is what follows a hint.
                 Ok(event) if matches!(event.kind, EventKind::Access(_)) => {}
                 Ok(event) if !event.paths.is_empty() => {
-                    let telling = telling.lock().unwrap_or_else(PoisonError::into_inner);
-                    if event.paths.iter().any(|path| telling.has(path)) {
+                    let watched_paths = watched_paths.lock().unwrap_or_else(PoisonError::into_inner);
+                    if event.paths.iter().any(|path| watched_paths.has(path)) {
                         hint.notify_one();
                     }
                 }
@@ -124,15 +124,15 @@ impl Hints {
             .ok();
         let mut poll = tokio::time::interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Hints { hint, watcher, watched: BTreeSet::new(), telling, poll, settle, stopped }
+        FileWatch { hint, watcher, watched: BTreeSet::new(), watched_paths, poll, settle, stopped }
     }
 
     /// Watches for what may change these files, and for nothing else.
     pub(crate) fn watch<'p>(&mut self, files: impl IntoIterator<Item = &'p Path>) {
         let Some(watcher) = &mut self.watcher else { return };
-        let telling = Telling::of(files);
-        let wanted = telling.watched();
-        *self.telling.lock().unwrap_or_else(PoisonError::into_inner) = telling;
+        let watched_paths = WatchedPaths::of(files);
+        let wanted = watched_paths.watched();
+        *self.watched_paths.lock().unwrap_or_else(PoisonError::into_inner) = watched_paths;
         for gone in self.watched.difference(&wanted) {
             let _ = watcher.unwatch(gone);
         }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-use super::{MOST, gather};
+use super::{MOST, coalesce_writes};
 
 /// A stream that remembers each write, takes at most so many bytes in all, and then blocks or fails.
 #[derive(Default)]
@@ -56,7 +56,7 @@ type Ended = Result<(), io::Error>;
 
 #[test]
 fn what_is_written_in_one_turn_leaves_in_one_write() {
-    let (mut below, above) = gather(Pipe::with_room(1000));
+    let (mut below, above) = coalesce_writes(Pipe::with_room(1000));
     let mut turn = 0;
     let connection = pin!(poll_fn(move |cx| {
         turn += 1;
@@ -92,7 +92,7 @@ impl Wake for Woken {
 
 #[test]
 fn who_writes_faster_than_the_stream_takes_it_waits() {
-    let (mut below, above) = gather(Pipe::with_room(10));
+    let (mut below, above) = coalesce_writes(Pipe::with_room(10));
     let connection = pin!(poll_fn(move |cx| {
         let large = vec![0; 3 * MOST];
         assert!(pin!(below.write_all(&large)).poll(cx).is_pending());
@@ -107,7 +107,7 @@ fn who_writes_faster_than_the_stream_takes_it_waits() {
 
 #[test]
 fn a_stream_that_fails_ends_the_connection() {
-    let (mut below, above) = gather(Pipe { fails: true, ..Pipe::default() });
+    let (mut below, above) = coalesce_writes(Pipe { fails: true, ..Pipe::default() });
     let connection = pin!(poll_fn(move |cx| {
         assert!(pin!(below.write_all(b"frame")).poll(cx).is_ready());
         Poll::<Ended>::Pending
@@ -121,7 +121,7 @@ fn a_stream_that_fails_ends_the_connection() {
 
 #[test]
 fn who_takes_the_stream_over_flushes_it_himself_and_gets_what_was_left() {
-    let (mut below, above) = gather(Pipe::default());
+    let (mut below, above) = coalesce_writes(Pipe::default());
     let mut cx = Context::from_waker(Waker::noop());
     {
         let connection = pin!(poll_fn(|cx| {

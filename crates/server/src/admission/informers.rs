@@ -16,20 +16,20 @@ use storage::Store;
 use tokio::sync::{Notify, watch};
 use value::{Str, Value};
 
-use crate::follow::{Followed, Notes, follow};
+use crate::informer::{InformerProgress, Notes, start_informer};
 use crate::keys;
 use crate::unreadable::{Concern, Unreadable};
 
 /// The API group of policies.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// The followers of both kinds of policies.
-pub(crate) struct Followers {
+/// The informers of both kinds of policies.
+pub(crate) struct Informers {
     validating: Kept,
     mutating: Kept,
 }
 
-impl Followers {
+impl Informers {
     /// Puts the stored policies in force and keeps them so.
     pub(crate) fn start(
         store: &Store,
@@ -54,7 +54,7 @@ impl Followers {
             MutatingPolicy::compile,
             move |snapshot| mutating.replace(snapshot),
         );
-        Followers { validating, mutating }
+        Informers { validating, mutating }
     }
 
     /// Compiles the validating policies of manifest files; they are in force when what comes back has run.
@@ -122,7 +122,7 @@ struct Kept {
     /// Puts those of manifest files in force.
     fix: Box<dyn Fn(&Loaded) -> Fixed + Send + Sync>,
     list: Box<dyn Fn() -> Vec<ListedPolicy> + Send + Sync>,
-    followed: [Followed; 2],
+    followed: [InformerProgress; 2],
     heard: watch::Receiver<u64>,
     built: watch::Receiver<u64>,
 }
@@ -203,7 +203,7 @@ fn keep<P: Policies + 'static>(
     let table = Table { stored: Policied::default(), fixed: Policied::default(), heard };
     let shared: Shared<P> = Arc::new((Mutex::new(table), Notify::new()));
     let hear = Arc::clone(&shared);
-    let policies = follow(store, policies, notes.clone(), move |old, new| {
+    let policies = start_informer(store, policies, notes.clone(), move |old, new| {
         // A change of metadata or status changes nothing here, and compiling is the costly part.
         let same = old.zip(new).is_some_and(|(old, new)| old.get("spec") == new.get("spec"));
         if same {
@@ -223,7 +223,7 @@ fn keep<P: Policies + 'static>(
         });
     });
     let hear = Arc::clone(&shared);
-    let bindings = follow(store, bindings, notes.clone(), move |old, new| {
+    let bindings = start_informer(store, bindings, notes.clone(), move |old, new| {
         let read = new.map(|new| Arc::new(Binding::read(new)));
         change(&hear, old.or(new), |table, name| match read {
             Some(binding) => drop(table.stored.bindings.insert(name, binding)),

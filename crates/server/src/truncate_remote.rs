@@ -12,7 +12,7 @@ pub(crate) const MAX_OBJECTS: usize = 64 << 20;
 pub(crate) const MAX_TEXT: usize = 4 << 10;
 
 /// A text of another server, or the beginning of a long one.
-pub(crate) fn heard(text: &str) -> Cow<'_, str> {
+pub(crate) fn truncate_remote(text: &str) -> Cow<'_, str> {
     match text.get(..text.floor_char_boundary(MAX_TEXT)) {
         Some(head) if head.len() < text.len() => Cow::Owned(format!("{head}...")),
         _ => Cow::Borrowed(text),
@@ -21,14 +21,14 @@ pub(crate) fn heard(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_TEXT, heard};
+    use super::{MAX_TEXT, truncate_remote};
 
     #[test]
     fn a_long_text_is_cut_between_characters_and_a_short_one_is_not() {
         let fits = "x".repeat(MAX_TEXT);
-        assert_eq!(heard(&fits), fits);
-        assert_eq!(heard(&format!("{fits}y")), format!("{fits}..."));
+        assert_eq!(truncate_remote(&fits), fits);
+        assert_eq!(truncate_remote(&format!("{fits}y")), format!("{fits}..."));
         let wide = format!("x{}", "é".repeat(MAX_TEXT));
-        assert_eq!(heard(&wide).len(), MAX_TEXT - 1 + "...".len());
+        assert_eq!(truncate_remote(&wide).len(), MAX_TEXT - 1 + "...".len());
     }
 }

@@ -7,12 +7,12 @@ use api::selector::Facts;
 use api::{GroupKind, GroupResource, GroupVersionKind, Status, meta};
 use bytes::Bytes;
 use resources::schema::Schema;
-use resources::table::{self, Resource, Storage, Subresource, Verb, verbs};
+use resources::table::{self, Resource, Storage, SubresourceRow, Verb, verbs};
 use resources::{convert, custom, print};
 use storage::{Entry, Record};
 use value::Value;
 
-use super::fresh::Fresh;
+use super::schema_epoch::SchemaEpoch;
 use crate::encode;
 use crate::keys;
 
@@ -41,7 +41,7 @@ fn conversion(gvk: &GroupVersionKind) -> Option<(Convert, Convert)> {
 
 /// One kind in one version.
 #[derive(Debug)]
-pub struct Kind {
+pub struct ServedResource {
     /// The kind in the version of the request.
     pub gvk: GroupVersionKind,
     /// The kind in the version it is stored in.
@@ -63,7 +63,7 @@ pub struct Kind {
 pub(super) enum Nature {
     /// A row of the table.
     BuiltIn(BuiltIn),
-    /// A stored definition.
+    /// A stored CRD.
     Custom(Custom),
 }
 
@@ -78,17 +78,17 @@ pub(super) struct BuiltIn {
 /// What is known of a custom kind.
 #[derive(Debug)]
 pub struct Custom {
-    /// The definition.
-    pub definition: Arc<custom::Definition>,
+    /// The CRD.
+    pub crd: Arc<custom::CustomResourceDefinition>,
     /// The version of the request.
     pub version: Arc<custom::Version>,
     /// The version that objects are stored in.
     pub stored: Arc<custom::Version>,
     /// What was written by the schema as it is: its bytes are what a reader is shown.
-    pub fresh: Arc<Fresh>,
+    pub epoch: Arc<SchemaEpoch>,
 }
 
-impl Kind {
+impl ServedResource {
     pub(super) fn new(row: &'static Resource, version: &'static str) -> Option<Self> {
         let gvk = GroupVersionKind::new(row.group, version, row.kind);
         let (stored_group, stored_version) = match row.storage {
@@ -97,7 +97,7 @@ impl Kind {
             Storage::Nowhere => (row.group, version),
         };
         let stored = GroupVersionKind::new(stored_group, stored_version, row.kind);
-        Some(Kind {
+        Some(ServedResource {
             nature: Nature::BuiltIn(BuiltIn {
                 row,
                 schema: row.schema(version)?,
@@ -116,27 +116,27 @@ impl Kind {
     }
 
     pub(super) fn custom(
-        definition: &Arc<custom::Definition>,
+        crd: &Arc<custom::CustomResourceDefinition>,
         version: &Arc<custom::Version>,
         stored: &Arc<custom::Version>,
-        fresh: Arc<Fresh>,
+        epoch: Arc<SchemaEpoch>,
     ) -> Self {
-        let group = &definition.group;
-        let names = &definition.names;
+        let group = &crd.group;
+        let names = &crd.names;
         let gvk = GroupVersionKind::new(group.clone(), version.name.clone(), names.kind.clone());
         let stored_gvk = GroupVersionKind::new(group.clone(), stored.name.clone(), names.kind.clone());
-        Kind {
+        ServedResource {
             resource: GroupResource::new(group.clone(), names.plural.clone()),
-            namespaced: definition.namespaced,
+            namespaced: crd.namespaced,
             verbs: verbs::ALL,
             prefix: keys::custom_prefix(group, &names.plural),
             head: encode::sorted_head(&gvk.api_version(), &names.kind),
             stored_head: encode::sorted_head(&stored_gvk.api_version(), &names.kind),
             nature: Nature::Custom(Custom {
-                definition: Arc::clone(definition),
+                crd: Arc::clone(crd),
                 version: Arc::clone(version),
                 stored: Arc::clone(stored),
-                fresh,
+                epoch,
             }),
             gvk,
             stored: stored_gvk,
@@ -263,14 +263,14 @@ impl Kind {
     pub fn list_kind(&self) -> Cow<'_, str> {
         match &self.nature {
             Nature::BuiltIn(_) => Cow::Owned(format!("{}List", self.gvk.kind)),
-            Nature::Custom(custom) => Cow::Borrowed(&custom.definition.names.list_kind),
+            Nature::Custom(custom) => Cow::Borrowed(&custom.crd.names.list_kind),
         }
     }
 
     /// The subresource called `name`.
-    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
-        const STATUS: Subresource = Subresource::status("");
-        const SCALE: Subresource = Subresource::scale();
+    pub fn subresource(&self, name: &str) -> Option<&'static SubresourceRow> {
+        const STATUS: SubresourceRow = SubresourceRow::status("");
+        const SCALE: SubresourceRow = SubresourceRow::scale();
         match (&self.nature, name) {
             (Nature::BuiltIn(built_in), _) => built_in.row.subresource(name),
             (Nature::Custom(custom), "status") => custom.version.status.then_some(&STATUS),
@@ -284,7 +284,7 @@ impl Kind {
         match &self.nature {
             Nature::BuiltIn(built_in) => built_in.conversion.is_some(),
             Nature::Custom(custom) => {
-                !custom.fresh.has(entry.revision)
+                !custom.epoch.has(entry.revision)
                     || !self.is_stored_version()
                     || !entry.body.starts_with(&self.stored_head)
             }
@@ -343,10 +343,10 @@ impl Kind {
     }
 
     /// The kind in another version that is kept in the same place, served or not.
-    pub fn in_version(&self, version: &api::GroupVersion) -> Option<Kind> {
+    pub fn in_version(&self, version: &api::GroupVersion) -> Option<ServedResource> {
         let row = table::find_kind(&version.group, &version.version, &self.gvk.kind)?;
         let version = row.versions.iter().find(|known| known.name == version.version)?;
-        Kind::new(row, version.name).filter(|kind| kind.stored == self.stored)
+        ServedResource::new(row, version.name).filter(|kind| kind.stored == self.stored)
     }
 
     /// An object of the kind with nothing in it but what is always written.

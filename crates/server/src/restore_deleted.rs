@@ -11,7 +11,7 @@ use tracing::warn;
 use value::Value;
 
 use crate::client::Client;
-use crate::follow::{Notes, follow};
+use crate::informer::{Notes, start_informer};
 use crate::keys;
 use crate::state::State;
 use crate::unreadable::Unreadable;
@@ -21,38 +21,38 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// An object, and the path at which it is created.
-pub(crate) type Placed = (String, Value);
+pub(crate) type ObjectAt = (String, Value);
 
 /// Objects whose deletion is heard of.
-pub(crate) struct Kept {
-    objects: Vec<Placed>,
+pub(crate) struct RestoreDeleted {
+    objects: Vec<ObjectAt>,
     deleted: Arc<Notify>,
 }
 
-impl Kept {
+impl RestoreDeleted {
     /// Follows the objects; `heard` hears of every change too.
     pub(crate) fn watch(
         store: &Store,
         unreadable: &Arc<Unreadable>,
-        objects: Vec<Placed>,
-        heard: impl Fn(Option<&Value>, Option<&Value>) + Clone + Send + 'static,
+        objects: Vec<ObjectAt>,
+        on_change: impl Fn(Option<&Value>, Option<&Value>) + Clone + Send + 'static,
     ) -> Self {
         let deleted = Arc::new(Notify::new());
         for (collection, object) in &objects {
-            let (deleted, heard) = (Arc::clone(&deleted), heard.clone());
+            let (deleted, on_change) = (Arc::clone(&deleted), on_change.clone());
             let Some(key) = key(collection, meta::name(object)) else { continue };
-            follow(store, &key, Notes::hints(unreadable), move |old, new| {
-                heard(old, new);
+            start_informer(store, &key, Notes::hints(unreadable), move |old, new| {
+                on_change(old, new);
                 if new.is_none() {
                     deleted.notify_one();
                 }
             });
         }
-        Kept { objects, deleted }
+        RestoreDeleted { objects, deleted }
     }
 
     /// Brings back what is deleted, until the server stops.
-    pub(crate) async fn keep(self, state: Arc<State>, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(self, state: Arc<State>, mut stop: watch::Receiver<bool>) {
         let client = Client::new(state, InternalIdentity::ApiServer);
         let mut pause = PAUSE;
         loop {

@@ -1,8 +1,8 @@
-//! Stored definitions: what is served of them, what their status says, and what remains to be done when one goes.
+//! Stored CRDs: what is served of them, what their status says, and what remains to be done when one goes.
 //!
-//! One task follows the definitions in the store and keeps the catalog's custom part at what is stored. A second one writes
+//! One task follows the CRDs in the store and keeps the catalog's custom part at what is stored. A second one writes
 //! their status, through the pipeline like everybody else: which names they get, that they are served, and, when one is deleted,
-//! the deletion of its objects. INVARIANT: a definition is in the catalog before its status says `Established`, so a client that
+//! the deletion of its objects. INVARIANT: a CRD is in the catalog before its status says `Established`, so a client that
 //! has seen that may use it at once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -13,13 +13,13 @@ use api::field::aggregate;
 use api::{Status, meta};
 use authn::InternalIdentity;
 use resources::custom::names::{self, CLEANUP, OVERLAPPING, Taken};
-use resources::custom::{Definition, Source};
+use resources::custom::{CustomResourceDefinition, Source};
 use storage::{Entry, Kind as Change, Store, WatchError};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::{debug, warn};
 use value::{Str, Value};
 
-use crate::catalog::{Catalog, CustomKinds, Fresh};
+use crate::catalog::{Catalog, CustomKinds, SchemaEpoch};
 use crate::client::Client;
 use crate::encode;
 use crate::keys::CRDS;
@@ -27,11 +27,11 @@ use crate::state::State;
 use crate::unreadable::{Concern, Unreadable};
 
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// How often the deletion of a definition looks whether its objects are gone.
+/// How often the deletion of a CRD looks whether its objects are gone.
 const POLL: Duration = Duration::from_millis(250);
 /// How long before it says in the status that they are not.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How often the status of a definition that goes is written against other writers, before all of it is tried again.
+/// How often the status of a CRD that goes is written against other writers, before all of it is tried again.
 const ATTEMPTS: usize = 10;
 /// How many statuses are written side by side.
 const WRITERS: usize = 32;
@@ -42,11 +42,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// How far the catalog has come.
 #[derive(Clone, Debug)]
-pub(crate) struct Definitions {
+pub(crate) struct CrdProgress {
     revision: watch::Receiver<u64>,
 }
 
-impl Definitions {
+impl CrdProgress {
     /// Tells of every change.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.revision.clone()
@@ -58,7 +58,7 @@ impl Definitions {
     }
 }
 
-/// The bytes of a stored definition, decoded again when a schema is compiled. They are shared with the store.
+/// The bytes of a stored CRD, decoded again when a schema is compiled. They are shared with the store.
 #[derive(Debug)]
 struct Stored(Arc<Entry>);
 
@@ -68,36 +68,36 @@ impl Source for Stored {
     }
 }
 
-/// What follows the definitions: the catalog, and what was heard last.
-pub(crate) struct Follower {
+/// What follows the CRDs: the catalog, and what was heard last.
+pub(crate) struct Informer {
     store: Store,
-    /// The keys of the definitions that there are.
+    /// The keys of the CRDs that there are.
     seen: BTreeSet<Arc<str>>,
     events: storage::Watch,
     sender: watch::Sender<u64>,
 }
 
-/// Reads the stored definitions into the catalog.
-pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) -> (Definitions, Follower) {
+/// Reads the stored CRDs into the catalog.
+pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) -> (CrdProgress, Informer) {
     let (page, events) = store.list_and_watch(CRDS);
     let mut seen = BTreeSet::new();
-    let mut definitions = Vec::with_capacity(page.entries.len());
+    let mut crds = Vec::with_capacity(page.entries.len());
     let mut unknown = Vec::new();
     for entry in &page.entries {
         match read(entry) {
-            Ok(definition) => definitions.push((definition, entry.revision)),
+            Ok(crd) => crds.push((crd, entry.revision)),
             Err(why) => {
-                unreadable.note(entry, &why, Some(Concern::Definition));
+                unreadable.note(entry, &why, Some(Concern::CustomResourceDefinition));
                 unknown.push(name_of(&entry.key));
             }
         }
         seen.insert(Arc::clone(&entry.key));
     }
     // Where two claim a kind, the older one has it.
-    definitions.sort_by(|(a, _), (b, _)| a.created.cmp(&b.created));
+    crds.sort_by(|(a, _), (b, _)| a.created.cmp(&b.created));
     catalog.change_custom(|custom| {
-        for (definition, revision) in definitions {
-            custom.set(definition, revision, Fresh::after(page.revision));
+        for (crd, revision) in crds {
+            custom.set(crd, revision, SchemaEpoch::after(page.revision));
         }
         for name in unknown {
             custom.set_unreadable(name);
@@ -105,61 +105,61 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
         true
     });
     let (sender, revision) = watch::channel(page.revision);
-    (Definitions { revision }, Follower { store: store.clone(), seen, events, sender })
+    (CrdProgress { revision }, Informer { store: store.clone(), seen, events, sender })
 }
 
-fn read(entry: &Arc<Entry>) -> Result<Definition, Status> {
+fn read(entry: &Arc<Entry>) -> Result<CustomResourceDefinition, Status> {
     let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
-    Ok(Definition::read(&encode::tree(entry)?, &source))
+    Ok(CustomResourceDefinition::read(&encode::tree(entry)?, &source))
 }
 
-/// Puts a definition, read from `entry`, into the catalog, with the schemas that were compiled for it if its spec is the same.
-fn put(state: &State, custom: &mut CustomKinds, definition: Definition, entry: &Entry) {
-    let before = custom.definition(&definition.name);
-    let fresh = match (custom.fresh(&definition.name), before) {
-        (Some(fresh), Some(before)) if definition.has_spec_of(before) => {
-            definition.reuse(before);
+/// Puts a CRD, read from `entry`, into the catalog, with the schemas that were compiled for it if its spec is the same.
+fn put(state: &State, custom: &mut CustomKinds, crd: CustomResourceDefinition, entry: &Entry) {
+    let before = custom.crd(&crd.name);
+    let epoch = match (custom.epoch(&crd.name), before) {
+        (Some(epoch), Some(before)) if crd.has_spec_of(before) => {
+            crd.reuse(before);
             // The schema is the same, so what was fresh still is.
-            fresh
+            epoch
         }
-        (Some(former), _) => Fresh::instead_of(&former),
-        (None, _) => Fresh::after(state.store.revision()),
+        (Some(former), _) => SchemaEpoch::instead_of(&former),
+        (None, _) => SchemaEpoch::after(state.store.revision()),
     };
-    custom.set(definition, entry.revision, fresh);
+    custom.set(crd, entry.revision, epoch);
 }
 
 /// Lets what is written from now on count as fresh, as soon as nobody writes by the schema of before.
 fn settle(state: &State, name: &str) {
-    let Some(fresh) = state.catalog.custom().fresh(name) else { return };
+    let Some(epoch) = state.catalog.custom().epoch(name) else { return };
     let store = state.store.clone();
-    if fresh.settle(|| store.revision()) {
+    if epoch.settle(|| store.revision()) {
         return;
     }
     tokio::spawn(async move {
-        while !fresh.settle(|| store.revision()) {
+        while !epoch.settle(|| store.revision()) {
             tokio::time::sleep(SETTLE).await;
         }
     });
 }
 
-/// The name of the definition under a key.
+/// The name of the CRD under a key.
 fn name_of(key: &str) -> &str {
     key.rsplit('/').next().unwrap_or_default()
 }
 
-/// The group of a definition.
-fn group_of(definition: &Value) -> &str {
-    definition.str_at(&["spec", "group"]).unwrap_or_default()
+/// The group of a CRD.
+fn group_of(crd: &Value) -> &str {
+    crd.str_at(&["spec", "group"]).unwrap_or_default()
 }
 
-impl Follower {
-    /// Takes a definition over into the catalog, unless what is there is newer: the keeper serves it before its status is stored.
-    /// One that cannot be read is served no longer, and requests for its resource are refused; its kind goes to no other definition.
+impl Informer {
+    /// Takes a CRD over into the catalog, unless what is there is newer: the keeper serves it before its status is stored.
+    /// One that cannot be read is served no longer, and requests for its resource are refused; its kind goes to no other CRD.
     fn put(&mut self, state: &State, entry: &Arc<Entry>) {
-        let definition = match read(entry) {
-            Ok(definition) => definition,
+        let crd = match read(entry) {
+            Ok(crd) => crd,
             Err(why) => {
-                state.unreadable.note(entry, &why, Some(Concern::Definition));
+                state.unreadable.note(entry, &why, Some(Concern::CustomResourceDefinition));
                 self.seen.insert(Arc::clone(&entry.key));
                 Self::stop_serving(state, &entry.key, CustomKinds::set_unreadable);
                 return;
@@ -167,9 +167,9 @@ impl Follower {
         };
         self.seen.insert(Arc::clone(&entry.key));
         state.catalog.change_custom(|custom| {
-            let is_news = custom.revision(&definition.name).is_none_or(|known| known < entry.revision);
+            let is_news = custom.revision(&crd.name).is_none_or(|known| known < entry.revision);
             if is_news {
-                put(state, custom, definition, entry);
+                put(state, custom, crd, entry);
             }
             is_news
         });
@@ -192,14 +192,14 @@ impl Follower {
         state.openapi.forget_custom();
     }
 
-    /// Follows until the store closes; names of definitions that changed go to `changed`.
+    /// Follows until the store closes; names of CRDs that changed go to `changed`.
     async fn run(mut self, state: Arc<State>, changed: mpsc::UnboundedSender<Str>) {
         let name_of = |key: &str| Str::from(name_of(key));
-        // What is established, and not on its way out, needs nothing: most definitions, at most starts.
+        // What is established, and not on its way out, needs nothing: most CRDs, at most starts.
         let custom = state.catalog.custom();
         for name in self.seen.iter().map(|key| name_of(key)) {
             let settled = custom
-                .definition(&name)
+                .crd(&name)
                 .is_some_and(|found| found.established && found.names_accepted && !found.terminating);
             if !settled {
                 let _ = changed.send(name);
@@ -241,7 +241,7 @@ impl Follower {
 }
 
 /// Starts both tasks.
-pub(crate) fn start(state: &Arc<State>, follower: Follower) {
+pub(crate) fn start(state: &Arc<State>, follower: Informer) {
     let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(follower.run(Arc::clone(state), sender.clone()));
     let keeper = Arc::new(Keeper {
@@ -255,20 +255,20 @@ pub(crate) fn start(state: &Arc<State>, follower: Follower) {
     tokio::spawn(keeper.run(receiver));
 }
 
-/// A definition with the status that it should have.
+/// A CRD with the status that it should have.
 struct NewStatus {
-    definition: Value,
+    crd: Value,
     /// Others may want the names that it had.
     names_changed: bool,
 }
 
-/// Keeps the status of definitions.
+/// Keeps the status of CRDs.
 struct Keeper {
     state: Arc<State>,
     client: Client,
-    /// The definitions whose objects are being deleted.
+    /// The CRDs whose objects are being deleted.
     emptying: Mutex<HashSet<Str>>,
-    /// The definitions whose status is being written, and whether they changed meanwhile.
+    /// The CRDs whose status is being written, and whether they changed meanwhile.
     writing: Mutex<HashMap<Str, bool>>,
     writers: Arc<Semaphore>,
     again: mpsc::UnboundedSender<Str>,
@@ -290,7 +290,7 @@ impl Keeper {
             match self.decide(&name) {
                 Ok(None) => {}
                 Ok(Some(change)) => {
-                    // Written side by side: definitions come by the hundred, and each write waits for the disk.
+                    // Written side by side: CRDs come by the hundred, and each write waits for the disk.
                     let Ok(writer) = Arc::clone(&self.writers).acquire_owned().await else { return };
                     self.writing().insert(name.clone(), false);
                     let keeper = Arc::clone(&self);
@@ -316,7 +316,7 @@ impl Keeper {
 
     /// Tries again after a while. Who lost against another write hears of that one.
     fn retry(&self, name: Str, status: &Status) {
-        debug!(definition = %name, error = %status, "the status of a definition could not be written yet");
+        debug!(crd = %name, error = %status, "the status of a definition could not be written yet");
         if !matches!(status.code(), 404 | 409) {
             self.send_later(name);
         }
@@ -334,24 +334,24 @@ impl Keeper {
         api::time::Timestamp::from_seconds(self.state.now()).time()
     }
 
-    /// What the status of a definition should be, if it is not. It is served by that at once; names are given one after the
+    /// What the status of a CRD should be, if it is not. It is served by that at once; names are given one after the
     /// other.
     fn decide(self: &Arc<Self>, name: &Str) -> Result<Option<NewStatus>, Status> {
         let Some(entry) = self.state.store.get(&format!("{CRDS}{name}")) else {
             self.others_of_its_group(name);
             return Ok(None);
         };
-        let mut definition = encode::tree(&entry)?;
-        if meta::is_deleting(&definition) && meta::finalizers(&definition).any(|found| found == CLEANUP) {
-            let fresh = self.emptying.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
-            if fresh {
+        let mut crd = encode::tree(&entry)?;
+        if meta::is_deleting(&crd) && meta::finalizers(&crd).any(|found| found == CLEANUP) {
+            let epoch = self.emptying.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
+            if epoch {
                 let (keeper, name) = (Arc::clone(self), name.clone());
                 tokio::spawn(async move {
                     if let Err(status) = keeper.empty(&name).await {
-                        warn!(definition = %name, error = %status, "the objects of a definition could not be deleted yet");
+                        warn!(crd = %name, error = %status, "the objects of a definition could not be deleted yet");
                     }
                     keeper.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
-                    // Whatever is left is tried again, as long as the definition is there.
+                    // Whatever is left is tried again, as long as the CRD is there.
                     if keeper.state.store.get(&format!("{CRDS}{name}")).is_some() {
                         tokio::time::sleep(AGAIN).await;
                         let _ = keeper.again.send(name);
@@ -361,36 +361,35 @@ impl Keeper {
             return Ok(None);
         }
         let custom = self.state.catalog.custom();
-        if custom.unreadable(group_of(&definition)).is_some() {
-            // Whether names are free is known again when all definitions of the group can be read.
+        if custom.unreadable(group_of(&crd)).is_some() {
+            // Whether names are free is known again when all CRDs of the group can be read.
             self.send_later(name.clone());
         }
-        let lost_kind = custom.lost_kind(meta::name(&definition));
-        let Some(status) = names::status(&definition, lost_kind, || self.taken(&definition), &self.now())
-        else {
+        let lost_kind = custom.lost_kind(meta::name(&crd));
+        let Some(status) = names::status(&crd, lost_kind, || self.taken(&crd), &self.now()) else {
             return Ok(None);
         };
-        let names_changed = definition.at(&["status", "acceptedNames"]) != status.get("acceptedNames");
-        definition.set_at(&["status"], status);
+        let names_changed = crd.at(&["status", "acceptedNames"]) != status.get("acceptedNames");
+        crd.set_at(&["status"], status);
         // Served first, then said.
-        self.serve(&definition, &entry);
-        Ok(Some(NewStatus { definition, names_changed }))
+        self.serve(&crd, &entry);
+        Ok(Some(NewStatus { crd, names_changed }))
     }
 
     /// Says it.
     async fn write(&self, name: &str, change: NewStatus) -> Result<(), Status> {
-        self.client.update(&format!("{PATH}/{name}/status"), &change.definition).await?;
+        self.client.update(&format!("{PATH}/{name}/status"), &change.crd).await?;
         if change.names_changed {
             self.others_of_its_group(name);
         }
         Ok(())
     }
 
-    fn serve(&self, definition: &Value, entry: &Arc<Entry>) {
+    fn serve(&self, crd: &Value, entry: &Arc<Entry>) {
         let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
-        let read = Definition::read(definition, &source);
+        let read = CustomResourceDefinition::read(crd, &source);
         self.state.catalog.change_custom(|custom| {
-            // What was stored meanwhile, or deleted, is the follower's to serve.
+            // What was stored meanwhile, or deleted, is the informer's to serve.
             let stored = self.state.store.get(&entry.key);
             let is_current = stored.is_some_and(|stored| stored.revision == entry.revision);
             if is_current {
@@ -401,21 +400,21 @@ impl Keeper {
         settle(&self.state, name_of(&entry.key));
     }
 
-    /// The names of the other definitions of a group.
-    fn taken(&self, definition: &Value) -> Taken {
+    /// The names of the other CRDs of a group.
+    fn taken(&self, crd: &Value) -> Taken {
         let mut taken = Taken::default();
-        let group = group_of(definition);
+        let group = group_of(crd);
         let custom = self.state.catalog.custom();
         if let Some(unreadable) = custom.unreadable(group) {
             taken.add_unreadable(unreadable);
         }
-        for other in custom.of_group(group).filter(|other| other.name != meta::name(definition)) {
+        for other in custom.of_group(group).filter(|other| other.name != meta::name(crd)) {
             taken.add(&other.names);
         }
         taken
     }
 
-    /// Names that became free may be what another definition waits for.
+    /// Names that became free may be what another CRD waits for.
     fn others_of_its_group(&self, name: &str) {
         let Some((_, group)) = name.split_once('.') else { return };
         let custom = self.state.catalog.custom();
@@ -424,15 +423,15 @@ impl Keeper {
         }
     }
 
-    /// Deletes the objects of a definition, then lets it go.
+    /// Deletes the objects of a CRD, then lets it go.
     async fn empty(&self, name: &Str) -> Result<(), Status> {
         let progress = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
-        let Some(definition) = self.say(name, progress, false).await? else { return Ok(()) };
-        let established = definition
+        let Some(crd) = self.say(name, progress, false).await? else { return Ok(()) };
+        let established = crd
             .list_at(&["status", "conditions"])
             .iter()
             .any(|c| c.str_at(&["type"]) == Some("Established") && c.str_at(&["status"]) == Some("True"));
-        let text = |path: &[&str]| definition.str_at(path).unwrap_or_default().to_owned();
+        let text = |path: &[&str]| crd.str_at(path).unwrap_or_default().to_owned();
         let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));
         let condition = if resources::table::overlapping(&group, &plural).is_some() {
             ("False", OVERLAPPING.0, OVERLAPPING.1)
@@ -455,18 +454,16 @@ impl Keeper {
         let mut attempts = 0;
         loop {
             let Some(entry) = self.state.store.get(&format!("{CRDS}{name}")) else { return Ok(None) };
-            let mut definition = encode::tree(&entry)?;
-            let mut status = definition.get("status").cloned().unwrap_or_default();
+            let mut crd = encode::tree(&entry)?;
+            let mut status = crd.get("status").cloned().unwrap_or_default();
             names::set(&mut status, "Terminating", condition, &self.now());
-            definition.set_at(&["status"], status);
+            crd.set_at(&["status"], status);
             if done {
-                let kept: Vec<Value> = meta::finalizers(&definition)
-                    .filter(|found| *found != CLEANUP)
-                    .map(Value::from)
-                    .collect();
-                meta::set(&mut definition, "finalizers", Value::List(kept));
+                let kept: Vec<Value> =
+                    meta::finalizers(&crd).filter(|found| *found != CLEANUP).map(Value::from).collect();
+                meta::set(&mut crd, "finalizers", Value::List(kept));
             }
-            match self.client.update(&format!("{PATH}/{name}/status"), &definition).await {
+            match self.client.update(&format!("{PATH}/{name}/status"), &crd).await {
                 Ok(updated) => return Ok(Some(updated)),
                 // Somebody writes it again and again: the caller waits, and tries later.
                 Err(status) if status.code() == 409 && attempts < ATTEMPTS => attempts += 1,
@@ -478,8 +475,8 @@ impl Keeper {
 
     async fn delete_objects(&self, name: &Str, group: &str, plural: &str) -> Result<(), Status> {
         let custom = self.state.catalog.custom();
-        let definition = custom.definition(name);
-        let Some(kind) = definition.and_then(|definition| self.state.catalog.reachable(definition)) else {
+        let crd = custom.crd(name);
+        let Some(kind) = crd.and_then(|crd| self.state.catalog.reachable(crd)) else {
             let why = format!(
                 "could not list instances: unable to find a custom resource client for {plural}.{group}"
             );
@@ -523,7 +520,7 @@ impl Keeper {
     /// Deletes one object, in a version that need not be served.
     async fn delete_one(
         &self,
-        kind: &crate::catalog::Kind,
+        kind: &crate::catalog::ServedResource,
         namespace: &str,
         name: &str,
     ) -> Result<(), Status> {

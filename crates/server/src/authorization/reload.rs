@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tracing::{error, info};
 
 use super::{Loaded, Parts, Unusable, parse, read, warn};
+use crate::file_watch::FileWatch;
 use crate::files;
-use crate::hints::Hints;
 
 /// How long after a hint a file is left alone: whoever writes it may not be done.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -105,7 +105,7 @@ pub(crate) fn follow(
 }
 
 async fn run(mut followed: Followed, chain: Arc<ArcSwap<Chain>>, stopped: watch::Receiver<bool>) {
-    let mut hints = Hints::new(SETTLE, stopped);
+    let mut hints = FileWatch::new(SETTLE, stopped);
     loop {
         hints.watch(followed.paths());
         if hints.next().await.is_none() {

@@ -1,4 +1,4 @@
-//! The facts of a stored definition that routing, discovery and names need.
+//! The facts of a stored CRD that routing, discovery and names need.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,21 +12,21 @@ use crate::discovery::compare_versions;
 use crate::table;
 use crate::validation::fields::Read;
 
-/// Where the whole definition is when a schema has to be compiled.
+/// Where the whole CRD is when a schema has to be compiled.
 pub trait Source: Send + Sync + fmt::Debug {
-    /// The definition, decoded anew.
+    /// The CRD, decoded anew.
     fn load(&self) -> Option<Value>;
 }
 
-/// What a definition says, without its schemas.
+/// What a CRD says, without its schemas.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
-pub struct Definition {
+pub struct CustomResourceDefinition {
     /// `plural.group`.
     pub name: Str,
-    /// The uid of the definition.
+    /// The uid of the CRD.
     pub uid: Str,
-    /// When the definition was created.
+    /// When the CRD was created.
     pub created: Str,
     /// The API group.
     pub group: Str,
@@ -36,7 +36,7 @@ pub struct Definition {
     pub generation: i64,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
-    /// Every version, in the order of the definition.
+    /// Every version, in the order of the CRD.
     pub versions: Vec<Arc<Version>>,
     /// About how many bytes of JSON the versions are, with their schemas.
     pub size: usize,
@@ -44,7 +44,7 @@ pub struct Definition {
     pub conversion: Conversion,
     /// `spec.preserveUnknownFields`: nothing is pruned.
     pub preserve_unknown_fields: bool,
-    /// Whether it is served: its condition says so, no other resource has its storage directory, and no other definition its kind.
+    /// Whether it is served: its condition says so, no other resource has its storage directory, and no other CRD its kind.
     pub established: bool,
     /// Whether its names have been accepted.
     pub names_accepted: bool,
@@ -153,29 +153,28 @@ impl Names {
     }
 }
 
-/// Whether a condition of a definition is `True`.
-pub(super) fn is_true(definition: &Value, condition: &str) -> bool {
-    let mut conditions = definition.list_at(&["status", "conditions"]).iter();
+/// Whether a condition of a CRD is `True`.
+pub(super) fn is_true(crd: &Value, condition: &str) -> bool {
+    let mut conditions = crd.list_at(&["status", "conditions"]).iter();
     conditions.any(|found| found.text("type") == condition && found.text("status") == "True")
 }
 
-/// Whether the objects of a definition are stored where no other resource's are. The directory is made of the accepted plural
+/// Whether the objects of a CRD are stored where no other resource's are. The directory is made of the accepted plural
 /// name, which comes from the status and must therefore be the one that the spec and the name, which never change, have.
-fn has_own_directory(definition: &Value, accepted: &str) -> bool {
-    let spec = definition.part("spec");
+fn has_own_directory(crd: &Value, accepted: &str) -> bool {
+    let spec = crd.part("spec");
     let (group, plural) = (spec.text("group"), spec.part("names").text("plural"));
     accepted == plural
-        && api::meta::name(definition).strip_suffix(group).and_then(|name| name.strip_suffix('.'))
-            == Some(plural)
+        && api::meta::name(crd).strip_suffix(group).and_then(|name| name.strip_suffix('.')) == Some(plural)
         && table::overlapping(group, plural).is_none()
 }
 
-impl Definition {
-    /// Reads a stored definition. `source` brings the whole of it back when a schema is needed.
-    pub fn read(definition: &Value, source: &Arc<dyn Source>) -> Self {
-        let spec = definition.part("spec");
+impl CustomResourceDefinition {
+    /// Reads a stored CRD. `source` brings the whole of it back when a schema is needed.
+    pub fn read(crd: &Value, source: &Arc<dyn Source>) -> Self {
+        let spec = crd.part("spec");
         let group: Str = spec.text("group").into();
-        let names = Names::read(definition.part("status").part("acceptedNames"));
+        let names = Names::read(crd.part("status").part("acceptedNames"));
         let namespaced = spec.text("scope") == "Namespaced";
         let preserve_unknown_fields = spec.flag("preserveUnknownFields");
         let conversion = match spec.part("conversion").text("strategy") {
@@ -209,19 +208,19 @@ impl Definition {
                 })
             })
             .collect();
-        Definition {
-            name: api::meta::name(definition).into(),
-            uid: api::meta::uid(definition).into(),
-            created: definition.part("metadata").text("creationTimestamp").into(),
-            generation: definition.part("metadata").number("generation"),
+        CustomResourceDefinition {
+            name: api::meta::name(crd).into(),
+            uid: api::meta::uid(crd).into(),
+            created: crd.part("metadata").text("creationTimestamp").into(),
+            generation: crd.part("metadata").number("generation"),
             namespaced,
             versions,
             size,
             conversion,
             preserve_unknown_fields,
-            established: is_true(definition, "Established") && has_own_directory(definition, &names.plural),
-            names_accepted: is_true(definition, "NamesAccepted"),
-            terminating: api::meta::is_deleting(definition) || is_true(definition, "Terminating"),
+            established: is_true(crd, "Established") && has_own_directory(crd, &names.plural),
+            names_accepted: is_true(crd, "NamesAccepted"),
+            terminating: api::meta::is_deleting(crd) || is_true(crd, "Terminating"),
             names,
             group,
             ready: OnceLock::new(),
@@ -237,14 +236,14 @@ impl Definition {
     pub fn compile(&self, watch: Option<&dyn Stopwatch>) {
         self.ready.get_or_init(|| {
             let Some(first) = self.versions.first() else { return };
-            let definition = first.load();
+            let crd = first.load();
             for version in &self.versions {
-                version.compiled.get_or_init(|| version.compile(definition.as_ref())).prepare(watch);
+                version.compiled.get_or_init(|| version.compile(crd.as_ref())).prepare(watch);
             }
         });
     }
 
-    /// Takes the kind away that its status claims: another definition has it. Without it, the definition is not served.
+    /// Takes the kind away that its status claims: another CRD has it. Without it, the CRD is not served.
     pub fn lose_kind(&mut self) {
         (self.names.kind, self.names.list_kind) = (Str::default(), Str::default());
         (self.established, self.names_accepted) = (false, false);
@@ -260,13 +259,13 @@ impl Definition {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Whether this is the same definition with the same spec: every change of the spec counts as a generation.
-    pub fn has_spec_of(&self, former: &Definition) -> bool {
+    /// Whether this is the same CRD with the same spec: every change of the spec counts as a generation.
+    pub fn has_spec_of(&self, former: &CustomResourceDefinition) -> bool {
         (&self.uid, self.generation) == (&former.uid, former.generation)
     }
 
-    /// Takes over the schemas that were compiled for a former reading of the definition, if its spec did not change.
-    pub fn reuse(&self, former: &Definition) {
+    /// Takes over the schemas that were compiled for a former reading of the CRD, if its spec did not change.
+    pub fn reuse(&self, former: &CustomResourceDefinition) {
         if !self.has_spec_of(former) {
             return;
         }
@@ -287,9 +286,9 @@ impl Version {
         self.compiled.get_or_init(|| self.compile(self.source.load().as_ref()))
     }
 
-    /// Compiles the schema from the definition that the version is in.
-    fn compile(&self, definition: Option<&Value>) -> Arc<Compiled> {
-        let versions = definition.part("spec").items("versions");
+    /// Compiles the schema from the CRD that the version is in.
+    fn compile(&self, crd: Option<&Value>) -> Arc<Compiled> {
+        let versions = crd.part("spec").items("versions");
         let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
         Arc::new(Compiled::new(
             version,
@@ -301,14 +300,14 @@ impl Version {
         ))
     }
 
-    /// The definition that the version is in, read anew.
+    /// The CRD that the version is in, read anew.
     pub fn load(&self) -> Option<Value> {
         self.source.load()
     }
 
-    /// The schema as it is in the definition, which [`Version::load`] gave for any of its versions; null where there is none.
-    pub fn openapi(&self, definition: Option<&Value>) -> Value {
-        let versions = definition.part("spec").items("versions");
+    /// The schema as it is in the CRD, which [`Version::load`] gave for any of its versions; null where there is none.
+    pub fn openapi(&self, crd: Option<&Value>) -> Value {
+        let versions = crd.part("spec").items("versions");
         let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
         version.part("schema").part("openAPIV3Schema").cloned().unwrap_or_default()
     }

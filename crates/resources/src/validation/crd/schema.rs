@@ -1,4 +1,4 @@
-//! The rules for each schema of a definition: types, extensions, and rules in CEL with what they may cost.
+//! The rules for each schema of a CRD: types, extensions, and rules in CEL with what they may cost.
 
 use std::collections::HashSet;
 
@@ -221,8 +221,8 @@ impl Walk<'_> {
             }
         }
         let list = at.field("definitions");
-        for (name, definition) in schema.entries("definitions") {
-            self.schema(definition, &list.key(name), context, false, None);
+        for (name, crd) in schema.entries("definitions") {
+            self.schema(crd, &list.key(name), context, false, None);
         }
     }
 

@@ -1,11 +1,11 @@
-//! What kube-apiserver 1.37 says of the same definitions.
+//! What kube-apiserver 1.37 says of the same CRDs.
 
 use value::{Value, json};
 
 use super::{Context, create, update};
 
-/// A definition with a root schema that has some more fields, decoded as the server does.
-fn definition(root: &str, version: &str) -> Value {
+/// A CRD with a root schema that has some more fields, decoded as the server does.
+fn crd(root: &str, version: &str) -> Value {
     let text = format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"ts.g.example.com"}},
         "spec":{{"group":"g.example.com","scope":"Cluster","names":{{"plural":"ts","singular":"t","kind":"T","listKind":"TList"}},
@@ -22,15 +22,15 @@ fn decoded(text: &str) -> Value {
     object
 }
 
-fn errors(definition: &Value) -> Vec<String> {
-    create(definition, &Context::default()).iter().map(ToString::to_string).collect()
+fn errors(crd: &Value) -> Vec<String> {
+    create(crd, &Context::default()).iter().map(ToString::to_string).collect()
 }
 
 /// What is wrong with a property of the spec.
 fn of_property(schema: &str) -> Vec<String> {
     let root = format!(r#","properties":{{"spec":{{"type":"object","properties":{{"a":{schema}}}}}}}"#);
     let before = "spec.validation.openAPIV3Schema.properties[spec].properties[a]";
-    errors(&definition(&root, "")).iter().map(|error| error.replace(before, "")).collect()
+    errors(&crd(&root, "")).iter().map(|error| error.replace(before, "")).collect()
 }
 
 #[test]
@@ -39,10 +39,10 @@ fn what_is_empty_is_told_from_what_is_absent() {
     assert_eq!(of_property(r#"{"type":"string","dependencies":{}}"#), [forbidden]);
     assert_eq!(of_property(r#"{"type":"string","definitions":{},"patternProperties":{}}"#), [""; 0]);
     let status = r#","subresources":{"status":{}}"#;
-    let refused = errors(&definition(r#","oneOf":[]"#, status));
+    let refused = errors(&crd(r#","oneOf":[]"#, status));
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert!(refused[0].contains(r#""OneOf":[],"AnyOf":null"#), "{refused:?}");
-    assert!(errors(&definition("", status)).is_empty());
+    assert!(errors(&crd("", status)).is_empty());
     // An empty list that makes one of the two alternatives more than a type.
     let either = r#"{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"FIELD}]}"#;
     assert_eq!(of_property(&either.replace("FIELD", "")), [""; 0]);
@@ -62,7 +62,7 @@ fn a_schema_that_cannot_be_read_is_not_judged_further() {
     assert_eq!(found, [only]);
     assert_eq!(of_property(&rule.replace(r#""$schema":"x","#, "")).len(), 1);
     let selects = r#","selectableFields":[{"jsonPath":"x"}]"#;
-    let found = errors(&definition(r##","$ref":"#/x""##, selects));
+    let found = errors(&crd(r##","$ref":"#/x""##, selects));
     assert_eq!(
         found,
         [
@@ -75,14 +75,14 @@ fn a_schema_that_cannot_be_read_is_not_judged_further() {
 
 #[test]
 fn values_are_quoted_as_go_writes_them() {
-    let found = errors(&definition("", ",\"deprecationWarning\":\"\u{a0}x\""));
+    let found = errors(&crd("", ",\"deprecationWarning\":\"\u{a0}x\""));
     let words = "spec.versions[0].deprecationWarning: Invalid value: \"\u{a0}x\": can only be set for deprecated versions";
     assert_eq!(found, [words]);
-    let mut without = definition("", "");
+    let mut without = crd("", "");
     without.remove_at(&["spec", "versions"]);
     assert!(errors(&without)[0].starts_with("spec.versions: Invalid value: null: must have exactly one"));
     let docs = r#","externalDocs":{"url":"x"},"oneOf":[],"dependencies":{"a":["b"]}"#;
-    let found = errors(&definition(docs, r#","subresources":{"status":{}}"#));
+    let found = errors(&crd(docs, r#","subresources":{"status":{}}"#));
     assert!(found[0].contains(r#""ExternalDocs":{"Description":"","URL":"x"}"#), "{found:?}");
     assert!(found[0].contains(r#""Dependencies":{"a":{"Schema":null,"Property":["b"]}}"#), "{found:?}");
 }
@@ -96,14 +96,14 @@ fn defaults_are_judged_by_every_format_and_limit() {
     let empty = r#"{"type":"string","default":"x","x-kubernetes-validations":[{"rule":" "}]}"#;
     let found = of_property(empty);
     assert_eq!(found, [".x-kubernetes-validations[0].rule: Required value: rule is not specified"]);
-    let found = errors(&definition(r#","properties":{"metadata":{"type":"object","default":false}}"#, ""));
+    let found = errors(&crd(r#","properties":{"metadata":{"type":"object","default":false}}"#, ""));
     let words = "spec.validation.openAPIV3Schema.properties[metadata].default: Invalid value: false: must result in valid metadata: metadata: Invalid value: false: json: cannot unmarshal bool into Go value of type v1.ObjectMeta";
     assert_eq!(found[0], words);
 }
 
 #[test]
 fn a_version_that_is_repeated_is_not_stored_twice() {
-    let mut twice = definition("", "");
+    let mut twice = crd("", "");
     let version = twice.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
     twice.set_at(&["spec", "versions"], Value::List(vec![version.clone(), version]));
     let found = errors(&twice);
@@ -115,8 +115,8 @@ fn a_version_that_is_repeated_is_not_stored_twice() {
 
 #[test]
 fn an_update_that_only_empties_changes_nothing() {
-    let old = definition(r#","properties":{"spec":{"type":"object"}}"#, "");
-    let new = definition(r#","properties":{"spec":{"type":"object","properties":{},"required":[]}}"#, "");
+    let old = crd(r#","properties":{"spec":{"type":"object"}}"#, "");
+    let new = crd(r#","properties":{"spec":{"type":"object","properties":{},"required":[]}}"#, "");
     assert!(super::same(new.at(&["spec"]), old.at(&["spec"])));
     assert!(update(&new, &old, &Context::default()).iter().all(|error| error.field.starts_with("metadata")));
 }
@@ -124,7 +124,7 @@ fn an_update_that_only_empties_changes_nothing() {
 #[test]
 fn a_definition_over_the_storage_of_a_built_in_resource_is_refused() {
     let of = |group: &str, plural: &str| {
-        let text = value::write::to_string(&definition("", ""));
+        let text = value::write::to_string(&crd("", ""));
         let named = text
             .replace("g.example.com", group)
             .replace(r#""plural":"ts""#, &format!(r#""plural":"{plural}""#));

@@ -1,4 +1,4 @@
-//! Whether versions can become each other as a definition says.
+//! Whether versions can become each other as a CRD says.
 
 use api::{FieldErrors, names};
 use base64::Engine as _;

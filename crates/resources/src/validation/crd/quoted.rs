@@ -1,4 +1,4 @@
-//! Parts of a definition as Kubernetes prints them in errors: its internal structs, every field under its Go name.
+//! Parts of a CRD as Kubernetes prints them in errors: its internal structs, every field under its Go name.
 
 use std::fmt::Write as _;
 

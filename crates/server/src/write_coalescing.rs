@@ -3,7 +3,7 @@
 //! HTTP/2 writes and flushes each frame by itself: a header of nine bytes, then data. Over TLS that makes two records and a system
 //! call of every frame, and of every one of several small answers. Here the bytes wait until the turn is over, fill whole records,
 //! and leave in few calls. A turn with little to write is put off once, behind the tasks that are ready to run: they are likely to
-//! be other answers on the same connection. Nobody else flushes, so whoever drives the connection does it with [`Gather::turns`].
+//! be other answers on the same connection. Nobody else flushes, so whoever drives the connection does it with [`StreamFlusher::turns`].
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -20,10 +20,10 @@ const ENOUGH: usize = 16 * 1024;
 const KEPT: usize = 8 * 1024;
 
 /// The stream below a connection, as the connection sees it.
-pub(crate) struct Gathered<S>(Arc<Mutex<Inner<S>>>);
+pub(crate) struct CoalescedStream<S>(Arc<Mutex<Inner<S>>>);
 
 /// The same stream, as the one who drives the connection sees it.
-pub(crate) struct Gather<S>(Arc<Mutex<Inner<S>>>);
+pub(crate) struct StreamFlusher<S>(Arc<Mutex<Inner<S>>>);
 
 struct Inner<S> {
     stream: S,
@@ -35,17 +35,17 @@ struct Inner<S> {
 }
 
 /// Both ends of a stream.
-pub(crate) fn gather<S>(stream: S) -> (Gathered<S>, Gather<S>) {
+pub(crate) fn coalesce_writes<S>(stream: S) -> (CoalescedStream<S>, StreamFlusher<S>) {
     let inner = Inner { stream, waiting: Vec::new(), written: 0, driven: true };
     let inner = Arc::new(Mutex::new(inner));
-    (Gathered(Arc::clone(&inner)), Gather(inner))
+    (CoalescedStream(Arc::clone(&inner)), StreamFlusher(inner))
 }
 
 fn locked<S>(inner: &Mutex<Inner<S>>) -> MutexGuard<'_, Inner<S>> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<S: AsyncWrite + Unpin> Gather<S> {
+impl<S: AsyncWrite + Unpin> StreamFlusher<S> {
     /// Drives a connection to its end. A stream that cannot be written to ends it at once.
     pub(crate) async fn turns<T, E: From<io::Error>>(
         &self,
@@ -103,7 +103,7 @@ impl<S: AsyncWrite + Unpin> Inner<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for CoalescedStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = locked(&self.0);
         // Who took the stream over may wait for an answer to what the connection wrote last.
@@ -116,7 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         locked(&self.0).write(cx, &[IoSlice::new(buf)])
     }
