@@ -179,8 +179,9 @@ impl<T: Ticket> Controller<T> {
         let catch_all = self.class(fallback.clone()).unwrap_or_else(|| {
             let level = Arc::new(Level::new(CATCH_ALL.into(), Queuing::Reject, Duration::ZERO));
             let flow = level.queues().flow(CATCH_ALL);
+            let fast = level.queues().fast_counters(flow);
             let uid = Str::default();
-            Class { schema: fallback, level, level_uid: uid, flow, is_exempt: false, has_flows: false }
+            Class { schema: fallback, level, level_uid: uid, flow, fast, is_exempt: false, has_flows: false }
         });
         Configuration::new(classes, catch_all)
     }
@@ -188,10 +189,13 @@ impl<T: Ticket> Controller<T> {
     fn class(&self, schema: FlowSchema) -> Option<Class<T>> {
         let state = self.levels.get(&schema.level)?;
         let has_flows = matches!(state.object.queuing, Queuing::Queue { queues, .. } if queues > 1);
+        let flow = state.level.queues().flow(&schema.name);
+        let fast = state.level.queues().fast_counters(flow);
         Some(Class {
             level: Arc::clone(&state.level),
             level_uid: state.object.uid.clone(),
-            flow: state.level.queues().flow(&schema.name),
+            flow,
+            fast,
             is_exempt: state.object.is_exempt(),
             has_flows,
             schema,

@@ -62,7 +62,8 @@ pub fn priority_levels<T: Ticket>(levels: &[Arc<Level<T>>]) -> String {
         "CancelledRequests",
     ]);
     for level in levels {
-        let queues = level.queues();
+        let mut queues = level.queues();
+        queues.take_fast_counts();
         let (load, counts) = (queues.load(), queues.counts);
         table.lines.push(vec![
             level.name.to_string(),

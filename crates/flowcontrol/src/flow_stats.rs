@@ -1,13 +1,15 @@
 //! What is counted about a priority level and the flow schemas that lead to it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use value::Str;
 
 use crate::SeatSeconds;
 use crate::estimate::Work;
+use crate::fast_path::{self, FastCounters, FastSums};
 use crate::queueset::Load;
-use crate::statistics::{Histogram, RatioGauge};
+use crate::statistics::{BusyTime, Histogram, RatioGauge};
 
 const QUEUE_LENGTHS: &[f64] = &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
 const SECONDS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
@@ -77,6 +79,10 @@ pub struct FlowStats {
     pub estimated_seats: Histogram,
     /// Whether the flow schema exists and leads here.
     pub(crate) is_configured: bool,
+    /// What requests on the fast path count; added to the rest by [`FlowStats::take_fast`].
+    pub(crate) fast: Arc<FastCounters>,
+    /// What has been added already.
+    fast_taken: FastSums,
     rejected: [u64; 3],
 }
 
@@ -98,8 +104,42 @@ impl FlowStats {
             watch_counts: Histogram::new(WATCHES),
             estimated_seats: Histogram::new(SEATS),
             is_configured: true,
+            fast: Arc::default(),
+            fast_taken: FastSums::default(),
             rejected: [0; 3],
         }
+    }
+
+    /// Adds what was counted on the fast path since the last call. `waits` is whether requests of this level may have to wait. Returns how
+    /// many requests have started.
+    pub(crate) fn take_fast(&mut self, waits: bool) -> u64 {
+        let sums = self.fast.sums();
+        let FastSums { started, finished, nanoseconds } =
+            sums.since(std::mem::replace(&mut self.fast_taken, sums));
+        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        self.dispatched += started;
+        self.executing += signed(started) - signed(finished);
+        self.executing_seats = (self.executing_seats + started).saturating_sub(finished);
+        self.estimated_seats.record_many(1.0, started);
+        self.executed.record_sum(
+            fast_path::SHORT.as_secs_f64(),
+            finished,
+            Duration::from_nanos(nanoseconds).as_secs_f64(),
+        );
+        if waits && started > 0 {
+            self.in_queue.get_or_insert(0);
+            self.queue_length.record_many(1.0, started);
+        }
+        if waits {
+            self.waited.record_many(0.0, started);
+        }
+        started
+    }
+
+    /// A request on the fast path took longer than [`fast_path::SHORT`].
+    pub(crate) fn finished_on_fast_path(&mut self, took: Duration) {
+        self.finished(Some(took), false);
+        self.executing_seats = self.executing_seats.saturating_sub(1);
     }
 
     /// Whether the flow schema is gone, and its last request too.
@@ -245,6 +285,13 @@ impl LevelGauges {
         self.demand.set_denominator(now, seats as f64);
     }
 
+    /// Adds requests on the fast path, which take a seat each.
+    pub(crate) fn add_busy(&mut self, now: Duration, busy: &BusyTime) {
+        for gauge in [&mut self.executing, &mut self.seats, &mut self.demand] {
+            gauge.advance_with(now, busy);
+        }
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
     pub(crate) fn set(&mut self, now: Duration, load: Load) {
         let last = std::mem::replace(&mut self.last, load);
@@ -276,6 +323,26 @@ struct TrafficPart {
     most: i64,
     last_most: i64,
     gauge: RatioGauge,
+    /// The use of the fast path that is not in the gauge yet.
+    fast: BusyTime,
+}
+
+impl TrafficPart {
+    fn new(now: Duration) -> Self {
+        let fast = BusyTime { nanoseconds: 0, most: 0 };
+        TrafficPart { now: 0, most: 0, last_most: 0, gauge: RatioGauge::new(READ_VS_WRITE, now), fast }
+    }
+
+    /// Brings the gauge up to date. What was counted on the fast path is reported afterwards, so it is spread over the time that follows.
+    fn advance(&mut self, now: Duration) {
+        if self.fast.nanoseconds == 0 {
+            return;
+        }
+        let fits = self.fast.most.saturating_mul(self.gauge.nanoseconds_until(now));
+        let nanoseconds = self.fast.nanoseconds.min(fits);
+        self.fast.nanoseconds -= nanoseconds;
+        self.gauge.advance_with(now, &BusyTime { nanoseconds, ..self.fast });
+    }
 }
 
 /// Where a request is.
@@ -290,8 +357,7 @@ pub enum Phase {
 impl Traffic {
     /// Nothing yet.
     pub fn new(now: Duration) -> Self {
-        let part =
-            || TrafficPart { now: 0, most: 0, last_most: 0, gauge: RatioGauge::new(READ_VS_WRITE, now) };
+        let part = || TrafficPart::new(now);
         Traffic { parts: [[part(), part()], [part(), part()]] }
     }
 
@@ -305,7 +371,18 @@ impl Traffic {
         if let Some(part) = self.part(phase, mutating) {
             part.now += change;
             part.most = part.most.max(part.now);
+            part.advance(now);
             part.gauge.set(now, part.now as f64);
+        }
+    }
+
+    /// Adds read requests that executed on the fast path since the last call: for how many nanoseconds in all, and the most at one time.
+    pub fn note_fast(&mut self, now: Duration, nanoseconds: u64, most: u64) {
+        if let Some(part) = self.part(Phase::Executing, false) {
+            part.most = part.most.max(part.now.saturating_add_unsigned(most));
+            part.fast.nanoseconds = part.fast.nanoseconds.saturating_add(nanoseconds);
+            part.fast.most = most;
+            part.advance(now);
         }
     }
 
@@ -335,6 +412,9 @@ impl Traffic {
 
     /// The observations of a phase until now.
     pub fn read(&mut self, now: Duration, phase: Phase, mutating: bool) -> Option<Histogram> {
-        self.part(phase, mutating).map(|part| part.gauge.read(now))
+        self.part(phase, mutating).map(|part| {
+            part.advance(now);
+            part.gauge.read(now)
+        })
     }
 }

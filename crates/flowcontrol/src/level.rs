@@ -8,6 +8,7 @@ use authn::User;
 use value::Str;
 
 use crate::SeatSeconds;
+use crate::fast_path::{self, FastCounters, FastPath, SHORT, Shard};
 use crate::flow_stats::{DispatchBounds, FlowStats};
 use crate::known::{self, RuleOfClass};
 use crate::objects::{Attributes, CATCH_ALL, FlowSchema};
@@ -24,6 +25,7 @@ pub struct Level<T> {
     /// Its name.
     pub name: Str,
     queues: Mutex<QueueSet<T>>,
+    fast: Arc<FastPath>,
     retry_after: Mutex<RetryAfter>,
     /// The most seats that one request is estimated at; zero is no limit.
     max_seats: AtomicU64,
@@ -53,9 +55,11 @@ pub struct LevelReading {
 
 impl<T: Ticket> Level<T> {
     pub(crate) fn new(name: Str, queuing: Queuing, now: Duration) -> Self {
+        let queues = QueueSet::new(queuing, now);
         Level {
             name,
-            queues: Mutex::new(QueueSet::new(queuing, now)),
+            fast: Arc::clone(queues.fast_path()),
+            queues: Mutex::new(queues),
             retry_after: Mutex::default(),
             max_seats: AtomicU64::new(0),
             is_quiescing: AtomicBool::new(false),
@@ -93,6 +97,8 @@ impl<T: Ticket> Level<T> {
     /// What metrics show of it.
     pub fn read(&self, now: Duration) -> LevelReading {
         let mut queues = self.queues();
+        queues.note_fast_use(now);
+        queues.take_fast_counts();
         let (current_r, load, flows) = (queues.current_r(), queues.load(), queues.flows().to_vec());
         let gauges = &mut queues.gauges;
         LevelReading {
@@ -119,6 +125,7 @@ pub struct Class<T> {
     pub level_uid: Str,
     /// The number of the flow schema in the level's queue set.
     pub flow: usize,
+    pub(crate) fast: Arc<FastCounters>,
     /// Whether its requests are never limited.
     pub is_exempt: bool,
     /// Whether the level has more than one queue, so that flows matter.
@@ -133,6 +140,42 @@ impl<T> Class<T> {
         }
         let distinguisher = self.schema.distinguisher.of(attributes);
         (distinguisher, known::flow_hash(&self.schema.name, distinguisher))
+    }
+}
+
+/// A seat on the fast path ([`Class::enter_fast_path`]).
+#[derive(Debug)]
+#[must_use = "the seat is occupied until it is given back to `Class::leave_fast_path`"]
+pub struct FastSeat {
+    shard: Shard,
+    started: Duration,
+}
+
+impl<T: Ticket> Class<T> {
+    /// Takes one seat for a read request that is no watch, without looking at the queues. `None` if it has to go through them
+    /// ([`QueueSet::start`]). `present` is how many requests the server has.
+    pub fn enter_fast_path(&self, now: Duration, present: u64) -> Option<FastSeat> {
+        let shard = fast_path::shard();
+        if !self.level.fast.enter(shard, present) {
+            return None;
+        }
+        self.fast.start(shard);
+        Some(FastSeat { shard, started: now })
+    }
+
+    /// Gives a seat back.
+    #[expect(clippy::needless_pass_by_value, reason = "a seat is given back once")]
+    pub fn leave_fast_path(&self, now: Duration, seat: FastSeat) {
+        let FastSeat { shard, started } = seat;
+        let took = now.saturating_sub(started);
+        if took <= SHORT {
+            self.fast.finish(shard, took);
+        } else {
+            self.level.queues().finished_on_fast_path(self.flow, took);
+        }
+        if self.level.fast.leave(shard, took) {
+            self.level.queues().left_fast_path(now);
+        }
     }
 }
 

@@ -43,6 +43,7 @@ mod dealer;
 mod demand;
 pub mod dump;
 pub mod estimate;
+mod fast_path;
 mod flow_stats;
 mod known;
 mod level;
@@ -58,7 +59,7 @@ pub use dealer::{Dealer, Hand};
 pub use demand::{ADJUSTMENT_PERIOD, LevelLimits};
 pub use estimate::Work;
 pub use flow_stats::{DispatchBounds, FlowStats, LevelGauges, Phase, RejectReason, Traffic};
-pub use level::{Class, Configuration, Level, LevelReading, Queues};
+pub use level::{Class, Configuration, FastSeat, Level, LevelReading, Queues};
 pub use objects::{
     Attributes, CATCH_ALL, DanglingCondition, Distinguisher, EXEMPT, FlowSchema, PriorityLevel,
 };

@@ -10,6 +10,7 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use value::Str;
@@ -17,8 +18,9 @@ use value::Str;
 use crate::SeatSeconds;
 use crate::dealer::Dealer;
 use crate::estimate::Work;
+use crate::fast_path::{FastCounters, FastPath};
 use crate::flow_stats::{FlowStats, LevelGauges, RejectReason};
-use crate::statistics::{Integrator, Period};
+use crate::statistics::{BusyTime, Integrator, Period, nanos};
 use queue::{Queue, Queues};
 pub use slab::RequestId;
 use slab::Slab;
@@ -195,6 +197,22 @@ pub struct QueueSet<T> {
     demand: Integrator,
     pub(crate) gauges: LevelGauges,
     flows: Vec<FlowStats>,
+    fast: Arc<FastPath>,
+    fast_use: FastUse,
+}
+
+/// How far the use of the fast path is in the statistics.
+#[derive(Debug, Default)]
+struct FastUse {
+    /// What [`FastPath::nanoseconds`] said when it was last asked.
+    seen: u64,
+    /// When that was.
+    at: Duration,
+    /// Nanoseconds that are not in the gauges yet: requests that took long are counted when they leave.
+    pending: u64,
+    /// Nanoseconds, and the most requests, since [`QueueSet::take_fast_use`].
+    nanoseconds: u64,
+    most: u64,
 }
 
 /// What became of the requests of a level so far.
@@ -245,7 +263,13 @@ impl<T: Ticket> QueueSet<T> {
             demand: Integrator::new(now),
             gauges: LevelGauges::new(now),
             flows: Vec::new(),
+            fast: Arc::default(),
+            fast_use: FastUse { at: now, ..FastUse::default() },
         }
+    }
+
+    pub(crate) fn fast_path(&self) -> &Arc<FastPath> {
+        &self.fast
     }
 
     /// Changes how requests wait and how many seats there are. Requests that are here stay.
@@ -257,8 +281,11 @@ impl<T: Ticket> QueueSet<T> {
             Queuing::Queue { queues, length_limit, .. } => u64::from(queues) * u64::from(length_limit),
             _ => 1,
         };
+        self.note_fast_use(now);
         self.gauges.set_denominators(now, capacity, denominator);
+        self.fast.close();
         self.dispatch_all(now);
+        self.open_fast_path();
         self.note_load(now);
     }
 
@@ -271,15 +298,15 @@ impl<T: Ticket> QueueSet<T> {
     /// very many.
     pub fn flow(&mut self, schema: &str) -> usize {
         let found = self.flows.iter().position(|flow| flow.schema == schema);
-        let free = || self.flows.iter().position(FlowStats::is_forgettable);
         if let Some(known) = found {
             if let Some(flow) = self.flows.get_mut(known) {
                 flow.is_configured = true;
             }
             return known;
         }
+        self.take_fast_counts();
         if self.flows.len() >= KEPT_FLOWS
-            && let Some(free) = free()
+            && let Some(free) = self.flows.iter().position(FlowStats::is_forgettable)
             && let Some(flow) = self.flows.get_mut(free)
         {
             *flow = FlowStats::new(schema);
@@ -287,6 +314,11 @@ impl<T: Ticket> QueueSet<T> {
         }
         self.flows.push(FlowStats::new(schema));
         self.flows.len() - 1
+    }
+
+    /// What requests of a flow schema count on the fast path.
+    pub(crate) fn fast_counters(&self, flow: usize) -> Arc<FastCounters> {
+        self.flows.get(flow).map(|flow| Arc::clone(&flow.fast)).unwrap_or_default()
     }
 
     /// Takes in a request.
@@ -300,7 +332,7 @@ impl<T: Ticket> QueueSet<T> {
         let seats = arrival.work.max_seats();
         match self.queuing {
             Queuing::Exempt | Queuing::Reject => {
-                if self.queuing == Queuing::Reject && !self.fits(seats) {
+                if self.queuing == Queuing::Reject && !self.make_room(seats) {
                     return self.reject(arrival.flow, RejectReason::ConcurrencyLimit);
                 }
                 let mut request = self.request_of(now, None, arrival);
@@ -313,10 +345,11 @@ impl<T: Ticket> QueueSet<T> {
             Queuing::Queue { dealer, length_limit, .. } => {
                 let index = self.choose(dealer, arrival.hash);
                 let length = self.queues.get(index).map_or(0, Queue::len);
-                if self.seats_in_use >= self.limit && length >= length_limit as usize {
+                let has_room = self.make_room(seats);
+                if self.occupied() >= self.limit && length >= length_limit as usize {
                     return self.reject(arrival.flow, RejectReason::QueueFull);
                 }
-                if self.waiting == 0 && self.seats_in_use < self.limit && self.fits(seats) {
+                if self.waiting == 0 && self.occupied() < self.limit && has_room {
                     // Nobody else waits, so this one is next.
                     let id = self.pass(now, index, arrival);
                     self.note_load(now);
@@ -386,6 +419,7 @@ impl<T: Ticket> QueueSet<T> {
                 linger = Some(work.additional_latency);
             }
             self.dispatch_all(now);
+            self.open_fast_path();
             self.note_load(now);
         }
         (Ended { linger, is_idle: self.is_idle() }, gone)
@@ -397,8 +431,85 @@ impl<T: Ticket> QueueSet<T> {
         if self.requests.get(id).is_some_and(|request| request.is_lingering) {
             self.give_back(id);
             self.dispatch_all(now);
+            self.open_fast_path();
             self.note_load(now);
         }
+    }
+
+    /// A request has left the fast path after it was closed.
+    pub(crate) fn left_fast_path(&mut self, now: Duration) {
+        self.sync(now);
+        self.dispatch_all(now);
+        self.open_fast_path();
+        self.note_load(now);
+    }
+
+    /// A request on the fast path took longer than [`fast_path::SHORT`](crate::fast_path::SHORT).
+    pub(crate) fn finished_on_fast_path(&mut self, flow: usize, took: Duration) {
+        self.take_fast_counts();
+        if let Some(flow) = self.flows.get_mut(flow) {
+            flow.finished_on_fast_path(took);
+        }
+    }
+
+    /// Opens the fast path when nothing waits and most seats are free.
+    fn open_fast_path(&mut self) {
+        if self.fast.is_open() {
+            return;
+        }
+        match self.queuing {
+            Queuing::Exempt => self.fast.open_without_limit(),
+            _ if self.waiting == 0 && self.seats_in_use <= self.limit / 4 => self.fast.open(self.limit),
+            _ => {}
+        }
+    }
+
+    /// Whether so many seats are free, if need be after the fast path is closed.
+    fn make_room(&mut self, seats: u64) -> bool {
+        if self.fits(seats) {
+            return true;
+        }
+        self.fast.close();
+        self.fits(seats)
+    }
+
+    /// Seats in use, or set aside for the fast path.
+    fn occupied(&self) -> u64 {
+        self.seats_in_use.saturating_add(self.fast.occupied())
+    }
+
+    /// Adds the use of the fast path to the gauges.
+    pub(crate) fn note_fast_use(&mut self, now: Duration) {
+        let seen = self.fast.nanoseconds();
+        let busy = seen.wrapping_sub(std::mem::replace(&mut self.fast_use.seen, seen));
+        let passed = nanos(now.saturating_sub(self.fast_use.at));
+        self.fast_use.pending = self.fast_use.pending.saturating_add(busy);
+        self.fast_use.at = now;
+        if self.fast_use.pending == 0 || passed == 0 {
+            return;
+        }
+        let most = self.fast.take_most();
+        let nanoseconds = self.fast_use.pending.min(most.saturating_mul(passed));
+        let fast = &mut self.fast_use;
+        fast.pending -= nanoseconds;
+        fast.nanoseconds = fast.nanoseconds.saturating_add(nanoseconds);
+        fast.most = fast.most.max(most);
+        let busy = BusyTime { nanoseconds, most };
+        self.gauges.add_busy(now, &busy);
+        self.demand.advance_with(now, &busy);
+    }
+
+    /// How long, in nanoseconds, and by how many requests at most the fast path was in use since the last call.
+    pub fn take_fast_use(&mut self, now: Duration) -> (u64, u64) {
+        self.note_fast_use(now);
+        (std::mem::take(&mut self.fast_use.nanoseconds), std::mem::take(&mut self.fast_use.most))
+    }
+
+    /// Adds what was counted on the fast path to the counters.
+    pub(crate) fn take_fast_counts(&mut self) {
+        let waits = self.queuing != Queuing::Exempt;
+        let started = self.flows.iter_mut().map(|flow| flow.take_fast(waits));
+        self.counts.dispatched += started.sum::<u64>();
     }
 
     /// The owner of a request no longer waits for it.
@@ -429,16 +540,24 @@ impl<T: Ticket> QueueSet<T> {
 
     /// Ends a period of seat demand and begins the next.
     pub(crate) fn end_period(&mut self, now: Duration) -> Period {
+        self.note_fast_use(now);
         self.demand.reset(now)
     }
 
     /// Whether nothing waits or executes.
     pub fn is_idle(&self) -> bool {
-        self.waiting == 0 && self.executing == 0
+        self.waiting == 0 && self.executing == 0 && self.fast.in_use() == 0
     }
 
     /// Where it stands.
     pub fn load(&self) -> Load {
+        let fast = self.fast.in_use();
+        let load = self.load_without_fast_path();
+        let executing = load.executing.saturating_add(usize::try_from(fast).unwrap_or(usize::MAX));
+        Load { executing, seats_in_use: load.seats_in_use + fast, ..load }
+    }
+
+    fn load_without_fast_path(&self) -> Load {
         Load {
             waiting: self.waiting,
             executing: self.executing,
@@ -492,7 +611,11 @@ impl<T: Ticket> QueueSet<T> {
 
     /// Whether so many seats are free. A request that wants more than there are waits until it is alone.
     fn fits(&self, seats: u64) -> bool {
-        if seats > self.limit { self.executing == 0 } else { self.seats_in_use + seats <= self.limit }
+        if seats > self.limit {
+            self.executing == 0 && self.fast.occupied() == 0
+        } else {
+            self.occupied().saturating_add(seats) <= self.limit
+        }
     }
 
     fn reject(&mut self, flow: usize, reason: RejectReason) -> Admission {
@@ -616,7 +739,7 @@ impl<T: Ticket> QueueSet<T> {
     }
 
     fn dispatch_all(&mut self, now: Duration) {
-        while self.waiting > 0 && self.seats_in_use < self.limit {
+        while self.waiting > 0 && self.occupied() < self.limit {
             let Some((index, id)) = self.next() else { return };
             let Some(request) = self.requests.get(id) else { return };
             if !self.fits(request.work.max_seats()) {
@@ -729,10 +852,11 @@ impl<T: Ticket> QueueSet<T> {
     }
 
     fn note_load(&mut self, now: Duration) {
+        self.note_fast_use(now);
         #[expect(clippy::cast_precision_loss, reason = "numbers of seats are small")]
         let demand = (self.seats_in_use + self.seats_waiting) as f64;
         self.demand.set(now, demand);
-        self.gauges.set(now, self.load());
+        self.gauges.set(now, self.load_without_fast_path());
     }
 
     /// For metrics: between which readings of `R` the waiting requests start, at the moment of a dispatch.

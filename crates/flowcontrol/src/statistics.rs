@@ -22,6 +22,19 @@ impl Histogram {
         self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len())
     }
 
+    pub(crate) fn record_many(&mut self, value: f64, times: u64) {
+        self.record(self.bucket(value), value, times);
+    }
+
+    /// Counts observations at or below `bound`, whose sum is known.
+    pub(crate) fn record_sum(&mut self, bound: f64, times: u64, sum: f64) {
+        let bucket = self.bucket(bound);
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count += times;
+        }
+        self.sum += sum;
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "a sum in a histogram")]
     fn record(&mut self, bucket: usize, value: f64, times: u64) {
         if let Some(count) = self.counts.get_mut(bucket) {
@@ -54,7 +67,7 @@ impl Histogram {
 }
 
 /// A time in nanoseconds, which last for centuries.
-fn nanos(time: Duration) -> u64 {
+pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -93,6 +106,21 @@ impl RatioGauge {
         }
     }
 
+    /// The time since the last change or reading.
+    pub(crate) fn nanoseconds_until(&self, now: Duration) -> u64 {
+        nanos(now).saturating_sub(self.since)
+    }
+
+    /// Adds the requests of `busy` to the numerator since the last change.
+    pub(crate) fn advance_with(&mut self, now: Duration, busy: &BusyTime) {
+        let passed = self.nanoseconds_until(now);
+        self.since += passed;
+        for (numerator, nanoseconds) in busy.spread_over(passed) {
+            let ratio = (self.numerator + numerator) / self.denominator;
+            self.histogram.record(self.histogram.bucket(ratio), ratio, nanoseconds);
+        }
+    }
+
     fn compute(&mut self) {
         self.ratio = self.numerator / self.denominator;
         self.bucket = self.histogram.bucket(self.ratio);
@@ -114,6 +142,26 @@ impl RatioGauge {
     pub fn read(&mut self, now: Duration) -> Histogram {
         self.advance(now);
         self.histogram.clone()
+    }
+}
+
+/// For how long, in all, requests were at work whose moments are not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BusyTime {
+    /// The sum over all requests.
+    pub(crate) nanoseconds: u64,
+    /// The most requests that were at work at one time.
+    pub(crate) most: u64,
+}
+
+impl BusyTime {
+    /// The numbers of requests that were at work during so many nanoseconds, and for how many of them: the two whole numbers around the
+    /// average. Exact if at most one request was at work at any time.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
+    fn spread_over(self, passed: u64) -> [(f64, u64); 2] {
+        let fewer = self.nanoseconds.checked_div(passed).unwrap_or_default();
+        let with_more = self.nanoseconds.checked_rem(passed).unwrap_or_default();
+        [(fewer as f64, passed - with_more), (fewer as f64 + 1.0, with_more)]
     }
 }
 
@@ -159,6 +207,21 @@ impl Integrator {
         let weight = self.value * passed as f64;
         self.integral += weight;
         self.integral_of_squares += self.value * weight;
+    }
+
+    /// Adds the requests of `busy` to the value since it was set.
+    #[expect(clippy::cast_precision_loss, reason = "periods are short")]
+    pub(crate) fn advance_with(&mut self, now: Duration, busy: &BusyTime) {
+        let passed = nanos(now).saturating_sub(self.since);
+        self.since += passed;
+        self.elapsed += passed;
+        for (more, nanoseconds) in busy.spread_over(passed) {
+            let value = self.value + more;
+            let weight = value * nanoseconds as f64;
+            self.integral += weight;
+            self.integral_of_squares += value * weight;
+        }
+        self.max = self.max.max(self.value + busy.most as f64);
     }
 
     pub(crate) fn set(&mut self, now: Duration, value: f64) {

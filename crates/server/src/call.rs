@@ -94,6 +94,13 @@ pub enum Unread {
     Done,
 }
 
+impl Unread {
+    /// Whether some of it may still be on its way.
+    pub(crate) fn may_arrive(&self) -> bool {
+        matches!(self, Unread::Incoming(arriving) if !arriving.body.is_end_stream())
+    }
+}
+
 /// Who may answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnsweredBy {

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use authn::Caller;
 use flowcontrol::{
-    Admission, Arrival, Attributes, Class, Configuration, Controller, Ended, Phase, RequestId, Ticket,
-    Traffic, WatchScope, WatchTracker, Withdrawn,
+    Admission, Arrival, Attributes, Class, Configuration, Controller, Ended, FastSeat, Phase, RequestId,
+    Ticket, Traffic, WatchScope, WatchTracker, Withdrawn,
 };
 use http::{HeaderName, HeaderValue, Response};
 use tokio::sync::{Notify, oneshot};
@@ -70,6 +70,10 @@ struct Shared {
 }
 
 impl Shared {
+    fn present(&self) -> u64 {
+        self.present.load(Ordering::Relaxed)
+    }
+
     /// The time as the crate sees it.
     fn now(&self) -> Duration {
         self.epoch.elapsed()
@@ -178,8 +182,17 @@ pub(crate) struct Asking<'a> {
     pub(crate) arrived: Instant,
     /// When it must be answered, if there is a limit.
     pub(crate) deadline: Option<Instant>,
+    /// Whether it has a body, for which it gives its seats up while it arrives.
+    pub(crate) has_body: bool,
     /// Ends when the client is gone.
     pub(crate) gone: ClientGone,
+}
+
+impl Asking<'_> {
+    /// Whether the request is known to take one seat until it ends.
+    fn is_light(&self) -> bool {
+        !self.has_body && self.info.is_read_only() && !matches!(self.info.verb.as_str(), "list" | "watch")
+    }
 }
 
 /// Tells whether a client still waits for its answer. A client of which nothing is known waits.
@@ -252,6 +265,18 @@ impl FlowControl {
         self.shared.traffic()
     }
 
+    /// Adds the use of the fast paths of all levels to the traffic.
+    fn note_fast_paths(&self, configured: &configure::Configured) {
+        let now = self.now();
+        let (mut nanoseconds, mut most) = (0, 0);
+        for (level, _) in configured.controller.levels() {
+            let (of_level, most_of_level) = level.queues().take_fast_use(now);
+            nanoseconds += of_level;
+            most += most_of_level;
+        }
+        self.traffic().note_fast(now, nanoseconds, most);
+    }
+
     /// The most requests that executed in the last second: `(reading, mutating)`.
     pub(crate) fn executing(&self) -> (usize, usize) {
         self.most(Phase::Executing)
@@ -270,11 +295,15 @@ impl FlowControl {
 
     /// Classifies a request and waits for its seats.
     pub(crate) async fn admit(&self, asking: Asking<'_>) -> Result<FairSeat, Refused> {
-        let Asking { state, caller, info, query, arrived, deadline, gone } = asking;
+        let is_light = asking.is_light();
+        let Asking { state, caller, info, query, arrived, deadline, has_body: _, gone } = asking;
         let in_force = self.in_force.load_full();
         let asked = attributes(caller, info);
         let assignment = Assignment { index: in_force.configuration.index(&asked), in_force };
         let class = assignment.class();
+        if is_light && let Some(fast) = class.enter_fast_path(self.now(), self.shared.present()) {
+            return Ok(FairSeat::new(assignment, Hold::Fast(fast), true, gone));
+        }
         let (distinguisher, hash) = class.flow_of(&asked);
         let (work, watches) = estimate::work(state, info, query, &self.watches, class.level.max_seats());
         let is_watch = info.verb == "watch";
@@ -289,7 +318,7 @@ impl FlowControl {
             is_resumed: false,
             ticket,
         };
-        let mut seat = FairSeat::new(assignment, info.is_read_only(), gone);
+        let mut seat = FairSeat::new(assignment, Hold::Nothing, info.is_read_only(), gone);
         let allowed = deadline
             .map_or(self.shared.request_timeout, |deadline| deadline.saturating_duration_since(arrived));
         if !seat.take(arrival, arrived, allowed).await {
@@ -329,21 +358,34 @@ fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> Attributes<'a> {
 #[derive(Debug)]
 pub(crate) struct FairSeat {
     assignment: Assignment,
-    /// The request in the level's queue set, while it waits or occupies seats.
-    request: Option<RequestId>,
-    /// What it comes back with, while it has given its seats up.
-    suspended: Option<Box<Arrival<Waiter>>>,
-    is_executing: bool,
+    hold: Hold,
     is_read_only: bool,
     gone: ClientGone,
     watch: Option<Box<OpenWatch>>,
+}
+
+/// What a request has of its priority level.
+#[derive(Debug)]
+enum Hold {
+    /// Nothing, for good.
+    Nothing,
+    /// A seat of the fast path.
+    Fast(FastSeat),
+    /// Nothing since it gave its seat of the fast path up.
+    LeftFastPath,
+    /// A position in a queue.
+    Queued(RequestId),
+    /// Seats.
+    Executing(RequestId),
+    /// Nothing for the time being; it comes back with this.
+    Suspended(Box<Arrival<Waiter>>),
 }
 
 /// What became of a request that asked for seats.
 enum Started {
     Executing {
         /// Whether more requests are present than its level has seats. Most requests never wait for anything: they would give their
-        /// seat back before the next one is looked at, nobody would ever queue, and whoever sends most would get most. Such a
+        /// seat back before the next one is looked at, no request would ever queue, and the client that sends most would get most. Such a
         /// request lets others run once while it has its seat, so that they wait where flows are told apart.
         is_crowded: bool,
     },
@@ -353,16 +395,8 @@ enum Started {
 }
 
 impl FairSeat {
-    fn new(assignment: Assignment, is_read_only: bool, gone: ClientGone) -> Self {
-        FairSeat {
-            assignment,
-            request: None,
-            suspended: None,
-            is_executing: false,
-            is_read_only,
-            gone,
-            watch: None,
-        }
+    fn new(assignment: Assignment, hold: Hold, is_read_only: bool, gone: ClientGone) -> Self {
+        FairSeat { assignment, hold, is_read_only, gone, watch: None }
     }
 
     /// What the answer says about where the request went.
@@ -372,28 +406,46 @@ impl FairSeat {
 
     /// Gives the seats up for the time being; a watch keeps being counted as one.
     pub(crate) fn release(&mut self) {
-        let Some(id) = self.request.take() else { return };
-        let now = self.assignment.shared().now();
-        let mut queues = self.assignment.class().level.queues();
-        if self.watch.is_some() {
+        self.hold = match std::mem::replace(&mut self.hold, Hold::Nothing) {
+            Hold::Fast(seat) => {
+                self.leave_fast_path(seat);
+                Hold::LeftFastPath
+            }
             // A watch that has begun is through.
-            let ended = queues.finish(now, id);
-            drop(queues);
-            self.ended(now, id, ended);
-        } else {
-            let (ended, arrival) = queues.suspend(now, id);
-            drop(queues);
-            self.suspended = arrival.map(Box::new);
-            self.ended(now, id, ended);
-        }
+            Hold::Executing(id) if self.watch.is_some() => {
+                self.finish(id);
+                Hold::Nothing
+            }
+            Hold::Executing(id) => {
+                let now = self.assignment.shared().now();
+                let (ended, arrival) = self.assignment.class().level.queues().suspend(now, id);
+                self.stops_executing(now);
+                self.ended(now, id, ended);
+                arrival.map_or(Hold::Nothing, |arrival| Hold::Suspended(Box::new(arrival)))
+            }
+            other => other,
+        };
     }
 
     /// Takes seats again, in the queues of the same flow. An error says in how many seconds the client should come back.
     pub(crate) async fn reacquire(&mut self) -> Result<(), u64> {
-        let Some(arrival) = self.suspended.take() else { return Ok(()) };
-        // It was admitted in time; how long it waits now is bounded by its own deadline and by what a new request would wait.
-        let allowed = self.assignment.shared().request_timeout;
-        let is_admitted = self.take(*arrival, Instant::now(), allowed).await;
+        let is_admitted = match std::mem::replace(&mut self.hold, Hold::Nothing) {
+            Hold::Suspended(arrival) => {
+                // It was admitted in time; how long it waits now is bounded by its own deadline and by what a new request would wait.
+                let allowed = self.assignment.shared().request_timeout;
+                self.take(*arrival, Instant::now(), allowed).await
+            }
+            Hold::LeftFastPath => {
+                let shared = self.assignment.shared();
+                let seat = self.assignment.class().enter_fast_path(shared.now(), shared.present());
+                self.hold = seat.map_or(Hold::LeftFastPath, Hold::Fast);
+                matches!(self.hold, Hold::Fast(_))
+            }
+            other => {
+                self.hold = other;
+                true
+            }
+        };
         if is_admitted { Ok(()) } else { Err(self.refused()) }
     }
 
@@ -417,7 +469,7 @@ impl FairSeat {
         let mut queues = self.assignment.class().level.queues();
         match queues.start(now, arrival) {
             Admission::Executing(id) => {
-                let is_crowded = queues.limit() < self.assignment.shared().present.load(Ordering::Relaxed);
+                let is_crowded = queues.limit() < self.assignment.shared().present();
                 drop(queues);
                 self.begins(now, id);
                 Started::Executing { is_crowded: is_crowded && !self.assignment.class().is_exempt }
@@ -429,7 +481,7 @@ impl FairSeat {
                     ticket.wake = Some(wake);
                 }
                 drop(queues);
-                self.request = Some(id);
+                self.hold = Hold::Queued(id);
                 Started::Waiting(Waiting::begin(self, now, dispatched))
             }
         }
@@ -445,21 +497,24 @@ impl FairSeat {
             () = self.gone.wait() => false,
         };
         drop(waiting);
-        let Some(id) = self.request else { return false };
+        let Hold::Queued(id) = self.hold else { return false };
         let now = self.assignment.shared().now();
         // It may have been dispatched at the last moment.
         if is_dispatched || self.assignment.class().level.queues().withdraw(now, id) == Withdrawn::Executing {
             self.begins(now, id);
             return true;
         }
-        self.request = None;
+        self.hold = Hold::Nothing;
         false
     }
 
     fn begins(&mut self, now: Duration, id: RequestId) {
-        self.request = Some(id);
-        self.is_executing = true;
+        self.hold = Hold::Executing(id);
         self.note(now, Phase::Executing, 1);
+    }
+
+    fn stops_executing(&self, now: Duration) {
+        self.note(now, Phase::Executing, -1);
     }
 
     fn note(&self, now: Duration, phase: Phase, change: i64) {
@@ -472,11 +527,23 @@ impl FairSeat {
         self.assignment.class().level.refused(now.as_secs())
     }
 
-    /// What is left to do after a request gave up its seats or left its queue.
-    fn ended(&mut self, now: Duration, id: RequestId, ended: Ended) {
-        if std::mem::take(&mut self.is_executing) {
-            self.note(now, Phase::Executing, -1);
+    fn finish(&self, id: RequestId) {
+        let now = self.assignment.shared().now();
+        let ended = self.assignment.class().level.queues().finish(now, id);
+        self.stops_executing(now);
+        self.ended(now, id, ended);
+    }
+
+    fn leave_fast_path(&self, seat: FastSeat) {
+        let (class, shared) = (self.assignment.class(), self.assignment.shared());
+        class.leave_fast_path(shared.now(), seat);
+        if class.level.is_quiescing() {
+            shared.changed.notify_one();
         }
+    }
+
+    /// What is left to do after a request gave up its seats or left its queue.
+    fn ended(&self, now: Duration, id: RequestId, ended: Ended) {
         let level = &self.assignment.class().level;
         if ended.is_idle && level.is_quiescing() {
             self.assignment.shared().changed.notify_one();
@@ -497,12 +564,15 @@ impl FairSeat {
 
 impl Drop for FairSeat {
     fn drop(&mut self) {
-        if let Some(id) = self.request.take() {
-            let now = self.assignment.shared().now();
-            let mut queues = self.assignment.class().level.queues();
-            let ended = if self.is_executing { queues.finish(now, id) } else { queues.leave(now, id) };
-            drop(queues);
-            self.ended(now, id, ended);
+        match std::mem::replace(&mut self.hold, Hold::Nothing) {
+            Hold::Fast(seat) => self.leave_fast_path(seat),
+            Hold::Executing(id) => self.finish(id),
+            Hold::Queued(id) => {
+                let now = self.assignment.shared().now();
+                let ended = self.assignment.class().level.queues().leave(now, id);
+                self.ended(now, id, ended);
+            }
+            Hold::Nothing | Hold::LeftFastPath | Hold::Suspended(_) => {}
         }
     }
 }

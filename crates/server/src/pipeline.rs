@@ -427,8 +427,8 @@ async fn serve(
     // queue
     let seat = match &state.flow_control {
         Some((control, _)) if info.verb == "watch" || !info.is_long_running() => {
-            let (caller, query) = (&caller, &query);
-            let asking = Asking { state, caller, info, query, arrived: started, deadline, gone };
+            let (caller, query, has_body) = (&caller, &query, body.may_arrive());
+            let asking = Asking { state, caller, info, query, arrived: started, deadline, has_body, gone };
             match control.admit(asking).await {
                 Ok(seat) => seat.into(),
                 Err(refused) => return Outcome::unknown(refused.response()),

@@ -275,6 +275,96 @@ fn more_seats_let_waiting_requests_go_at_once() {
 }
 
 #[test]
+fn a_request_that_needs_seats_set_aside_closes_the_fast_path_until_most_seats_are_free() {
+    let mut level = Level::new(queuing(4, 10), 16);
+    let fast = Arc::clone(level.set.fast_path());
+    assert!(fast.enter(0, 1), "an idle level has a fast path");
+    let first = level.executes(0, "first", 0, 8);
+    assert!(fast.is_open(), "eight seats are for the queues");
+    let second = level.executes(0, "second", 1, 7);
+    assert!(!fast.is_open() && !fast.enter(0, 1));
+    level.waits(0, "third", 2, 1);
+    assert!(fast.leave(0, ms(1)));
+    level.set.left_fast_path(ms(1));
+    assert_eq!(level.dispatched(), ["third"], "its seat goes to who waits");
+    level.set.finish(ms(2), first);
+    assert!(!fast.is_open(), "eight of sixteen seats are in use");
+    level.set.finish(ms(3), second);
+    assert!(fast.is_open());
+}
+
+#[test]
+fn a_request_wider_than_the_level_waits_for_those_on_the_fast_path() {
+    let mut level = Level::new(queuing(4, 10), 16);
+    let fast = Arc::clone(level.set.fast_path());
+    assert!(fast.enter(0, 1));
+    level.waits(0, "wide", 0, 20);
+    assert!(fast.leave(0, ms(1)));
+    level.set.left_fast_path(ms(1));
+    assert_eq!(level.dispatched(), ["wide"]);
+    assert!(!fast.enter(0, 1));
+}
+
+#[test]
+fn a_level_without_queues_uses_seats_set_aside_before_it_refuses() {
+    let mut level = Level::new(Queuing::Reject, 16);
+    let fast = Arc::clone(level.set.fast_path());
+    assert!(fast.enter(0, 1));
+    level.executes(0, "fits", 0, 15);
+    assert_eq!(
+        level.start(0, "too many", 0, Work::ONE_SEAT),
+        Admission::Rejected(RejectReason::ConcurrencyLimit)
+    );
+}
+
+#[test]
+fn the_fast_path_is_in_the_statistics_of_the_level() {
+    let mut level = Level::new(queuing(4, 10), 16);
+    let fast = Arc::clone(level.set.fast_path());
+    let counters = level.set.fast_counters(0);
+    for took in [ms(2), ms(4)] {
+        assert!(fast.enter(0, 1));
+        counters.start(0);
+        counters.finish(0, took);
+        assert!(!fast.leave(0, took));
+    }
+    assert!(fast.enter(0, 1));
+    counters.start(0);
+    level.set.take_fast_counts();
+    let flow = &level.set.flows()[0];
+    assert_eq!((flow.dispatched, flow.executing, flow.executing_seats), (3, 1, 1));
+    assert_eq!((flow.executed.count(), flow.executed.sum()), (2, 0.006));
+    assert_eq!((flow.waited.count(), flow.waited.sum()), (3, 0.0));
+    assert_eq!(flow.estimated_seats.count(), 3);
+    assert_eq!(level.set.load(), Load { executing: 1, seats_in_use: 1, ..Load::default() });
+    assert_eq!(level.set.counts.dispatched, 3);
+    // One that took longer is counted in its bucket.
+    level.set.finished_on_fast_path(0, ms(40));
+    assert!(!fast.leave(0, ms(40)));
+    let flow = &level.set.flows()[0];
+    assert_eq!((flow.executing, flow.executing_seats, flow.executed.count()), (0, 0, 3));
+    // 46 ms of one request in 100 ms.
+    let period = level.set.end_period(ms(100));
+    assert!((period.average - 0.46).abs() < 1e-9, "{period:?}");
+    assert!((period.max - 1.0).abs() < 1e-9);
+    assert!((level.set.gauges.executing.read(ms(100)).sum() - 0.46 * 100e6 / 16.0).abs() < 1.0);
+    assert_eq!(level.set.take_fast_use(ms(100)), (46_000_000, 1));
+}
+
+#[test]
+fn a_long_request_on_the_fast_path_does_not_count_as_many() {
+    let mut level = Level::new(queuing(4, 10), 16);
+    let fast = Arc::clone(level.set.fast_path());
+    assert!(fast.enter(0, 1));
+    level.set.end_period(ms(990));
+    level.set.configure(ms(990), queuing(4, 10), 16, 16);
+    // It took the whole second and is reported ten milliseconds after the gauges were read.
+    assert!(!fast.leave(0, ms(1000)));
+    let period = level.set.end_period(ms(1000));
+    assert!(period.max <= 1.0 && period.average <= 1.0, "{period:?}");
+}
+
+#[test]
 fn what_is_counted_about_schemas_that_are_gone_is_bounded() {
     let mut level = Level::new(queuing(1, 10), 1);
     for number in 0..2000 {
@@ -292,6 +382,8 @@ enum Step {
     Finish(usize),
     Withdraw(usize),
     Suspend(usize),
+    EnterFastPath(usize),
+    LeaveFastPath(usize),
     Limit(u64),
     Queues(u32),
 }
@@ -303,7 +395,9 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
         4 => (0_usize..64).prop_map(Step::Finish),
         1 => (0_usize..64).prop_map(Step::Withdraw),
         1 => (0_usize..64).prop_map(Step::Suspend),
-        1 => (0_u64..12).prop_map(Step::Limit),
+        2 => (0_usize..4).prop_map(Step::EnterFastPath),
+        2 => (0_usize..64).prop_map(Step::LeaveFastPath),
+        1 => prop_oneof![0_u64..12, 0_u64..40].prop_map(Step::Limit),
         1 => (1_u32..9).prop_map(Step::Queues),
     ];
     proptest::collection::vec((0_u64..20, step), 1..200)
@@ -313,11 +407,12 @@ proptest! {
     /// Seats in use never grow beyond the limit, every request ends somewhere, and nothing is left when all have ended.
     #[test]
     fn no_request_is_lost_and_no_seat_is_given_twice(steps in steps()) {
-        let (mut limit, mut queues) = (4, 4);
+        let (mut limit, mut queues) = (16, 4);
         let mut level = Level::new(queuing(queues, 5), limit);
         let mut now = 0;
         let mut known: BTreeSet<RequestId> = BTreeSet::new();
         let mut lingering: BTreeSet<RequestId> = BTreeSet::new();
+        let mut fast: Vec<usize> = Vec::new();
         let (mut arrived, mut rejected, mut ended) = (0, 0, 0);
         for (passed, step) in steps {
             now += passed;
@@ -352,6 +447,16 @@ proptest! {
                         ended += 1;
                         known.remove(&id);
                     },
+                Step::EnterFastPath(shard) => if level.set.fast_path().enter(shard, 1) {
+                    prop_assert_eq!(level.set.load().waiting, 0, "nobody overtakes who waits");
+                    fast.push(shard);
+                },
+                Step::LeaveFastPath(n) => if !fast.is_empty() {
+                    let shard = fast.swap_remove(n % fast.len());
+                    if level.set.fast_path().leave(shard, ms(1)) {
+                        level.set.left_fast_path(ms(now));
+                    }
+                },
                 Step::Limit(new) => {
                     limit = new;
                     level.set.configure(ms(now), queuing(queues, 5), limit, 1);
@@ -367,11 +472,17 @@ proptest! {
             let load = level.set.load();
             prop_assert!(load.seats_in_use <= limit.max(before) || load.executing == 1, "{:?} of {}", load, limit);
             let occupied: u64 = level.set.requests().filter(|(_, r)| r.started.is_some()).map(|(_, r)| r.work.max_seats()).sum();
-            prop_assert_eq!(load.seats_in_use, occupied);
+            prop_assert_eq!(load.seats_in_use, occupied + fast.len() as u64);
+            prop_assert!(load.waiting == 0 || !level.set.fast_path().is_open());
             prop_assert_eq!(load.waiting, level.set.requests().filter(|(_, r)| r.started.is_none()).count());
             prop_assert_eq!(known.len() + rejected + ended, arrived);
         }
         // Everybody leaves.
+        for shard in fast {
+            if level.set.fast_path().leave(shard, ms(1)) {
+                level.set.left_fast_path(ms(now));
+            }
+        }
         for id in known {
             now += 1;
             if level.set.leave(ms(now), id).linger.is_some() {

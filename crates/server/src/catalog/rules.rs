@@ -49,7 +49,7 @@ impl ServedResource {
         let kind = self.stored.group_kind();
         match (&self.nature, subresource) {
             (Nature::Custom(custom), Subresource::Status) => {
-                custom.version.compiled().prepare_status(new, old)
+                custom.version.compiled().prepare_status(new, old);
             }
             (Nature::Custom(custom), _) => custom.version.compiled().prepare_update(new, old),
             (_, Subresource::None | Subresource::Scale) => strategy::prepare_update(&kind, new, old, context),

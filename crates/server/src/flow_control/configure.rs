@@ -143,6 +143,7 @@ pub(crate) async fn run(state: Arc<State>, control: Arc<FlowControl>, mut stop: 
     loop {
         tokio::select! {
             _ = second.tick() => {
+                control.note_fast_paths(&control.configured());
                 control.traffic().tick();
                 let now = control.now();
                 if now.saturating_sub(adjusted) >= ADJUSTMENT_PERIOD {

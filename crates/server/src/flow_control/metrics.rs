@@ -178,6 +178,7 @@ impl Collector for FlowControlMetrics {
     fn collect(&self) -> Vec<MetricFamily> {
         let levels: Vec<_> = {
             let configured = self.control.configured();
+            self.control.note_fast_paths(&configured);
             configured.controller.levels().map(|(level, limits)| (Arc::clone(level), *limits)).collect()
         };
         let now = self.control.now();

@@ -5,7 +5,7 @@ use authn::{Caller, InternalIdentity};
 use flowcontrol::{Arrival, Work, bootstrap};
 use http::Method;
 
-use super::{Assignment, ClientGone, FairSeat, FlowControl, Waiter, attributes};
+use super::{Assignment, ClientGone, FairSeat, FlowControl, Hold, Waiter, attributes};
 use crate::request_info::{Query, RequestInfo};
 
 const LONG: Duration = Duration::from_mins(10);
@@ -31,7 +31,7 @@ fn request(control: &FlowControl) -> (FairSeat, Arrival<Waiter>) {
         is_resumed: false,
         ticket: Waiter { caller, info: Arc::clone(&info), wake: None },
     };
-    (FairSeat::new(assignment, true, ClientGone::default()), arrival)
+    (FairSeat::new(assignment, Hold::Nothing, true, ClientGone::default()), arrival)
 }
 
 #[tokio::test]
@@ -62,4 +62,55 @@ async fn requests_that_only_compute_queue_when_they_are_many() {
     assert_eq!(seen.first(), Some(&(seats, seats)), "they took all seats, and the others wait");
     assert!(seen.contains(&(1, 0)), "few requests need not wait for others");
     assert!(level.queues().is_idle());
+}
+
+/// A seat on the fast path of `workload-low`.
+fn fast_seat(control: &FlowControl) -> FairSeat {
+    for found in bootstrap::objects() {
+        control.object_changed(found.kind, None, Some(&found.object));
+    }
+    let (mut seat, _) = request(control);
+    seat.hold = Hold::Fast(seat.assignment.class().enter_fast_path(control.now(), 1).unwrap());
+    seat
+}
+
+#[tokio::test]
+async fn a_seat_of_the_fast_path_is_given_up_and_taken_again() {
+    let control = FlowControl::new(100, LONG);
+    let mut seat = fast_seat(&control);
+    let level = Arc::clone(&seat.assignment.class().level);
+    assert_eq!(level.queues().load().executing, 1);
+    seat.release();
+    assert!(level.queues().is_idle());
+    assert_eq!(seat.reacquire().await, Ok(()));
+    assert_eq!(level.queues().load().seats_in_use, 1);
+    drop(seat);
+    assert!(level.queues().is_idle());
+}
+
+#[tokio::test]
+async fn a_request_that_left_the_fast_path_is_refused_when_it_is_closed() {
+    let control = FlowControl::new(100, LONG);
+    let mut seat = fast_seat(&control);
+    seat.release();
+    let (mut wide, mut arrival) = request(&control);
+    arrival.work = Work::seats(seat.assignment.class().level.queues().limit());
+    assert!(wide.take(arrival, Instant::now(), LONG).await);
+    assert!(seat.reacquire().await.is_err());
+    drop(wide);
+    assert_eq!(seat.reacquire().await, Ok(()), "the level is idle again");
+}
+
+#[tokio::test]
+async fn the_last_request_on_the_fast_path_of_a_level_that_is_gone_says_so() {
+    let control = FlowControl::new(100, LONG);
+    let seat = fast_seat(&control);
+    for found in bootstrap::objects() {
+        control.object_changed(found.kind, Some(&found.object), None);
+    }
+    assert!(seat.assignment.class().level.is_quiescing());
+    // What the changed objects have announced.
+    while tokio::time::timeout(Duration::ZERO, control.shared.changed.notified()).await.is_ok() {}
+    drop(seat);
+    tokio::time::timeout(LONG, control.shared.changed.notified()).await.unwrap();
 }
