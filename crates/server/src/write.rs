@@ -1,7 +1,8 @@
 //! The write path: mutate, prepare, validate, admit, store.
 //!
-//! `Draft` → [`Mutated`] → [`Admitted`] → [`Stored`]: each is made only by the stage before it, so nothing is stored that
-//! skipped one. This is the only file that commits to the store (a tidy check holds it to that), whoever is calling.
+//! `Draft` → [`Mutated`] → [`Admitted`] → [`Stored`]: each is made only by the stage before it, so nothing is stored that skipped one.
+//! Deletions, bindings and evictions have proofs of their own ([`admitted`]). This is the only file that commits to the store (a tidy
+//! check holds it to that), for requests of clients and of this process alike.
 
 use std::sync::Arc;
 
@@ -13,9 +14,11 @@ use resources::{strategy, validation};
 use storage::{Change, CommitError, Entry, Expect, Record, Store, Write, WritePriority};
 use value::{Budget, Path, Str, Value, json};
 
+pub mod admitted;
 mod metadata;
 mod posted;
 
+pub use admitted::{Admitted, AdmittedDelete, AdmittedPost, MarkProof, Marked, Mutated};
 pub use metadata::place;
 pub use posted::Posted;
 
@@ -50,21 +53,6 @@ pub struct Subject<'a> {
     pub writer: Writer<'a>,
 }
 
-/// An object after the mutating stage.
-#[derive(Debug)]
-pub struct Mutated {
-    object: Value,
-}
-
-/// An object that may be stored.
-#[derive(Debug)]
-pub struct Admitted {
-    object: Value,
-    expect: Expect,
-    /// What a service was given, until it is stored.
-    held: Option<Held>,
-}
-
 /// What came of a write.
 #[derive(Debug)]
 pub enum Stored {
@@ -84,23 +72,6 @@ pub enum StoreError {
     Conflict,
     /// Anything else.
     Refused(Status),
-}
-
-impl Admitted {
-    /// The object's name.
-    pub fn name(&self) -> &str {
-        meta::name(&self.object)
-    }
-
-    /// The object.
-    pub fn object(&self) -> &Value {
-        &self.object
-    }
-
-    /// The object, which will not be stored.
-    pub fn into_object(self) -> Value {
-        self.object
-    }
 }
 
 impl Subject<'_> {
@@ -405,10 +376,17 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// Both stages of a deletion. There is nothing to change.
-    pub async fn admit_delete(&self, call: &mut Call, name: &str, old: &Value) -> Result<(), Status> {
+    /// Both stages of the deletion of `old`, which is the object of `entry`. `name` is what admission sees.
+    pub async fn admit_delete(
+        &self,
+        call: &mut Call,
+        name: &str,
+        entry: &Entry,
+        old: &Value,
+    ) -> Result<AdmittedDelete, Status> {
         self.run_mutating(call, Operation::Delete, name, None, Some(old)).await?;
-        self.run_validating(call, Operation::Delete, name, None, Some(old)).await
+        self.run_validating(call, Operation::Delete, name, None, Some(old)).await?;
+        Ok(AdmittedDelete::of(entry))
     }
 
     /// Stores what was admitted. `old` is the entry it replaces: an update that changes nothing is not written.
@@ -490,9 +468,18 @@ impl Subject<'_> {
         self.kind.is_built_in("", "Service")
     }
 
-    /// Deletes the object at `old`. A dry run only says that it could. Whoever answers the request waits until the deletion is in
-    /// force, at the revision of what comes back ([`State::in_force`]): many may be deleted by one request.
-    pub async fn delete(&self, call: &Call, old: &Arc<Entry>, name: &str) -> Result<Arc<Entry>, StoreError> {
+    /// Deletes the object at `old`. A dry run deletes nothing. The handler waits until the deletion is in force, at the revision of the entry
+    /// that is returned ([`State::in_force`]): one request may delete many objects.
+    pub async fn delete(
+        &self,
+        call: &Call,
+        admitted: AdmittedDelete,
+        old: &Arc<Entry>,
+        name: &str,
+    ) -> Result<Arc<Entry>, StoreError> {
+        if !admitted.is_for(old) {
+            return Err(StoreError::Conflict);
+        }
         if self.dry_run {
             return Ok(Arc::clone(old));
         }
@@ -510,17 +497,22 @@ impl Subject<'_> {
         .await
     }
 
-    /// Replaces the object at `old` by one that differs only in marks of the server's own (of a deletion, a binding, an
-    /// eviction). They pass no validation; the request that caused them has been admitted.
+    /// Replaces the object at `old` by one that differs only in marks of the server's own. They are not validated; the request that
+    /// caused them was admitted.
     pub async fn store_mark(
         &self,
         call: &Call,
+        proof: MarkProof<'_>,
         old: &Arc<Entry>,
         object: &Value,
         name: &str,
-    ) -> Result<Stored, StoreError> {
+    ) -> Result<Marked, StoreError> {
+        if matches!(proof, MarkProof::Delete(admitted) if !admitted.is_for(old)) {
+            return Err(StoreError::Conflict);
+        }
+        let over = old.revision;
         if self.dry_run {
-            return Ok(Stored::Dry(object.clone()));
+            return Ok(Marked { stored: Stored::Dry(object.clone()), over });
         }
         let record = match self.record(object).await? {
             Ok(record) => record,
@@ -533,7 +525,8 @@ impl Subject<'_> {
         let expect = Expect::Revision(old.revision);
         let priority = self.priority(call, object, expect);
         let write = Write { key: Arc::clone(&old.key), expect, change: Change::Put(record), priority };
-        self.commit(call, write, name, || {}).await.map(Stored::Entry)
+        let stored = Stored::Entry(self.commit(call, write, name, || {}).await?);
+        Ok(Marked { stored, over })
     }
 
     /// What a write may use when the store is full. The server's own writes go on, and so do those by which others free space

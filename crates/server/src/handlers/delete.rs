@@ -19,7 +19,7 @@ use crate::negotiate::{self, BodyMedia};
 use crate::options::DeleteOptions;
 use crate::ownership::Writer;
 use crate::state::State;
-use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject};
+use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, Stored, Subject};
 
 /// The longest grace period: a century. The time of deletion must stay one that clients can read.
 const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
@@ -178,24 +178,26 @@ pub enum Known {
     Nothing,
     /// The object as it was at a revision.
     Read(u64, Value),
-    /// Its deletion was admitted ([`admit`]), and at this revision it is what was admitted but for marks of the server's own.
-    Admitted(u64),
+    /// Its deletion was admitted ([`admit`]).
+    Admitted(AdmittedDelete),
 }
 
-/// Runs admission of a deletion that is going to happen, before anything is written for it.
+/// Runs admission of the deletion of `old`, the object of `entry`, before anything is written for it. `None` if there is nothing to do,
+/// because the object is being deleted already.
 pub async fn admit(
     state: &State,
     call: &mut Call,
     kind: &ServedResource,
-    name: &str,
+    entry: &Entry,
     old: &Value,
     options: &DeleteOptions,
-) -> Result<(), Status> {
+) -> Result<Option<AdmittedDelete>, Status> {
     if matches!(next_step(kind, old, options, call.now), Step::Pending) {
-        return Ok(());
+        return Ok(None);
     }
     let options_value = options.to_value();
-    subject(state, kind, options, &options_value).admit_delete(call, name, old).await
+    let subject = subject(state, kind, options, &options_value);
+    subject.admit_delete(call, meta::name(old), entry, old).await.map(Some)
 }
 
 fn subject<'a>(
@@ -230,47 +232,62 @@ pub async fn delete(
     for _ in 0..ATTEMPTS {
         let Some(entry) = state.store.get(&key) else { return Err(Status::not_found(&kind.resource, name)) };
         call.enter_lane(entry.body.len()).await;
-        let known = std::mem::replace(&mut known, Known::Nothing);
-        let is_admitted = matches!(known, Known::Admitted(revision) if revision == entry.revision);
-        let old = match known {
-            Known::Read(revision, object) if revision == entry.revision => object,
-            _ => kind.load(state, &entry).await?,
+        let (read, admitted) = match std::mem::replace(&mut known, Known::Nothing) {
+            Known::Read(revision, object) if revision == entry.revision => (Some(object), None),
+            Known::Admitted(admitted) if admitted.is_for(&entry) => (None, Some(admitted)),
+            _ => (None, None),
+        };
+        let old = match read {
+            Some(object) => object,
+            None => kind.load(state, &entry).await?,
         };
         check_preconditions(kind, name, &old, options)?;
         let step = match next_step(kind, &old, options, call.now) {
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
             step => step,
         };
-        if !is_admitted {
-            subject.admit_delete(call, admitted_as, &old).await?;
-        }
+        let admitted = match admitted {
+            Some(admitted) => admitted,
+            None => subject.admit_delete(call, admitted_as, &entry, &old).await?,
+        };
         let outcome = match step {
             Step::Pending => return Ok((false, Answer::Entry(200, entry))),
-            Step::Gone => subject.delete(call, &entry, name).await.map(|last| {
+            Step::Gone => subject.delete(call, admitted, &entry, name).await.map(|last| {
                 call.deleted_at = last.revision;
                 (true, gone(kind, name, &old, last))
             }),
-            Step::MarkedGone(marked) => match subject.store_mark(call, &entry, &marked, name).await {
-                Ok(Stored::Dry(object)) => Ok((true, Answer::Object(200, kind.from_stored(object)))),
-                Ok(Stored::Entry(marked)) => match subject.delete(call, &marked, name).await {
-                    // Whoever saw the mark was quicker. It is gone, as was asked for, and this is the last that is known of it.
-                    Err(StoreError::Conflict) if is_gone(state, &key, &old) => {
-                        Ok((true, gone(kind, name, &old, marked)))
+            Step::MarkedGone(object) => {
+                let marked =
+                    subject.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
+                match marked.map(|marked| (marked.carry(admitted), marked.stored)) {
+                    Ok((_, Stored::Dry(object))) => Ok((true, Answer::Object(200, kind.from_stored(object)))),
+                    Ok((admitted, Stored::Entry(marked))) => {
+                        let deleted = match admitted {
+                            Some(admitted) => subject.delete(call, admitted, &marked, name).await,
+                            None => Err(StoreError::Conflict),
+                        };
+                        match deleted {
+                            // A client that saw the mark was quicker. The object is gone, as requested, and this is its last state.
+                            Err(StoreError::Conflict) if is_gone(state, &key, &old) => {
+                                Ok((true, gone(kind, name, &old, marked)))
+                            }
+                            deleted => deleted.map(|last| {
+                                call.deleted_at = last.revision;
+                                (true, gone(kind, name, &old, last))
+                            }),
+                        }
                     }
-                    deleted => deleted.map(|last| {
-                        call.deleted_at = last.revision;
-                        (true, gone(kind, name, &old, last))
-                    }),
-                },
-                Err(error) => Err(error),
-            },
-            Step::Marked(marked) => subject.store_mark(call, &entry, &marked, name).await.map(|stored| {
-                let answer = match stored {
-                    Stored::Entry(entry) => Answer::Entry(200, entry),
-                    Stored::Dry(object) => Answer::Object(200, kind.from_stored(object)),
-                };
-                (false, answer)
-            }),
+                    Err(error) => Err(error),
+                }
+            }
+            Step::Marked(object) => {
+                let marked =
+                    subject.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
+                marked.map(|marked| match marked.stored {
+                    Stored::Entry(entry) => (false, Answer::Entry(200, entry)),
+                    Stored::Dry(object) => (false, Answer::Object(200, kind.from_stored(object))),
+                })
+            }
         };
         match outcome {
             Ok(done) => return Ok(done),

@@ -17,7 +17,9 @@ use crate::encode;
 use crate::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use crate::ownership::Writer;
 use crate::state::State;
-use crate::write::{OPTIMISTIC_LOCK, Posted, StoreError, Stored, Subject};
+use crate::write::{
+    AdmittedDelete, AdmittedPost, MarkProof, Marked, OPTIMISTIC_LOCK, Posted, StoreError, Stored, Subject,
+};
 
 /// How often a write that lost against another one is made anew.
 const ATTEMPTS: usize = 16;
@@ -51,7 +53,7 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
         let errors = [FieldError::invalid(&path, true, why)];
         return Err(Status::invalid(&expected.group_kind(), &name, &errors));
     }
-    post.validate(call, &eviction).await?;
+    let admitted = post.validate(call, &eviction).await?;
     let mut deletion = match eviction.at(&["deleteOptions"]) {
         Some(body) => DeleteOptions::from_body(body)?,
         None => DeleteOptions::default(),
@@ -69,14 +71,15 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
         let mut deletion = deletion.clone();
         if !ignores_budgets(&pod) {
             // Nothing is written before the budget and admission of the deletion allow it.
-            spend_budget(state, call, &pod, true).await?;
-            delete::admit(state, call, kind, &name, &pod, &deletion).await?;
-            let unready = spend_budget(state, call, &pod, deletion.dry_run).await?;
+            spend_budget(state, call, &admitted, &pod, true).await?;
+            let deleted = delete::admit(state, call, kind, &entry, &pod, &deletion).await?;
+            let unready = spend_budget(state, call, &admitted, &pod, deletion.dry_run).await?;
             if unready.is_some() {
                 // It must not become ready, and so the budget's, meanwhile.
                 deletion.resource_version = Some(entry.revision.to_string());
             }
-            return match (remove(state, call, kind, &entry, &deletion).await, unready) {
+            let evicting = Evicting { admitted: &admitted, entry: &entry, deleted };
+            return match (remove(state, call, kind, evicting, &deletion).await, unready) {
                 (Err(status), Some(budget)) if status.code() == 409 => Err(in_progress(&budget)),
                 (outcome, _) => outcome,
             };
@@ -87,8 +90,9 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
         {
             deletion.resource_version = Some(entry.revision.to_string());
         }
-        delete::admit(state, call, kind, &name, &pod, &deletion).await?;
-        match remove(state, call, kind, &entry, &deletion).await {
+        let deleted = delete::admit(state, call, kind, &entry, &pod, &deletion).await?;
+        let evicting = Evicting { admitted: &admitted, entry: &entry, deleted };
+        match remove(state, call, kind, evicting, &deletion).await {
             Err(status) if status.code() == 409 && attempt < attempts => {}
             outcome => return outcome,
         }
@@ -96,43 +100,46 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
     Err(Status::conflict(&kind.resource, &name, OPTIMISTIC_LOCK))
 }
 
-/// Says on the pod why it goes, and deletes it. Its deletion was admitted as it is in `entry`.
+/// An eviction that was admitted, and whose pod may be disrupted.
+struct Evicting<'a> {
+    admitted: &'a AdmittedPost,
+    /// The pod.
+    entry: &'a Arc<Entry>,
+    /// The deletion of the pod; none if it is being deleted already.
+    deleted: Option<AdmittedDelete>,
+}
+
+/// Adds the condition `DisruptionTarget` to the pod, and deletes it.
 async fn remove(
     state: &Arc<State>,
     call: &mut Call,
     kind: &ServedResource,
-    entry: &Arc<Entry>,
+    evicting: Evicting<'_>,
     deletion: &DeleteOptions,
 ) -> Result<Answer, Status> {
     let name = call.info.name.to_string();
     let mut deletion = deletion.clone();
-    let mut known = Known::Admitted(entry.revision);
+    let mut deleted = evicting.deleted;
     if !deletion.dry_run {
-        let marked = mark_evicted(state, call, kind, entry, &deletion).await?;
-        // A pod that somebody changed meanwhile is not what was admitted.
-        known = if marked.is_first { Known::Admitted(marked.revision) } else { Known::Nothing };
-        // The mark is this server's own write; what was asked for is the revision before it.
-        if deletion.resource_version.is_some() {
-            deletion.resource_version = Some(marked.revision.to_string());
+        let marked = mark_evicted(state, call, kind, (evicting.admitted, evicting.entry), &deletion).await?;
+        // A pod that was changed meanwhile is not the one whose deletion was admitted.
+        deleted = deleted.and_then(|deleted| marked.carry(deleted));
+        // The mark is this server's own write; the client means the revision before it.
+        if let (Stored::Entry(entry), Some(_)) = (&marked.stored, &deletion.resource_version) {
+            deletion.resource_version = Some(entry.revision.to_string());
         }
     }
+    let known = deleted.map_or(Known::Nothing, Known::Admitted);
     delete::delete(state, call, kind, (&name, &name), &deletion, known).await?;
     Ok(Answer::Object(201, success()))
 }
 
-/// A pod with the condition.
-struct Marked {
-    revision: u64,
-    /// Whether it was written over the entry that it was made for, and not over a later one.
-    is_first: bool,
-}
-
-/// Adds the condition.
+/// Adds the condition to the pod, at its first entry or at a later one.
 async fn mark_evicted(
     state: &Arc<State>,
     call: &Call,
     kind: &ServedResource,
-    first: &Arc<Entry>,
+    (admitted, first): (&AdmittedPost, &Arc<Entry>),
     deletion: &DeleteOptions,
 ) -> Result<Marked, Status> {
     let (options, name) = (Value::Null, call.info.name.as_str());
@@ -167,14 +174,8 @@ async fn mark_evicted(
             None => conditions.push(condition),
         }
         pod.set_at(&["status", "conditions"], Value::List(conditions));
-        match subject.store_mark(call, &entry, &pod, name).await {
-            Ok(stored) => {
-                let revision = match stored {
-                    Stored::Entry(stored) => stored.revision,
-                    Stored::Dry(_) => entry.revision,
-                };
-                return Ok(Marked { revision, is_first: entry.revision == first.revision });
-            }
+        match subject.store_mark(call, MarkProof::Post(admitted), &entry, &pod, name).await {
+            Ok(marked) => return Ok(marked),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}
         }
@@ -213,6 +214,7 @@ fn ignores_budgets(pod: &Value) -> bool {
 async fn spend_budget(
     state: &Arc<State>,
     call: &Call,
+    admitted: &AdmittedPost,
     pod: &Value,
     dry_run: bool,
 ) -> Result<Option<String>, Status> {
@@ -259,7 +261,7 @@ async fn spend_budget(
             set_exhausted(&mut budget, &time);
         }
         budget.set_at(&["status", "disruptedPods", meta::name(pod)], time);
-        match subject.store_mark(call, &entry, &budget, &name).await {
+        match subject.store_mark(call, MarkProof::Post(admitted), &entry, &budget, &name).await {
             Ok(_) => return Ok(None),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}

@@ -14,7 +14,7 @@ use crate::encode;
 use crate::options::WriteOptions;
 use crate::ownership::Writer;
 use crate::state::State;
-use crate::write::{self, OPTIMISTIC_LOCK, Posted, StoreError, Subject};
+use crate::write::{self, MarkProof, OPTIMISTIC_LOCK, Posted, StoreError, Subject};
 
 /// How often a write that lost against another one is made anew.
 const ATTEMPTS: usize = 16;
@@ -49,7 +49,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) ->
         // Kubernetes loses the status on the way.
         return Err(Status::plain(api::field::aggregate(&errors)));
     }
-    post.validate(call, &binding).await?;
+    let admitted = post.validate(call, &binding).await?;
     if pod.is_empty() {
         return Err(Status::bad_request("Name parameter required."));
     }
@@ -79,7 +79,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) ->
         }
         assign(&mut object, &binding, call.now)
             .map_err(|why| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why))?;
-        match subject.store_mark(call, &entry, &object, &pod).await {
+        match subject.store_mark(call, MarkProof::Post(&admitted), &entry, &object, &pod).await {
             Ok(_) => return Ok(Answer::Object(201, success())),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}

@@ -163,11 +163,12 @@ async fn change(
         let last = is_last_finalizer(kind, admitted.object(), &old_object);
         let stored = if last {
             // The answer is what the update asked for, without the finalizer.
-            let deleted = subject.delete(call, &old, &name).await;
+            let (admitted, object) = admitted.into_delete(&old);
+            let deleted = subject.delete(call, admitted, &old, &name).await;
             if let Ok(last) = &deleted {
                 state.in_force(kind, last.revision).await;
             }
-            deleted.map(|_| Stored::Dry(admitted.into_object()))
+            deleted.map(|_| Stored::Dry(object))
         } else {
             subject.store(call, admitted, Some(&old)).await
         };

@@ -4,6 +4,7 @@ use admission::{Attributes, Notes, Operation, Seen};
 use api::Status;
 use value::{Str, Value};
 
+use super::AdmittedPost;
 use crate::call::Call;
 use crate::catalog::ServedResource;
 use crate::state::State;
@@ -60,13 +61,13 @@ impl Posted<'_> {
     }
 
     /// The validating stage.
-    pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<(), Status> {
+    pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<AdmittedPost, Status> {
         let mut notes = Notes::default();
         let chain = &self.state.admission;
         let outcome = chain.validate(&self.attributes(call), Some(object), self.state, &mut notes).await;
         call.note(notes);
         self.state.admission_is_informed(&call.info.namespace)?;
-        outcome
+        outcome.map(|()| AdmittedPost { _admitted: () })
     }
 
     /// Both stages.
