@@ -209,8 +209,8 @@ impl Drop for Leaving {
 struct AtHome<T> {
     home: Handle,
     work: Pin<Box<dyn Future<Output = T> + Send>>,
-    /// Given back when the work first waits. A webhook may call this server as the same account before it answers: if the turn were
-    /// kept, both would wait for each other.
+    /// Given back when the work first waits for something, but not when it only lets others run. A webhook may call this server as the
+    /// same account before it answers: if the turn were kept, both would wait for each other.
     turn: Option<Turn>,
 }
 
@@ -220,8 +220,10 @@ impl<T> Future for AtHome<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let home = self.home.clone();
         let _home = home.enter();
+        take_rested();
         let polled = self.work.as_mut().poll(context);
-        if polled.is_pending() {
+        let only_gave_way = take_rested() > 0;
+        if polled.is_pending() && !only_gave_way {
             self.turn = None;
         }
         polled
@@ -486,6 +488,38 @@ mod tests {
         }
         let all = tokio::time::timeout(Duration::from_secs(30), requests.join_all()).await;
         assert_eq!(all.expect("the requests block each other"), vec![Some(true); TURNS + 1]);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_only_lets_others_run_keeps_its_turn() {
+        let lane = Arc::new(HeavyLane::start(&Registry::new()).unwrap());
+        let (ends, ended) = tokio::sync::watch::channel(false);
+        let (rests, mut rested) = tokio::sync::mpsc::unbounded_channel();
+        let mut requests = tokio::task::JoinSet::new();
+        for number in 0..=TURNS {
+            let (lane, effort) = (Arc::clone(&lane), Effort::default());
+            effort.set_account(&Str::from("alice"));
+            let (inner, rests, ended) = (effort.clone(), rests.clone(), ended.clone());
+            let work = Box::pin(async move {
+                inner.enter_lane(usize::MAX).await;
+                let pace = admission::expression::Pace::default();
+                while !*ended.borrow() {
+                    let _ = rests.send(number);
+                    pace.add(QUICK_COST);
+                    pace.rest().await;
+                }
+            });
+            requests.spawn(async move { lane.drive(&effort, None, work).await });
+        }
+        let mut seen = Vec::new();
+        while seen.len() < 100 {
+            seen.extend(rested.recv().await);
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert!(seen.len() <= TURNS, "{seen:?}");
+        ends.send_replace(true);
+        assert_eq!(requests.join_all().await, vec![Some(()); TURNS + 1]);
     }
 
     #[tokio::test]
