@@ -8,6 +8,7 @@ mod rules;
 mod schema_epoch;
 mod selects;
 mod served_resource;
+mod shapes;
 mod subresource;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use value::Str;
 pub use custom::CustomKinds;
 pub use schema_epoch::{SchemaEpoch, SchemaWriter};
 pub use served_resource::{Custom, ServedResource};
+pub use shapes::{Sent, StoredObject, Working};
 pub use subresource::Subresource;
 
 /// Everything that is served.

@@ -14,7 +14,7 @@ use storage::Entry;
 use tokio::time::Instant;
 use value::{Str, Value};
 
-use crate::catalog::ServedResource;
+use crate::catalog::{Sent, ServedResource, Working};
 use crate::encode;
 use crate::keys;
 use crate::state::State;
@@ -128,11 +128,12 @@ impl State {
             return Ok(shown);
         }
         let shown = if is_custom {
-            kind.load(self, entry).await.map_err(|status| status.message().to_owned())?
+            kind.converter(self).load(entry).await.map_err(|status| status.message().to_owned())?.into_value()
         } else {
-            let mut shown = kind.from_stored((*stored).clone());
-            resources::decode::fill(&mut shown, kind.schema());
-            shown
+            // The stored object of a built-in resource is its working shape.
+            let mut shown = kind.to_sent(Working::of_built_in((*stored).clone()));
+            kind.fill_sent(&mut shown);
+            shown.into_value()
         };
         let shown = Arc::new(shown);
         self.shown.put(kind, entry, &shown);
@@ -275,14 +276,16 @@ impl Cluster for State {
         if let Some(target) = target.as_ref().filter(|target| target.as_custom().is_some()) {
             let target = Arc::clone(target);
             return Box::pin(async move {
-                target.convert(self, object.clone()).await.map_err(|status| status.message().to_owned())
+                let shown = target.converter(self).convert_from(object.clone()).await;
+                shown.map(Sent::into_value).map_err(|status| status.message().to_owned())
             });
         }
         let converted = match target {
             Some(target) if meta::gvk(object) == target.stored => {
-                let mut shown = target.from_stored(object.clone());
-                resources::decode::fill(&mut shown, target.schema());
-                Ok(shown)
+                // Admission gets objects in their working shape.
+                let mut shown = target.to_sent(Working::of_built_in(object.clone()));
+                target.fill_sent(&mut shown);
+                Ok(shown.into_value())
             }
             // What is posted to a subresource has one version.
             _ if meta::gvk(object) == *kind => {
@@ -333,7 +336,8 @@ impl Cluster for State {
                     }
                     None => match target {
                         Some(target) => {
-                            target.to_stored(object).map_err(|status| status.message().to_owned())
+                            let working = target.to_working(Sent::new(object));
+                            working.map(Working::into_value).map_err(|status| status.message().to_owned())
                         }
                         None => Ok(object),
                     },

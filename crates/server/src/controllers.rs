@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use value::{Map, Str, Value};
 
 use crate::aggregation::forward::encode_path;
-use crate::catalog::{self, Catalog};
+use crate::catalog::{self, Catalog, Sent};
 use crate::client::Client;
 use crate::encode;
 use crate::keys;
@@ -157,11 +157,10 @@ impl InProcess {
 
     /// An object in the version in which the controllers know its kind.
     fn object(&self, kind: &Kind, entry: &Entry) -> Result<Value, Status> {
-        let object = encode::tree(entry)?;
-        Ok(match self.served(kind) {
-            Some(served) => served.from_stored(object),
-            None => object,
-        })
+        match self.served(kind) {
+            Some(served) => served.show_unconverted(entry).map(Sent::into_value),
+            None => encode::tree(entry),
+        }
     }
 }
 
@@ -256,10 +255,9 @@ impl StoreWatch {
     }
 
     fn decode(&self, entry: &Entry) -> Option<Value> {
-        let object = encode::tree(entry).ok()?;
         let kind = self.kinds.place(&self.state.catalog, &entry.key)?.kind;
         let served = self.state.catalog.find(&kind.group, &kind.version, &kind.plural)?;
-        Some(served.from_stored(object))
+        served.show_unconverted(entry).map(Sent::into_value).ok()
     }
 }
 

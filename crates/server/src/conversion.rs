@@ -1,402 +1,294 @@
-//! Conversion of custom resources by a webhook: one `ConversionReview` for all objects that need it.
+//! [`Converter`]: the conversions of a resource that may call the conversion webhook of its CRD.
 //!
-//! The webhook changes what an object is, never which object it is: its name, namespace and uid must stay, and of its metadata
-//! only labels and annotations are taken from the answer.
+//! The stored object of a built-in resource is its working shape, so nothing is called for it. A custom resource is worked on in the
+//! version of the request: when it is read, it gets the defaults of its current schema and is converted to that version; when it is
+//! written, it is converted to the storage version.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+mod webhook;
 
-use admission::webhook::{Reply, unexpected};
-use api::field::quote;
-use api::{Status, meta};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use resources::custom::CustomResourceDefinition;
-use value::{Map, Str, Value, go, json, write};
+use std::sync::Arc;
+use std::time::Instant;
 
-use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
+use api::selector::Selection;
+use api::{Cause, GroupVersion, Status, meta};
+use resources::custom::{Conversion, Room};
+use storage::Entry;
+use value::Value;
+
+pub use webhook::{TIMEOUT, Targets};
+
+use crate::call::Answer;
+use crate::catalog::{Custom, Sent, ServedResource, StoredObject, Subresource, Working};
 use crate::keys;
-use crate::metrics::Review;
-use crate::outbound::{Answer, Endpoint, Failure, Reach, Request, Target, Trust, WEBHOOK_AGENT};
 use crate::state::State;
-use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
-/// How long a conversion may take, as Kubernetes' client waits by default.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The webhooks that have been called, by CRD, each with the configuration it was made of.
-#[derive(Default)]
-pub struct Targets {
-    known: Mutex<HashMap<Str, (Value, Target)>>,
+/// Converts the objects of one resource.
+#[derive(Clone, Copy)]
+pub struct Converter<'a> {
+    state: &'a State,
+    resource: &'a ServedResource,
 }
 
-impl Targets {
-    /// Forgets the webhook of a CRD.
-    pub fn forget(&self, crd: &str) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(crd);
-    }
-
-    fn get(&self, crd: &CustomResourceDefinition, config: &Value) -> Option<Target> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&crd.name).filter(|(made_of, _)| made_of == config).map(|(_, target)| target.clone())
-    }
-
-    fn keep(&self, crd: &CustomResourceDefinition, config: Value, target: &Target) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(crd.name.clone(), (config, target.clone()));
+impl ServedResource {
+    /// Converts objects of this resource, with the webhooks of the server.
+    pub fn converter<'a>(&'a self, state: &'a State) -> Converter<'a> {
+        Converter { state, resource: self }
     }
 }
 
-/// Asks the webhook of a CRD to bring objects into a version, and counts it. `webhook` is `spec.conversion.webhook`.
-pub async fn call(
-    state: &State,
-    crd: &CustomResourceDefinition,
-    webhook: &Value,
-    objects: &[Value],
-    version: &str,
-) -> Result<Vec<Value>, Status> {
-    let first = objects.first().map(meta::gvk).unwrap_or_default();
-    let about = format!("{}, Kind={}", first.group_version(), first.kind);
-    let start = std::time::Instant::now();
-    let outcome = ask(state, crd, webhook, objects, version).await;
-    let review = outcome.as_ref().map_or_else(Wrong::review, |_| Some(Review::Converted));
-    let to = version.rsplit('/').next().unwrap_or_default();
-    state.metrics.custom.converted(&crd.name, &first.version, to, review, start.elapsed());
-    outcome.map_err(|wrong| wrong.status(&about))
-}
-
-async fn ask(
-    state: &State,
-    crd: &CustomResourceDefinition,
-    webhook: &Value,
-    objects: &[Value],
-    version: &str,
-) -> Result<Vec<Value>, Wrong> {
-    let target = target(state, crd, webhook).map_err(Wrong::Call)?;
-    let reviews = webhook.list_at(&["conversionReviewVersions"]).iter().filter_map(Value::as_str);
-    let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
-        return Err(Wrong::NoReview);
-    };
-    let uid = crate::random::uid();
-    let api_version = format!("apiextensions.k8s.io/{review}");
-    // A revision is of what is stored, in whatever version: the webhook is not told it, and cannot change it.
-    let mut sent = objects.to_vec();
-    for object in &mut sent {
-        object.remove_at(&["metadata", "resourceVersion"]);
+impl Converter<'_> {
+    /// The object of an entry.
+    pub async fn load(&self, entry: &Entry) -> Result<Working, Status> {
+        let Some(custom) = self.resource.as_custom() else { return self.resource.load_built_in(entry) };
+        let stored = StoredObject::read(entry)?;
+        if !self.resource.must_convert(entry) {
+            return Ok(Working::of_converted(stored.into_value()));
+        }
+        self.current_one(custom, stored).await.map_err(|status| undecodable(entry, &status))
     }
-    let request = Value::map([
-        ("uid", Value::from(uid.as_str())),
-        ("desiredAPIVersion", Value::from(version)),
-        ("objects", Value::List(sent)),
-    ]);
-    let body = Value::map([
-        ("kind", Value::from("ConversionReview")),
-        ("apiVersion", Value::from(api_version.as_str())),
-        ("request", request),
-    ]);
-    let mut request =
-        Request { max_answer: MAX_OBJECTS, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
-    request.headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static(WEBHOOK_AGENT));
-    request.path = format!("{}?timeout={}s", target.url().path(), TIMEOUT.as_secs()).parse().ok();
-    let answer = exchange(&target, request).await.map_err(|failure| {
-        state.metrics.custom.webhook_failed(&failure);
-        Wrong::Call(failure.message)
-    })?;
-    if !(200..300).contains(&answer.status) {
-        let reply = Reply {
-            status: answer.status,
-            content_type: answer.content_type().to_owned(),
-            body: answer.body.to_vec(),
+
+    /// The objects of entries. Those that need the webhook are converted in one call.
+    pub async fn load_all(&self, entries: &[Arc<Entry>]) -> Result<Vec<Working>, Status> {
+        let Some(custom) = self.resource.as_custom() else {
+            return entries.iter().map(|entry| self.resource.load_built_in(entry)).collect();
         };
-        return Err(Wrong::Call(unexpected(&reply).message().to_owned()));
-    }
-    if answer.body.is_empty() {
-        return Err(Wrong::Call(format!(
-            "0-length response with status code: {} and content type: {}",
-            answer.status,
-            answer.content_type()
-        )));
-    }
-    let answer = read(&answer.body).map_err(Wrong::Call)?;
-    let converted = converted(&answer, review, &api_version, &uid).map_err(Wrong::Answer)?;
-    if converted.len() != objects.len() {
-        return Err(Wrong::Count { returned: converted.len(), expected: objects.len() });
-    }
-    objects.iter().zip(converted).map(|(original, converted)| restore(original, converted, version)).collect()
-}
-
-/// Sends a review, goes where the answer sends it on, and comes back later if told so, all within the time it has.
-async fn exchange(target: &Target, request: Request) -> Result<Answer, Failure> {
-    let url = target.url();
-    let authority = url.authority().map_or("", |authority| authority.as_str());
-    let origin = format!("{}://{authority}", url.scheme_str().unwrap_or("https"));
-    let (begun, limit) = (std::time::Instant::now(), request.timeout);
-    let mut retries = 0;
-    loop {
-        let left = limit.saturating_sub(begun.elapsed());
-        let answer = follow(target, Request { timeout: left, ..request.clone() }, &origin).await?;
-        match retry_after(&answer) {
-            Some(wait) if retries < MAX_RETRIES && begun.elapsed() + wait < limit => {
-                retries += 1;
-                tokio::time::sleep(wait).await;
-            }
-            _ => return Ok(answer),
+        let stored = entries.iter().map(|entry| StoredObject::read(entry)).collect::<Result<Vec<_>, _>>()?;
+        if !entries.iter().any(|entry| self.resource.must_convert(entry)) {
+            return Ok(stored.into_iter().map(|object| Working::of_converted(object.into_value())).collect());
         }
-    }
-}
-
-/// Reads an answer, which may be YAML as everything may be.
-fn read(body: &[u8]) -> Result<Value, String> {
-    let answer = match json::parse_wrapped(body) {
-        Ok(answer) => answer,
-        Err(error) => value::yaml::body(body).map(|read| read.value).map_err(|_| error.to_string())?,
-    };
-    if matches!(answer, Value::Map(_)) {
-        return Ok(answer);
-    }
-    Err(format!(
-        r#"couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }}"#,
-        answer.json_type()
-    ))
-}
-
-/// The objects of an answer, if it is one to this request.
-fn converted<'a>(
-    answer: &'a Value,
-    review: &str,
-    api_version: &str,
-    uid: &str,
-) -> Result<&'a [Value], String> {
-    if review == "v1" {
-        let found = meta::gvk(answer);
-        let is_review = found.kind == "ConversionReview" && found.group == "apiextensions.k8s.io";
-        match found.version.as_str() {
-            "v1" if is_review => {}
-            "v1beta1" if is_review => {
-                return Err(
-                    "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion"
-                        .to_owned(),
-                );
-            }
-            "" if found.kind.is_empty() => {
-                return Err(format!(
-                    "expected webhook response of {api_version}, Kind=ConversionReview, got {}/{}, Kind={}",
-                    found.group, found.version, found.kind
-                ));
-            }
-            _ => {
-                return Err(format!(
-                    "no kind {} is registered for version {} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:74\"",
-                    quote(&found.kind),
-                    quote(&found.group_version().to_string())
-                ));
-            }
-        }
-    }
-    let Some(response) = answer.get("response").filter(|response| !response.is_null()) else {
-        return Err("no response provided".to_owned());
-    };
-    if !matches!(response, Value::Map(_)) {
-        return Err(format!(
-            "json: cannot unmarshal {} into Go struct field ConversionReview.response of type {review}.ConversionResponse",
-            response.json_type()
-        ));
-    }
-    let answered = response.str_at(&["uid"]).unwrap_or_default();
-    if review == "v1" && answered != uid {
-        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(answered)));
-    }
-    let status = response.str_at(&["result", "status"]).unwrap_or_default();
-    if status != "Success" {
-        return Err(match response.str_at(&["result", "message"]) {
-            Some(message) if !message.is_empty() => message.to_owned(),
-            _ => format!("response.result.status was '{status}', not 'Success'"),
-        });
-    }
-    Ok(response.list_at(&["convertedObjects"]))
-}
-
-/// What is wrong with a webhook or with what it says.
-#[derive(Debug, PartialEq)]
-enum Wrong {
-    /// It knows no review that is known here.
-    NoReview,
-    /// It cannot be called, or answers no review.
-    Call(String),
-    /// Its review answers something else, or with a failure.
-    Answer(String),
-    /// It answers with more objects than were sent, or fewer.
-    Count { returned: usize, expected: usize },
-    /// A converted object cannot be read as one.
-    NoObject(String),
-    /// A converted object is not what was asked for.
-    Object(String),
-}
-
-impl Wrong {
-    /// As what the review is counted; `None` where nobody was asked.
-    fn review(&self) -> Option<Review> {
-        match self {
-            Wrong::NoReview => None,
-            Wrong::Call(_) => Some(Review::NotAsked),
-            Wrong::Answer(_) => Some(Review::Malformed),
-            Wrong::Count { .. } => Some(Review::Partial),
-            Wrong::NoObject(_) | Wrong::Object(_) => Some(Review::InvalidObject),
+        let until = Instant::now() + TIMEOUT;
+        match self.current(custom, stored).await {
+            Ok(current) => Ok(current),
+            Err(status) => self.retry_one_by_one(custom, entries, until, status).await,
         }
     }
 
-    /// What is told about a conversion. All that a webhook says comes through here.
-    fn status(&self, about: &str) -> Status {
-        Status::plain(match self {
-            Wrong::NoReview => "no supported conversion review versions".to_owned(),
-            Wrong::Call(why) | Wrong::Answer(why) => {
-                format!("conversion webhook for {about} failed: {}", truncate_remote(why))
-            }
-            Wrong::Count { returned, expected } => {
-                format!("conversion webhook for {about} returned {returned} objects, expected {expected}")
-            }
-            Wrong::NoObject(why) => truncate_remote(why).into_owned(),
-            Wrong::Object(why) => {
-                format!("conversion webhook for {about} returned invalid {}", truncate_remote(why))
-            }
-        })
+    /// The objects of entries as clients read them.
+    pub async fn show_all(&self, entries: &[Arc<Entry>]) -> Result<Vec<Sent>, Status> {
+        let objects = self.load_all(entries).await?;
+        Ok(objects.into_iter().map(|object| self.resource.to_sent(object)).collect())
     }
-}
 
-/// The converted object with the metadata of the original, but for labels and annotations.
-fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, Wrong> {
-    match converted {
-        Value::Map(map) if map.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() => {
-            let text = write::to_string(converted);
-            return Err(Wrong::NoObject(format!("Object 'Kind' is missing in '{text}'")));
-        }
-        Value::Map(_) => {}
-        Value::Null => return Err(Wrong::NoObject("unexpected end of JSON input".to_owned())),
-        other => {
-            return Err(Wrong::NoObject(format!(
-                "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-                other.json_type()
-            )));
-        }
-    }
-    restored(original, converted, version).map_err(Wrong::Object)
-}
-
-fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value, String> {
-    let (was, is) = (meta::gvk(original), meta::gvk(converted));
-    let received = is.group_version().to_string();
-    if received != version {
-        return Err(format!(
-            "object at index 0: invalid groupVersion (expected {version}, received {received})"
-        ));
-    }
-    if was.kind != is.kind {
-        return Err(format!("object at index 0: invalid kind (expected {}, received {})", was.kind, is.kind));
-    }
-    let same = [
-        ("name", meta::name(original), meta::name(converted)),
-        ("namespace", meta::namespace(original), meta::namespace(converted)),
-        ("UID", meta::uid(original), meta::uid(converted)),
-    ];
-    for (what, was, is) in same {
-        if was != is {
-            return Err(format!("object: must have the same {what}: {was} != {is}"));
-        }
-    }
-    let metadata = match converted.get("metadata") {
-        None => return Err("metadata: missing metadata in converted object".to_owned()),
-        Some(Value::Map(metadata)) => metadata,
-        Some(other) => {
-            return Err(format!(
-                "metadata: invalid metadata of type {} in converted object",
-                go::type_name(other)
-            ));
-        }
-    };
-    let mut kept: Map = original.get("metadata").and_then(Value::as_map).cloned().unwrap_or_default();
-    for field in ["labels", "annotations"] {
-        match metadata.get(field) {
-            None | Some(Value::Null) => drop(kept.remove(field)),
-            Some(Value::Map(entries)) => {
-                let wrong = entries.iter().find(|(_, value)| !matches!(value, Value::String(_)));
-                if let Some((key, value)) = wrong {
-                    return Err(format!(
-                        "metadata: metadata.{field}[{key}] must be a string, but is {} in converted object",
-                        go::type_name(value)
-                    ));
+    /// Retries a failed batch one object at a time, to name every object that cannot be converted. Fails with `together`, the error of the
+    /// batch, when the time is over.
+    async fn retry_one_by_one(
+        &self,
+        custom: &Custom,
+        entries: &[Arc<Entry>],
+        until: Instant,
+        together: Status,
+    ) -> Result<Vec<Working>, Status> {
+        let mut converted = Vec::with_capacity(entries.len());
+        let mut causes: Vec<Cause> = Vec::new();
+        for entry in entries {
+            if Instant::now() >= until {
+                return Err(together);
+            }
+            match self.current_one(custom, StoredObject::read(entry)?).await {
+                Ok(object) => converted.push(object),
+                Err(_) if causes.len() == MAX_UNREADABLE => {
+                    let message = "too many errors, the list is truncated".to_owned();
+                    causes.push(Cause { reason: "FieldValueTooMany".into(), message, ..Cause::default() });
+                    break;
                 }
-                if kept.get(field).and_then(Value::as_map) != Some(entries) {
-                    let errors = resources::validation::meta::converted(field, entries);
-                    if !errors.is_empty() {
-                        return Err(format!("metadata: {}", api::field::aggregate(errors)));
-                    }
+                Err(status) => {
+                    let field = entry.key.to_string();
+                    let message = corrupt(&field, entry.revision, &status);
+                    causes.push(Cause { reason: "UnexpectedServerResponse".into(), message, field });
                 }
-                kept.insert(field, Value::Map(entries.clone()));
             }
-            Some(other) => {
-                let kind = go::type_name(other);
-                return Err(format!("metadata: invalid metadata.{field} of type {kind} in converted object"));
+        }
+        if causes.is_empty() {
+            Ok(converted)
+        } else {
+            Err(Status::unreadable(&self.resource.resource, causes))
+        }
+    }
+
+    /// The object as a reader would see it if it were stored: conversion to the storage version and back may change it.
+    pub async fn reread(&self, object: Working) -> Result<Working, Status> {
+        let Some(custom) = self.resource.as_custom() else { return Ok(object) };
+        let stored = self.to_storage(&object).await?;
+        if self.resource.is_stored_version() {
+            return Ok(Working::of_converted(stored.into_value()));
+        }
+        self.current_one(custom, stored).await
+    }
+
+    /// Which of some entries are selected. Those that need the webhook for that are converted in one call.
+    pub async fn selected(&self, selection: &Selection, entries: &[Arc<Entry>]) -> Result<Vec<bool>, Status> {
+        let mut selected: Vec<Option<bool>> =
+            entries.iter().map(|entry| self.resource.selects(selection, entry)).collect();
+        let open: Vec<Arc<Entry>> = entries
+            .iter()
+            .zip(&selected)
+            .filter(|(_, known)| known.is_none())
+            .map(|(entry, _)| Arc::clone(entry))
+            .collect();
+        if !open.is_empty() {
+            let objects = self.show_all(&open).await?;
+            let found = open.iter().zip(&objects).map(|(e, o)| self.resource.selects_fields(selection, e, o));
+            for (slot, found) in selected.iter_mut().filter(|known| known.is_none()).zip(found) {
+                *slot = Some(found);
+            }
+        }
+        Ok(selected.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// Gives stored objects the form that their CRD has now, in the version of the request.
+    async fn current(&self, custom: &Custom, stored: Vec<StoredObject>) -> Result<Vec<Working>, Status> {
+        let mut room = Room::for_list();
+        let mut objects: Vec<Value> = stored.into_iter().map(StoredObject::into_value).collect();
+        for object in &mut objects {
+            let version = meta::gvk(object).version;
+            // A version that is no longer in the CRD was not stored any more when it was removed.
+            let stored = custom.crd.version(&version).unwrap_or(&custom.stored);
+            stored.compiled().refresh(object, &mut room);
+        }
+        let objects =
+            convert_and_prune(self.state, custom, objects, &self.resource.gvk.group_version()).await?;
+        Ok(objects.into_iter().map(Working::of_converted).collect())
+    }
+
+    async fn current_one(&self, custom: &Custom, stored: StoredObject) -> Result<Working, Status> {
+        self.current(custom, vec![stored]).await?.pop().ok_or_else(no_result)
+    }
+
+    /// A custom resource in the version of the request, from any other of its versions; a built-in resource from its storage version.
+    pub async fn convert_from(&self, object: Value) -> Result<Sent, Status> {
+        let Some(custom) = self.resource.as_custom() else {
+            return Ok(self.resource.to_sent(Working::of_built_in(object)));
+        };
+        let wanted = self.resource.gvk.group_version();
+        let mut objects = convert_and_prune(self.state, custom, vec![object], &wanted).await?;
+        objects.pop().map(Sent::new).ok_or_else(no_result)
+    }
+
+    /// A custom resource in another of its versions. Fields that are unknown there are not dropped.
+    pub async fn convert_to(&self, object: Value, version: &GroupVersion) -> Result<Value, Status> {
+        let Some(custom) = self.resource.as_custom() else { return Ok(object) };
+        let mut objects = convert(self.state, custom, vec![object], version).await?;
+        objects.pop().ok_or_else(no_result)
+    }
+
+    /// The object to store.
+    pub async fn to_storage(&self, object: &Working) -> Result<StoredObject, Status> {
+        let Some(custom) = self.resource.as_custom() else {
+            return self.resource.to_stored_built_in(object).ok_or_else(no_result);
+        };
+        let mut object = Value::clone(object);
+        if !self.resource.is_stored_version() {
+            let wanted = self.resource.stored.group_version();
+            let mut objects = convert_and_prune(self.state, custom, vec![object], &wanted).await?;
+            object = objects.pop().ok_or_else(no_result)?;
+        }
+        // Readers see the defaults of the stored version and no nulls that mean nothing, also after an apply or a scale, so that the
+        // stored bytes can be sent as they are.
+        custom.stored.compiled().settle(&mut object).map_err(Status::too_large)?;
+        Ok(StoredObject::of_converted(object))
+    }
+
+    /// The answer for an entry through a subresource.
+    pub async fn answer(
+        &self,
+        subresource: Subresource,
+        code: u16,
+        entry: Arc<Entry>,
+    ) -> Result<Answer, Status> {
+        match (subresource, self.resource.as_custom()) {
+            (Subresource::Scale, Some(custom)) => {
+                let object = self.load(&entry).await?;
+                let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
+                Ok(Answer::Object(code, resources::custom::scale::get(paths, &object)?))
+            }
+            (Subresource::Scale, None) => {
+                let scale = self.resource.view(subresource, &self.resource.load_built_in(&entry)?)?;
+                Ok(Answer::Object(code, scale.into_value()))
+            }
+            (_, Some(_)) if self.resource.must_convert(&entry) => {
+                let object = self.resource.to_sent(self.load(&entry).await?);
+                Ok(Answer::Object(code, object.into_value()))
+            }
+            _ => Ok(Answer::Entry(code, entry)),
+        }
+    }
+}
+
+fn no_result() -> Status {
+    Status::internal("a conversion without a result")
+}
+
+/// The most objects of a list that an error names because they cannot be read.
+const MAX_UNREADABLE: usize = 100;
+
+/// Kubernetes' error for a stored object that the webhook does not convert.
+fn undecodable(entry: &Entry, status: &Status) -> Status {
+    Status::internal(corrupt(keys::below_root(&entry.key), entry.revision, status))
+}
+
+fn corrupt(key: &str, revision: u64, status: &Status) -> String {
+    format!(
+        "StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={revision}: {}",
+        status.message()
+    )
+}
+
+/// Converts custom resources, each from the version it names, and drops the fields that are unknown in the wanted version.
+async fn convert_and_prune(
+    state: &State,
+    custom: &Custom,
+    objects: Vec<Value>,
+    wanted: &GroupVersion,
+) -> Result<Vec<Value>, Status> {
+    let version = wanted.to_string();
+    if objects.iter().all(|object| object.str_at(&["apiVersion"]) == Some(version.as_str())) {
+        return Ok(objects);
+    }
+    let mut objects = convert(state, custom, objects, wanted).await?;
+    let target = custom.crd.version(&wanted.version).unwrap_or(&custom.stored);
+    for object in &mut objects {
+        target.compiled().prune(object);
+    }
+    Ok(objects)
+}
+
+/// Converts custom resources, each from the version it names.
+async fn convert(
+    state: &State,
+    custom: &Custom,
+    mut objects: Vec<Value>,
+    wanted: &GroupVersion,
+) -> Result<Vec<Value>, Status> {
+    let version = wanted.to_string();
+    let is_there = |object: &Value| object.str_at(&["apiVersion"]) == Some(version.as_str());
+    if objects.iter().all(is_there) {
+        return Ok(objects);
+    }
+    match &custom.crd.conversion {
+        Conversion::None => {
+            for object in &mut objects {
+                object.set_at(&["apiVersion"], version.as_str());
+            }
+        }
+        Conversion::Webhook(config) => {
+            let (indices, others): (Vec<usize>, Vec<Value>) = objects
+                .iter()
+                .enumerate()
+                .filter(|(_, object)| !is_there(object))
+                .map(|(i, o)| (i, o.clone()))
+                .unzip();
+            let converted =
+                // On the heap: the future of every read would be as large otherwise.
+                Box::pin(webhook::call(state, &custom.crd, config, &others, &version)).await?;
+            for (index, object) in indices.into_iter().zip(converted) {
+                if let Some(slot) = objects.get_mut(index) {
+                    *slot = object;
+                }
             }
         }
     }
-    let mut result = converted.clone();
-    result.set_at(&["metadata"], Value::Map(kept));
-    Ok(result)
-}
-
-/// The webhook of a CRD, made once for a configuration.
-fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Result<Target, String> {
-    let config = webhook.get("clientConfig").cloned().unwrap_or_default();
-    let trust = match config.str_at(&["caBundle"]).map(|text| STANDARD.decode(text)) {
-        Some(Ok(pem)) if !pem.trim_ascii().is_empty() => Trust::Authorities(pem),
-        Some(Err(error)) => return Err(error.to_string()),
-        _ => Trust::System,
-    };
-    let (url, dial) = match config.str_at(&["url"]) {
-        Some(url) => (url.to_owned(), None),
-        None => {
-            let text = |field| config.str_at(&["service", field]).unwrap_or_default();
-            let port = config.int_at(&["service", "port"]).unwrap_or(443);
-            let host = format!("{}.{}.svc", text("name"), text("namespace"));
-            let path = text("path").trim_start_matches('/');
-            let dial = service_address(state, text("namespace"), text("name"), port)?;
-            (format!("https://{host}:{port}/{path}"), Some(dial))
-        }
-    };
-    // The address of a service may change while its configuration does not.
-    let key = Value::map([("config", config), ("dial", Value::from(dial.clone().unwrap_or_default()))]);
-    if let Some(target) = state.conversions.get(crd, &key) {
-        return Ok(target);
-    }
-    let url = url.parse().map_err(|error| format!("{}: {error}", quote(&url)))?;
-    let reach = if dial.is_some() { Reach::Cluster } else { Reach::Configured };
-    let endpoint = Endpoint { dial, reach, trust, ..Endpoint::new(url) };
-    let target = Target::new(endpoint).map_err(|error| error.to_string())?;
-    state.conversions.keep(crd, key, &target);
-    Ok(target)
-}
-
-/// Where a service is reached from outside of the cluster network: its cluster IP, or the name it stands for.
-fn service_address(state: &State, namespace: &str, name: &str, port: i64) -> Result<String, String> {
-    let missing = || format!("service {} not found", quote(name));
-    let entry = state.store.get(&keys::namespaced(keys::SERVICES, namespace, name)).ok_or_else(missing)?;
-    let service = crate::encode::tree(&entry).map_err(|status| status.message().to_owned())?;
-    let spec = |field| service.str_at(&["spec", field]).unwrap_or_default();
-    let host = match spec("type") {
-        "ExternalName" => spec("externalName"),
-        _ => spec("clusterIP"),
-    };
-    let listed = service.list_at(&["spec", "ports"]).iter().any(|p| p.int_at(&["port"]) == Some(port));
-    if spec("type") != "ExternalName" && !listed {
-        return Err(format!("no service port {port} found for service {}", quote(name)));
-    }
-    if host.is_empty() || host == "None" {
-        return Err(format!("no endpoints available for service {}", quote(name)));
-    }
-    Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+    Ok(objects)
 }
 
 #[cfg(test)]
-#[path = "conversion/tests.rs"]
 mod tests;

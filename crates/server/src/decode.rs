@@ -1,4 +1,4 @@
-//! The decode stage: from a body to a [`Draft`], an object of the target's kind in its stored shape.
+//! The decode stage: from a body to a [`Draft`], an object of the resource that the request is about.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,43 +11,58 @@ use resources::patch::{Patched, undecodable};
 use value::{Str, Value, json, yaml};
 
 use crate::call::Call;
-use crate::catalog::{Custom, ServedResource, Subresource};
+use crate::catalog::{Custom, Sent, ServedResource, Subresource, Working};
 use crate::negotiate::{self, BodyMedia};
 use crate::options::FieldValidation;
 
-/// An object as a client sent it: decoded, unknown fields dropped, defaults filled in, in the stored shape. Nothing has been
-/// decided about it yet.
-#[derive(Debug)]
-pub struct Draft {
-    object: Value,
-    /// Fields of the object that are always written and were sent as empty lists, not left out: who sent them owns them.
-    empty: Vec<Vec<Str>>,
+/// What a client sent: decoded, unknown fields dropped. It has not been admitted yet.
+#[derive(Clone, Debug)]
+pub enum Draft {
+    /// An object of the resource.
+    Object(Decoded),
+    /// A `Scale`, for an object of the resource.
+    Scale(Sent),
+}
+
+/// A decoded object of the resource, with defaults.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// The object.
+    pub object: Working,
+    /// Fields that are always written and were sent as empty lists, not left out: the client that sent them owns them.
+    pub(crate) empty: Vec<Vec<Str>>,
+}
+
+impl From<Working> for Decoded {
+    fn from(object: Working) -> Self {
+        Decoded { object, empty: Vec::new() }
+    }
 }
 
 impl Draft {
-    /// The object, for the mutating stage.
-    pub(crate) fn into_object(self) -> Value {
-        self.object
+    /// A decoded object, or a `Scale`, as the subresource says.
+    fn through(kind: &ServedResource, subresource: Subresource, object: Value) -> Result<Self, Status> {
+        let sent = Sent::new(object);
+        match subresource {
+            Subresource::Scale => Ok(Draft::Scale(sent)),
+            _ => Ok(Draft::Object(kind.to_working(sent)?.into())),
+        }
     }
 
-    /// An object of the stored shape that has been a draft before: it goes through every stage again.
-    pub(crate) fn again(object: Value) -> Self {
-        Draft { object, empty: Vec::new() }
-    }
-
-    /// The fields that were sent as empty lists, and are not there any more.
-    pub(crate) fn take_empty(&mut self) -> Vec<Vec<Str>> {
-        std::mem::take(&mut self.empty)
-    }
-
-    /// The object.
+    /// The object, whatever its shape.
     pub fn object(&self) -> &Value {
-        &self.object
+        match self {
+            Draft::Object(decoded) => &decoded.object,
+            Draft::Scale(scale) => scale,
+        }
     }
 
-    /// The object, for the checks of names that come before any decision.
+    /// The object, for the checks of names and namespaces.
     pub(crate) fn object_mut(&mut self) -> &mut Value {
-        &mut self.object
+        match self {
+            Draft::Object(decoded) => &mut decoded.object,
+            Draft::Scale(scale) => scale,
+        }
     }
 }
 
@@ -140,7 +155,7 @@ pub async fn object(
     call: &mut Call,
     kind: &ServedResource,
     validation: FieldValidation,
-) -> Result<Draft, Status> {
+) -> Result<Decoded, Status> {
     let media = negotiate::body_media(&call.headers)?;
     let body = call.read_body().await?;
     let mut tree = read(&body, media, &kind.gvk)?;
@@ -201,7 +216,7 @@ fn from_custom_tree(
     custom: &Custom,
     tree: Tree,
     validation: FieldValidation,
-) -> Result<Draft, Status> {
+) -> Result<Decoded, Status> {
     let Tree { value: mut object, duplicates, strict_yaml, .. } = tree;
     let sent = meta::gvk(&object);
     let refused = |why: String| {
@@ -236,9 +251,9 @@ fn from_custom_tree(
             kind.gvk.group_version()
         )));
     }
-    let object = kind.to_stored(object)?;
+    let object = kind.to_working(Sent::new(object))?;
     call.record().request_object(&object);
-    Ok(Draft::again(object))
+    Ok(object.into())
 }
 
 /// Reads the body of an update through `scale`.
@@ -247,7 +262,9 @@ pub async fn scale(
     kind: &ServedResource,
     validation: FieldValidation,
 ) -> Result<Draft, Status> {
-    posted(call, &kind.admission_kind(Subresource::Scale), validation).await.map(Draft::again)
+    posted(call, &kind.admission_kind(Subresource::Scale), validation)
+        .await
+        .map(|scale| Draft::Scale(Sent::new(scale)))
 }
 
 /// Reads the body as the kind that a subresource takes.
@@ -271,7 +288,7 @@ pub fn from_tree(
     kind: &ServedResource,
     tree: Tree,
     validation: FieldValidation,
-) -> Result<Draft, Status> {
+) -> Result<Decoded, Status> {
     if let Some(custom) = kind.as_custom() {
         return from_custom_tree(call, kind, custom, tree, validation);
     }
@@ -330,15 +347,15 @@ pub fn from_tree(
     }
     object.set_at(&["apiVersion"], kind.gvk.api_version());
     object.set_at(&["kind"], kind.gvk.kind.clone());
-    let object = kind.to_stored(object)?;
+    let object = kind.to_working(Sent::new(object))?;
     if call.record().wants_request() {
-        let mut sent = kind.from_stored(object.clone());
-        resources::decode::fill(&mut sent, kind.schema());
+        let mut sent = kind.to_sent(object.clone());
+        kind.fill_sent(&mut sent);
         call.record().request_object(&sent);
     } else {
         call.record().request_object(&object);
     }
-    Ok(Draft { object, empty })
+    Ok(Decoded { object, empty })
 }
 
 /// Why an object of one kind is none of another.
@@ -428,10 +445,11 @@ pub fn patched(
             }
         }
     }
-    Ok(Draft {
-        object: if subresource == Subresource::Scale { object } else { kind.to_stored(object)? },
-        empty,
-    })
+    let mut draft = Draft::through(kind, subresource, object)?;
+    if let Draft::Object(decoded) = &mut draft {
+        decoded.empty = empty;
+    }
+    Ok(draft)
 }
 
 /// A warning for each strict error: YAML's reader says several in one.
@@ -471,7 +489,7 @@ pub fn configured(
 ) -> Result<Draft, Status> {
     if let Some(custom) = kind.as_custom().filter(|_| subresource != Subresource::Scale) {
         custom.version.compiled().coerce_applied(&mut object).map_err(Status::plain)?;
-        return Ok(Draft::again(kind.to_stored(object)?));
+        return Draft::through(kind, subresource, object);
     }
     let outcome = resources::decode::convert(&mut object, kind.subresource_schema(subresource));
     if let Some(error) = outcome.type_error(&[]) {
@@ -483,7 +501,7 @@ pub fn configured(
             meta::name(config),
         )));
     }
-    Ok(Draft::again(if subresource == Subresource::Scale { object } else { kind.to_stored(object)? }))
+    Draft::through(kind, subresource, object)
 }
 
 /// Whether a kind is sent in a version of which nothing but the name is left: clients still evict as they did before `policy/v1`.

@@ -55,7 +55,6 @@ pub mod request_info;
 pub mod respond;
 mod restore_deleted;
 pub mod seats;
-mod shape;
 mod signer_access;
 mod splice;
 mod start;

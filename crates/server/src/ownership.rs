@@ -15,7 +15,7 @@ use resources::schema::Schema;
 use resources::strategy;
 use value::{Str, Value};
 
-use crate::catalog::{ServedResource, Subresource};
+use crate::catalog::{Sent, ServedResource, Subresource, Working};
 use crate::state::State;
 
 /// In whose name an object is written.
@@ -74,9 +74,7 @@ impl Versions for ServedResource {
         let own = object.str_at(&["apiVersion"]).unwrap_or_default();
         let from = in_version(&GroupVersion::parse(own).map_err(Unconverted::Failed)?)?;
         let to = in_version(&version)?;
-        let mut object = to.from_stored_shape(from.to_stored_shape(object.clone()));
-        resources::decode::fill(&mut object, to.schema());
-        Ok(object)
+        Ok(from.to_version(Sent::new(object.clone()), &to).into_value())
     }
 
     fn resets(&self, _: &str) -> bool {
@@ -137,7 +135,7 @@ async fn with_versions<T>(
         let version = GroupVersion::parse(&api_version).map_err(Status::internal)?;
         let mut sent = object.clone();
         forget(&mut sent);
-        let converted = kind.convert_to(state, sent, &version).await?;
+        let converted = kind.converter(state).convert_to(sent, &version).await?;
         asked.answers.push((object, api_version, converted));
     }
     Err(Status::internal("the managed fields of the object name too many versions"))
@@ -176,27 +174,27 @@ impl Replicas for ServedResource {
 /// What is known of a write besides the object.
 #[derive(Clone, Copy, Debug)]
 pub struct Written<'a> {
-    /// What was there.
-    pub old: Option<&'a Value>,
+    /// The object before the write.
+    pub old: Option<&'a Working>,
     /// The fields that were sent as empty lists: the object does not say so any more.
     pub empty: &'a [Vec<Str>],
     /// In whose name.
     pub manager: &'a str,
 }
 
-/// Notes who made `object` (a draft, in the stored shape) of what was there.
+/// Records in the managed fields of `object` who made it of the object before the write.
 pub async fn track(
     state: &State,
     kind: &ServedResource,
     subresource: Subresource,
     Written { old, empty, manager }: Written<'_>,
-    object: &mut Value,
+    object: &mut Working,
     now: i64,
 ) {
     let api_version = kind.gvk.api_version();
-    let mut new = kind.from_stored_shape(object.clone());
+    let mut new = kind.to_sent_as_it_is(object.clone());
     strategy::show(&kind.built_in_kind(), &mut new);
-    kind.fill_shown(&mut new);
+    kind.fill_sent(&mut new);
     for path in empty {
         let path: Vec<&str> = path.iter().map(Str::as_str).collect();
         let holder = path.split_last().and_then(|(_, holder)| new.at(holder));
@@ -206,10 +204,14 @@ pub async fn track(
     }
     let converted = match old {
         Some(_) if kind.is_stored_version() => None,
-        Some(old) => Some(kind.from_stored(old.clone())),
+        Some(old) => Some(kind.to_sent(old.clone())),
         None => Some(kind.nothing()),
     };
-    let live = converted.as_ref().or(old).unwrap_or(&Value::Null);
+    let live: &Value = match (&converted, old) {
+        (Some(converted), _) => converted,
+        (None, Some(old)) => old,
+        (None, None) => &Value::Null,
+    };
     // A status that is dropped, or what another version wrote, may be of another type than the schema says. Of what cannot be
     // read everybody owns what they did.
     let fits = |object: &Value| apply::check(object, kind.schema(), true).is_ok();
@@ -293,7 +295,7 @@ fn set(object: &mut Value, list: Option<Value>) {
 }
 
 /// Notes that `manager` made the scale `object` of `shown`, which has its managed fields.
-pub fn track_scale(kind: &ServedResource, shown: &Value, object: &mut Value, manager: &str, now: i64) {
+pub fn track_scale(kind: &ServedResource, shown: &Sent, object: &mut Sent, manager: &str, now: i64) {
     let schema = kind.subresource_schema(Subresource::Scale);
     let (mut live, mut new) = (shown.clone(), object.clone());
     for scale in [&mut live, &mut new] {
@@ -303,7 +305,7 @@ pub fn track_scale(kind: &ServedResource, shown: &Value, object: &mut Value, man
 }
 
 /// The scale of a workload with the managed fields of its replicas.
-pub fn scale_of(kind: &ServedResource, old: &Value) -> Result<Value, Status> {
+pub fn scale_of(kind: &ServedResource, old: &Working) -> Result<Sent, Status> {
     let mut scale = kind.to_change(Subresource::Scale, old)?;
     let managers = decoded(old)?;
     set(&mut scale, apply::to_scale(&managers, kind).encode());
@@ -313,9 +315,9 @@ pub fn scale_of(kind: &ServedResource, old: &Value) -> Result<Value, Status> {
 /// Gives the managed fields of a written scale back to the workload it became.
 pub fn from_scale(
     kind: &ServedResource,
-    old: &Value,
-    scale: &Value,
-    workload: &mut Value,
+    old: &Working,
+    scale: &Sent,
+    workload: &mut Working,
 ) -> Result<(), Status> {
     let managers = apply::to_workload(&decoded(old)?, &decoded(scale)?, &kind.gvk.api_version(), kind);
     set(workload, managers.encode());
@@ -342,13 +344,13 @@ pub async fn configure(
     state: &State,
     kind: &ServedResource,
     subresource: Subresource,
-    old: Option<&Value>,
+    old: Option<&Working>,
     Applying { config, manager, force }: Applying<'_>,
     now: i64,
 ) -> Result<Value, Status> {
     let applied = if subresource == Subresource::Scale {
         let schema = kind.subresource_schema(subresource);
-        let mut empty = Value::map([("apiVersion", apply::SCALE_VERSION), ("kind", "Scale")]);
+        let mut empty = Sent::new(Value::map([("apiVersion", apply::SCALE_VERSION), ("kind", "Scale")]));
         resources::decode::fill(&mut empty, schema);
         let mut live = match old {
             Some(old) => scale_of(kind, old)?,
@@ -359,7 +361,7 @@ pub async fn configure(
     } else {
         let api_version = kind.gvk.api_version();
         let empty = kind.nothing();
-        let converted = old.map(|old| kind.from_stored(old.clone()));
+        let converted = old.map(|old| kind.to_sent(old.clone()));
         let live = converted.as_ref().unwrap_or(&empty);
         // What another version or a former schema let in may not fit this one; a configuration that does not is told of first.
         if kind.as_custom().is_some() && apply::check(config, kind.schema(), false).is_ok() {

@@ -267,7 +267,7 @@ fn encode(call: &mut Call, kind: Option<&ServedResource>, answer: Answer) -> Res
                 };
                 respond(code, "application/json", body)
             } else {
-                object(call, Some(kind), code, kind.from_stored(encode::tree(&entry)?), accepted)?
+                object(call, Some(kind), code, kind.show_unconverted(&entry)?.into_value(), accepted)?
             }
         }
         Answer::Object(code, value) => {

@@ -1,6 +1,6 @@
 //! The write path: mutate, prepare, validate, admit, store.
 //!
-//! `Draft` → [`Mutated`] → [`Admitted`] → [`Stored`]: each is made only by the stage before it, so nothing is stored that skipped one.
+//! `Draft` → [`Mutated`] → [`Admitted`] → [`WriteOutcome`]: each is made only by the stage before it, so nothing is stored that skipped one.
 //! Deletions, bindings and evictions have proofs of their own ([`admitted`]). This is the only file that commits to the store (a tidy
 //! check holds it to that), for requests of clients and of this process alike.
 
@@ -27,8 +27,8 @@ use metadata::{copy_meta, dedup_owners};
 use crate::addresses::Held;
 use crate::admission::param_access;
 use crate::call::Call;
-use crate::catalog::{ServedResource, Subresource};
-use crate::decode::Draft;
+use crate::catalog::{ServedResource, Subresource, Working};
+use crate::decode::{Decoded, Draft};
 use crate::device_access;
 use crate::encode;
 use crate::ownership::{self, Writer};
@@ -55,11 +55,11 @@ pub struct Subject<'a> {
 
 /// What came of a write.
 #[derive(Debug)]
-pub enum Stored {
+pub enum WriteOutcome {
     /// It is in the store.
     Entry(Arc<Entry>),
-    /// A dry run: what would be.
-    Dry(Value),
+    /// A dry run: the object that would be stored.
+    DryRun(Working),
 }
 
 /// An entry of a rule is as much work to compare as so many bytes of other objects.
@@ -147,29 +147,28 @@ impl Subject<'_> {
     pub async fn mutate(
         &self,
         call: &mut Call,
-        mut draft: Draft,
-        old: Option<&Value>,
+        draft: Draft,
+        old: Option<&Working>,
     ) -> Result<Mutated, Status> {
         call.effort.check()?;
         self.enter_lane(call, draft.object()).await;
-        let empty = draft.take_empty();
-        let mut object = draft.into_object();
-        dedup_owners(call, &mut object, false);
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-        let name = if old.is_some() { call.info.name.clone() } else { meta::name(&object).into() };
-        match (self.subresource, old) {
-            (Subresource::Scale, Some(old)) => {
+        let name = if old.is_some() { call.info.name.clone() } else { meta::name(draft.object()).into() };
+        let mut object = match draft {
+            Draft::Scale(mut scale) => {
+                let old = old.ok_or_else(|| Status::not_found(&self.kind.resource, &name))?;
+                dedup_owners(call, &mut scale, false);
                 let shown = ownership::scale_of(self.kind, old)?;
                 if let Writer::Updates(manager) = self.writer {
-                    ownership::track_scale(self.kind, &shown, &mut object, manager, call.now);
+                    ownership::track_scale(self.kind, &shown, &mut scale, manager, call.now);
                 }
-                self.run_mutating(call, operation, &name, Some(&mut object), Some(&shown)).await?;
-                let scale = object;
-                object =
-                    self.kind.through(Subresource::Scale, Draft::again(scale.clone()), old)?.into_object();
+                self.run_mutating(call, operation, &name, Some(&mut scale), Some(&shown)).await?;
+                let mut object = self.kind.apply_scale(&scale, old)?;
                 ownership::from_scale(self.kind, old, &scale, &mut object)?;
+                object
             }
-            _ => {
+            Draft::Object(Decoded { mut object, empty }) => {
+                dedup_owners(call, &mut object, false);
                 let stored = self.kind.built_in_kind();
                 strategy::stamp(&stored, &mut object, &self.state.strategy_context(call));
                 if let Writer::Updates(manager) = self.writer {
@@ -178,14 +177,15 @@ impl Subject<'_> {
                         .await;
                 }
                 let managed = ownership::managed_fields(&object);
-                self.run_mutating(call, operation, &name, Some(&mut object), old).await?;
+                self.run_mutating(call, operation, &name, Some(&mut object), old.map(|old| &**old)).await?;
                 if let Some(warning) = ownership::mend(&mut object, managed) {
                     call.warn(warning);
                 }
+                object
             }
-        }
+        };
         dedup_owners(call, &mut object, true);
-        self.check_escalation(call, &object, old).await?;
+        self.check_escalation(call, &object, old.map(|old| &**old)).await?;
         Ok(Mutated { object })
     }
 
@@ -276,7 +276,7 @@ impl Subject<'_> {
         call: &mut Call,
         mutated: Mutated,
         old: &Entry,
-        old_object: &Value,
+        old_object: &Working,
     ) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
         let kind = self.kind.built_in_kind();
@@ -382,7 +382,7 @@ impl Subject<'_> {
         call: &mut Call,
         name: &str,
         entry: &Entry,
-        old: &Value,
+        old: &Working,
     ) -> Result<AdmittedDelete, Status> {
         self.run_mutating(call, Operation::Delete, name, None, Some(old)).await?;
         self.run_validating(call, Operation::Delete, name, None, Some(old)).await?;
@@ -395,13 +395,13 @@ impl Subject<'_> {
         call: &Call,
         admitted: Admitted,
         old: Option<&Arc<Entry>>,
-    ) -> Result<Stored, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let Admitted { mut object, expect, held } = admitted;
         if self.is_service() && object.str_at(&["spec", "type"]) == Some("ExternalName") {
             // It is judged, and nobody sees it afterwards.
             object.remove_at(&["spec", "internalTrafficPolicy"]);
         }
-        self.kind.fill(&mut object);
+        self.kind.fill_working(&mut object);
         let name = meta::name(&object).to_owned();
         let mut record = self.record(&object).await?;
         let fits = record.as_ref().is_ok_and(|record| record.size() <= self.state.store.max_record());
@@ -415,9 +415,9 @@ impl Subject<'_> {
             && old.record() == record
         {
             return Ok(if self.dry_run {
-                Stored::Dry(self.kind.reread(self.state, object).await.map_err(StoreError::Refused)?)
+                WriteOutcome::DryRun(self.reread(object).await?)
             } else {
-                Stored::Entry(Arc::clone(old))
+                WriteOutcome::Entry(Arc::clone(old))
             });
         }
         let key = self.kind.key(&call.info.namespace, &name);
@@ -425,8 +425,7 @@ impl Subject<'_> {
             if expect == Expect::Absent && self.state.store.get(&key).is_some() {
                 return Err(StoreError::Conflict);
             }
-            let object = self.kind.reread(self.state, object).await.map_err(StoreError::Refused)?;
-            return Ok(Stored::Dry(object));
+            return Ok(WriteOutcome::DryRun(self.reread(object).await?));
         }
         let priority = self.priority(call, &object, expect);
         let write = Write { key: key.into(), expect, change: Change::Put(record), priority };
@@ -441,17 +440,23 @@ impl Subject<'_> {
         if expect == Expect::Absent && device_access::asks_admin(self.kind, &object) {
             self.state.metrics.admin_access(&self.kind.stored.kind, true);
         }
-        Ok(Stored::Entry(entry))
+        Ok(WriteOutcome::Entry(entry))
     }
 
     /// What is stored for an object as it was worked on, unless it nests deeper than anybody reads: managed fields nest deeper
     /// than what they are about, and admission, defaults and conversion may add to what was sent.
-    async fn record(&self, object: &Value) -> Result<Result<Record, TooDeep>, StoreError> {
-        let stored = self.kind.to_storage(self.state, object).await.map_err(StoreError::Refused)?;
+    async fn record(&self, object: &Working) -> Result<Result<Record, TooDeep>, StoreError> {
+        let converter = self.kind.converter(self.state);
+        let stored = converter.to_storage(object).await.map_err(StoreError::Refused)?;
         if stored.depth() > json::MAX_DEPTH {
             return Ok(Err(TooDeep));
         }
         Ok(Ok(self.kind.record(&stored)))
+    }
+
+    /// The object of a dry run.
+    async fn reread(&self, object: Working) -> Result<Working, StoreError> {
+        self.kind.converter(self.state).reread(object).await.map_err(StoreError::Refused)
     }
 
     /// Gives a service the addresses and ports it asks for.
@@ -504,7 +509,7 @@ impl Subject<'_> {
         call: &Call,
         proof: MarkProof<'_>,
         old: &Arc<Entry>,
-        object: &Value,
+        object: &Working,
         name: &str,
     ) -> Result<Marked, StoreError> {
         if matches!(proof, MarkProof::Delete(admitted) if !admitted.is_for(old)) {
@@ -512,7 +517,7 @@ impl Subject<'_> {
         }
         let over = old.revision;
         if self.dry_run {
-            return Ok(Marked { stored: Stored::Dry(object.clone()), over });
+            return Ok(Marked { outcome: WriteOutcome::DryRun(object.clone()), over });
         }
         let record = match self.record(object).await? {
             Ok(record) => record,
@@ -525,8 +530,8 @@ impl Subject<'_> {
         let expect = Expect::Revision(old.revision);
         let priority = self.priority(call, object, expect);
         let write = Write { key: Arc::clone(&old.key), expect, change: Change::Put(record), priority };
-        let stored = Stored::Entry(self.commit(call, write, name, || {}).await?);
-        Ok(Marked { stored, over })
+        let outcome = WriteOutcome::Entry(self.commit(call, write, name, || {}).await?);
+        Ok(Marked { outcome, over })
     }
 
     /// What a write may use when the store is full. The server's own writes go on, and so do those by which others free space

@@ -114,27 +114,6 @@ impl ServedResource {
         self.row().is_some() && strategy::allow_unconditional_update(&self.stored.group_kind())
     }
 
-    /// Drops the fields that are only written out, so that what was sent and what is stored compare.
-    pub fn normalise(&self, object: &mut Value) {
-        if self.row().is_some() {
-            resources::decode::normalise(object, self.stored_schema());
-        }
-    }
-
-    /// The same of an object in the version of the request.
-    pub fn fill_shown(&self, object: &mut Value) {
-        if let Nature::BuiltIn(built_in) = &self.nature {
-            resources::decode::fill(object, built_in.schema);
-        }
-    }
-
-    /// Adds the fields that are written out even when they are empty.
-    pub fn fill(&self, object: &mut Value) {
-        if self.row().is_some() {
-            resources::decode::fill(object, self.stored_schema());
-        }
-    }
-
     /// An object with nothing but metadata, as bookmarks carry it: what Go writes even when it is empty is there.
     pub fn empty_with(&self, mut object: Value) -> Value {
         if let Nature::BuiltIn(built_in) = &self.nature {

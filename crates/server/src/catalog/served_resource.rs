@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use api::selector::Facts;
-use api::{GroupKind, GroupResource, GroupVersionKind, Status, meta};
+use api::{GroupKind, GroupResource, GroupVersionKind, meta};
 use bytes::Bytes;
 use resources::schema::Schema;
 use resources::table::{self, Resource, Storage, SubresourceRow, Verb, verbs};
@@ -13,6 +13,7 @@ use storage::{Entry, Record};
 use value::Value;
 
 use super::schema_epoch::SchemaEpoch;
+use super::shapes::StoredObject;
 use crate::encode;
 use crate::keys;
 
@@ -296,65 +297,11 @@ impl ServedResource {
         self.gvk == self.stored
     }
 
-    /// Brings an object of the request's version into the shape in which it is worked on, with defaults: the stored shape, and
-    /// for custom kinds that of the request. Defaults that would make it larger than anything that is stored are refused.
-    pub fn to_stored(&self, object: Value) -> Result<Value, Status> {
-        if let Nature::Custom(custom) = &self.nature {
-            let mut object = object;
-            custom.version.compiled().default(&mut object).map_err(Status::too_large)?;
-            return Ok(object);
-        }
-        let mut object = self.to_stored_shape(object);
-        resources::defaults::apply(&self.stored.group_kind(), &mut object);
-        Ok(object)
-    }
-
-    /// The same, without defaults.
-    pub fn to_stored_shape(&self, object: Value) -> Value {
-        let Nature::BuiltIn(built_in) = &self.nature else { return object };
-        let mut object = match &built_in.conversion {
-            Some((to_stored, _)) => to_stored(&object),
-            None => object,
-        };
-        object.set_at(&["apiVersion"], self.stored.api_version());
-        object
-    }
-
-    /// Brings an object from the shape in which it is worked on into that of the request's version.
-    pub fn from_stored(&self, object: Value) -> Value {
-        let mut object = self.from_stored_shape(object);
-        if let Nature::BuiltIn(built_in) = &self.nature
-            && built_in.conversion.is_some()
-        {
-            resources::decode::fill(&mut object, built_in.schema);
-        }
-        object
-    }
-
-    /// The same of an object that has not been stored yet.
-    pub fn from_stored_shape(&self, object: Value) -> Value {
-        let Nature::BuiltIn(built_in) = &self.nature else { return object };
-        let mut object = match &built_in.conversion {
-            Some((_, from_stored)) => from_stored(&object),
-            None => object,
-        };
-        object.set_at(&["apiVersion"], self.gvk.api_version());
-        object
-    }
-
     /// The kind in another version that is kept in the same place, served or not.
     pub fn in_version(&self, version: &api::GroupVersion) -> Option<ServedResource> {
         let row = table::find_kind(&version.group, &version.version, &self.gvk.kind)?;
         let version = row.versions.iter().find(|known| known.name == version.version)?;
         ServedResource::new(row, version.name).filter(|kind| kind.stored == self.stored)
-    }
-
-    /// An object of the kind with nothing in it but what is always written.
-    pub fn nothing(&self) -> Value {
-        self.empty_with(Value::map([
-            ("apiVersion", self.gvk.api_version()),
-            ("kind", self.gvk.kind.to_string()),
-        ]))
     }
 
     /// How long the head of a stored body is.
@@ -371,8 +318,8 @@ impl ServedResource {
         }
     }
 
-    /// What is stored for an object in the stored shape.
-    pub fn record(&self, object: &Value) -> Record {
+    /// The record of the store for an object.
+    pub fn record(&self, object: &StoredObject) -> Record {
         let fields = self.field_values(object);
         let facts =
             Facts::encode(meta::labels(object), fields.iter().map(|(label, value)| (*label, value.as_ref())));

@@ -1,14 +1,13 @@
-//! The faces of an object: itself, and the subresources that are views of it.
+//! The subresources that are views of an object and through which it is changed.
 
 use api::{GroupVersionKind, Status};
 use resources::schema::Schema;
 use resources::{custom, scale};
-use value::Value;
 
 use super::served_resource::{Nature, ServedResource};
-use crate::decode::Draft;
+use super::shapes::{Sent, Working};
 
-/// Which face of an object a request goes through.
+/// The subresource through which a request reads or changes an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subresource {
     /// The object itself.
@@ -28,7 +27,7 @@ pub enum Subresource {
 }
 
 impl Subresource {
-    /// The subresource that a subresource is, if it is one.
+    /// The subresource with a name; `None` for one that is no view of the object, such as `pods/log`.
     pub fn of(subresource: &str) -> Option<Self> {
         Some(match subresource {
             "" => Subresource::None,
@@ -57,7 +56,7 @@ impl Subresource {
 }
 
 impl ServedResource {
-    /// The kind that admission is told.
+    /// The kind of the object that admission gets.
     pub fn admission_kind(&self, subresource: Subresource) -> GroupVersionKind {
         match subresource {
             Subresource::Scale => GroupVersionKind::new("autoscaling", "v1", "Scale"),
@@ -65,7 +64,7 @@ impl ServedResource {
         }
     }
 
-    /// The schema of what a subresource takes.
+    /// The schema of the object that is sent to a subresource.
     pub fn subresource_schema(&self, subresource: Subresource) -> &Schema {
         match subresource {
             Subresource::Scale => {
@@ -75,24 +74,28 @@ impl ServedResource {
         }
     }
 
-    /// A stored object as a subresource shows it, in the version of the request.
-    pub fn view(&self, subresource: Subresource, object: &Value) -> Result<Value, Status> {
+    /// An object as a subresource shows it.
+    pub fn view(&self, subresource: Subresource, object: &Working) -> Result<Sent, Status> {
         match (subresource, &self.nature) {
             (Subresource::Scale, Nature::Custom(custom)) => {
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
-                custom::scale::from_object(paths, object).map(|(scale, _)| scale).map_err(Status::plain)
+                let scale = custom::scale::from_object(paths, object).map_err(Status::plain)?;
+                Ok(Sent::new(scale.0))
             }
-            (Subresource::Scale, Nature::BuiltIn(_)) => Ok(scale::from_object(self.scaled()?, object)),
-            _ => Ok(self.from_stored(object.clone())),
+            (Subresource::Scale, Nature::BuiltIn(_)) => {
+                Ok(Sent::new(scale::from_object(self.scaled()?, object)))
+            }
+            _ => Ok(self.to_sent(object.clone())),
         }
     }
 
-    /// The same as what a change through the subresource starts from.
-    pub fn to_change(&self, subresource: Subresource, object: &Value) -> Result<Value, Status> {
+    /// An object as a change through a subresource starts from it. Unlike [`ServedResource::view`], the scale of a custom resource may lack
+    /// fields that its CRD names.
+    pub fn to_change(&self, subresource: Subresource, object: &Working) -> Result<Sent, Status> {
         match (subresource, &self.nature) {
             (Subresource::Scale, Nature::Custom(custom)) => {
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
-                custom::scale::to_change(paths, object).map_err(Status::plain)
+                custom::scale::to_change(paths, object).map(Sent::new).map_err(Status::plain)
             }
             _ => self.view(subresource, object),
         }
@@ -102,25 +105,24 @@ impl ServedResource {
         scale::Scaled::of(&self.stored.group_kind()).ok_or_else(Status::no_such_resource)
     }
 
-    /// The object that a change through a subresource asks for.
-    pub fn through(&self, subresource: Subresource, draft: Draft, old: &Value) -> Result<Draft, Status> {
-        match (subresource, &self.nature) {
-            (Subresource::Scale, Nature::Custom(custom)) => {
+    /// The object that a changed scale asks for.
+    pub fn apply_scale(&self, scale: &Sent, old: &Working) -> Result<Working, Status> {
+        let object = match &self.nature {
+            Nature::Custom(custom) => {
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
-                custom::scale::apply(paths, old, draft.object()).map(Draft::again)
+                custom::scale::apply(paths, old, scale)?
             }
-            (Subresource::Scale, Nature::BuiltIn(_)) => {
-                scale::apply(self.scaled()?, old, draft.object()).map(Draft::again)
-            }
-            _ => Ok(draft),
-        }
+            Nature::BuiltIn(_) => scale::apply(self.scaled()?, old, scale)?,
+        };
+        // Only the number of replicas differs from `old`.
+        Ok(Working::of_converted(object))
     }
 
-    /// A dry run's object as a subresource shows it.
-    pub fn answer_object(&self, subresource: Subresource, object: Value) -> Result<Value, Status> {
+    /// The object of a dry run as a subresource shows it.
+    pub fn answer_object(&self, subresource: Subresource, object: Working) -> Result<Sent, Status> {
         match subresource {
             Subresource::Scale => self.view(subresource, &object),
-            _ => Ok(self.from_stored(object)),
+            _ => Ok(self.to_sent(object)),
         }
     }
 }

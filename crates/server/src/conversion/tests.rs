@@ -1,110 +1,47 @@
-use value::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::{Wrong, converted, read, restore};
-use crate::truncate_remote::MAX_TEXT;
+use api::Status;
+use authn::InternalIdentity;
+use value::json;
 
-fn parse(text: &str) -> Value {
-    json::parse(text.as_bytes()).unwrap()
-}
+use crate::Ephemeral;
+use crate::client::Client;
 
-const V1: &str = "apiextensions.k8s.io/v1";
+const DEFINITION: &str = r#"{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster",
+    "names":{"plural":"things","kind":"Thing"},"versions":[
+    {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},
+    {"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
 
-#[test]
-fn an_answer_is_taken_only_if_it_is_one_to_the_request() {
-    let answer = |text: &str| converted(&parse(text), "v1", V1, "u").map(<[Value]>::len);
-    let good = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[{},{}]}}"#;
-    assert_eq!(answer(good), Ok(2));
-    for (text, expected) in [
-        (
-            good.replace("ConversionReview", "Other"),
-            "no kind \"Other\" is registered for version \"apiextensions.k8s.io/v1\" in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:74\"",
-        ),
-        (
-            good.replace("k8s.io/v1\"", "k8s.io/v1beta1\""),
-            "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion",
-        ),
-        (
-            "{}".to_owned(),
-            "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=",
-        ),
-        (
-            r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":"x"}"#.to_owned(),
-            "json: cannot unmarshal string into Go struct field ConversionReview.response of type v1.ConversionResponse",
-        ),
-        (good.replace("\"response\"", "\"x\""), "no response provided"),
-        (good.replace("\"u\"", "\"w\""), "expected response.uid=\"u\", got \"w\""),
-        (good.replace("Success", "Failure"), "response.result.status was 'Failure', not 'Success'"),
-        (good.replace("\"Success\"", "\"Failure\",\"message\":\"no way\""), "no way"),
-    ] {
-        assert_eq!(answer(&text), Err(expected.to_owned()), "{text}");
+#[tokio::test]
+async fn objects_are_converted_one_by_one_only_as_long_as_there_is_time() {
+    let server = Ephemeral::start().await.unwrap();
+    let state = Arc::clone(server.running.state());
+    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let parse = |text: &str| json::parse(text.as_bytes()).unwrap();
+    client
+        .create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &parse(DEFINITION))
+        .await
+        .unwrap();
+    let thing = parse(r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}"#);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while let Err(status) = client.create("/apis/example.com/v1/things", &thing).await {
+        assert!(Instant::now() < deadline, "{status}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
+    let kind = state.catalog.find(&"example.com".into(), &"v2".into(), &"things".into()).unwrap();
+    let custom = kind.as_custom().unwrap();
+    let entries: Vec<_> = state.store.snapshot(&kind.scope("")).entries.iter().cloned().collect();
+    let together = Status::internal("all at once they cannot be converted");
 
-#[test]
-fn a_conversion_changes_what_an_object_is_and_never_which_one() {
-    let original = parse(
-        r#"{"apiVersion":"example.com/v1","kind":"T","metadata":{"name":"n","uid":"u","generation":3,"labels":{"a":"b"}},"spec":{"x":1}}"#,
-    );
-    let result = parse(
-        r#"{"apiVersion":"example.com/v2","kind":"T","metadata":{"name":"n","uid":"u","generation":9,"labels":{"c":"d"}},"spec":{"y":1}}"#,
-    );
-    let restored = restore(&original, &result, "example.com/v2").unwrap();
-    assert_eq!(restored.int_at(&["metadata", "generation"]), Some(3));
-    assert_eq!(restored.str_at(&["metadata", "labels", "c"]), Some("d"));
-    assert_eq!(restored.at(&["metadata", "labels", "a"]), None);
-    for (path, value, expected) in [
-        (&["metadata", "name"][..], "other", "object: must have the same name: n != other"),
-        (&["metadata", "uid"], "other", "object: must have the same UID: u != other"),
-        (&["kind"], "Other", "object at index 0: invalid kind (expected T, received Other)"),
-        (
-            &["apiVersion"],
-            "example.com/v3",
-            "object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)",
-        ),
-    ] {
-        let mut wrong = result.clone();
-        wrong.set_at(path, value);
-        assert_eq!(
-            restore(&original, &wrong, "example.com/v2").unwrap_err(),
-            Wrong::Object(expected.to_owned())
-        );
-    }
-    for (wrong, expected) in [
-        ("null", "unexpected end of JSON input"),
-        ("\"x\"", "json: cannot unmarshal string into Go value of type map[string]interface {}"),
-        (r#"{"apiVersion":"v1"}"#, r#"Object 'Kind' is missing in '{"apiVersion":"v1"}'"#),
-    ] {
-        assert_eq!(
-            restore(&original, &parse(wrong), "example.com/v2").unwrap_err(),
-            Wrong::NoObject(expected.to_owned())
-        );
-    }
-    let mut bad = result;
-    bad.set_at(&["metadata", "labels", "bad key"], "x");
-    let wrong = restore(&original, &bad, "example.com/v2").unwrap_err();
-    assert!(
-        matches!(&wrong, Wrong::Object(why) if why.starts_with("metadata: metadata.labels: Invalid value")),
-        "{wrong:?}"
-    );
-}
+    let later = Instant::now() + Duration::from_mins(1);
+    let shown =
+        kind.converter(&state).retry_one_by_one(custom, &entries, later, together.clone()).await.unwrap();
+    assert_eq!(shown.first().and_then(|thing| thing.str_at(&["apiVersion"])), Some("example.com/v2"));
 
-#[test]
-fn what_is_no_review_at_all_is_refused_in_the_words_of_the_decoder() {
-    assert!(read(b"{}").is_ok());
-    let why = read(b"hello").unwrap_err();
-    assert!(
-        why.starts_with("couldn't get version/kind; json parse error: json: cannot unmarshal string into")
-    );
-}
-
-#[test]
-fn what_a_webhook_says_is_not_passed_on_in_full_length() {
-    let long = "x".repeat(1 << 20);
-    for wrong in [Wrong::Call(long.clone()), Wrong::NoObject(long.clone()), Wrong::Object(long)] {
-        let status = wrong.status("example.com/v1, Kind=T");
-        assert!(status.message().len() < MAX_TEXT + 100, "{}", status.message().len());
-        assert!(status.message().ends_with("x..."));
-    }
-    let status = Wrong::Call("no way".to_owned()).status("example.com/v1, Kind=T");
-    assert_eq!(status.message(), "conversion webhook for example.com/v1, Kind=T failed: no way");
+    let over = Instant::now();
+    let refused =
+        kind.converter(&state).retry_one_by_one(custom, &entries, over, together.clone()).await.unwrap_err();
+    assert_eq!(refused.message(), together.message());
+    server.running.stop().await;
 }

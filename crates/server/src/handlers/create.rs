@@ -4,11 +4,11 @@ use api::{Status, meta};
 
 use crate::call::{Answer, Call};
 use crate::catalog::{ServedResource, Subresource};
-use crate::decode;
+use crate::decode::{self, Draft};
 use crate::options::WriteOptions;
 use crate::ownership::{self, Writer};
 use crate::state::State;
-use crate::write::{StoreError, Stored, Subject, place};
+use crate::write::{StoreError, Subject, WriteOutcome, place};
 
 /// How often another name is tried when a generated one is taken.
 const NAME_ATTEMPTS: usize = 8;
@@ -16,7 +16,7 @@ const NAME_ATTEMPTS: usize = 8;
 /// Creates the object in the body.
 pub async fn handle(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
-    let draft = decode::object(call, kind, options.field_validation).await?;
+    let draft = Draft::Object(decode::object(call, kind, options.field_validation).await?);
     let manager = ownership::manager(&options.field_manager, &call.headers).into_owned();
     create(state, call, kind, draft, &options, Writer::Updates(&manager)).await
 }
@@ -27,7 +27,7 @@ pub async fn create(
     state: &State,
     call: &mut Call,
     kind: &ServedResource,
-    mut draft: decode::Draft,
+    mut draft: Draft,
     options: &WriteOptions,
     writer: Writer<'_>,
 ) -> Result<Answer, Status> {
@@ -43,24 +43,27 @@ pub async fn create(
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     let generated =
         meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
-    let original = generated.then(|| draft.object().clone());
+    let original = generated.then(|| draft.clone());
     let mutated = subject.mutate(call, draft, None).await?;
     let mut admitted = subject.admit_create(call, mutated).await?;
     for attempt in 1.. {
         let name = admitted.name().to_owned();
         match subject.store(call, admitted, None).await {
-            Ok(Stored::Entry(entry)) => return kind.answer(state, subresource, 201, entry).await,
-            Ok(Stored::Dry(object)) => return Ok(Answer::Object(201, kind.from_stored(object))),
+            Ok(WriteOutcome::Entry(entry)) => {
+                return kind.converter(state).answer(subresource, 201, entry).await;
+            }
+            Ok(WriteOutcome::DryRun(object)) => {
+                return Ok(Answer::Object(201, kind.to_sent(object).into_value()));
+            }
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => match &original {
                 None => return Err(taken(state, kind, call, &name)),
                 Some(_) if attempt == NAME_ATTEMPTS => {
                     return Err(Status::generate_name_conflict(&kind.resource, &name));
                 }
-                Some(object) => {
+                Some(draft) => {
                     // The object passes every stage again under its new name.
-                    let draft = decode::Draft::again(object.clone());
-                    let mutated = subject.mutate(call, draft, None).await?;
+                    let mutated = subject.mutate(call, draft.clone(), None).await?;
                     admitted = subject.admit_create(call, mutated).await?;
                 }
             },

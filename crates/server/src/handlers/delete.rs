@@ -12,14 +12,14 @@ use value::Value;
 
 use super::list::{self, Page};
 use crate::call::{Answer, Call};
-use crate::catalog::{ServedResource, Subresource};
+use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode;
 use crate::encode;
 use crate::negotiate::{self, BodyMedia};
 use crate::options::DeleteOptions;
 use crate::ownership::Writer;
 use crate::state::State;
-use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, Stored, Subject};
+use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, Subject, WriteOutcome};
 
 /// The longest grace period: a century. The time of deletion must stay one that clients can read.
 const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
@@ -47,7 +47,7 @@ pub async fn one(state: &State, call: &mut Call, kind: &ServedResource) -> Resul
     state.in_force(kind, call.deleted_at).await;
     let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
     Ok(match answer {
-        Answer::Entry(_, entry) => return kind.answer(state, Subresource::None, code, entry).await,
+        Answer::Entry(_, entry) => return kind.converter(state).answer(Subresource::None, code, entry).await,
         Answer::Object(_, object) => Answer::Object(code, object),
         raw => raw,
     })
@@ -102,7 +102,7 @@ async fn each(
         }
         // What a webhook has to convert is sent to it together, not one by one.
         let converted = match kind.as_custom() {
-            Some(_) => kind.show_all(state, some).await?.into_iter().map(Some).collect(),
+            Some(_) => kind.converter(state).load_all(some).await?.into_iter().map(Some).collect(),
             None => vec![None; some.len()],
         };
         for (entry, object) in some.iter().zip(converted) {
@@ -177,7 +177,7 @@ pub enum Known {
     /// Nothing.
     Nothing,
     /// The object as it was at a revision.
-    Read(u64, Value),
+    Read(u64, Working),
     /// Its deletion was admitted ([`admit`]).
     Admitted(AdmittedDelete),
 }
@@ -189,7 +189,7 @@ pub async fn admit(
     call: &mut Call,
     kind: &ServedResource,
     entry: &Entry,
-    old: &Value,
+    old: &Working,
     options: &DeleteOptions,
 ) -> Result<Option<AdmittedDelete>, Status> {
     if matches!(next_step(kind, old, options, call.now), Step::Pending) {
@@ -239,7 +239,7 @@ pub async fn delete(
         };
         let old = match read {
             Some(object) => object,
-            None => kind.load(state, &entry).await?,
+            None => kind.converter(state).load(&entry).await?,
         };
         check_preconditions(kind, name, &old, options)?;
         let step = match next_step(kind, &old, options, call.now) {
@@ -259,9 +259,11 @@ pub async fn delete(
             Step::MarkedGone(object) => {
                 let marked =
                     subject.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
-                match marked.map(|marked| (marked.carry(admitted), marked.stored)) {
-                    Ok((_, Stored::Dry(object))) => Ok((true, Answer::Object(200, kind.from_stored(object)))),
-                    Ok((admitted, Stored::Entry(marked))) => {
+                match marked.map(|marked| (marked.carry(admitted), marked.outcome)) {
+                    Ok((_, WriteOutcome::DryRun(object))) => {
+                        Ok((true, Answer::Object(200, kind.to_sent(object).into_value())))
+                    }
+                    Ok((admitted, WriteOutcome::Entry(marked))) => {
                         let deleted = match admitted {
                             Some(admitted) => subject.delete(call, admitted, &marked, name).await,
                             None => Err(StoreError::Conflict),
@@ -283,9 +285,11 @@ pub async fn delete(
             Step::Marked(object) => {
                 let marked =
                     subject.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
-                marked.map(|marked| match marked.stored {
-                    Stored::Entry(entry) => (false, Answer::Entry(200, entry)),
-                    Stored::Dry(object) => (false, Answer::Object(200, kind.from_stored(object))),
+                marked.map(|marked| match marked.outcome {
+                    WriteOutcome::Entry(entry) => (false, Answer::Entry(200, entry)),
+                    WriteOutcome::DryRun(object) => {
+                        (false, Answer::Object(200, kind.to_sent(object).into_value()))
+                    }
                 })
             }
         };
@@ -364,17 +368,17 @@ enum Step {
     /// It goes at once.
     Gone,
     /// It is marked as having no time left, so that watchers see that, and goes.
-    MarkedGone(Value),
+    MarkedGone(Working),
     /// It is marked, and goes when whoever must let go of it has.
-    Marked(Value),
+    Marked(Working),
 }
 
-fn next_step(kind: &ServedResource, old: &Value, options: &DeleteOptions, now: i64) -> Step {
+fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now: i64) -> Step {
     if kind.is_built_in("", "Namespace") {
         return namespace_step(old, options, now);
     }
     if kind.is_built_in("apiextensions.k8s.io", "CustomResourceDefinition") && !meta::is_deleting(old) {
-        return definition_step(old, now);
+        return crd_step(old, now);
     }
     let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s.min(MAX_GRACE) });
     let deleting = meta::is_deleting(old);
@@ -433,7 +437,7 @@ fn next_step(kind: &ServedResource, old: &Value, options: &DeleteOptions, now: i
 }
 
 /// A namespace goes to phase `Terminating` and is emptied by its controller, which then takes the finalizers off.
-fn namespace_step(old: &Value, options: &DeleteOptions, now: i64) -> Step {
+fn namespace_step(old: &Working, options: &DeleteOptions, now: i64) -> Step {
     if !meta::is_deleting(old) {
         let mut marked = old.clone();
         meta::set(&mut marked, "deletionTimestamp", stamp(now));
@@ -460,7 +464,7 @@ fn namespace_step(old: &Value, options: &DeleteOptions, now: i64) -> Step {
 }
 
 /// A CRD stays until its objects are gone: see [`crate::crd_controller`].
-fn definition_step(old: &Value, now: i64) -> Step {
+fn crd_step(old: &Working, now: i64) -> Step {
     let mut marked = old.clone();
     meta::set(&mut marked, "deletionTimestamp", stamp(now));
     let mut finalizers: Vec<Value> = meta::finalizers(old).map(Value::from).collect();

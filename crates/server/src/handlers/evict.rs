@@ -13,12 +13,12 @@ use super::delete::{self, Known};
 use super::pods::{posted, success};
 use crate::call::{Answer, Call};
 use crate::catalog::{ServedResource, Subresource};
-use crate::encode;
 use crate::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use crate::ownership::Writer;
 use crate::state::State;
 use crate::write::{
-    AdmittedDelete, AdmittedPost, MarkProof, Marked, OPTIMISTIC_LOCK, Posted, StoreError, Stored, Subject,
+    AdmittedDelete, AdmittedPost, MarkProof, Marked, OPTIMISTIC_LOCK, Posted, StoreError, Subject,
+    WriteOutcome,
 };
 
 /// How often a write that lost against another one is made anew.
@@ -67,7 +67,7 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
             .get(&kind.key(&call.info.namespace, &name))
             .ok_or_else(|| Status::not_found(&kind.resource, &name))?;
         call.enter_lane(entry.body.len()).await;
-        let pod = encode::tree(&entry)?;
+        let pod = kind.load_built_in(&entry)?;
         let mut deletion = deletion.clone();
         if !ignores_budgets(&pod) {
             // Nothing is written before the budget and admission of the deletion allow it.
@@ -125,7 +125,7 @@ async fn remove(
         // A pod that was changed meanwhile is not the one whose deletion was admitted.
         deleted = deleted.and_then(|deleted| marked.carry(deleted));
         // The mark is this server's own write; the client means the revision before it.
-        if let (Stored::Entry(entry), Some(_)) = (&marked.stored, &deletion.resource_version) {
+        if let (WriteOutcome::Entry(entry), Some(_)) = (&marked.outcome, &deletion.resource_version) {
             deletion.resource_version = Some(entry.revision.to_string());
         }
     }
@@ -153,7 +153,7 @@ async fn mark_evicted(
     };
     let mut entry = Arc::clone(first);
     for _ in 0..ATTEMPTS {
-        let mut pod = encode::tree(&entry)?;
+        let mut pod = kind.load_built_in(&entry)?;
         check_preconditions(&pod, &entry, deletion)?;
         let mut conditions = pod.list_at(&["status", "conditions"]).to_vec();
         let known = conditions.iter_mut().find(|c| c.str_at(&["type"]) == Some("DisruptionTarget"));
@@ -235,7 +235,7 @@ async fn spend_budget(
     for _ in 0..ATTEMPTS {
         let mut covering = Vec::new();
         for entry in &state.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
-            let budget = encode::tree(entry)?;
+            let budget = budgets.load_built_in(entry)?;
             let selector = Selector::from_label_selector(budget.at(&["spec", "selector"]));
             if selector.is_ok_and(|selector| selector.matches_object(pod)) {
                 covering.push((Arc::clone(entry), budget));

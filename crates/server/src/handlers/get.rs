@@ -25,5 +25,5 @@ pub async fn handle(
     if subresource != Subresource::None || kind.must_convert(&entry) {
         call.effort.enter_lane(entry.body.len()).await;
     }
-    kind.answer(state, subresource, 200, entry).await
+    kind.converter(state).answer(subresource, 200, entry).await
 }

@@ -13,7 +13,7 @@ use value::{Value, json, write};
 
 use crate::body::Body;
 use crate::call::{Answer, Call};
-use crate::catalog::ServedResource;
+use crate::catalog::{Sent, ServedResource};
 use crate::encode;
 use crate::negotiate::{self, Form, Forms, List as Wanted, Media};
 use crate::options::{self, ListOptions};
@@ -97,7 +97,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
             call.effort.enter_lane(entries.iter().map(|entry| entry.body.len()).sum()).await;
         }
         'pages: for some in entries.chunks(CHUNK) {
-            let selected = kind.selected(state, &selection, some).await?;
+            let selected = kind.converter(state).selected(&selection, some).await?;
             for (entry, selected) in some.iter().zip(selected) {
                 // As in Kubernetes, whatever comes after a full page makes another one, even if that stays empty.
                 if limit > 0 && matched.len() == limit {
@@ -269,14 +269,14 @@ pub async fn answer(
             json::parse_wrapped(&bytes).map_err(Status::internal)?
         }
         Form::Object => {
-            let mut items = kind.show_all(state, &page.entries).await?;
+            let mut items = kind.converter(state).show_all(&page.entries).await?;
             if kind.row().is_some() {
                 for item in &mut items {
                     item.remove_at(&["kind"]);
                     item.remove_at(&["apiVersion"]);
                 }
             }
-            list_object(&kind.list_kind(), &kind.gvk.api_version(), metadata, items)
+            list_object(&kind.list_kind(), &kind.gvk.api_version(), metadata, values(items))
         }
         Form::Metadata(_, Wanted::One) => return Err(respond::is_a_list(kind)),
         Form::Metadata(version, Wanted::Many) => {
@@ -287,7 +287,7 @@ pub async fn answer(
                 Some(_) => {
                     page.entries.iter().map(|entry| encode::tree(entry)).collect::<Result<_, Status>>()?
                 }
-                None => kind.show_all(state, &page.entries).await?,
+                None => values(kind.converter(state).show_all(&page.entries).await?),
             };
             table::partial_list(&items, version, metadata)
         }
@@ -295,7 +295,7 @@ pub async fn answer(
             let options = TableOptions { of: Of::List, ..TableOptions::parse(&call.query)? };
             let mut metadata = metadata;
             drop_empty_continue(&mut metadata);
-            let rows = kind.show_all(state, &page.entries).await?;
+            let rows = values(kind.converter(state).show_all(&page.entries).await?);
             let allowance = TableAllowance::new(&call.effort.budget);
             let table = table::table(kind, version, &rows, metadata, options, state.now(), &allowance);
             call.effort.check()?;
@@ -361,4 +361,8 @@ fn spliced(kind: &ServedResource, page: Page) -> Splice {
     head.extend_from_slice(b",\"items\":[");
     foot.extend_from_slice(b"]}\n");
     Splice::new(head, page.entries, (b"{", kind.stored_head_len()), foot)
+}
+
+fn values(objects: Vec<Sent>) -> Vec<Value> {
+    objects.into_iter().map(Sent::into_value).collect()
 }

@@ -10,7 +10,6 @@ use value::{Map, Value};
 use crate::call::{Answer, Call};
 use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
-use crate::encode;
 use crate::options::WriteOptions;
 use crate::ownership::Writer;
 use crate::state::State;
@@ -66,7 +65,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) ->
     let key = pods.key(&call.info.namespace, &pod);
     for _ in 0..ATTEMPTS {
         let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&pods.resource, &pod))?;
-        let mut object = encode::tree(&entry)?;
+        let mut object = pods.load_built_in(&entry)?;
         let (uid, wanted) = (meta::uid(&object), meta::uid(&binding));
         if !wanted.is_empty() && wanted != uid {
             let why = ServedResource::uid_mismatch(&key, wanted, uid, options.dry_run);

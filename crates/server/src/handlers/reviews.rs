@@ -46,7 +46,7 @@ enum Asker {
 /// Reads the body as `kind`, runs admission, and hands it back.
 pub async fn read(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Value, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
-    let mut object = decode::object(call, kind, options.field_validation).await?.into_object();
+    let mut object = decode::object(call, kind, options.field_validation).await?.object;
     create::wipe(&mut object);
     crate::write::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
     let manager = ownership::manager(&options.field_manager, &call.headers);
@@ -63,7 +63,7 @@ pub async fn read(state: &State, call: &mut Call, kind: &ServedResource) -> Resu
         options: &options.to_value("CreateOptions"),
         dry_run: options.dry_run,
     };
-    posted.admit(call, object).await
+    posted.admit(call, object.into_value()).await
 }
 
 async fn access_review(
@@ -116,7 +116,7 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &ServedResource
 
 async fn self_review(call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
-    let mut review = decode::object(call, kind, options.field_validation).await?.into_object();
+    let mut review = decode::object(call, kind, options.field_validation).await?.object.into_value();
     review.set_at(&["metadata"], Value::Map(Map::new()));
     meta::set(&mut review, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
     review.set_at(&["status", "userInfo"], call.user().to_user_info());

@@ -10,13 +10,13 @@ use value::Value;
 
 use super::create;
 use crate::call::{Answer, Call};
-use crate::catalog::{ServedResource, Subresource};
+use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode::{self, Draft};
 use crate::negotiate;
 use crate::options::{FieldValidation, WriteOptions};
 use crate::ownership::{self, Writer};
 use crate::state::State;
-use crate::write::{OPTIMISTIC_LOCK, StoreError, Stored, Subject, place};
+use crate::write::{OPTIMISTIC_LOCK, StoreError, Subject, WriteOutcome, place};
 
 /// How often a write that lost against another one is made anew, when the client did not name a revision.
 const ATTEMPTS: usize = 16;
@@ -33,8 +33,8 @@ const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// Where the new object comes from.
 enum Source {
-    /// A PUT: the object, in the stored shape.
-    Object(Value),
+    /// A PUT: the object, or a `Scale`.
+    Object(Draft),
     /// A PATCH: applied to whatever is there.
     Patch(&'static str, Bytes),
     /// A PATCH that is a configuration: merged into whatever is there, even nothing. With it, what strict reading says.
@@ -51,11 +51,11 @@ pub async fn put(
     let options = WriteOptions::parse("UpdateOptions", &call.query)?;
     let mut draft = match subresource {
         Subresource::Scale => decode::scale(call, kind, options.field_validation).await?,
-        _ => decode::object(call, kind, options.field_validation).await?,
+        _ => Draft::Object(decode::object(call, kind, options.field_validation).await?),
     };
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
-    change(state, call, kind, subresource, &options, Source::Object(draft.into_object())).await
+    change(state, call, kind, subresource, &options, Source::Object(draft)).await
 }
 
 /// PATCH.
@@ -110,15 +110,14 @@ async fn change(
     for _ in 0..ATTEMPTS {
         let Some(old) = state.store.get(&key) else {
             return match source {
-                Source::Object(object) if kind.creates_on_update(subresource) => {
-                    let uid = meta::uid(&object);
+                Source::Object(draft) if kind.creates_on_update(subresource) => {
+                    let uid = meta::uid(draft.object());
                     if !uid.is_empty() {
                         // Whoever names one means an object that is there.
                         let why = ServedResource::uid_mismatch(&key, uid, "", options.dry_run);
                         return Err(Status::conflict(&kind.resource, &name, why));
                     }
                     state.authorize_create(call, kind).await?;
-                    let draft = Draft::again(object);
                     create::create(state, call, kind, draft, options, writer).await
                 }
                 Source::Configuration(config, strict) if ServedResource::creates_on_apply(subresource) => {
@@ -140,10 +139,10 @@ async fn change(
         };
         call.enter_lane(old.body.len()).await;
         call.effort.check()?;
-        let old_object = kind.load(state, &old).await?;
+        let old_object = kind.converter(state).load(&old).await?;
         check_uid(kind, &old, &old_object, &source, options.dry_run)?;
         let new = match &source {
-            Source::Object(object) => Draft::again(object.clone()),
+            Source::Object(draft) => draft.clone(),
             Source::Patch(patch_type, body) => {
                 patched(call, kind, subresource, options, &old_object, patch_type, body)?
             }
@@ -168,14 +167,17 @@ async fn change(
             if let Ok(last) = &deleted {
                 state.in_force(kind, last.revision).await;
             }
-            deleted.map(|_| Stored::Dry(object))
+            deleted.map(|_| WriteOutcome::DryRun(object))
         } else {
             subject.store(call, admitted, Some(&old)).await
         };
         match stored {
-            Ok(Stored::Entry(entry)) => return kind.answer(state, subresource, 200, entry).await,
-            Ok(Stored::Dry(object)) => {
-                return Ok(Answer::Object(200, kind.answer_object(subresource, object)?));
+            Ok(WriteOutcome::Entry(entry)) => {
+                return kind.converter(state).answer(subresource, 200, entry).await;
+            }
+            Ok(WriteOutcome::DryRun(object)) => {
+                let object = kind.answer_object(subresource, object)?;
+                return Ok(Answer::Object(200, object.into_value()));
             }
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) if conditional || named_revision => break,
@@ -191,7 +193,7 @@ fn patched(
     kind: &ServedResource,
     subresource: Subresource,
     options: &WriteOptions,
-    old: &Value,
+    old: &Working,
     patch_type: &str,
     body: &Bytes,
 ) -> Result<Draft, Status> {
@@ -217,7 +219,7 @@ async fn configured(
     kind: &ServedResource,
     subresource: Subresource,
     options: &WriteOptions,
-    old: Option<&Value>,
+    old: Option<&Working>,
     (config, strict): (&Value, Option<&str>),
 ) -> Result<Draft, Status> {
     let applying = ownership::Applying {
@@ -269,8 +271,8 @@ fn check_uid(
     source: &Source,
     dry_run: bool,
 ) -> Result<(), Status> {
-    let Source::Object(object) = source else { return Ok(()) };
-    let (sent, there) = (meta::uid(object), meta::uid(old));
+    let Source::Object(draft) = source else { return Ok(()) };
+    let (sent, there) = (meta::uid(draft.object()), meta::uid(old));
     if sent.is_empty() || sent == there {
         return Ok(());
     }

@@ -341,7 +341,7 @@ impl Sender {
                 if let Some(known) = own.kind.selects(&selection, &entry) {
                     return Ok(known);
                 }
-                let object = own.kind.load(&own.state, &entry).await?;
+                let object = own.kind.converter(&own.state).load(&entry).await?;
                 Ok(own.kind.selects_fields(&selection, &entry, &object))
             })
             .await

@@ -33,15 +33,15 @@
 //! The store takes no object that was only mutated:
 //!
 //! ```
-//! use server::write::{Admitted, Stored, StoreError, Subject};
-//! async fn store(subject: Subject<'_>, call: &server::call::Call, admitted: Admitted) -> Result<Stored, StoreError> {
+//! use server::write::{Admitted, StoreError, Subject, WriteOutcome};
+//! async fn store(subject: Subject<'_>, call: &server::call::Call, admitted: Admitted) -> Result<WriteOutcome, StoreError> {
 //!     subject.store(call, admitted, None).await
 //! }
 //! ```
 //!
 //! ```compile_fail,E0308
-//! use server::write::{Mutated, Stored, StoreError, Subject};
-//! async fn store(subject: Subject<'_>, call: &server::call::Call, mutated: Mutated) -> Result<Stored, StoreError> {
+//! use server::write::{Mutated, StoreError, Subject, WriteOutcome};
+//! async fn store(subject: Subject<'_>, call: &server::call::Call, mutated: Mutated) -> Result<WriteOutcome, StoreError> {
 //!     subject.store(call, mutated, None).await
 //! }
 //! ```
@@ -50,23 +50,23 @@ use std::sync::Arc;
 
 use api::meta;
 use storage::{Entry, Expect};
-use value::Value;
 
-use super::Stored;
 #[cfg(doc)]
 use super::Subject;
+use super::WriteOutcome;
 use crate::addresses::Held;
+use crate::catalog::Working;
 
 /// An object after the mutating stage.
 #[derive(Debug)]
 pub struct Mutated {
-    pub(super) object: Value,
+    pub(super) object: Working,
 }
 
 /// An object that passed the mutating stage, validation and the validating stage.
 #[derive(Debug)]
 pub struct Admitted {
-    pub(super) object: Value,
+    pub(super) object: Working,
     pub(super) expect: Expect,
     /// The addresses and ports that a service was given, until it is stored.
     pub(super) held: Option<Held>,
@@ -79,12 +79,12 @@ impl Admitted {
     }
 
     /// The object.
-    pub fn object(&self) -> &Value {
+    pub fn object(&self) -> &Working {
         &self.object
     }
 
     /// An update that takes the last finalizer off deletes the object: the deletion, and the object that the client is shown.
-    pub fn into_delete(self, old: &Entry) -> (AdmittedDelete, Value) {
+    pub fn into_delete(self, old: &Entry) -> (AdmittedDelete, Working) {
         // The update was admitted for one revision; another one is a conflict.
         let revision = match self.expect {
             Expect::Revision(revision) => revision,
@@ -131,7 +131,7 @@ pub enum MarkProof<'a> {
 #[derive(Debug)]
 pub struct Marked {
     /// The object with the mark.
-    pub stored: Stored,
+    pub outcome: WriteOutcome,
     /// The revision without the mark.
     pub(super) over: u64,
 }
@@ -140,11 +140,11 @@ impl Marked {
     /// The admitted deletion of the object, which is the same object but for the mark. `None` if the mark was written over another revision
     /// than the one whose deletion was admitted.
     pub fn carry(&self, admitted: AdmittedDelete) -> Option<AdmittedDelete> {
-        match &self.stored {
+        match &self.outcome {
             _ if admitted.revision != self.over => None,
-            Stored::Entry(entry) if entry.key == admitted.key => Some(AdmittedDelete::of(entry)),
-            Stored::Entry(_) => None,
-            Stored::Dry(_) => Some(admitted),
+            WriteOutcome::Entry(entry) if entry.key == admitted.key => Some(AdmittedDelete::of(entry)),
+            WriteOutcome::Entry(_) => None,
+            WriteOutcome::DryRun(_) => Some(admitted),
         }
     }
 }

@@ -165,8 +165,9 @@ impl Watcher {
                 return Ok(frame);
             }
             let now = own.state.now();
-            let object = own.kind.load(&own.state, &entry).await?;
-            let shown = shown(&own.kind, form, options, own.kind.from_stored(object), &entry, now, &budget);
+            let object = own.kind.converter(&own.state).load(&entry).await?;
+            let shown =
+                shown(&own.kind, form, options, own.kind.to_sent(object).into_value(), &entry, now, &budget);
             let mut out = Vec::with_capacity(256);
             let mut json = Vec::with_capacity(256);
             respond::order_of(Some(&own.kind), &shown).write(&mut json, &shown);

@@ -1,0 +1,401 @@
+//! Conversion of custom resources by a webhook: one `ConversionReview` for all objects that need it.
+//!
+//! The webhook changes what an object is, never which object it is: its name, namespace and uid must stay, and of its metadata
+//! only labels and annotations are taken from the answer.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use admission::webhook::{Reply, unexpected};
+use api::field::quote;
+use api::{Status, meta};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use resources::custom::CustomResourceDefinition;
+use value::{Map, Str, Value, go, json, write};
+
+use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
+use crate::keys;
+use crate::metrics::Review;
+use crate::outbound::{Answer, Endpoint, Failure, Reach, Request, Target, Trust, WEBHOOK_AGENT};
+use crate::state::State;
+use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
+
+/// How long a conversion may take, as Kubernetes' client waits by default.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The webhooks that have been called, by CRD, each with the configuration it was made of.
+#[derive(Default)]
+pub struct Targets {
+    known: Mutex<HashMap<Str, (Value, Target)>>,
+}
+
+impl Targets {
+    /// Forgets the webhook of a CRD.
+    pub fn forget(&self, crd: &str) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(crd);
+    }
+
+    fn get(&self, crd: &CustomResourceDefinition, config: &Value) -> Option<Target> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&crd.name).filter(|(made_of, _)| made_of == config).map(|(_, target)| target.clone())
+    }
+
+    fn keep(&self, crd: &CustomResourceDefinition, config: Value, target: &Target) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(crd.name.clone(), (config, target.clone()));
+    }
+}
+
+/// Asks the webhook of a CRD to bring objects into a version, and counts it. `webhook` is `spec.conversion.webhook`.
+pub(super) async fn call(
+    state: &State,
+    crd: &CustomResourceDefinition,
+    webhook: &Value,
+    objects: &[Value],
+    version: &str,
+) -> Result<Vec<Value>, Status> {
+    let first = objects.first().map(meta::gvk).unwrap_or_default();
+    let about = format!("{}, Kind={}", first.group_version(), first.kind);
+    let start = std::time::Instant::now();
+    let outcome = ask(state, crd, webhook, objects, version).await;
+    let review = outcome.as_ref().map_or_else(Wrong::review, |_| Some(Review::Converted));
+    let to = version.rsplit('/').next().unwrap_or_default();
+    state.metrics.custom.converted(&crd.name, &first.version, to, review, start.elapsed());
+    outcome.map_err(|wrong| wrong.status(&about))
+}
+
+async fn ask(
+    state: &State,
+    crd: &CustomResourceDefinition,
+    webhook: &Value,
+    objects: &[Value],
+    version: &str,
+) -> Result<Vec<Value>, Wrong> {
+    let target = target(state, crd, webhook).map_err(Wrong::Call)?;
+    let reviews = webhook.list_at(&["conversionReviewVersions"]).iter().filter_map(Value::as_str);
+    let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
+        return Err(Wrong::NoReview);
+    };
+    let uid = crate::random::uid();
+    let api_version = format!("apiextensions.k8s.io/{review}");
+    // A revision is of what is stored, in whatever version: the webhook is not told it, and cannot change it.
+    let mut sent = objects.to_vec();
+    for object in &mut sent {
+        object.remove_at(&["metadata", "resourceVersion"]);
+    }
+    let request = Value::map([
+        ("uid", Value::from(uid.as_str())),
+        ("desiredAPIVersion", Value::from(version)),
+        ("objects", Value::List(sent)),
+    ]);
+    let body = Value::map([
+        ("kind", Value::from("ConversionReview")),
+        ("apiVersion", Value::from(api_version.as_str())),
+        ("request", request),
+    ]);
+    let mut request =
+        Request { max_answer: MAX_OBJECTS, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
+    request.headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static(WEBHOOK_AGENT));
+    request.path = format!("{}?timeout={}s", target.url().path(), TIMEOUT.as_secs()).parse().ok();
+    let answer = exchange(&target, request).await.map_err(|failure| {
+        state.metrics.custom.webhook_failed(&failure);
+        Wrong::Call(failure.message)
+    })?;
+    if !(200..300).contains(&answer.status) {
+        let reply = Reply {
+            status: answer.status,
+            content_type: answer.content_type().to_owned(),
+            body: answer.body.to_vec(),
+        };
+        return Err(Wrong::Call(unexpected(&reply).message().to_owned()));
+    }
+    if answer.body.is_empty() {
+        return Err(Wrong::Call(format!(
+            "0-length response with status code: {} and content type: {}",
+            answer.status,
+            answer.content_type()
+        )));
+    }
+    let answer = read(&answer.body).map_err(Wrong::Call)?;
+    let converted = converted(&answer, review, &api_version, &uid).map_err(Wrong::Answer)?;
+    if converted.len() != objects.len() {
+        return Err(Wrong::Count { returned: converted.len(), expected: objects.len() });
+    }
+    objects.iter().zip(converted).map(|(original, converted)| restore(original, converted, version)).collect()
+}
+
+/// Sends a review, goes where the answer sends it on, and comes back later if told so, all within the time it has.
+async fn exchange(target: &Target, request: Request) -> Result<Answer, Failure> {
+    let url = target.url();
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    let origin = format!("{}://{authority}", url.scheme_str().unwrap_or("https"));
+    let (begun, limit) = (std::time::Instant::now(), request.timeout);
+    let mut retries = 0;
+    loop {
+        let left = limit.saturating_sub(begun.elapsed());
+        let answer = follow(target, Request { timeout: left, ..request.clone() }, &origin).await?;
+        match retry_after(&answer) {
+            Some(wait) if retries < MAX_RETRIES && begun.elapsed() + wait < limit => {
+                retries += 1;
+                tokio::time::sleep(wait).await;
+            }
+            _ => return Ok(answer),
+        }
+    }
+}
+
+/// Reads an answer, which may be YAML as everything may be.
+fn read(body: &[u8]) -> Result<Value, String> {
+    let answer = match json::parse_wrapped(body) {
+        Ok(answer) => answer,
+        Err(error) => value::yaml::body(body).map(|read| read.value).map_err(|_| error.to_string())?,
+    };
+    if matches!(answer, Value::Map(_)) {
+        return Ok(answer);
+    }
+    Err(format!(
+        r#"couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }}"#,
+        answer.json_type()
+    ))
+}
+
+/// The objects of an answer, if it is one to this request.
+fn converted<'a>(
+    answer: &'a Value,
+    review: &str,
+    api_version: &str,
+    uid: &str,
+) -> Result<&'a [Value], String> {
+    if review == "v1" {
+        let found = meta::gvk(answer);
+        let is_review = found.kind == "ConversionReview" && found.group == "apiextensions.k8s.io";
+        match found.version.as_str() {
+            "v1" if is_review => {}
+            "v1beta1" if is_review => {
+                return Err(
+                    "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion"
+                        .to_owned(),
+                );
+            }
+            "" if found.kind.is_empty() => {
+                return Err(format!(
+                    "expected webhook response of {api_version}, Kind=ConversionReview, got {}/{}, Kind={}",
+                    found.group, found.version, found.kind
+                ));
+            }
+            _ => {
+                return Err(format!(
+                    "no kind {} is registered for version {} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:74\"",
+                    quote(&found.kind),
+                    quote(&found.group_version().to_string())
+                ));
+            }
+        }
+    }
+    let Some(response) = answer.get("response").filter(|response| !response.is_null()) else {
+        return Err("no response provided".to_owned());
+    };
+    if !matches!(response, Value::Map(_)) {
+        return Err(format!(
+            "json: cannot unmarshal {} into Go struct field ConversionReview.response of type {review}.ConversionResponse",
+            response.json_type()
+        ));
+    }
+    let answered = response.str_at(&["uid"]).unwrap_or_default();
+    if review == "v1" && answered != uid {
+        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(answered)));
+    }
+    let status = response.str_at(&["result", "status"]).unwrap_or_default();
+    if status != "Success" {
+        return Err(match response.str_at(&["result", "message"]) {
+            Some(message) if !message.is_empty() => message.to_owned(),
+            _ => format!("response.result.status was '{status}', not 'Success'"),
+        });
+    }
+    Ok(response.list_at(&["convertedObjects"]))
+}
+
+/// What is wrong with a webhook or with what it says.
+#[derive(Debug, PartialEq)]
+enum Wrong {
+    /// It knows no review that is known here.
+    NoReview,
+    /// It cannot be called, or answers no review.
+    Call(String),
+    /// Its review answers something else, or with a failure.
+    Answer(String),
+    /// It answers with more objects than were sent, or fewer.
+    Count { returned: usize, expected: usize },
+    /// A converted object cannot be read as one.
+    NoObject(String),
+    /// A converted object is not what was asked for.
+    Object(String),
+}
+
+impl Wrong {
+    /// As what the review is counted; `None` where nobody was asked.
+    fn review(&self) -> Option<Review> {
+        match self {
+            Wrong::NoReview => None,
+            Wrong::Call(_) => Some(Review::NotAsked),
+            Wrong::Answer(_) => Some(Review::Malformed),
+            Wrong::Count { .. } => Some(Review::Partial),
+            Wrong::NoObject(_) | Wrong::Object(_) => Some(Review::InvalidObject),
+        }
+    }
+
+    /// What is told about a conversion. All that a webhook says comes through here.
+    fn status(&self, about: &str) -> Status {
+        Status::plain(match self {
+            Wrong::NoReview => "no supported conversion review versions".to_owned(),
+            Wrong::Call(why) | Wrong::Answer(why) => {
+                format!("conversion webhook for {about} failed: {}", truncate_remote(why))
+            }
+            Wrong::Count { returned, expected } => {
+                format!("conversion webhook for {about} returned {returned} objects, expected {expected}")
+            }
+            Wrong::NoObject(why) => truncate_remote(why).into_owned(),
+            Wrong::Object(why) => {
+                format!("conversion webhook for {about} returned invalid {}", truncate_remote(why))
+            }
+        })
+    }
+}
+
+/// The converted object with the metadata of the original, but for labels and annotations.
+fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, Wrong> {
+    match converted {
+        Value::Map(map) if map.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() => {
+            let text = write::to_string(converted);
+            return Err(Wrong::NoObject(format!("Object 'Kind' is missing in '{text}'")));
+        }
+        Value::Map(_) => {}
+        Value::Null => return Err(Wrong::NoObject("unexpected end of JSON input".to_owned())),
+        other => {
+            return Err(Wrong::NoObject(format!(
+                "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                other.json_type()
+            )));
+        }
+    }
+    restored(original, converted, version).map_err(Wrong::Object)
+}
+
+fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value, String> {
+    let (was, is) = (meta::gvk(original), meta::gvk(converted));
+    let received = is.group_version().to_string();
+    if received != version {
+        return Err(format!(
+            "object at index 0: invalid groupVersion (expected {version}, received {received})"
+        ));
+    }
+    if was.kind != is.kind {
+        return Err(format!("object at index 0: invalid kind (expected {}, received {})", was.kind, is.kind));
+    }
+    let same = [
+        ("name", meta::name(original), meta::name(converted)),
+        ("namespace", meta::namespace(original), meta::namespace(converted)),
+        ("UID", meta::uid(original), meta::uid(converted)),
+    ];
+    for (what, was, is) in same {
+        if was != is {
+            return Err(format!("object: must have the same {what}: {was} != {is}"));
+        }
+    }
+    let metadata = match converted.get("metadata") {
+        None => return Err("metadata: missing metadata in converted object".to_owned()),
+        Some(Value::Map(metadata)) => metadata,
+        Some(other) => {
+            return Err(format!(
+                "metadata: invalid metadata of type {} in converted object",
+                go::type_name(other)
+            ));
+        }
+    };
+    let mut kept: Map = original.get("metadata").and_then(Value::as_map).cloned().unwrap_or_default();
+    for field in ["labels", "annotations"] {
+        match metadata.get(field) {
+            None | Some(Value::Null) => drop(kept.remove(field)),
+            Some(Value::Map(entries)) => {
+                let wrong = entries.iter().find(|(_, value)| !matches!(value, Value::String(_)));
+                if let Some((key, value)) = wrong {
+                    return Err(format!(
+                        "metadata: metadata.{field}[{key}] must be a string, but is {} in converted object",
+                        go::type_name(value)
+                    ));
+                }
+                if kept.get(field).and_then(Value::as_map) != Some(entries) {
+                    let errors = resources::validation::meta::converted(field, entries);
+                    if !errors.is_empty() {
+                        return Err(format!("metadata: {}", api::field::aggregate(errors)));
+                    }
+                }
+                kept.insert(field, Value::Map(entries.clone()));
+            }
+            Some(other) => {
+                let kind = go::type_name(other);
+                return Err(format!("metadata: invalid metadata.{field} of type {kind} in converted object"));
+            }
+        }
+    }
+    let mut result = converted.clone();
+    result.set_at(&["metadata"], Value::Map(kept));
+    Ok(result)
+}
+
+/// The webhook of a CRD, made once for a configuration.
+fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Result<Target, String> {
+    let config = webhook.get("clientConfig").cloned().unwrap_or_default();
+    let trust = match config.str_at(&["caBundle"]).map(|text| STANDARD.decode(text)) {
+        Some(Ok(pem)) if !pem.trim_ascii().is_empty() => Trust::Authorities(pem),
+        Some(Err(error)) => return Err(error.to_string()),
+        _ => Trust::System,
+    };
+    let (url, dial) = match config.str_at(&["url"]) {
+        Some(url) => (url.to_owned(), None),
+        None => {
+            let text = |field| config.str_at(&["service", field]).unwrap_or_default();
+            let port = config.int_at(&["service", "port"]).unwrap_or(443);
+            let host = format!("{}.{}.svc", text("name"), text("namespace"));
+            let path = text("path").trim_start_matches('/');
+            let dial = service_address(state, text("namespace"), text("name"), port)?;
+            (format!("https://{host}:{port}/{path}"), Some(dial))
+        }
+    };
+    // The address of a service may change while its configuration does not.
+    let key = Value::map([("config", config), ("dial", Value::from(dial.clone().unwrap_or_default()))]);
+    if let Some(target) = state.conversions.get(crd, &key) {
+        return Ok(target);
+    }
+    let url = url.parse().map_err(|error| format!("{}: {error}", quote(&url)))?;
+    let reach = if dial.is_some() { Reach::Cluster } else { Reach::Configured };
+    let endpoint = Endpoint { dial, reach, trust, ..Endpoint::new(url) };
+    let target = Target::new(endpoint).map_err(|error| error.to_string())?;
+    state.conversions.keep(crd, key, &target);
+    Ok(target)
+}
+
+/// Where a service is reached from outside of the cluster network: its cluster IP, or the name it stands for.
+fn service_address(state: &State, namespace: &str, name: &str, port: i64) -> Result<String, String> {
+    let missing = || format!("service {} not found", quote(name));
+    let entry = state.store.get(&keys::namespaced(keys::SERVICES, namespace, name)).ok_or_else(missing)?;
+    let service = crate::encode::tree(&entry).map_err(|status| status.message().to_owned())?;
+    let spec = |field| service.str_at(&["spec", field]).unwrap_or_default();
+    let host = match spec("type") {
+        "ExternalName" => spec("externalName"),
+        _ => spec("clusterIP"),
+    };
+    let listed = service.list_at(&["spec", "ports"]).iter().any(|p| p.int_at(&["port"]) == Some(port));
+    if spec("type") != "ExternalName" && !listed {
+        return Err(format!("no service port {port} found for service {}", quote(name)));
+    }
+    if host.is_empty() || host == "None" {
+        return Err(format!("no endpoints available for service {}", quote(name)));
+    }
+    Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+}
+
+#[cfg(test)]
+mod tests;
