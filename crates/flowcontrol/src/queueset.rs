@@ -5,6 +5,7 @@
 //! queue. A queue's `next_dispatch` is the reading of `R` at which its next request starts in the imagined world. When a request is
 //! dispatched it is charged with its estimated work, and what it really took is settled when it finishes.
 
+mod fast;
 mod queue;
 mod slab;
 #[cfg(test)]
@@ -18,9 +19,10 @@ use value::Str;
 use crate::SeatSeconds;
 use crate::dealer::Dealer;
 use crate::estimate::Work;
-use crate::fast_path::{FastCounters, FastPath};
+use crate::fast_path::FastPath;
 use crate::flow_stats::{FlowStats, LevelGauges, RejectReason};
-use crate::statistics::{BusyTime, Integrator, Period, nanos};
+use crate::statistics::{Integrator, Period};
+use fast::FastUse;
 use queue::{Queue, Queues};
 pub use slab::RequestId;
 use slab::Slab;
@@ -201,20 +203,6 @@ pub struct QueueSet<T> {
     fast_use: FastUse,
 }
 
-/// How far the use of the fast path is in the statistics.
-#[derive(Debug, Default)]
-struct FastUse {
-    /// What [`FastPath::nanoseconds`] said when it was last asked.
-    seen: u64,
-    /// When that was.
-    at: Duration,
-    /// Nanoseconds that are not in the gauges yet: requests that took long are counted when they leave.
-    pending: u64,
-    /// Nanoseconds, and the most requests, since [`QueueSet::take_fast_use`].
-    nanoseconds: u64,
-    most: u64,
-}
-
 /// What became of the requests of a level so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -264,12 +252,8 @@ impl<T: Ticket> QueueSet<T> {
             gauges: LevelGauges::new(now),
             flows: Vec::new(),
             fast: Arc::default(),
-            fast_use: FastUse { at: now, ..FastUse::default() },
+            fast_use: FastUse::since(now),
         }
-    }
-
-    pub(crate) fn fast_path(&self) -> &Arc<FastPath> {
-        &self.fast
     }
 
     /// Changes how requests wait and how many seats there are. Requests that are here stay.
@@ -314,11 +298,6 @@ impl<T: Ticket> QueueSet<T> {
         }
         self.flows.push(FlowStats::new(schema));
         self.flows.len() - 1
-    }
-
-    /// What requests of a flow schema count on the fast path.
-    pub(crate) fn fast_counters(&self, flow: usize) -> Arc<FastCounters> {
-        self.flows.get(flow).map(|flow| Arc::clone(&flow.fast)).unwrap_or_default()
     }
 
     /// Takes in a request.
@@ -434,82 +413,6 @@ impl<T: Ticket> QueueSet<T> {
             self.open_fast_path();
             self.note_load(now);
         }
-    }
-
-    /// A request has left the fast path after it was closed.
-    pub(crate) fn left_fast_path(&mut self, now: Duration) {
-        self.sync(now);
-        self.dispatch_all(now);
-        self.open_fast_path();
-        self.note_load(now);
-    }
-
-    /// A request on the fast path took longer than [`fast_path::SHORT`](crate::fast_path::SHORT).
-    pub(crate) fn finished_on_fast_path(&mut self, flow: usize, took: Duration) {
-        self.take_fast_counts();
-        if let Some(flow) = self.flows.get_mut(flow) {
-            flow.finished_on_fast_path(took);
-        }
-    }
-
-    /// Opens the fast path when nothing waits and most seats are free.
-    fn open_fast_path(&mut self) {
-        if self.fast.is_open() {
-            return;
-        }
-        match self.queuing {
-            Queuing::Exempt => self.fast.open_without_limit(),
-            _ if self.waiting == 0 && self.seats_in_use <= self.limit / 4 => self.fast.open(self.limit),
-            _ => {}
-        }
-    }
-
-    /// Whether so many seats are free, if need be after the fast path is closed.
-    fn make_room(&mut self, seats: u64) -> bool {
-        if self.fits(seats) {
-            return true;
-        }
-        self.fast.close();
-        self.fits(seats)
-    }
-
-    /// Seats in use, or set aside for the fast path.
-    fn occupied(&self) -> u64 {
-        self.seats_in_use.saturating_add(self.fast.occupied())
-    }
-
-    /// Adds the use of the fast path to the gauges.
-    pub(crate) fn note_fast_use(&mut self, now: Duration) {
-        let seen = self.fast.nanoseconds();
-        let busy = seen.wrapping_sub(std::mem::replace(&mut self.fast_use.seen, seen));
-        let passed = nanos(now.saturating_sub(self.fast_use.at));
-        self.fast_use.pending = self.fast_use.pending.saturating_add(busy);
-        self.fast_use.at = now;
-        if self.fast_use.pending == 0 || passed == 0 {
-            return;
-        }
-        let most = self.fast.take_most();
-        let nanoseconds = self.fast_use.pending.min(most.saturating_mul(passed));
-        let fast = &mut self.fast_use;
-        fast.pending -= nanoseconds;
-        fast.nanoseconds = fast.nanoseconds.saturating_add(nanoseconds);
-        fast.most = fast.most.max(most);
-        let busy = BusyTime { nanoseconds, most };
-        self.gauges.add_busy(now, &busy);
-        self.demand.advance_with(now, &busy);
-    }
-
-    /// How long, in nanoseconds, and by how many requests at most the fast path was in use since the last call.
-    pub fn take_fast_use(&mut self, now: Duration) -> (u64, u64) {
-        self.note_fast_use(now);
-        (std::mem::take(&mut self.fast_use.nanoseconds), std::mem::take(&mut self.fast_use.most))
-    }
-
-    /// Adds what was counted on the fast path to the counters.
-    pub(crate) fn take_fast_counts(&mut self) {
-        let waits = self.queuing != Queuing::Exempt;
-        let started = self.flows.iter_mut().map(|flow| flow.take_fast(waits));
-        self.counts.dispatched += started.sum::<u64>();
     }
 
     /// The owner of a request no longer waits for it.

@@ -95,9 +95,9 @@ pub enum Unread {
 }
 
 impl Unread {
-    /// Whether some of it may still be on its way.
-    pub(crate) fn may_arrive(&self) -> bool {
-        matches!(self, Unread::Incoming(arriving) if !arriving.body.is_end_stream())
+    /// Whether it comes over the network and is not empty.
+    pub(crate) fn arrives(&self) -> bool {
+        matches!(self, Unread::Incoming(arriving) if arriving.body.had_content())
     }
 }
 

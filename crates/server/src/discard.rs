@@ -33,6 +33,11 @@ impl Discarding {
         let runtime = (!body.is_end_stream()).then(Handle::try_current).and_then(Result::ok);
         Discarding { body: Some(body), runtime }
     }
+
+    /// Whether the body was not empty when its request arrived.
+    pub fn had_content(&self) -> bool {
+        self.runtime.is_some()
+    }
 }
 
 impl Body for Discarding {

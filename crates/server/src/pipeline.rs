@@ -427,7 +427,7 @@ async fn serve(
     // queue
     let seat = match &state.flow_control {
         Some((control, _)) if info.verb == "watch" || !info.is_long_running() => {
-            let (caller, query, has_body) = (&caller, &query, body.may_arrive());
+            let (caller, query, has_body) = (&caller, &query, body.arrives());
             let asking = Asking { state, caller, info, query, arrived: started, deadline, has_body, gone };
             match control.admit(asking).await {
                 Ok(seat) => seat.into(),
