@@ -52,7 +52,7 @@ fn crd() -> Value {
 
 fn read(crd: &Value) -> CustomResourceDefinition {
     let source: Arc<dyn Source> = Arc::new(Whole(crd.clone()));
-    CustomResourceDefinition::read(crd, &source)
+    CustomResourceDefinition::read(crd, &source, |_, _| None)
 }
 
 fn object() -> Value {

@@ -9,9 +9,9 @@ mod remote;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
+use api::gvk::compare_versions;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
@@ -191,16 +191,6 @@ pub fn aggregated_groups(served: &Served, custom: &[Entry<'_>], remote: &[Remote
     remote::merge(groups.named(), remote)
 }
 
-/// Orders versions as Kubernetes prefers them: stable before beta before alpha, then the higher number, then anything else by name.
-pub fn compare_versions(a: &str, b: &str) -> Ordering {
-    match (rank(a), rank(b)) {
-        (Some(a), Some(b)) => b.cmp(&a),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.cmp(b),
-    }
-}
-
 /// The groups that have something to list, in order.
 struct Groups<'a>(Vec<GroupEntries<'a>>);
 
@@ -350,17 +340,4 @@ fn names(map: &mut Map, key: &'static str, names: &[&str]) {
 
 fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
-}
-
-/// `v1beta2` → (1 for beta, 1, 2); nothing for what is not such a version. Stable ranks 2, alpha 0.
-fn rank(version: &str) -> Option<(u8, u32, u32)> {
-    let rest = version.strip_prefix('v')?;
-    let (stability, major, minor) = match rest.split_once("beta").map(|split| (1, split)) {
-        Some((stability, (major, minor))) => (stability, major, minor),
-        None => match rest.split_once("alpha") {
-            Some((major, minor)) => (0, major, minor),
-            None => (2, rest, "0"),
-        },
-    };
-    Some((stability, major.parse().ok()?, minor.parse().ok()?))
 }

@@ -7,6 +7,7 @@ pub mod defaults;
 pub mod scale;
 pub mod strategy;
 pub mod validation;
+pub mod warnings;
 
 pub mod decode;
 pub mod discovery;
@@ -15,6 +16,5 @@ pub mod openapi;
 pub mod patch;
 pub mod print;
 pub mod protobuf;
-mod repeated;
 pub mod schema;
 pub mod table;

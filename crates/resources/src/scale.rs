@@ -4,7 +4,7 @@ use api::selector::Selector;
 use api::{FieldErrors, GroupKind, GroupResource, Status};
 use value::{Map, Value};
 
-use crate::validation::fields::{At, Read, Report};
+use api::validation::fields::{At, Read, Report};
 
 /// Which workload a scale is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use api::{GroupKind, GroupVersion};
 use resources::apply::{FieldManagement, Reset, Unconverted, Versions};
 use resources::schema::{self, Format, Kind, Schema};
 use resources::table::{self, Resource, Storage};
-use resources::{decode, defaults, patch, print, strategy, validation};
+use resources::{decode, defaults, patch, print, strategy, validation, warnings};
 use value::{Budget, Map, Value, steps, write};
 
 /// The lengths that are compared, and how many times the steps of the first the second may take.
@@ -318,8 +318,8 @@ fn validated(case: &Case, object: &Value) {
     let _ = (rules.update)(&object, &bare, &context);
     let _ = (rules.update)(&bare, &object, &context);
     let _ = (rules.update_status)(&object, &bare, &context);
-    let _ = validation::warnings(&kind, &object, None);
-    let _ = validation::warnings(&kind, &object, Some(&bare));
+    let _ = warnings::on_write(&kind, &object, None);
+    let _ = warnings::on_write(&kind, &object, Some(&bare));
 }
 
 fn patched(case: &Case, object: &Value) {

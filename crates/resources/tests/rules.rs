@@ -8,7 +8,7 @@ mod page {
     use resources::strategy::service::{
         AddressError, Allocator, Family, PortError, begin_create, begin_update,
     };
-    use resources::{decode, defaults, strategy, table, validation};
+    use resources::{decode, defaults, strategy, table, validation, warnings};
     use value::{Map, Value, json, write};
 
     /// A server's ranges of addresses and ports, all of them free.
@@ -158,7 +158,11 @@ mod page {
             };
             let mut errors = (rules.create)(&new, &context);
             if errors.is_empty() {
-                errors = validation::meta::create(&new, row.is_namespaced(), validation::meta::path_segment);
+                errors = api::validation::meta::create(
+                    &new,
+                    row.is_namespaced(),
+                    api::validation::meta::path_segment,
+                );
             }
             (new, None, errors)
         } else {
@@ -193,7 +197,7 @@ mod page {
                 "resize" => strategy::prepare_resize(&mut new, &old),
                 other => panic!("line {}: {other}?", case.line),
             }
-            let mut errors = validation::meta::update_any(&new, &old, row.is_namespaced());
+            let mut errors = api::validation::meta::update_any(&new, &old, row.is_namespaced());
             errors.extend(match case.operation.as_str() {
                 "update" => (rules.update)(&new, &old, &context),
                 "status" => (rules.update_status)(&new, &old, &context),
@@ -205,7 +209,7 @@ mod page {
         if errors.is_empty() {
             let mut found = vec!["accepted".to_owned()];
             if matches!(case.operation.as_str(), "create" | "update") {
-                let warnings = validation::warnings(&kind, &new, old.as_ref());
+                let warnings = warnings::on_write(&kind, &new, old.as_ref());
                 found.extend(warnings.into_iter().map(|warning| format!("warned: {warning}")));
             }
             if case.expected.last().is_some_and(|line| line.starts_with("becomes: ")) {

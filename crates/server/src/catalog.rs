@@ -182,7 +182,7 @@ impl Catalog {
     fn preferred(&self, crd: &CustomResourceDefinition) -> Option<Arc<ServedResource>> {
         let served = crd.versions.iter().filter(|version| version.served);
         let kinds = served.filter_map(|version| self.custom_version(crd, &version.name));
-        kinds.min_by(|a, b| resources::discovery::compare_versions(&a.gvk.version, &b.gvk.version))
+        kinds.min_by(|a, b| api::gvk::compare_versions(&a.gvk.version, &b.gvk.version))
     }
 
     /// The custom kind whose objects are kept under a group and plural name, in the version that clients prefer.

@@ -110,7 +110,7 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
 
 fn read(entry: &Arc<Entry>) -> Result<CustomResourceDefinition, Status> {
     let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
-    Ok(CustomResourceDefinition::read(&encode::tree(entry)?, &source))
+    Ok(CustomResourceDefinition::read(&encode::tree(entry)?, &source, resources::table::overlapping))
 }
 
 /// Puts a CRD, read from `entry`, into the catalog, with the schemas that were compiled for it if its spec is the same.
@@ -366,7 +366,9 @@ impl Keeper {
             self.send_later(name.clone());
         }
         let lost_kind = custom.lost_kind(meta::name(&crd));
-        let Some(status) = names::status(&crd, lost_kind, || self.taken(&crd), &self.now()) else {
+        let Some(status) =
+            names::status(&crd, lost_kind, || self.taken(&crd), resources::table::overlapping, &self.now())
+        else {
             return Ok(None);
         };
         let names_changed = crd.at(&["status", "acceptedNames"]) != status.get("acceptedNames");
@@ -387,7 +389,7 @@ impl Keeper {
 
     fn serve(&self, crd: &Value, entry: &Arc<Entry>) {
         let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
-        let read = CustomResourceDefinition::read(crd, &source);
+        let read = CustomResourceDefinition::read(crd, &source, resources::table::overlapping);
         self.state.catalog.change_custom(|custom| {
             // What was stored meanwhile, or deleted, is the informer's to serve.
             let stored = self.state.store.get(&entry.key);

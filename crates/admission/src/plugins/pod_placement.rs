@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::validation::fields::At;
 use api::{GroupResource, Status, meta};
-use resources::validation::fields::At;
 use value::{Str, Value, json};
 
 use super::resource_quota::is_best_effort;

@@ -6,7 +6,7 @@ use api::GroupKind;
 use fuzz::Corpus;
 use resources::custom::columns::TableAllowance;
 use resources::custom::{CustomResourceDefinition, Source};
-use resources::{decode, defaults, print, schema, validation};
+use resources::{decode, defaults, print, schema, validation, warnings};
 use value::{Budget, Value, json, write};
 
 use crate::{json as json_corpus, seeds};
@@ -49,7 +49,7 @@ fn objects_of_any_shape_are_validated_without_harm() {
                 let _ = (rules.update_status)(&raw, object, &context);
             }
         }
-        let _ = validation::warnings(&kind, &object, Some(&raw));
+        let _ = warnings::on_write(&kind, &object, Some(&raw));
         let _ = print::row_conditions(&kind.group, &kind.kind, &object);
         Ok(())
     });
@@ -110,7 +110,7 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
             let _ = (rules.create)(definition, &context);
         }
         let source: Arc<dyn Source> = Arc::new(Kept(definition.clone()));
-        let read = CustomResourceDefinition::read(definition, &source);
+        let read = CustomResourceDefinition::read(definition, &source, resources::table::overlapping);
         for version in &read.versions {
             let compiled = version.compiled();
             let allowance = TableAllowance::new(&Budget::UNLIMITED);

@@ -3,10 +3,10 @@
 //! v1 has room for one metric, the use of CPU. What else an object has travels in annotations, written as Kubernetes writes
 //! them, and comes back from there.
 
+use api::validation::fields::Read;
 use value::{Map, Value, json, write};
 
 use crate::defaults::autoscaling::{CPU_UTILIZATION, cpu_metric};
-use crate::validation::fields::Read;
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";

@@ -6,10 +6,10 @@
 use std::cell::Cell;
 
 use api::time::Timestamp;
+use api::validation::fields::Read;
 use value::{Budget, Ended, Map, Str, Value, write};
 
 use super::json_path::JsonPath;
-use crate::validation::fields::Read;
 
 /// A column of a CRD.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use api::validation::fields::{At, Read};
 use api::{FieldErrors, GroupVersionKind};
 use value::{Str, Value};
 
@@ -16,7 +17,6 @@ use super::stopwatch::Stopwatch;
 use super::strategy::Bounds;
 use super::{defaults, facts, metadata, prune};
 use crate::schema::Schema;
-use crate::validation::fields::{At, Read};
 
 /// Everything that is made of a version's schema. The parts that not every request needs are made when they are.
 #[derive(Debug)]

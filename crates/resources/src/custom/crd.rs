@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use api::gvk::compare_versions;
+use api::validation::fields::Read;
 use value::{Str, Value};
 
+use super::OverlappingBuiltIn;
 use super::columns::MAX_COLUMNS;
 use super::compiled::Compiled;
 use super::stopwatch::Stopwatch;
-use crate::discovery::compare_versions;
-use crate::table;
-use crate::validation::fields::Read;
 
 /// Where the whole CRD is when a schema has to be compiled.
 pub trait Source: Send + Sync + fmt::Debug {
@@ -161,17 +161,17 @@ pub(super) fn is_true(crd: &Value, condition: &str) -> bool {
 
 /// Whether the objects of a CRD are stored where no other resource's are. The directory is made of the accepted plural
 /// name, which comes from the status and must therefore be the one that the spec and the name, which never change, have.
-fn has_own_directory(crd: &Value, accepted: &str) -> bool {
+fn has_own_directory(crd: &Value, accepted: &str, overlapping: OverlappingBuiltIn) -> bool {
     let spec = crd.part("spec");
     let (group, plural) = (spec.text("group"), spec.part("names").text("plural"));
     accepted == plural
         && api::meta::name(crd).strip_suffix(group).and_then(|name| name.strip_suffix('.')) == Some(plural)
-        && table::overlapping(group, plural).is_none()
+        && overlapping(group, plural).is_none()
 }
 
 impl CustomResourceDefinition {
     /// Reads a stored CRD. `source` brings the whole of it back when a schema is needed.
-    pub fn read(crd: &Value, source: &Arc<dyn Source>) -> Self {
+    pub fn read(crd: &Value, source: &Arc<dyn Source>, overlapping: OverlappingBuiltIn) -> Self {
         let spec = crd.part("spec");
         let group: Str = spec.text("group").into();
         let names = Names::read(crd.part("status").part("acceptedNames"));
@@ -218,7 +218,7 @@ impl CustomResourceDefinition {
             size,
             conversion,
             preserve_unknown_fields,
-            established: is_true(crd, "Established") && has_own_directory(crd, &names.plural),
+            established: is_true(crd, "Established") && has_own_directory(crd, &names.plural, overlapping),
             names_accepted: is_true(crd, "NamesAccepted"),
             terminating: api::meta::is_deleting(crd) || is_true(crd, "Terminating"),
             names,

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use cel::pattern::Pattern;
 use value::Value;
 
-use crate::validation::fields::Read;
+use api::validation::fields::Read;
 
 /// The formats of strings, without dashes.
 const STRINGS: &[&str] = &[

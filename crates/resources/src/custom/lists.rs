@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use api::FieldErrors;
+use api::validation::fields::{At, Report};
 use value::{Map, Value, write};
 
 use super::node::Node;
 use super::verdict::is_full;
-use crate::validation::fields::{At, Report};
 
 /// What is wrong with the sets and keyed lists in a value.
 pub(super) fn check(value: &Value, node: &Node, at: &At<'_>, errors: &mut FieldErrors) {

@@ -2,13 +2,13 @@
 
 use api::field::FieldError;
 use api::gvk::GroupVersion;
+use api::validation::fields::{At, Report};
+use api::validation::meta;
 use api::{FieldErrors, names};
 use value::{Map, Str, Value};
 
 use super::node::Node;
 use crate::schema;
-use crate::validation::fields::{At, Report};
-use crate::validation::meta;
 
 /// What reading metadata as Kubernetes' type came to.
 #[derive(Debug, Default)]

@@ -29,6 +29,10 @@ mod validate;
 mod validate_defaults;
 mod verdict;
 
+/// Finds the built-in resource whose storage directory overlaps `<group>/<plural>`: a CRD of that group and plural is refused and
+/// never served. Callers pass it in, because this module does not know the built-in resources.
+pub type OverlappingBuiltIn = fn(group: &str, plural: &str) -> Option<api::GroupResource>;
+
 pub use compiled::{Compiled, Found};
 pub use crd::{Conversion, CustomResourceDefinition, Names, ScalePaths, Source, Version};
 pub use defaults::{Room, TooLarge};

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use api::field::quote;
+use api::validation::fields::Read;
 use value::{Map, Str, Value};
 
+use super::OverlappingBuiltIn;
 use super::crd::Names;
-use crate::table;
-use crate::validation::fields::Read;
 
 /// The finalizer that keeps a CRD until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -52,7 +52,13 @@ impl Taken {
 
 /// The status that a CRD should have; `None` where it has it. `lost_kind` says that its status claims a kind which another
 /// CRD has: statuses can be written by others than this server. `now` is a time as conditions write it.
-pub fn status(crd: &Value, lost_kind: bool, taken: impl FnOnce() -> Taken, now: &str) -> Option<Value> {
+pub fn status(
+    crd: &Value,
+    lost_kind: bool,
+    taken: impl FnOnce() -> Taken,
+    overlapping: OverlappingBuiltIn,
+    now: &str,
+) -> Option<Value> {
     let mut status = crd.get("status").cloned().unwrap_or_default();
     let before = status.clone();
     let wanted = Names::read(crd.part("spec").part("names"));
@@ -77,7 +83,7 @@ pub fn status(crd: &Value, lost_kind: bool, taken: impl FnOnce() -> Taken, now: 
         }
     }
     let is_true = |status: &Value, name: &str| find(status, name).is_some_and(|c| c.text("status") == "True");
-    if table::overlapping(crd.part("spec").text("group"), &wanted.plural).is_some() {
+    if overlapping(crd.part("spec").text("group"), &wanted.plural).is_some() {
         // Stored before such CRDs were refused.
         set(&mut status, "Established", ("False", OVERLAPPING.0, OVERLAPPING.1), now);
     } else if is_true(&status, "NamesAccepted") && !is_true(&status, "Established") {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use cel::pattern::Pattern;
 use value::{Map, Str, Value};
 
-use crate::validation::fields::Read;
+use api::validation::fields::Read;
 
 /// How deep schemas are read: as deep as any CRD can be that was ever read.
 const DEEPEST: usize = value::json::MAX_DEPTH;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
+use api::validation::fields::{At, Report};
 use cel::schema::{Schema, SchemaHints, SchemaTypes};
 use cel::{Activation, Env, ErrorKind, Program, Type, Val, Version};
 use value::{Ended, Str, Value};
@@ -14,7 +15,6 @@ use super::node::{Node, Rule};
 use super::stopwatch::{Stopwatch, timed};
 use super::strategy::Bounds;
 use super::verdict::{MAX_PROBLEMS, MAX_TOLD, is_full};
-use crate::validation::fields::{At, Report};
 
 /// What all rules of an object may cost together.
 const BUDGET: i64 = 10_000_000;

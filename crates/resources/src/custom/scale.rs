@@ -2,10 +2,10 @@
 
 use api::Status;
 use api::field::quote;
+use api::validation::fields::Read;
 use value::{Map, Value};
 
 use super::crd::ScalePaths;
-use crate::validation::fields::Read;
 
 fn steps(path: &str) -> Vec<&str> {
     path.strip_prefix('.').unwrap_or(path).split('.').collect()

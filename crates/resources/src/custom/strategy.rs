@@ -1,6 +1,8 @@
 //! What a write does to a custom resource, and what is wrong with one.
 
 use api::field::{FieldErrorKind, quote};
+use api::validation::fields::{At, Report};
+use api::validation::meta;
 use api::{FieldErrors, names};
 use value::{Budget, Map, Value};
 
@@ -8,8 +10,6 @@ use super::compiled::{Compiled, Found};
 use super::correlate::Pair;
 use super::stopwatch::Stopwatch;
 use super::{lists, metadata, scale, validate};
-use crate::validation::fields::{At, Report};
-use crate::validation::meta;
 
 /// Some errors leave too little of an object to run rules on.
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";

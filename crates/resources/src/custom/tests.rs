@@ -33,7 +33,7 @@ fn crd(spec_schema: &str) -> CustomResourceDefinition {
     );
     let object = parse(&text);
     let source: Arc<dyn Source> = Arc::new(Whole(object.clone()));
-    CustomResourceDefinition::read(&object, &source)
+    CustomResourceDefinition::read(&object, &source, overlapping)
 }
 
 fn compiled(spec_schema: &str) -> Arc<Compiled> {
@@ -53,6 +53,12 @@ fn wrong(schema: &str, spec: &str) -> Vec<String> {
         .iter()
         .map(ToString::to_string)
         .collect()
+}
+
+/// The one built-in resource that these tests know.
+fn overlapping(group: &str, plural: &str) -> Option<api::GroupResource> {
+    let built_in = api::GroupResource::new("apiregistration.k8s.io", "apiservices");
+    (built_in.group == group && built_in.resource == plural).then_some(built_in)
 }
 
 #[test]
@@ -242,10 +248,10 @@ fn names_in_use_are_refused_and_free_ones_are_given() {
         r#"{"metadata":{"name":"b.example.com"},"spec":{"group":"example.com","names":{"plural":"b","singular":"b","kind":"B","listKind":"BList","shortNames":["x"]}},"status":{}}"#,
     );
     let mut taken = Taken::default();
-    let status = names::status(&object, false, Taken::default, "2020-01-01T00:00:00Z").unwrap();
+    let status = names::status(&object, false, Taken::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
     assert_eq!(status.list_at(&["conditions"])[1].str_at(&["type"]), Some("Established"));
     taken.add(&Names { plural: "other".into(), short_names: vec!["x".into()], ..Names::default() });
-    let status = names::status(&object, false, || taken, "2020-01-01T00:00:00Z").unwrap();
+    let status = names::status(&object, false, || taken, overlapping, "2020-01-01T00:00:00Z").unwrap();
     let [accepted, established] = status.list_at(&["conditions"]) else { panic!("{status:?}") };
     assert_eq!(accepted.str_at(&["reason"]), Some("ShortNamesConflict"));
     assert_eq!(accepted.str_at(&["message"]), Some("\"x\" is already in use"));
@@ -440,7 +446,7 @@ fn a_definition_is_served_only_with_a_storage_directory_of_its_own() {
             "conditions":[{{"type":"NamesAccepted","status":"True"}},{{"type":"Established","status":"True"}}]}}}}"#
         ));
         let source: Arc<dyn Source> = Arc::new(Whole(object.clone()));
-        (CustomResourceDefinition::read(&object, &source).established, object)
+        (CustomResourceDefinition::read(&object, &source, overlapping).established, object)
     };
     assert!(read("things.example.com", "example.com", "things", "things").0);
     assert!(
@@ -455,7 +461,8 @@ fn a_definition_is_served_only_with_a_storage_directory_of_its_own() {
     let (established, apiservices) =
         read("apiservices.apiregistration.k8s.io", "apiregistration.k8s.io", "apiservices", "apiservices");
     assert!(!established);
-    let status = names::status(&apiservices, false, Taken::default, "2020-01-01T00:00:00Z").unwrap();
+    let status =
+        names::status(&apiservices, false, Taken::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
     let established = &status.list_at(&["conditions"])[1];
     assert_eq!(established.str_at(&["status"]), Some("False"));
     assert_eq!(established.str_at(&["reason"]), Some("OverlappingBuiltInResource"));

@@ -1,12 +1,10 @@
 //! Defaults of the group batch.
 
+use api::validation::fields::same;
 use value::{Map, Value};
 
 use super::{fields::Fill, pod::template};
-use crate::validation::{
-    batch::{LEGACY_NAME_LABEL, LEGACY_UID_LABEL, NAME_LABEL, UID_LABEL},
-    fields::same,
-};
+use crate::validation::batch::{LEGACY_NAME_LABEL, LEGACY_UID_LABEL, NAME_LABEL, UID_LABEL};
 
 const BACKOFF_LIMIT: i64 = 6;
 

@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use api::gvk::compare_versions;
 use value::{Map, Str, Value};
 
-use super::{compare_versions, group_version};
+use super::group_version;
 use crate::table::{GROUPS, Served, priority};
 
 /// A group and version that an APIService registers.

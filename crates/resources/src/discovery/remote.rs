@@ -5,11 +5,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use api::gvk::compare_versions;
+
 use value::{Map, Str, Value};
 
-use super::{
-    GroupEntries, Registration, aggregated_group, aggregated_list, aggregated_version, compare_versions,
-};
+use super::{GroupEntries, Registration, aggregated_group, aggregated_list, aggregated_version};
 use crate::table::priority::{self, Priority};
 
 /// A group and version that another server serves.

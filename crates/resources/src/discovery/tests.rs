@@ -2,8 +2,8 @@ use value::Value;
 
 use super::{
     Entry, Registration, RemoteVersion, aggregated_core, aggregated_groups, aggregated_versions, built_in,
-    compare_versions, core_versions, group, hash, legacy_version, of_custom_version, registered_group,
-    registered_groups, resources, stale_version,
+    core_versions, group, hash, legacy_version, of_custom_version, registered_group, registered_groups,
+    resources, stale_version,
 };
 use crate::table::{Served, verbs};
 
@@ -110,13 +110,6 @@ fn the_core_group_names_the_server() {
     let document = core_versions("10.0.0.1:6443");
     let address = &document.list_at(&["serverAddressByClientCIDRs"])[0];
     assert_eq!(address.str_at(&["serverAddress"]), Some("10.0.0.1:6443"));
-}
-
-#[test]
-fn versions_are_ordered_by_stability_then_number() {
-    let mut versions = vec!["v1alpha1", "foo1", "v1", "v2beta1", "v10", "v2", "v1beta2", "bar", "v3alpha1"];
-    versions.sort_by(|a, b| compare_versions(a, b));
-    assert_eq!(versions, ["v10", "v2", "v1", "v2beta1", "v1beta2", "v3alpha1", "v1alpha1", "bar", "foo1"]);
 }
 
 #[test]

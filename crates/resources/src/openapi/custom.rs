@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::validation::fields::Read;
 use value::{Map, Str, Value};
 
 use super::components::{self, Dialect};
 use super::operations::{self, PathItem, Shape, SubShape};
 use crate::custom::{CustomResourceDefinition, Version};
 use crate::table::{Verb, verbs};
-use crate::validation::fields::Read;
 
 /// What can be done with a custom resource, in the order in which its URLs list it.
 const VERBS: &[Verb] =

@@ -394,7 +394,11 @@ fn custom_kinds_say_what_every_kind_has_and_that_a_number_or_a_text_is_wanted() 
     )
     .unwrap();
     let source: std::sync::Arc<dyn crate::custom::Source> = std::sync::Arc::new(Stored(object.clone()));
-    let definitions = [std::sync::Arc::new(crate::custom::CustomResourceDefinition::read(&object, &source))];
+    let definitions = [std::sync::Arc::new(crate::custom::CustomResourceDefinition::read(
+        &object,
+        &source,
+        table::overlapping,
+    ))];
     let schemas = super::custom::schemas(&definitions, None, super::components::Dialect::V3);
     let (_, thing) = schemas.iter().find(|(name, _)| name.ends_with(".Thing")).unwrap();
     let (_, list) = schemas.iter().find(|(name, _)| name.ends_with(".ThingList")).unwrap();
@@ -449,7 +453,11 @@ fn of_versions(count: usize) -> (u64, usize) {
     let object = with_versions("as", count, r#"{"type":"object"}"#);
     let counted = std::sync::Arc::new(Counted(object.clone(), std::sync::atomic::AtomicUsize::new(0)));
     let source: std::sync::Arc<dyn crate::custom::Source> = counted.clone();
-    let definition = std::sync::Arc::new(crate::custom::CustomResourceDefinition::read(&object, &source));
+    let definition = std::sync::Arc::new(crate::custom::CustomResourceDefinition::read(
+        &object,
+        &source,
+        table::overlapping,
+    ));
     let definitions = [definition];
     let current = Current { custom: &definitions, ..Current::default() };
     let steps = value::steps::of(|| {
@@ -488,7 +496,7 @@ fn definitions_that_make_version_2_too_large_are_left_out_of_it() {
             .map(|(plural, versions, schema)| {
                 let object = with_versions(plural, versions, schema);
                 let source: std::sync::Arc<dyn Source> = std::sync::Arc::new(Stored(object.clone()));
-                std::sync::Arc::new(CustomResourceDefinition::read(&object, &source))
+                std::sync::Arc::new(CustomResourceDefinition::read(&object, &source, table::overlapping))
             })
             .collect();
     let made = |bytes: usize| {

@@ -1,9 +1,9 @@
 //! `CertificateSigningRequest`: who asked is recorded by the server, and conditions get their times from it.
 
+use api::validation::fields::Read;
 use value::{Map, Value};
 
 use super::{Context, keep};
-use crate::validation::fields::Read;
 
 /// Records the caller as the one who asks; a new request has no conditions.
 pub(super) fn create(request: &mut Value, context: &Context) {

@@ -2,7 +2,7 @@
 
 use value::Value;
 
-use crate::validation::fields::is_absent;
+use api::validation::fields::is_absent;
 
 /// A feature that is off: the paths of its fields. A step `*` means every item of a list or every value of a map; one that ends in
 /// `?` goes too when the feature's field was all it had.

@@ -12,18 +12,16 @@ mod resource;
 pub mod service;
 mod storage;
 mod table;
-pub mod warnings;
 
 use api::GroupKind;
 use value::Value;
 
-use crate::validation::fields::{Read, same};
+use api::validation::fields::{Read, same};
 
-pub(crate) use pod::qos_class;
+pub(crate) use pod::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
 pub use pod::{drop_init_container_annotations, prepare_ephemeral_containers, prepare_resize};
 pub use reset::{custom_reset_fields, reset_fields};
 pub use resource::drop_admin_access;
-pub(crate) use storage::normalize_sources as normalize_claim_sources;
 
 /// Who is calling: what a `CertificateSigningRequest` records.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use api::quantity::Quantity;
+use api::validation::fields::{Read, same};
 use value::{Map, Value};
 
 use super::{Context, gates::Gate, keep, keep_metadata};
-use crate::validation::fields::{Read, same};
-use crate::validation::pod_resources::{container_sum, is_huge_page, is_pod_level};
+use crate::validation::pod_resources::{container_sum, is_huge_page, is_pod_level, qos_class};
 
 /// Writes the gates of everything that holds a pod's spec at a path.
 macro_rules! spec_gates {
@@ -320,10 +320,10 @@ fn apply_keys(term: &mut Value, labels: &HashMap<String, String>) {
 }
 
 /// The prefix of the annotation that named a container's AppArmor profile before there was a field.
-pub(super) const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
+pub(crate) const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// What an AppArmor annotation says, as the field would.
-pub(super) fn app_armor_profile(annotation: &str) -> Option<Value> {
+pub(crate) fn app_armor_profile(annotation: &str) -> Option<Value> {
     match annotation {
         "unconfined" => Some(Value::map([("type", "Unconfined")])),
         "runtime/default" => Some(Value::map([("type", "RuntimeDefault")])),
@@ -386,7 +386,7 @@ fn annotated_containers(pod: &Value) -> Vec<(&'static str, usize, &str)> {
 }
 
 /// The annotations a new pod is warned about: those that had to be copied into a field, and those that say nothing.
-pub(super) fn deprecated_app_armor_annotations(pod: &Value) -> Vec<String> {
+pub(crate) fn deprecated_app_armor_annotations(pod: &Value) -> Vec<String> {
     if is_windows(pod) {
         return Vec::new();
     }
@@ -414,50 +414,6 @@ pub(super) fn deprecated_app_armor_annotations(pod: &Value) -> Vec<String> {
         }
     }
     keys
-}
-
-/// `BestEffort`, `Burstable` or `Guaranteed`.
-pub(crate) fn qos_class(pod: &Value) -> &'static str {
-    let spec = pod.part("spec");
-    let pod_level = spec.part("resources");
-    let sets_pod_level = ["requests", "limits"]
-        .iter()
-        .any(|field| pod_level.entries(field).any(|(name, _)| is_pod_level(name)));
-    if sets_pod_level {
-        return class_of(pod_level);
-    }
-    let mut class = "";
-    for container in spec.items("initContainers").iter().chain(spec.items("containers")) {
-        let own = class_of(container.part("resources"));
-        if own == "Burstable" || (!class.is_empty() && class != own) {
-            return "Burstable";
-        }
-        class = own;
-    }
-    if class.is_empty() { "BestEffort" } else { class }
-}
-
-fn class_of(resources: Option<&Value>) -> &'static str {
-    let is_empty = |field: &str| resources.map_of(field).is_none_or(Map::is_empty);
-    if is_empty("requests") && is_empty("limits") {
-        return "BestEffort";
-    }
-    let of = |name: &str| {
-        let amount = |field: &str| {
-            let text = resources.part(field).text(name);
-            Quantity::parse(text).unwrap_or(Quantity::ZERO)
-        };
-        let (request, limit) = (amount("requests"), amount("limits"));
-        if request != limit {
-            "Burstable"
-        } else if request.is_zero() {
-            "BestEffort"
-        } else {
-            "Guaranteed"
-        }
-    };
-    let (cpu, memory) = (of("cpu"), of("memory"));
-    if cpu == memory { cpu } else { "Burstable" }
 }
 
 /// Pod-level requests and limits that a pod leaves out come from its containers and from each other.

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use api::GroupKind;
+use api::validation::fields::{Read, same};
 use value::Value;
 
 use super::{Context, gates::Gate};
-use crate::validation::fields::{Read, same};
 
 const DERIVED: &str = "derivedAttributes";
 

@@ -13,6 +13,8 @@ mod ports;
 use std::net::IpAddr;
 
 use api::names::parse_ip_sloppy;
+use api::validation::fields::{Read, same};
+use api::validation::repeated::last_by;
 use api::{FieldErrors, GroupKind, Status};
 use value::Value;
 
@@ -23,10 +25,7 @@ use self::facts::{
 };
 use self::ports::{allocate_health_check_port, init_node_ports, update_node_ports};
 use super::Context;
-use crate::repeated::last_by;
-use crate::validation::fields::{Read, same};
-
-pub(crate) use self::facts::is_external;
+use crate::validation::service::is_external;
 
 /// An IP family of services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

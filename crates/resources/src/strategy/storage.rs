@@ -1,9 +1,10 @@
 //! `PersistentVolume` and `PersistentVolumeClaim`: phases, and the two ways to name a data source.
 
+use api::validation::fields::{Read, same};
 use value::Value;
 
 use super::{Context, keep};
-use crate::validation::fields::{Read, same};
+use crate::validation::persistent_volume_claim::normalize_sources;
 
 /// A new volume is pending from now on.
 pub(super) fn create_volume(volume: &mut Value, context: &Context) {
@@ -61,22 +62,4 @@ fn drop_foreign_source(claim: &mut Value, old: Option<&Value>) {
     if !known {
         claim.remove_at(&["spec", "dataSource"]);
     }
-}
-
-/// Fills in whichever of the two source fields is missing from the other.
-pub(crate) fn normalize_sources(claim: &mut Value) {
-    let spec = claim.part("spec");
-    let (source, reference) = (spec.part("dataSource"), spec.part("dataSourceRef"));
-    let (field, from) = match (source, reference) {
-        (Some(source), None) => ("dataSourceRef", source),
-        (None, Some(reference)) if reference.text("namespace").is_empty() => ("dataSource", reference),
-        _ => return,
-    };
-    let mut copy = value::Map::new();
-    for part in ["apiGroup", "kind", "name"] {
-        if let Some(value) = from.get(part) {
-            copy.insert(part, value.clone());
-        }
-    }
-    claim.set_at(&["spec", field], copy);
 }

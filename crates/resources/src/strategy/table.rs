@@ -1,5 +1,6 @@
 //! The table: every kind that is stored, grouped by API group.
 
+use api::validation::fields::{Read, same};
 use value::Value;
 
 use super::gates::Gate;
@@ -7,7 +8,6 @@ use super::{
     Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, certificates, keep, pod, resource,
     storage,
 };
-use crate::validation::fields::{Read, same};
 
 const SPEC: &[&[&str]] = &[&["spec"]];
 

@@ -4,6 +4,8 @@
 //! `<group>/<plural>`. A CRD's group contains a dot, and only two built-in directories begin with a segment that does, so
 //! [`overlapping`] finds something for those two alone. CRDs for which it does are refused, and never served.
 
+use api::GroupResource;
+
 use super::{Resource, Storage, all};
 
 impl Resource {
@@ -23,8 +25,8 @@ pub fn custom_directory(group: &str, plural: &str) -> String {
 }
 
 /// The built-in resource whose directory equals, contains or lies within that of a custom resource.
-pub fn overlapping(group: &str, plural: &str) -> Option<&'static Resource> {
-    all().find(|row| {
+pub fn overlapping(group: &str, plural: &str) -> Option<GroupResource> {
+    let overlapping = all().find(|row| {
         row.directory().is_some_and(|directory| {
             let mut custom = [group, plural].into_iter();
             let mut built_in = directory.split('/');
@@ -36,5 +38,6 @@ pub fn overlapping(group: &str, plural: &str) -> Option<&'static Resource> {
                 }
             }
         })
-    })
+    });
+    overlapping.map(|row| GroupResource::new(row.group, row.plural))
 }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
+use api::validation::fields::{At, Read, Report};
 use value::Value;
 
-use super::fields::{At, Read, Report};
 use crate::expressions::{Age, CompileError, Compiler, Offered, Returns};
 
 /// The expressions that are stored already: they may keep using what a new one may not.

@@ -2,15 +2,16 @@
 
 use api::FieldErrors;
 use api::names;
+use api::validation::fields::{At, Read, Report, same, supersede};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use value::Value;
 
 use super::admission_expression::{Expressions, Known};
 use super::admissionregistration::{
     FAILURE_POLICIES, REINVOCATION_POLICIES, match_conditions, match_resources, one_of, static_name,
 };
-use super::fields::{At, Read, Report, same, supersede};
-use super::{Context, Rules, meta, no_rules};
-use crate::repeated::Repeated;
+use super::{Context, Rules, no_rules};
 
 pub(super) const VALIDATING_POLICY: Rules = Rules {
     create: |policy, context| created(policy, context, validating_policy),

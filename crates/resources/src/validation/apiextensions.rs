@@ -1,13 +1,28 @@
-//! APIService.
+//! CustomResourceDefinition (see [`crate::validation::crd`]) and APIService.
 
 use api::FieldErrors;
 use api::names;
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::Value;
 
-use super::fields::{At, Read, Report};
-use super::{Rules, meta};
+use super::{Context, Rules, crd};
+
+pub(super) const CUSTOM_RESOURCE_DEFINITION: Rules = Rules {
+    create: |object, context| crd::create(object, &crd_context(context)),
+    update: |new, old, context| crd::update(new, old, &crd_context(context)),
+    update_status: |new, old, _| crd::update_status(new, old),
+};
+
+fn crd_context(context: &Context) -> crd::Context {
+    crd::Context {
+        stopwatch: context.stopwatch.clone(),
+        budget: context.budget.clone(),
+        overlapping: crate::table::overlapping,
+    }
+}
 
 pub(super) const API_SERVICE: Rules = Rules {
     create: |service, _| api_service(service),

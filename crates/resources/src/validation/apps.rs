@@ -1,17 +1,14 @@
 //! The group apps, and ReplicationController, the oldest of its kinds.
 
+use api::validation::fields::{At, IMMUTABLE, NOT_NEGATIVE, Read, Report, same, supersede};
+use api::validation::meta;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::{
-    Context, Rules,
-    fields::{At, IMMUTABLE, NOT_NEGATIVE, Read, Report, same, supersede},
-    internal_json,
-    label_match::{self, selects},
-    meta, no_rules,
-    pod_options::Options,
-    template::template,
-};
+use super::label_match::selects;
+use super::pod_options::Options;
+use super::template::template;
+use super::{Context, Rules, internal_json, label_match, no_rules};
 
 pub(super) const DEPLOYMENT: Rules =
     Rules { create: deployment_create, update: deployment_update, update_status: deployment_status };

@@ -1,13 +1,11 @@
 //! The group autoscaling, at v2.
 
+use api::validation::fields::{At, Read, Report, supersede};
+use api::validation::meta;
 use api::{FieldErrors, gvk::GroupVersion, names, quantity::Quantity};
 use value::Value;
 
-use super::{
-    Context, Rules,
-    fields::{At, Read, Report, supersede},
-    meta, pod_resources,
-};
+use super::{Context, Rules, pod_resources};
 
 pub(super) const HORIZONTAL_POD_AUTOSCALER: Rules = Rules { create, update, update_status };
 
@@ -330,6 +328,6 @@ fn scaling_rules(rules: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
     let tolerance = rules.text_if_set("tolerance").and_then(|text| Quantity::parse(text).ok());
     if let Some(tolerance) = tolerance.filter(|tolerance| tolerance.sign() < 0) {
-        errors.invalid(&at.field("tolerance"), tolerance.canonical(), super::fields::NOT_NEGATIVE);
+        errors.invalid(&at.field("tolerance"), tolerance.canonical(), api::validation::fields::NOT_NEGATIVE);
     }
 }

@@ -1,18 +1,15 @@
 //! The group batch: Job and CronJob.
 
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use api::{FieldErrors, field::FieldErrorKind, names};
 use value::{Map, Value};
 
-use super::{
-    Context, Rules, cron,
-    fields::{At, IMMUTABLE, Read, Report, same, supersede},
-    internal_json, job_status,
-    label_match::selects,
-    meta,
-    pod_options::Options,
-    template::template,
-};
-use crate::repeated::Repeated;
+use super::label_match::selects;
+use super::pod_options::Options;
+use super::template::template;
+use super::{Context, Rules, cron, internal_json, job_status};
 
 pub(super) const JOB: Rules =
     Rules { create: job_create, update: job_update, update_status: job_status::update };

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use api::FieldErrors;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, supersede};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use value::Value;
 use x509::{Certificate, CertificateRequest, pem};
 
-use super::fields::{At, IMMUTABLE, Read, Report, supersede};
 use super::pod_projected::signer_name;
-use super::{Context, Rules, internal_json, meta, unified_diff};
-use crate::repeated::Repeated;
+use super::{Context, Rules, internal_json, unified_diff};
 
 pub(super) const SIGNING_REQUEST: Rules = Rules {
     create: |request, _| signing_request(request, None),

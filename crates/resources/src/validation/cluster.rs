@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::fields::{At, IMMUTABLE, Read, Report, same, supersede};
 use super::pod_options::Options;
 use super::pod_resources::container_requirements;
 use super::pod_scheduling::toleration_list;
-use super::{Context, Rules, internal_json, meta, no_rules};
-use crate::repeated::Repeated;
+use super::{Context, Rules, internal_json, no_rules};
 
 pub(super) const LEASE: Rules = Rules {
     create: |lease, _| {

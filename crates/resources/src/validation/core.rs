@@ -1,13 +1,14 @@
 //! Namespace, ConfigMap, Secret, ServiceAccount and Endpoints.
 
 use api::names::{self, name_is_dns_label, name_is_dns_subdomain};
+use api::validation::fields::{At, Read, Report, same};
+use api::validation::meta;
 use api::{FieldErrors, meta as object_meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::Value;
 
-use super::fields::{At, Read, Report, same};
-use super::{Context, Rules, meta, no_rules};
+use super::{Context, Rules, no_rules};
 
 /// What a ConfigMap or a Secret may hold, in bytes.
 const MAX_DATA: usize = 1 << 20;
@@ -205,7 +206,7 @@ fn json_object(bytes: &[u8]) -> Result<(), String> {
 fn secret_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     let mut errors = meta::update(new, old);
     if new.text("type") != old.text("type") {
-        errors.invalid(&At::new("type"), new.text("type"), super::fields::IMMUTABLE);
+        errors.invalid(&At::new("type"), new.text("type"), api::validation::fields::IMMUTABLE);
     }
     frozen(new, old, &["data"], &mut errors);
     errors.extend(secret(new, context));

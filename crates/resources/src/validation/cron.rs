@@ -2,7 +2,7 @@
 
 use api::FieldErrors;
 
-use super::fields::{At, Report};
+use api::validation::fields::{At, Report};
 
 /// The numbers a field of a schedule may have, and their names.
 struct Bounds {

@@ -6,12 +6,13 @@ use std::net::IpAddr;
 
 use api::FieldErrors;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use value::Value;
 
 use super::core::{PROTOCOLS, endpoint_ip};
-use super::fields::{At, IMMUTABLE, Read, Report, same, supersede};
-use super::{Context, Rules, meta, no_rules};
-use crate::repeated::Repeated;
+use super::{Context, Rules, no_rules};
 
 pub(super) const ENDPOINT_SLICE: Rules = Rules { create, update, update_status: no_rules };
 

@@ -6,10 +6,11 @@
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::meta;
 use value::Value;
 
-use super::fields::{At, IMMUTABLE, Read, Report, same};
-use super::{Rules, internal_json, meta, no_rules};
+use super::{Rules, internal_json, no_rules};
 
 pub(super) const CORE_EVENT: Rules = Rules {
     create: |event, _| common(event, "reportingComponent"),

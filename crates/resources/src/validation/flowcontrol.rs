@@ -3,11 +3,12 @@
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, Read, Report, same, supersede};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::fields::{At, Read, Report, same, supersede};
-use super::{Context, Rules, internal_json, meta};
-use crate::repeated::Repeated;
+use super::{Context, Rules, internal_json};
 
 pub(super) const FLOW_SCHEMA: Rules = Rules {
     create: flow_schema,

@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use value::{Value, write};
 
-use super::fields::Read;
+use api::validation::fields::Read;
 
 /// One field of a type.
 struct Field {

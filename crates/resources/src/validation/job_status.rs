@@ -2,14 +2,12 @@
 
 use std::collections::HashSet;
 
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::meta;
 use api::{FieldErrors, field::FieldErrorKind};
 use value::Value;
 
-use super::{
-    Context,
-    fields::{At, IMMUTABLE, Read, Report, same},
-    internal_json, meta,
-};
+use super::{Context, internal_json};
 
 const STATUS: At<'static> = At::new("status");
 

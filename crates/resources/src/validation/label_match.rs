@@ -3,7 +3,7 @@
 use api::names;
 use value::Value;
 
-use super::fields::Read;
+use api::validation::fields::Read;
 
 /// A selector that cannot be judged: one of its requirements is not valid.
 pub(super) struct NotASelector;

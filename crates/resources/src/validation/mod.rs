@@ -19,16 +19,14 @@ pub(crate) mod crd;
 mod cron;
 mod endpoint_slice;
 mod event;
-pub mod fields;
 mod flowcontrol;
 mod internal_json;
 mod job_status;
 mod label_match;
-pub mod meta;
 mod networking;
 mod node;
 mod persistent_volume;
-mod persistent_volume_claim;
+pub(crate) mod persistent_volume_claim;
 pub mod pod;
 mod pod_certificates;
 mod pod_claims;
@@ -135,7 +133,7 @@ const TABLE: &[(&str, &str, Rules)] = &[
         "ValidatingWebhookConfiguration",
         admissionregistration::VALIDATING_WEBHOOKS,
     ),
-    ("apiextensions.k8s.io", "CustomResourceDefinition", crd::DEFINITION),
+    ("apiextensions.k8s.io", "CustomResourceDefinition", apiextensions::CUSTOM_RESOURCE_DEFINITION),
     ("apiregistration.k8s.io", "APIService", apiextensions::API_SERVICE),
     ("apps", "ControllerRevision", apps::CONTROLLER_REVISION),
     ("apps", "DaemonSet", apps::DAEMON_SET),
@@ -195,20 +193,11 @@ pub fn bounded<T>(rules: impl FnOnce() -> T) -> T {
     cel::pattern::within(cel::pattern::PER_OBJECT, rules)
 }
 
-/// What a client is warned of when it creates `new`, or changes `old` into it.
-pub fn warnings(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
-    match old {
-        None => crate::strategy::warnings::on_create(kind, new),
-        Some(old) => crate::strategy::warnings::on_update(kind, new, old),
-    }
-}
-
 /// What is wrong with a text.
 type TextRule = fn(&str) -> Vec<String>;
 
-/// Nothing to say about a change.
 /// The rules of tolerations that stand in no pod.
-pub fn tolerations(list: &[Value], at: &fields::At<'_>) -> FieldErrors {
+pub fn tolerations(list: &[Value], at: &api::validation::fields::At<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     pod_scheduling::toleration_list(list, &pod_options::Options::default(), at, &mut errors);
     errors

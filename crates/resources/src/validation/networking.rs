@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
+use api::validation::meta;
 use value::Value;
 
-use super::fields::{At, IMMUTABLE, Read, Report, same, supersede};
 use super::service::load_balancer_ingress;
-use super::{Context, Rules, internal_json, meta, no_rules};
+use super::{Context, Rules, internal_json, no_rules};
 
 pub(super) const INGRESS: Rules =
     Rules { create: ingress, update: ingress_update, update_status: ingress_status_update };

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::fields::{At, Read, Report};
 use super::quota::resource_amounts;
-use super::{Context, Rules, TextRule, internal_json, meta};
-use crate::repeated::Repeated;
+use super::{Context, Rules, TextRule, internal_json};
 
 pub(super) const NODE: Rules = Rules {
     create: |node, _| create(node),

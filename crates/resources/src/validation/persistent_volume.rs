@@ -4,12 +4,13 @@ use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
 use api::quantity::Quantity;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::meta;
 use value::{Map, Value};
 
-use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::pod_scheduling::node_selector;
 use super::pod_volumes::{csi_driver_name, has_iscsi_prefix, is_iscsi_name, no_backsteps, shared_source};
-use super::{Context, Rules, TextRule, internal_json, meta, unified_diff};
+use super::{Context, Rules, TextRule, internal_json, unified_diff};
 
 pub(super) const PERSISTENT_VOLUME: Rules =
     Rules { create: volume, update: volume_update, update_status: volume_status_update };

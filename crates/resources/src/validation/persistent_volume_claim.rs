@@ -1,13 +1,14 @@
 //! PersistentVolumeClaim.
 
 use api::quantity::Quantity;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::meta;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::pod_claims::claim_spec;
 use super::pod_resources::{is_native, resource_quantity};
-use super::{Context, Rules, internal_json, meta, unified_diff};
+use super::{Context, Rules, internal_json, unified_diff};
 
 pub(super) const PERSISTENT_VOLUME_CLAIM: Rules =
     Rules { create: claim, update: claim_update, update_status: claim_status_update };
@@ -25,7 +26,7 @@ fn claim(claim: &Value, _: &Context) -> FieldErrors {
 fn claim_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let mut old = old.clone();
-    crate::strategy::normalize_claim_sources(&mut old);
+    normalize_sources(&mut old);
     let old = &old;
     let former = old.part("spec");
     let has_group =
@@ -178,4 +179,22 @@ fn claim_resource(name: &str, at: &At<'_>, errors: &mut FieldErrors) -> bool {
         return false;
     }
     true
+}
+
+/// Fills in whichever of the two source fields is missing from the other.
+pub(crate) fn normalize_sources(claim: &mut Value) {
+    let spec = claim.part("spec");
+    let (source, reference) = (spec.part("dataSource"), spec.part("dataSourceRef"));
+    let (field, from) = match (source, reference) {
+        (Some(source), None) => ("dataSourceRef", source),
+        (None, Some(reference)) if reference.text("namespace").is_empty() => ("dataSource", reference),
+        _ => return,
+    };
+    let mut copy = value::Map::new();
+    for part in ["apiGroup", "kind", "name"] {
+        if let Some(value) = from.get(part) {
+            copy.insert(part, value.clone());
+        }
+    }
+    claim.set_at(&["spec", field], copy);
 }

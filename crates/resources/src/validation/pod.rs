@@ -2,18 +2,17 @@
 
 use std::collections::HashSet;
 
+use api::validation::fields::{At, Read, Report, is_absent, same};
+use api::validation::meta;
+use api::validation::repeated::{Repeated, first_by, last_by};
 use api::{FieldErrors, names};
 use value::{Map, Value};
 
+use super::pod_containers::image_of_pod;
+use super::pod_options::Options;
 use super::{
-    Context, Rules,
-    fields::{At, Read, Report, is_absent, same},
-    internal_json, meta,
-    pod_containers::image_of_pod,
-    pod_options::Options,
-    pod_scheduling, pod_security, pod_spec, pod_status, unified_diff,
+    Context, Rules, internal_json, pod_scheduling, pod_security, pod_spec, pod_status, unified_diff,
 };
-use crate::repeated::{Repeated, first_by, last_by};
 
 pub(super) const POD: Rules = Rules { create, update, update_status: pod_status::update };
 

@@ -7,12 +7,13 @@ use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
 use api::time::Timestamp;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::meta;
 use value::Value;
 use x509::{Certificate, CertificateRequest, Curve, PublicKey, pem};
 
-use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::pod_projected::signer_name;
-use super::{Context, Rules, internal_json, meta};
+use super::{Context, Rules, internal_json};
 
 pub(super) const POD_CERTIFICATE_REQUEST: Rules = Rules {
     create: |request, _| create(request),

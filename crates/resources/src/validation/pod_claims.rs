@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
 use api::{FieldErrors, names, quantity::Quantity};
 use value::{Map, Value};
 
-use super::{
-    fields::{At, Read, Report},
-    internal_json, meta,
-};
+use super::internal_json;
 
 const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 

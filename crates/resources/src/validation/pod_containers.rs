@@ -2,15 +2,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::{
-    fields::{At, Read, Report},
-    pod_env, pod_mounts,
-    pod_options::Options,
-    pod_probes, pod_resources, pod_security,
-};
+use super::pod_options::Options;
+use super::{pod_env, pod_mounts, pod_probes, pod_resources, pod_security};
 
 const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;

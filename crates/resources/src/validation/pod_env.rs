@@ -1,13 +1,11 @@
 //! Environment variables of a container, and the references to fields that volumes use too.
 
+use api::validation::fields::{At, Read, Report};
+use api::validation::repeated::last_by;
 use api::{FieldErrors, names, quantity::Quantity};
 use value::Value;
 
-use super::{
-    fields::{At, Read, Report},
-    pod_volumes::no_backsteps,
-};
-use crate::repeated::last_by;
+use super::pod_volumes::no_backsteps;
 
 const POD_FIELDS: &[&str] = &[
     "metadata.name",

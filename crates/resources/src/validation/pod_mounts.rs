@@ -2,14 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use api::validation::fields::{At, Read, Report};
+use api::validation::repeated::first_by;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::{
-    fields::{At, Read, Report},
-    pod_volumes::{descending_path, no_backsteps},
-};
-use crate::repeated::first_by;
+use super::pod_volumes::{descending_path, no_backsteps};
 
 /// The volumes of a pod that have no errors, by name.
 pub(super) type Volumes<'a> = HashMap<&'a str, &'a Value>;

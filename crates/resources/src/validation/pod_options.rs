@@ -1,13 +1,11 @@
 //! What an update of a pod or template may keep although a new one may not have it.
 
 use api::quantity::Quantity;
+use api::validation::fields::{At, Read};
+use api::validation::meta;
 use value::Value;
 
-use super::{
-    Context,
-    fields::{At, Read},
-    meta, pod_resources, pod_scheduling, pod_security,
-};
+use super::{Context, pod_resources, pod_scheduling, pod_security};
 
 /// The choices of pod validation.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing an old object may keep")]

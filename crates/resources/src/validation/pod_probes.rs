@@ -1,12 +1,10 @@
 //! Probes and lifecycle hooks of a container.
 
+use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::{
-    fields::{At, Read, Report},
-    pod_mounts::port_name_or_number,
-};
+use super::pod_mounts::port_name_or_number;
 
 /// The three probes of a container.
 pub(super) fn probes(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {

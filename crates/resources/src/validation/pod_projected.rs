@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::{
-    fields::{At, Read, Report},
-    internal_json, meta,
-    pod_volumes::{self, Volume, local_path},
-};
+use super::pod_volumes::{Volume, local_path};
+use super::{internal_json, pod_volumes};
 
 const MIN_TOKEN_SECONDS: i64 = 600;
 const MAX_TOKEN_SECONDS: i64 = 1 << 32;

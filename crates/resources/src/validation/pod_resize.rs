@@ -1,13 +1,11 @@
 //! The `resize` subresource: CPU and memory of a running pod.
 
 use api::FieldErrors;
+use api::validation::fields::{At, Read, Report, same};
 use value::{Map, Value};
 
-use super::{
-    fields::{At, Read, Report, same},
-    pod_security,
-};
-use crate::strategy::qos_class;
+use super::pod_resources::qos_class;
+use super::pod_security;
 
 const SPEC: At<'static> = At::new("spec");
 

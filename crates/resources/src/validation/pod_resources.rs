@@ -4,13 +4,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use std::collections::BTreeMap;
 
+use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, field::FieldErrorKind, names, quantity::Quantity};
-use value::Value;
+use value::{Map, Value};
 
-use super::{
-    fields::{At, Read, Report},
-    pod_options::Options,
-};
+use super::pod_options::Options;
 
 const HUGE_PAGES: &str = "hugepages-";
 const NATIVE: &str = "kubernetes.io/";
@@ -81,7 +79,7 @@ pub(crate) fn is_divisible(name: &str, quantity: &Quantity) -> bool {
 /// The amount of a resource, wherever it stands.
 pub(crate) fn resource_quantity(name: &str, quantity: &Quantity, at: &At<'_>, errors: &mut FieldErrors) {
     if quantity.sign() < 0 {
-        errors.invalid(at, quantity.canonical(), super::fields::NOT_NEGATIVE);
+        errors.invalid(at, quantity.canonical(), api::validation::fields::NOT_NEGATIVE);
     }
     let is_counted = COUNTED.contains(&name) || is_extended(name);
     if is_counted && quantity.milli_value() % 1000 != 0 {
@@ -353,4 +351,48 @@ fn max(most: &mut Quantities, other: &Quantities) {
             most.insert(name.clone(), quantity.clone());
         }
     }
+}
+
+/// `BestEffort`, `Burstable` or `Guaranteed`.
+pub(crate) fn qos_class(pod: &Value) -> &'static str {
+    let spec = pod.part("spec");
+    let pod_level = spec.part("resources");
+    let sets_pod_level = ["requests", "limits"]
+        .iter()
+        .any(|field| pod_level.entries(field).any(|(name, _)| is_pod_level(name)));
+    if sets_pod_level {
+        return class_of(pod_level);
+    }
+    let mut class = "";
+    for container in spec.items("initContainers").iter().chain(spec.items("containers")) {
+        let own = class_of(container.part("resources"));
+        if own == "Burstable" || (!class.is_empty() && class != own) {
+            return "Burstable";
+        }
+        class = own;
+    }
+    if class.is_empty() { "BestEffort" } else { class }
+}
+
+fn class_of(resources: Option<&Value>) -> &'static str {
+    let is_empty = |field: &str| resources.map_of(field).is_none_or(Map::is_empty);
+    if is_empty("requests") && is_empty("limits") {
+        return "BestEffort";
+    }
+    let of = |name: &str| {
+        let amount = |field: &str| {
+            let text = resources.part(field).text(name);
+            Quantity::parse(text).unwrap_or(Quantity::ZERO)
+        };
+        let (request, limit) = (amount("requests"), amount("limits"));
+        if request != limit {
+            "Burstable"
+        } else if request.is_zero() {
+            "BestEffort"
+        } else {
+            "Guaranteed"
+        }
+    };
+    let (cpu, memory) = (of("cpu"), of("memory"));
+    if cpu == memory { cpu } else { "Burstable" }
 }

@@ -2,15 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::{
-    fields::{At, Read, Report},
-    meta,
-    pod_options::Options,
-};
-use crate::repeated::Repeated;
+use super::pod_options::Options;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

@@ -2,16 +2,13 @@
 
 use std::collections::HashSet;
 
+use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
 use value::{Value, write};
 
-use super::{
-    fields::{At, Read, Report},
-    internal_json,
-    pod_options::{Options, containers, visit_containers},
-    pod_scheduling,
-    pod_volumes::descending_path,
-};
+use super::pod_options::{Options, containers, visit_containers};
+use super::pod_volumes::descending_path;
+use super::{internal_json, pod_scheduling};
 
 const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";

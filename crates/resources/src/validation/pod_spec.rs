@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::{
-    fields::{At, Read, Report},
-    meta, pod_claims, pod_containers, pod_env,
-    pod_options::{Options, visit_containers},
-    pod_resources, pod_scheduling, pod_security, pod_volumes,
-};
+use super::pod_options::{Options, visit_containers};
+use super::{pod_claims, pod_containers, pod_env, pod_resources, pod_scheduling, pod_security, pod_volumes};
 
 const MAX_NAME_SERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;

@@ -4,17 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use std::net::IpAddr;
 
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
+use api::validation::repeated::first_by;
 use api::{FieldErrors, names, quantity::Quantity};
 use value::{Map, Value};
 
-use super::{
-    Context,
-    fields::{At, Read, Report},
-    internal_json, meta, pod,
-    pod_options::Options,
-    pod_resources,
-};
-use crate::repeated::first_by;
+use super::pod_options::Options;
+use super::{Context, internal_json, pod, pod_resources};
 
 const STATUS: At<'static> = At::new("status");
 const NOT_NEGATIVE: &str = "must be a non-negative integer";
@@ -39,7 +36,7 @@ pub(super) fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors
     }
     if status.text("qosClass") != old_status.text("qosClass") {
         let at = STATUS.field("qosClass");
-        errors.invalid(&at, status.text("qosClass"), super::fields::IMMUTABLE);
+        errors.invalid(&at, status.text("qosClass"), api::validation::fields::IMMUTABLE);
     }
     let lists = [
         ("containerStatuses", Some("containers")),

@@ -2,16 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names, quantity::Quantity};
 use value::Value;
 
-use super::{
-    fields::{At, Read, Report},
-    pod_claims, pod_containers, pod_env,
-    pod_mounts::Volumes,
-    pod_options::Options,
-    pod_projected,
-};
+use super::pod_mounts::Volumes;
+use super::pod_options::Options;
+use super::{pod_claims, pod_containers, pod_env, pod_projected};
 
 /// What a source's rules may know besides the source.
 pub(super) struct Volume<'a> {

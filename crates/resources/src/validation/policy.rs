@@ -1,14 +1,12 @@
 //! The group policy: PodDisruptionBudget, and Eviction, which asks a budget for a pod's removal.
 
 use api::FieldErrors;
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
 use value::Value;
 
-use super::{
-    Context, Rules,
-    apps::{at_most_all, positive_count},
-    fields::{At, Read, Report},
-    internal_json, meta, no_rules,
-};
+use super::apps::{at_most_all, positive_count};
+use super::{Context, Rules, internal_json, no_rules};
 
 pub(super) const POD_DISRUPTION_BUDGET: Rules = Rules {
     create: |object, _| budget(object, false),

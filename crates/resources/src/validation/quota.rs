@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use api::names;
 use api::quantity::Quantity;
+use api::validation::fields::{At, IMMUTABLE, Read, Report};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use api::{FieldErrors, meta as object_meta};
 use value::Value;
 
-use super::fields::{At, IMMUTABLE, Read, Report};
 use super::pod_resources::{container_resource_name, may_overcommit, resource_name, resource_quantity};
-use super::{Context, Rules, meta, no_rules};
-use crate::repeated::Repeated;
+use super::{Context, Rules, no_rules};
 
 pub(super) const LIMIT_RANGE: Rules = Rules {
     create: limit_range,

@@ -3,10 +3,11 @@
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
+use api::validation::meta;
 use value::Value;
 
-use super::fields::{At, IMMUTABLE, Read, Report, same, supersede};
-use super::{Context, Rules, internal_json, meta, no_rules};
+use super::{Context, Rules, internal_json, no_rules};
 
 pub(super) const ROLE: Rules = Rules {
     create: |role, _| declared_rules(role, None, role_rules(role)),

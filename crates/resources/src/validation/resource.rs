@@ -7,13 +7,14 @@ use std::collections::HashSet;
 
 use api::FieldErrors;
 use api::names;
+use api::validation::fields::{At, Read, Report, same};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use cel::device::{Selector, SelectorError};
 use value::Value;
 
-use super::fields::{At, Read, Report, same};
 use super::pod_volumes::csi_driver_name;
-use super::{Rules, meta, resource_declared as declared};
-use crate::repeated::Repeated;
+use super::{Rules, resource_declared as declared};
 
 pub(super) const DEVICE_CLASS: Rules = Rules {
     create: |class, _| {

@@ -7,8 +7,8 @@ use api::FieldErrors;
 use api::quantity::Quantity;
 use value::Value;
 
-use super::fields::{At, NOT_NEGATIVE, Read, Report};
-use crate::repeated::Repeated;
+use api::validation::fields::{At, NOT_NEGATIVE, Read, Report};
+use api::validation::repeated::Repeated;
 
 const MAX_VALUES: usize = 10;
 

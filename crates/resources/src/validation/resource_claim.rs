@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::meta;
 use value::{Value, write};
 
-use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::pod_claims::template_metadata;
 use super::pod_scheduling::node_selector;
 use super::pod_volumes::csi_driver_name;
@@ -15,7 +16,7 @@ use super::resource::{
     MAX_CONDITIONS, MAX_PARAMETERS, MAX_PARTS, binding_conditions, configuration, pool_name, raw, selectors,
     tolerations,
 };
-use super::{Context, Rules, internal_json, meta, no_rules, resource_declared as declared};
+use super::{Context, Rules, internal_json, no_rules, resource_declared as declared};
 
 pub(super) const CLAIM: Rules = Rules {
     create: |claim, context| {

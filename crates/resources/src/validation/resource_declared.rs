@@ -7,12 +7,12 @@ use std::hash::Hash;
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::repeated::{Repeated, first_by};
 use value::{Value, write};
 
-use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::resource::{MAX_PARTS, MAX_POOL_NAME, identifier};
 use super::{Context, internal_json};
-use crate::repeated::{Repeated, first_by};
 
 const SPEC: At<'static> = At::new("spec");
 const MAX_SUBREQUESTS: usize = 8;

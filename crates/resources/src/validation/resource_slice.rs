@@ -3,16 +3,15 @@
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, Read, Report, same};
+use api::validation::meta;
+use api::validation::repeated::{Repeated, first_by};
 use value::{Str, Value};
 
-use super::fields::{At, Read, Report, same};
 use super::pod_scheduling::node_selector;
 use super::pod_volumes::csi_driver_name;
 use super::resource::{MAX_ID, binding_conditions, pool_name, qualified_name, taint};
-use super::{
-    Rules, internal_json, meta, no_rules, resource_capacity as capacity, resource_declared as declared,
-};
-use crate::repeated::{Repeated, first_by};
+use super::{Rules, internal_json, no_rules, resource_capacity as capacity, resource_declared as declared};
 
 pub(super) const SLICE: Rules = Rules {
     create: |slice, context| {

@@ -4,10 +4,11 @@ use api::FieldErrors;
 use api::attestation::{Configuration, Dialect, EVERY_GROUP};
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
 use value::Value;
 
-use super::fields::{At, Read, Report};
-use super::{Rules, internal_json, meta, no_rules};
+use super::{Rules, internal_json, no_rules};
 
 pub(super) const SUBJECT_ACCESS_REVIEW: Rules =
     Rules { create: |review, _| subject_review(review), update: no_rules, update_status: no_rules };

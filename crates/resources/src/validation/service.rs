@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use api::FieldErrors;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use value::Value;
 
 use super::core::{endpoint_ip, protocol};
-use super::fields::{At, IMMUTABLE, Read, Report};
-use super::{Context, Rules, internal_json, meta};
-use crate::repeated::Repeated;
-use crate::strategy::service::is_external;
+use super::{Context, Rules, internal_json};
 
 pub(super) const SERVICE: Rules = Rules { create, update, update_status };
 
@@ -555,5 +555,14 @@ fn families_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
         }
     } else if first_changed {
         errors.invalid(&at, shown_list(ips), words);
+    }
+}
+
+/// Whether a service can be reached from outside the cluster.
+pub(crate) fn is_external(service: &Value) -> bool {
+    match service.str_at(&["spec", "type"]).unwrap_or_default() {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => !service.part("spec").items("externalIPs").is_empty(),
+        _ => false,
     }
 }

@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use api::{FieldErrors, names};
 use value::{Map, Value};
 
@@ -9,17 +12,10 @@ use super::apps::{
     NO_MATCH, TEMPLATE, always_restarted, at_most_all, at_most_replicas, available_at_most_ready,
     collisions_grow, count, not_negative, positive_count, required_selector, selector_stays, template_labels,
 };
-use super::{
-    Context, Rules,
-    fields::{At, IMMUTABLE, Read, Report, same},
-    internal_json,
-    label_match::selects,
-    meta, pod_claims,
-    pod_options::Options,
-    pod_security,
-    template::template,
-};
-use crate::repeated::Repeated;
+use super::label_match::selects;
+use super::pod_options::Options;
+use super::template::template;
+use super::{Context, Rules, internal_json, pod_claims, pod_security};
 
 pub(super) const STATEFUL_SET: Rules =
     Rules { create: stateful_set_create, update: stateful_set_update, update_status: stateful_set_status };

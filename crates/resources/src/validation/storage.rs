@@ -6,13 +6,14 @@ use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
 use api::quantity::Quantity;
+use api::validation::fields::{At, IMMUTABLE, MAX_ERRORS, NOT_NEGATIVE, Read, Report, same, supersede};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use value::{Map, Value};
 
-use super::fields::{At, IMMUTABLE, MAX_ERRORS, NOT_NEGATIVE, Read, Report, same, supersede};
 use super::persistent_volume::volume_spec;
 use super::pod_volumes::csi_driver_name;
-use super::{Context, Rules, internal_json, meta, no_rules};
-use crate::repeated::Repeated;
+use super::{Context, Rules, internal_json, no_rules};
 
 pub(super) const STORAGE_CLASS: Rules =
     Rules { create: storage_class, update: storage_class_update, update_status: no_rules };

@@ -3,10 +3,11 @@
 use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::meta;
 use value::Value;
 
-use super::fields::{At, IMMUTABLE, Read, Report, same};
-use super::{Context, Rules, internal_json, meta};
+use super::{Context, Rules, internal_json};
 
 pub(super) const MIGRATION: Rules = Rules {
     create: |migration, _| create(migration),

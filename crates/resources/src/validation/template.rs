@@ -1,15 +1,12 @@
 //! PodTemplate, and the templates of pods inside workloads.
 
+use api::validation::fields::{At, Read, Report};
+use api::validation::meta;
 use api::{FieldErrors, names};
 use value::{Map, Value};
 
-use super::{
-    Context, Rules,
-    fields::{At, Read, Report},
-    meta, no_rules,
-    pod_options::Options,
-    pod_security, pod_spec,
-};
+use super::pod_options::Options;
+use super::{Context, Rules, no_rules, pod_security, pod_spec};
 
 /// The rules of PodTemplate.
 pub(super) const POD_TEMPLATE: Rules = Rules { create, update, update_status: no_rules };

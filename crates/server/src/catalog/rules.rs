@@ -2,8 +2,8 @@
 
 use api::FieldErrors;
 use resources::custom::Found;
-use resources::strategy;
 use resources::validation::{self, Context, Rules};
+use resources::{strategy, warnings};
 use value::Value;
 
 use super::served_resource::{Nature, ServedResource};
@@ -70,7 +70,7 @@ impl ServedResource {
             Some(rules) => validation::bounded(|| (rules.create)(object, context)),
             None => FieldErrors::new(),
         };
-        Found { errors, warnings: validation::warnings(&self.stored.group_kind(), object, None) }
+        Found { errors, warnings: warnings::on_write(&self.stored.group_kind(), object, None) }
     }
 
     /// What is wrong with a change through a subresource, and what a client is told about one that is right.
@@ -103,8 +103,8 @@ impl ServedResource {
         };
         let kind = self.stored.group_kind();
         let warnings = match subresource {
-            Subresource::Status => strategy::warnings::on_update_status(&kind, new),
-            _ => validation::warnings(&kind, new, Some(old)),
+            Subresource::Status => warnings::on_update_status(&kind, new),
+            _ => warnings::on_write(&kind, new, Some(old)),
         };
         Found { errors, warnings }
     }

@@ -327,7 +327,7 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
                     ));
                 }
                 if kept.get(field).and_then(Value::as_map) != Some(entries) {
-                    let errors = resources::validation::meta::converted(field, entries);
+                    let errors = api::validation::meta::converted(field, entries);
                     if !errors.is_empty() {
                         return Err(format!("metadata: {}", api::field::aggregate(errors)));
                     }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use api::names::parse_ip_sloppy;
+use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, Status};
 use value::Value;
 
@@ -10,7 +11,6 @@ use super::facts::{
     NONE, families_of, family_of, first_ip, has_selector, is_external_name, set_cluster_ips, set_families,
 };
 use super::{AddressError, Allocation, Allocator, Family, invalid, keeps_dual_stack, refuse};
-use crate::validation::fields::{At, Read, Report};
 use crate::validation::service::cluster_ip_errors;
 
 /// Decides `ipFamilyPolicy` and `ipFamilies`, and refuses what this server's ranges cannot do.

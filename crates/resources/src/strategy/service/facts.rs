@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use api::validation::fields::Read;
 use value::Value;
 
 use super::Family;
-use crate::validation::fields::Read;
 
 /// The cluster IP of a service that has none.
 pub(super) const NONE: &str = "None";
@@ -83,15 +83,6 @@ pub(super) fn needs_node_ports(service: &Value) -> bool {
 
 pub(super) fn needs_health_check(service: &Value) -> bool {
     is_load_balancer(service) && service.part("spec").text("externalTrafficPolicy") == "Local"
-}
-
-/// Whether a service can be reached from outside the cluster.
-pub(crate) fn is_external(service: &Value) -> bool {
-    match service_type(service) {
-        "LoadBalancer" | "NodePort" => true,
-        "ClusterIP" => !service.part("spec").items("externalIPs").is_empty(),
-        _ => false,
-    }
 }
 
 pub(super) fn node_ports(service: &Value) -> Vec<i64> {

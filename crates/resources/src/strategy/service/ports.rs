@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, Status};
 use value::Value;
 
 use super::facts::{allocates_node_ports, node_ports, set_node_ports};
 use super::{Allocation, Allocator, invalid};
-use crate::validation::fields::{At, Read, Report};
 
 pub(super) fn init_node_ports(
     service: &mut Value,

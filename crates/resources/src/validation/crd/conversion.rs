@@ -1,14 +1,14 @@
 //! Whether versions can become each other as a CRD says.
 
+use api::validation::fields::{Read, Report};
+use api::validation::repeated::Repeated;
 use api::{FieldErrors, names};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::Value;
 
-use super::super::fields::{Read, Report};
 use super::strictness::Strictness;
 use super::{SPEC, one_of};
-use crate::repeated::Repeated;
 
 /// Why a webhook's authorities cannot be read, in the words of Go's client.
 pub(super) fn unreadable_bundle(bundle: &str) -> Option<&'static str> {
@@ -54,7 +54,7 @@ pub(super) fn conversion(spec: &Value, strict: &Strictness, errors: &mut FieldEr
     match config {
         None => errors.required(&config_at, "required when strategy is set to Webhook"),
         Some(config) => {
-            super::super::admissionregistration::client_config(Some(config), &config_at, errors);
+            api::validation::webhook_client::client_config(Some(config), &config_at, errors);
             let bundle = config.text("caBundle");
             let why = unreadable_bundle(bundle).filter(|_| !bundle.is_empty() && strict.ca_bundle);
             if let Some(why) = why {

@@ -2,9 +2,9 @@
 
 use api::FieldErrors;
 use api::field::aggregate;
+use api::validation::fields::{At, Read};
 use value::{Map, Value};
 
-use super::super::fields::{At, Read};
 use super::schema::bad_default;
 use super::strictness::Strictness;
 use crate::custom::{Bounds, Node, embedded_errors, rules, size, without_unknown};

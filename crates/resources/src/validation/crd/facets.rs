@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use api::FieldErrors;
+use api::validation::fields::{At, Read, Report};
 use value::Value;
 
-use super::super::fields::{At, Read, Report};
 use super::strictness::Strictness;
 use super::structural::unreadable;
 use crate::custom::{Node, field_path};

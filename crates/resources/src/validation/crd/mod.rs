@@ -4,6 +4,7 @@
 //! (`spec.validation` and so on); the paths of its errors are those of that form, and so are these.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 mod conversion;
 mod defaults;
@@ -15,35 +16,39 @@ mod structural;
 #[cfg(test)]
 mod tests;
 
+use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
+use api::validation::meta;
+use api::validation::repeated::{Repeated, first_by};
 use api::{FieldErrors, names};
-use value::{Map, Value};
+use value::{Budget, Map, Value};
 
 use self::conversion::conversion;
 use self::facets::{columns, selectable, subresources};
 use self::strictness::Strictness;
-use super::fields::{At, IMMUTABLE, Read, Report, same};
-use super::{Context, Rules, meta};
 use crate::custom::names::{APPROVED, Approval, approved, is_protected};
-use crate::repeated::{Repeated, first_by};
-use crate::table;
+use crate::custom::{OverlappingBuiltIn, Stopwatch};
 
-pub(super) const DEFINITION: Rules = Rules {
-    create,
-    update,
-    update_status: |new, old, _| {
-        let mut errors = meta::update(new, old);
-        accepted_names(
-            new.part("status").part("acceptedNames"),
-            &At::new("status.acceptedNames"),
-            &mut errors,
-        );
-        errors
-    },
-};
+/// What the rules may know besides the CRD.
+pub(crate) struct Context {
+    /// Receives how long expressions take.
+    pub stopwatch: Option<Arc<dyn Stopwatch>>,
+    /// The steps that are left for the request.
+    pub budget: Budget,
+    /// Finds built-in resources whose storage a CRD would share.
+    pub overlapping: OverlappingBuiltIn,
+}
+
+/// The errors of a changed status.
+pub(crate) fn update_status(new: &Value, old: &Value) -> FieldErrors {
+    let mut errors = meta::update(new, old);
+    accepted_names(new.part("status").part("acceptedNames"), &At::new("status.acceptedNames"), &mut errors);
+    errors
+}
 
 const SPEC: At<'static> = At::new("spec");
 
-fn create(crd: &Value, context: &Context) -> FieldErrors {
+/// The errors of a new CRD.
+pub(crate) fn create(crd: &Value, context: &Context) -> FieldErrors {
     let spec = crd.part("spec");
     let wanted = format!("{}.{}", spec.part("names").text("plural"), spec.text("group"));
     let mut errors = FieldErrors::new();
@@ -60,14 +65,15 @@ fn create(crd: &Value, context: &Context) -> FieldErrors {
     errors.extend(meta::create(crd, false, |_, _| Vec::new()));
     let internal = internal(spec);
     spec_rules(&internal, &Strictness::for_create(context), &mut errors);
-    own_directory(&internal, &mut errors);
+    own_directory(&internal, context.overlapping, &mut errors);
     status_rules(crd, &mut errors);
     approval(crd, None, &mut errors);
     preserve(&internal, None, &mut errors);
     errors
 }
 
-fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+/// The errors of a changed CRD.
+pub(crate) fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, former) = (internal(new.part("spec")), internal(old.part("spec")));
     let strict = Strictness::for_update(&spec, &former, is_established(old), context);
@@ -226,10 +232,9 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
 }
 
 /// Custom resources must not be stored among the objects of a built-in resource. Kubernetes lets such CRDs in.
-fn own_directory(spec: &Value, errors: &mut FieldErrors) {
+fn own_directory(spec: &Value, overlapping: OverlappingBuiltIn, errors: &mut FieldErrors) {
     let (group, plural) = (spec.text("group"), spec.part("names").text("plural"));
-    if let Some(row) = table::overlapping(group, plural) {
-        let built_in = api::GroupResource::new(row.group, row.plural);
+    if let Some(built_in) = overlapping(group, plural) {
         let detail =
             format!("{built_in} is a built-in resource, whose storage custom resources must not share");
         errors.invalid(&SPEC.field("names.plural"), plural, detail);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use value::{Value, write};
 
-use super::super::fields::Read;
+use api::validation::fields::Read;
 
 /// A rule.
 pub(super) fn rule(rule: &Value) -> String {

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
+use api::validation::fields::{At, Read, Report};
+use api::validation::repeated::Repeated;
 use value::{Value, write};
 
-use super::super::fields::{At, Read, Report};
 use super::quoted;
 use super::strictness::Strictness;
 use crate::custom::{Node, Rule, field_path, rules};
-use crate::repeated::Repeated;
 
 /// What one expression may cost.
 const MOST_PER_RULE: u64 = 10_000_000;

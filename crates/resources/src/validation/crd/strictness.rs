@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use api::FieldErrors;
+use api::validation::fields::{At, Read, same};
+use api::validation::repeated::first_by;
 use value::{Budget, Value};
 
-use super::super::Context;
-use super::super::fields::{At, Read, same};
+use super::Context;
 use super::{schema, structural};
 use crate::custom::Stopwatch;
-use crate::repeated::first_by;
 
 /// Which rules apply to a CRD.
 #[derive(Debug)]

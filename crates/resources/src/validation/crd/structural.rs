@@ -5,7 +5,7 @@ use api::FieldErrors;
 use cel::pattern::Pattern;
 use value::Value;
 
-use super::super::fields::{At, Read, Report};
+use api::validation::fields::{At, Read, Report};
 
 /// Where a schema stands.
 #[derive(Clone, Copy, PartialEq)]

@@ -1,10 +1,10 @@
 use api::GroupKind;
 use value::json::parse;
 
-use super::{on_create, on_update, on_update_status};
+use super::{on_update_status, on_write};
 
 fn warned(group: &str, kind: &str, object: &str) -> Vec<String> {
-    on_create(&GroupKind::new(group, kind), &parse(object.as_bytes()).unwrap())
+    on_write(&GroupKind::new(group, kind), &parse(object.as_bytes()).unwrap(), None)
 }
 
 #[test]
@@ -36,9 +36,9 @@ fn a_pod_template_is_looked_at_again_only_when_it_changed() {
         parse(text.as_bytes()).unwrap()
     };
     let words = r#"spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead"#;
-    assert_eq!(on_create(&kind, &with(1)), [words]);
-    assert!(on_update(&kind, &with(1), &with(1)).is_empty());
-    assert_eq!(on_update(&kind, &with(2), &with(1)), [words]);
+    assert_eq!(on_write(&kind, &with(1), None), [words]);
+    assert!(on_write(&kind, &with(1), Some(&with(1))).is_empty());
+    assert_eq!(on_write(&kind, &with(2), Some(&with(1))), [words]);
 }
 
 #[test]

@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use api::field::{FieldError, FieldErrorKind, FieldErrors};
-use api::quantity::Quantity;
 use value::{Map, Value};
+
+use crate::field::{FieldError, FieldErrorKind, FieldErrors};
+use crate::quantity::Quantity;
 
 /// A place in an object, printed as Kubernetes prints field paths (`spec.containers[0].name`).
 #[derive(Clone, Copy, Debug)]
@@ -289,7 +290,7 @@ fn equal(a: &Value, b: &Value, quantities: bool) -> bool {
     }
 }
 
-pub(crate) fn is_absent(value: &Value) -> bool {
+pub fn is_absent(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::List(list) => list.is_empty(),
@@ -299,7 +300,7 @@ pub(crate) fn is_absent(value: &Value) -> bool {
 
 /// Adds what the declared rules of a kind found, which replaces what its other rules say about the same fields.
 /// Kubernetes checks some rules twice, in two ways, and lets clients see the declared way at the end.
-pub(crate) fn supersede(mut errors: FieldErrors, declared: FieldErrors) -> FieldErrors {
+pub fn supersede(mut errors: FieldErrors, declared: FieldErrors) -> FieldErrors {
     let mut by_field: HashMap<&str, Vec<&FieldError>> = HashMap::new();
     for other in &declared {
         by_field.entry(&other.field).or_default().push(other);

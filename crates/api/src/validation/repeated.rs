@@ -8,49 +8,49 @@ use std::hash::Hash;
 
 use value::Value;
 
-use crate::validation::fields::Read;
+use super::fields::Read;
 
 /// Which items of a list repeat another one.
 #[derive(Debug)]
-pub(crate) struct Repeated(Vec<bool>);
+pub struct Repeated(Vec<bool>);
 
 impl Repeated {
     /// The items that have the key of an earlier item.
-    pub(crate) fn earlier<K: Hash + Eq>(keys: impl IntoIterator<Item = K>) -> Self {
+    pub fn earlier<K: Hash + Eq>(keys: impl IntoIterator<Item = K>) -> Self {
         let mut seen = HashSet::new();
         Repeated(keys.into_iter().map(|key| !seen.insert(key)).collect())
     }
 
     /// The items that have the key of a later item.
-    pub(crate) fn later<K: Hash + Eq>(keys: impl DoubleEndedIterator<Item = K>) -> Self {
+    pub fn later<K: Hash + Eq>(keys: impl DoubleEndedIterator<Item = K>) -> Self {
         let Repeated(mut repeated) = Repeated::earlier(keys.rev());
         repeated.reverse();
         Repeated(repeated)
     }
 
     /// The items whose text in `field` an earlier item has, too.
-    pub(crate) fn of_field(items: &[Value], field: &str) -> Self {
+    pub fn of_field(items: &[Value], field: &str) -> Self {
         Repeated::earlier(items.iter().map(|item| item.text(field)))
     }
 
     /// Whether the item at `index` is one of them.
-    pub(crate) fn at(&self, index: usize) -> bool {
+    pub fn at(&self, index: usize) -> bool {
         self.0.get(index).copied().unwrap_or_default()
     }
 
     /// Whether there is one.
-    pub(crate) fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.0.contains(&true)
     }
 }
 
 /// The first item of each text in `field`; items without the field have an empty text.
-pub(crate) fn first_by<'a>(items: &'a [Value], field: &str) -> HashMap<&'a str, &'a Value> {
+pub fn first_by<'a>(items: &'a [Value], field: &str) -> HashMap<&'a str, &'a Value> {
     last_of(items.iter().rev(), field)
 }
 
 /// The last item of each text in `field`; items without the field have an empty text.
-pub(crate) fn last_by<'a>(items: &'a [Value], field: &str) -> HashMap<&'a str, &'a Value> {
+pub fn last_by<'a>(items: &'a [Value], field: &str) -> HashMap<&'a str, &'a Value> {
     last_of(items.iter(), field)
 }
 

@@ -8,17 +8,7 @@ use api::names::{cidr_warnings, ip_warning, is_dns1123_label};
 use api::quantity::Quantity;
 use value::Value;
 
-use crate::validation::fields::{At, Read, same};
-
-/// What a client that creates `object` is warned of.
-pub fn on_create(kind: &GroupKind, object: &Value) -> Vec<String> {
-    on(kind, object, None)
-}
-
-/// What a client that changes `old` into `new` is warned of.
-pub fn on_update(kind: &GroupKind, new: &Value, old: &Value) -> Vec<String> {
-    on(kind, new, Some(old))
-}
+use api::validation::fields::{At, Read, same};
 
 /// What a client that makes an object `new` through `status` is warned of.
 pub fn on_update_status(kind: &GroupKind, new: &Value) -> Vec<String> {
@@ -44,7 +34,8 @@ pub fn on_update_status(kind: &GroupKind, new: &Value) -> Vec<String> {
     warnings
 }
 
-fn on(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
+/// The warnings about creating `new`, or changing `old` into it.
+pub fn on_write(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Endpoints") => endpoints(new, &mut warnings),

@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use api::validation::fields::{At, Read, same};
 use value::Value;
 
-use super::super::pod::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
 use super::{claim_spec, deprecated_label, fractional, node_selector_term};
-use crate::validation::fields::{At, Read, same};
+use crate::strategy::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
 
 /// A new pod.
 pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {

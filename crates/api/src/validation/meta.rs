@@ -5,11 +5,12 @@
 
 use std::collections::HashSet;
 
-use api::{FieldErrors, gvk::GroupVersion, names};
 use value::{Value, write};
 
+use crate::{FieldErrors, gvk::GroupVersion, names};
+
 use super::fields::{At, IMMUTABLE, Read, Report, same};
-use crate::repeated::Repeated;
+use super::repeated::Repeated;
 
 /// Which names a kind takes: `(name, is_prefix)` → what is wrong with it. A prefix is a `generateName`.
 pub type NameRule = fn(&str, bool) -> Vec<String>;
@@ -57,7 +58,7 @@ pub fn create_without_name(object: &Value, namespaced: bool) -> FieldErrors {
         if !generate_name.is_empty() {
             let detail = format!(
                 "generateName was specified ({}), but no name was generated",
-                api::field::quote(generate_name)
+                crate::field::quote(generate_name)
             );
             errors.internal(&METADATA.field("name"), detail);
         }
@@ -136,7 +137,7 @@ fn no_new_finalizers(new: Option<&Value>, old: Option<&Value>, errors: &mut Fiel
     added.sort_unstable();
     added.dedup();
     if !added.is_empty() {
-        let listed: Vec<String> = added.iter().map(|name| api::field::quote(name)).collect();
+        let listed: Vec<String> = added.iter().map(|name| crate::field::quote(name)).collect();
         let detail = format!(
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
             listed.join(", ")
@@ -146,7 +147,7 @@ fn no_new_finalizers(new: Option<&Value>, old: Option<&Value>, errors: &mut Fiel
 }
 
 /// A map of labels in `holder`.
-pub(crate) fn labels(holder: Option<&Value>, field: &str, at: &At<'_>, errors: &mut FieldErrors) {
+pub fn labels(holder: Option<&Value>, field: &str, at: &At<'_>, errors: &mut FieldErrors) {
     let at = at.field(field);
     for (key, value) in holder.text_entries(field) {
         label_name(key, &at, errors);
@@ -166,12 +167,12 @@ pub fn converted(field: &str, entries: &value::Map) -> FieldErrors {
 }
 
 /// The key of a label.
-pub(crate) fn label_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
+pub fn label_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     errors.invalid_each(at, name, names::is_qualified_name(name));
 }
 
 /// The annotations in `holder`, a metadata.
-pub(crate) fn annotations(holder: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
+pub fn annotations(holder: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     let at = at.field("annotations");
     let mut size = 0;
     for (key, value) in holder.text_entries("annotations") {
@@ -312,7 +313,7 @@ pub fn field_manager(manager: &str, at: &At<'_>, errors: &mut FieldErrors) {
         errors.too_long(at, MAX_FIELD_MANAGER);
     }
     for (position, character) in manager.char_indices() {
-        let quoted = api::field::quote(character.encode_utf8(&mut [0; 4]));
+        let quoted = crate::field::quote(character.encode_utf8(&mut [0; 4]));
         let printable = quoted.contains(character);
         if !printable {
             let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(character));
@@ -322,7 +323,7 @@ pub fn field_manager(manager: &str, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 /// A label selector; `lenient` lets label values pass that an object already has.
-pub(crate) fn label_selector(selector: Option<&Value>, lenient: bool, at: &At<'_>, errors: &mut FieldErrors) {
+pub fn label_selector(selector: Option<&Value>, lenient: bool, at: &At<'_>, errors: &mut FieldErrors) {
     labels(selector, "matchLabels", at, errors);
     let list = at.field("matchExpressions");
     for (i, requirement) in selector.items("matchExpressions").iter().enumerate() {
@@ -354,7 +355,7 @@ pub(crate) fn label_selector(selector: Option<&Value>, lenient: bool, at: &At<'_
 }
 
 /// Whether a selector has a label value that would be refused in a new object.
-pub(crate) fn has_invalid_label_value(selector: Option<&Value>) -> bool {
+pub fn has_invalid_label_value(selector: Option<&Value>) -> bool {
     selector
         .items("matchExpressions")
         .iter()
@@ -363,7 +364,7 @@ pub(crate) fn has_invalid_label_value(selector: Option<&Value>) -> bool {
 }
 
 /// A label selector as JSON in the order of Go's struct.
-pub(crate) fn label_selector_json(selector: Option<&Value>) -> String {
+pub fn label_selector_json(selector: Option<&Value>) -> String {
     let Some(selector) = selector else { return "null".to_owned() };
     let mut parts: Vec<String> = Vec::new();
     if let Some(labels) =
@@ -389,7 +390,7 @@ pub(crate) fn label_selector_json(selector: Option<&Value>) -> String {
 }
 
 /// Conditions as `metav1.Condition` has them.
-pub(crate) fn conditions(list: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
+pub fn conditions(list: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
     let repeated = Repeated::of_field(list, "type");
     for (i, condition) in list.iter().enumerate() {
         let at = at.index(i);
