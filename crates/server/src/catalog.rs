@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::GroupVersionKind;
 use arc_swap::ArcSwap;
-use resources::custom::CustomResourceDefinition;
-use resources::table::{self, Resource, Served, Storage};
+use crd::CustomResourceDefinition;
+use kinds::table::{self, Resource, Served, Storage};
 use value::Str;
 
 pub use custom::CustomKinds;
@@ -237,5 +237,5 @@ impl Catalog {
 
 /// Whether a kind exists at all, served or not.
 pub fn is_known(gvk: &GroupVersionKind) -> bool {
-    resources::schema::of(&gvk.group, &gvk.version, &gvk.kind).is_some()
+    schema::of(&gvk.group, &gvk.version, &gvk.kind).is_some()
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use admission::{Attributes, Notes, Operation, Seen};
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
-use resources::custom::Found;
-use resources::strategy;
+use crd::Found;
+use kinds::strategy;
 use storage::{Change, CommitError, Entry, Expect, Record, Store, Write, WritePriority};
 use value::{Budget, Path, Str, Value, json};
 

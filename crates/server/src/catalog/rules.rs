@@ -1,9 +1,10 @@
 //! What a kind says of objects that are written: what becomes of them, and what is wrong with them.
 
 use api::FieldErrors;
-use resources::custom::Found;
-use resources::validation::{self, Context, Rules};
-use resources::{strategy, warnings};
+use crd::Found;
+use kinds::strategy;
+use kinds::validation::{self, Context, Rules};
+use kinds::warnings;
 use value::Value;
 
 use super::served_resource::{Nature, ServedResource};
@@ -117,7 +118,7 @@ impl ServedResource {
     /// An object with nothing but metadata, as bookmarks carry it: what Go writes even when it is empty is there.
     pub fn empty_with(&self, mut object: Value) -> Value {
         if let Nature::BuiltIn(built_in) = &self.nature {
-            resources::decode::fill(&mut object, built_in.schema);
+            schema::decode::fill(&mut object, built_in.schema);
         }
         object
     }

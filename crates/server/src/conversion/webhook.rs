@@ -12,7 +12,7 @@ use api::field::quote;
 use api::{Status, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use resources::custom::CustomResourceDefinition;
+use crd::CustomResourceDefinition;
 use value::{Map, Str, Value, go, json, write};
 
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crd::Stopwatch;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
-use resources::custom::Stopwatch;
 
 use crate::outbound::Failure;
 
