@@ -59,7 +59,7 @@ pub async fn check_blocks(page: &DocPage, server: &Server) -> Result<usize> {
 async fn yaml(text: &str, server: &Server) -> Result<()> {
     for document in text.split("\n---\n") {
         let value: Value = serde_saphyr::from_str(document).map_err(|e| Problem::at("not YAML", e))?;
-        let (Some(version), Some(kind)) = (value["apiVersion"].as_str(), value["kind"].as_str()) else {
+        let (Some(version), Some(kind)) = (text_at(&value, "apiVersion"), text_at(&value, "kind")) else {
             continue;
         };
         let group = version.split_once('/').map_or("", |(group, _)| group);
@@ -84,17 +84,19 @@ async fn dry_run(object: &Value, version: &str, kind: &str, server: &Server) -> 
     let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
     let resources: Value =
         serde_json::from_str(&client.get(&root).await?.text()).map_err(|e| Problem::at(&root, e))?;
-    let resource = resources["resources"].as_array().into_iter().flatten().find(|resource| {
-        resource["kind"] == kind && resource["name"].as_str().is_some_and(|name| !name.contains('/'))
+    let resources = resources.get("resources").and_then(Value::as_array);
+    let resource = resources.into_iter().flatten().find(|resource| {
+        text_at(resource, "kind") == Some(kind)
+            && text_at(resource, "name").is_some_and(|name| !name.contains('/'))
     });
     let resource = resource.ok_or_else(|| Problem::new(format!("{version} has no kind `{kind}`")))?;
-    let name = resource["name"].as_str().unwrap_or_default();
-    let path = match resource["namespaced"].as_bool() {
+    let name = text_at(resource, "name").unwrap_or_default();
+    let path = match resource.get("namespaced").and_then(Value::as_bool) {
         Some(true) => format!("{root}/namespaces/default/{name}"),
         _ => format!("{root}/{name}"),
     };
     let mut object = object.clone();
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("namespace");
     }
     let path = format!("{path}?dryRun=All&fieldValidation=Strict");
@@ -103,6 +105,10 @@ async fn dry_run(object: &Value, version: &str, kind: &str, server: &Server) -> 
         return Ok(());
     }
     Err(Problem::new(format!("a dry run of this {kind} is refused with {}: {}", answer.code, answer.text())))
+}
+
+fn text_at<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+    value.get(field)?.as_str()
 }
 
 fn check_configuration(command: &[&str], document: &str) -> Result<()> {
