@@ -66,6 +66,9 @@ pub fn run(page: &DocPage, replacements: &[(&str, &str)]) -> Result<()> {
         println!("left out: {} needs {}", page.name, missing.join(", "));
         return Ok(());
     }
+    if page.blocks.iter().all(|block| block.not_run.is_some() || block.language == BlockLanguage::Text) {
+        return Ok(());
+    }
     let ports = free_ports()?;
     let mut shell = PageShell::start(&ports)?;
     let etc = shell.work_folder().join("etc").display().to_string();
