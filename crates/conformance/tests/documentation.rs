@@ -124,6 +124,30 @@ async fn blocks_that_are_not_run_parse() {
     }
 }
 
+#[tokio::test]
+async fn blocks_that_do_not_parse_are_reported() {
+    let server = Server::up().await.unwrap();
+    for (language, text, expected) in [
+        ("sh", "if true", "bash cannot parse this"),
+        ("console", "$ (ls", "bash cannot parse this"),
+        ("json", "{", "not JSON"),
+        ("yaml", "a: [", "not YAML"),
+        ("yaml", "apiVersion: v1\nkind: ConfigMaps", "v1 has no kind `ConfigMaps`"),
+        ("yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ncolour: b", "unknown field"),
+        (
+            "yaml",
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\ncolour: b",
+            "is invalid",
+        ),
+        ("yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration", "is invalid"),
+    ] {
+        let text = format!("<!-- not-run: a test -->\n```{language}\n{text}\n```\n");
+        let page = DocPage::parse("page.md", &text).unwrap();
+        let problem = check_blocks(&page, &server).await.unwrap_err().to_string();
+        assert!(problem.starts_with("page.md:2: ") && problem.contains(expected), "{problem}");
+    }
+}
+
 /// The crate `server` includes pages with Rust blocks in its documentation, so that they are doc tests.
 #[test]
 fn rust_blocks_are_doc_tests() {

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -192,14 +193,18 @@ impl Drop for PageShell {
 }
 
 /// Python with the Kubernetes client: `PORTCULLIS_PYTHON`, which `cargo xtask test` sets, or `python3`.
-pub(super) fn python_with_client() -> Option<String> {
-    let own = std::env::var("PORTCULLIS_PYTHON").ok();
-    let found = own.or_else(|| {
-        let path = Command::new("sh").args(["-c", "command -v python3"]).output().ok()?;
-        Some(String::from_utf8_lossy(&path.stdout).trim().to_owned())
-    })?;
-    let imports = Command::new(&found).args(["-c", "import kubernetes"]).stderr(Stdio::null()).status();
-    imports.is_ok_and(|status| status.success()).then_some(found)
+pub(super) fn python_with_client() -> Option<&'static str> {
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let own = std::env::var("PORTCULLIS_PYTHON").ok();
+        let python = own.or_else(|| {
+            let path = Command::new("sh").args(["-c", "command -v python3"]).output().ok()?;
+            Some(String::from_utf8_lossy(&path.stdout).trim().to_owned())
+        })?;
+        let imports = Command::new(&python).args(["-c", "import kubernetes"]).stderr(Stdio::null()).status();
+        imports.is_ok_and(|status| status.success()).then_some(python)
+    });
+    found.as_deref()
 }
 
 fn write_program(path: &Path, text: &str) -> Result<()> {
