@@ -1,6 +1,5 @@
 //! `docs/tasks/authenticate-to-webhooks.md`: its blocks are run with the webhooks in Rust, Go and Python.
 
-use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -45,7 +44,8 @@ fn has(program: &str, args: &[&str], what: &str) -> bool {
     has
 }
 
-/// Runs the page with another command in place of [`WEBHOOK`].
+/// Runs the page with another command instead of [`WEBHOOK`].
+#[expect(clippy::panic, reason = "a test fails by panicking")]
 async fn run_page(webhook: String) {
     let running = move || documentation::run(&page(), &[(WEBHOOK, &webhook)]);
     if let Err(problem) = tokio::task::spawn_blocking(running).await.unwrap() {
