@@ -61,7 +61,7 @@ fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<Item>; 3] {
 
     let role = |object: Value| Item::new(Hook::Roles, (rbac_collection(&object), object), Want::Role);
     let mut second = Vec::new();
-    if state.webhook_tokens.is_some() {
+    if state.admission.webhook_tokens.is_some() {
         second.push(Item::new(Hook::ClusterAuthentication, account::account(), Want::Present));
         second.extend(bootstrap::webhook_tokens().into_iter().map(role));
     }
@@ -112,7 +112,7 @@ fn namespaces() -> impl Iterator<Item = ObjectAt> {
 pub(crate) fn restore_deleted(state: &State, port: u16, advertise: IpAddr) -> RestoreDeleted {
     let objects = namespaces().chain([cidr::placed(state)]).chain(service::objects(state, port, advertise));
     let objects = objects.collect();
-    RestoreDeleted::watch(&state.store, &state.unreadable, objects, |_, _| {})
+    RestoreDeleted::watch(&state.storage.store, &state.storage.unreadable, objects, |_, _| {})
 }
 
 fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {

@@ -72,7 +72,8 @@ impl Client {
             let work = Box::pin(async move {
                 pipeline::internal(&inner, caller, method, &target, headers, body, of_work).await
             });
-            let response = state.heavy.drive(&effort, None, work).await.unwrap_or_else(respond::panicked);
+            let response =
+                state.serving.heavy.drive(&effort, None, work).await.unwrap_or_else(respond::panicked);
             let code = response.status().as_u16();
             return read(code, &response.into_body().into_bytes().unwrap_or_default());
         }
@@ -85,7 +86,7 @@ impl Client {
         };
         // Whatever its path looks like, another server is not waited for without end.
         let late = |_| Err(Status::timeout("the server that serves it did not answer in time", 0));
-        tokio::time::timeout(self.state.request_timeout, exchange).await.unwrap_or_else(late)
+        tokio::time::timeout(self.state.serving.request_timeout, exchange).await.unwrap_or_else(late)
     }
 
     /// GET.

@@ -73,13 +73,13 @@ impl State {
             (_, "") => Concern::Admission,
             (_, namespace) => Concern::AdmissionIn(namespace.into()),
         };
-        self.unreadable.note(entry, why, Some(concern));
+        self.storage.unreadable.note(entry, why, Some(concern));
     }
 
     fn read(&self, key: &str, resource: (&str, &str), namespace: &str) -> Option<Arc<Value>> {
-        let entry = self.store.get(key)?;
+        let entry = self.storage.store.get(key)?;
         let unread = |why: Status| self.unread(&entry, &why, resource, namespace);
-        self.parsed.get(&entry).map_err(unread).ok()
+        self.admission.parsed.get(&entry).map_err(unread).ok()
     }
 
     fn readable<'e>(
@@ -97,11 +97,11 @@ impl State {
     /// Notes which of the unreadable objects that were found at start admission decides by in any case. Others are noted when
     /// admission looks for them.
     pub(crate) fn classify_unreadable(&self) {
-        for (key, why) in self.unreadable.found() {
+        for (key, why) in self.storage.unreadable.found() {
             for resource in ["namespaces", "resourcequotas", "limitranges", "serviceaccounts"] {
-                let kind = self.catalog.find(&"".into(), &"v1".into(), &resource.into());
+                let kind = self.apis.catalog.find(&"".into(), &"v1".into(), &resource.into());
                 let kind = kind.filter(|kind| key.starts_with(&kind.scope("")));
-                if let Some((kind, entry)) = kind.zip(self.store.get(&key)) {
+                if let Some((kind, entry)) = kind.zip(self.storage.store.get(&key)) {
                     self.unread(&entry, &why, ("", resource), kind.namespace_of(&key));
                 }
             }
@@ -111,20 +111,20 @@ impl State {
     /// Whether admission could read all it decides by, for a request in a namespace or in none. Asked after a stage of admission
     /// has run, because only that knows what it looks at.
     pub(crate) fn admission_is_informed(&self, namespace: &str) -> Result<(), Status> {
-        self.unreadable.check_admission(namespace)
+        self.storage.unreadable.check_admission(namespace)
     }
 
     /// What clients of a kind read of an entry, remembered while neither the entry nor the kind changes.
     async fn show(&self, kind: &Arc<ServedResource>, entry: &Entry) -> Result<Arc<Value>, ParamError> {
-        let stored = self.parsed.get(entry).map_err(|why| {
-            self.unreadable.note(entry, &why, Some(Concern::Parameter));
+        let stored = self.admission.parsed.get(entry).map_err(|why| {
+            self.storage.unreadable.note(entry, &why, Some(Concern::Parameter));
             ParamError::Unreadable(why)
         })?;
         let is_custom = kind.as_custom().is_some();
         if is_custom && !kind.must_convert(entry) {
             return Ok(stored);
         }
-        if let Some(shown) = self.shown.get(kind, entry) {
+        if let Some(shown) = self.admission.shown.get(kind, entry) {
             return Ok(shown);
         }
         let shown = if is_custom {
@@ -136,15 +136,15 @@ impl State {
             shown.into_value()
         };
         let shown = Arc::new(shown);
-        self.shown.put(kind, entry, &shown);
+        self.admission.shown.put(kind, entry, &shown);
         Ok(shown)
     }
 
     /// Whether it is known which custom kinds a group has: every stored CRD of it can be read.
     fn check_crds(&self, group: &str) -> Result<(), Status> {
-        let custom = self.catalog.custom();
+        let custom = self.apis.catalog.custom();
         let Some(name) = custom.unreadable(group) else { return Ok(()) };
-        self.unreadable.check_named(&Concern::CustomResourceDefinition, name)?;
+        self.storage.unreadable.check_named(&Concern::CustomResourceDefinition, name)?;
         // It has just been written again, and is not followed yet.
         Err(Status::internal(format!("the stored CustomResourceDefinition {name} cannot be read")))
     }
@@ -156,12 +156,13 @@ impl State {
         stored: &GroupVersionKind,
         shown: &GroupVersionKind,
     ) -> Option<Arc<ServedResource>> {
-        let built_in = self.catalog.built_in_kind(shown).filter(|kind| kind.stored == *stored);
-        built_in.or_else(|| self.catalog.find_kind_in_any_version(&shown.group, &shown.version, &shown.kind))
+        let built_in = self.apis.catalog.built_in_kind(shown).filter(|kind| kind.stored == *stored);
+        built_in
+            .or_else(|| self.apis.catalog.find_kind_in_any_version(&shown.group, &shown.version, &shown.kind))
     }
 
     fn kind_of(&self, served: &Served) -> Option<Arc<ServedResource>> {
-        self.catalog.find(&served.resource.group, &served.kind.version, &served.resource.resource)
+        self.apis.catalog.find(&served.resource.group, &served.kind.version, &served.resource.resource)
     }
 }
 
@@ -177,14 +178,14 @@ impl Cluster for State {
 
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
         let Some(prefix) = keys::built_in(group, resource) else { return Vec::new() };
-        let snapshot = self.store.snapshot(&keys::in_namespace(prefix, namespace));
+        let snapshot = self.storage.store.snapshot(&keys::in_namespace(prefix, namespace));
         // What there is much of is not worth keeping.
         if matches!((group, resource), ("", "pods" | "events" | "secrets")) {
             let read = |entry: &Arc<Entry>| encode::tree(entry).map(Arc::new);
             let entries = snapshot.entries.iter().map(|entry| (entry, read(entry)));
             return self.readable(entries, (group, resource), namespace);
         }
-        let entries = snapshot.entries.iter().map(|entry| (entry, self.parsed.get(entry)));
+        let entries = snapshot.entries.iter().map(|entry| (entry, self.admission.parsed.get(entry)));
         self.readable(entries, (group, resource), namespace)
     }
 
@@ -193,15 +194,15 @@ impl Cluster for State {
         if let Some(row) = kind.row() {
             return self.list(row.group, row.plural, namespace);
         }
-        let snapshot = self.store.snapshot(&kind.scope(namespace));
-        let entries = snapshot.entries.iter().map(|entry| (entry, self.parsed.get(entry)));
+        let snapshot = self.storage.store.snapshot(&kind.scope(namespace));
+        let entries = snapshot.entries.iter().map(|entry| (entry, self.admission.parsed.get(entry)));
         let GroupResource { group, resource } = &served.resource;
         self.readable(entries, (group, resource), namespace)
     }
 
     fn names_of(&self, served: &Served, namespace: &str) -> Vec<Str> {
         let Some(kind) = self.kind_of(served) else { return Vec::new() };
-        let snapshot = self.store.snapshot(&kind.scope(namespace));
+        let snapshot = self.storage.store.snapshot(&kind.scope(namespace));
         let name = |entry: &Arc<Entry>| entry.key.rsplit('/').next().unwrap_or_default().into();
         snapshot.entries.iter().map(name).collect()
     }
@@ -214,13 +215,14 @@ impl Cluster for State {
     ) -> Later<'a, Result<Option<Arc<Value>>, ParamError>> {
         Box::pin(async move {
             let Some(kind) = self.kind_of(served) else { return Ok(None) };
-            let Some(entry) = self.store.get(&kind.key(namespace, name)) else { return Ok(None) };
+            let Some(entry) = self.storage.store.get(&kind.key(namespace, name)) else { return Ok(None) };
             self.show(&kind, &entry).await.map(Some)
         })
     }
 
     fn is_custom(&self, resource: &GroupResource, version: &str) -> bool {
-        let found = self.catalog.find_in_any_version(&resource.group, &version.into(), &resource.resource);
+        let found =
+            self.apis.catalog.find_in_any_version(&resource.group, &version.into(), &resource.resource);
         found.is_some_and(|kind| kind.row().is_none())
     }
 
@@ -244,11 +246,11 @@ impl Cluster for State {
     }
 
     fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
-        self.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| served(&kind))
+        self.apis.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| served(&kind))
     }
 
     fn served_param(&self, kind: &GroupVersionKind) -> Result<Option<Served>, Status> {
-        let found = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
+        let found = self.apis.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
         if found.as_ref().is_none_or(|found| found.as_custom().is_some()) {
             self.check_crds(&kind.group)?;
         }
@@ -256,13 +258,14 @@ impl Cluster for State {
     }
 
     fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served> {
-        self.catalog.named(group, version, name).iter().map(|kind| served(kind)).collect()
+        self.apis.catalog.named(group, version, name).iter().map(|kind| served(kind)).collect()
     }
 
     fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
-        let asked = self.catalog.find_in_any_version(&resource.group, &version.into(), &resource.resource);
+        let asked =
+            self.apis.catalog.find_in_any_version(&resource.group, &version.into(), &resource.resource);
         let Some(asked) = asked else { return Vec::new() };
-        let others = self.catalog.equivalents(&asked);
+        let others = self.apis.catalog.equivalents(&asked);
         let others = others.iter().filter(|other| other.gvk != asked.gvk).map(|other| served(other));
         std::iter::once(served(&asked)).chain(others).collect()
     }
@@ -364,7 +367,7 @@ impl Cluster for State {
         user: &'a User,
         attributes: &'a authz::Attributes,
     ) -> Later<'a, authz::Answer> {
-        let chain = self.authorizer.load_full();
+        let chain = self.authorization.chain.load_full();
         Box::pin(async move { chain.decide(user, attributes).await })
     }
 }

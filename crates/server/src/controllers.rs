@@ -38,20 +38,20 @@ pub(crate) fn start(
     scheduler: bool,
     event_ttl: Duration,
 ) -> JoinHandle<()> {
-    let quotas = Arc::clone(&state.quotas);
+    let quotas = Arc::clone(&state.admission.quotas);
     let recount = Recount(Arc::new(move |namespace: Str, name: Str| {
         let quotas = Arc::clone(&quotas);
         Box::pin(async move { quotas.recount(&namespace, &name).await })
     }));
     // What nobody enforces nobody counts.
-    let recount = state.admission.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
+    let recount = state.admission.chain.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
     start_with(
         state,
         Options {
             recount,
             scheduler,
             event_ttl,
-            admin_access: state.admin_access,
+            admin_access: state.apis.admin_access,
             observe_claims: Some(ObserveClaims(state.metrics.claims.clone())),
             ..Options::new(root_ca, aggregate)
         },
@@ -59,7 +59,7 @@ pub(crate) fn start(
 }
 
 fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {
-    let kinds = Arc::new(Kinds::of(&state.catalog));
+    let kinds = Arc::new(Kinds::of(&state.apis.catalog));
     let access = |name| InProcess {
         state: Arc::clone(state),
         client: Client::new(
@@ -136,7 +136,7 @@ struct InProcess {
 
 impl InProcess {
     fn served(&self, kind: &Kind) -> Option<Arc<catalog::ServedResource>> {
-        self.state.catalog.find(&kind.group, &kind.version, &kind.plural)
+        self.state.apis.catalog.find(&kind.group, &kind.version, &kind.plural)
     }
 
     /// Whom to ask about a kind.
@@ -148,7 +148,7 @@ impl InProcess {
     }
 
     fn entry(&self, place: &Place) -> Option<Arc<Entry>> {
-        self.state.store.get(&self.served(&place.kind)?.key(&place.namespace, &place.name))
+        self.state.storage.store.get(&self.served(&place.kind)?.key(&place.namespace, &place.name))
     }
 
     fn scope(&self, kind: &Kind, namespace: &str) -> Option<String> {
@@ -167,21 +167,21 @@ impl InProcess {
 impl View for InProcess {
     fn kind(&self, api_version: &str, name: &str) -> Option<Arc<Kind>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let found = self.state.catalog.find_kind(group, version, name)?;
+        let found = self.state.apis.catalog.find_kind(group, version, name)?;
         // A kind of the table that is not served must not become that of a custom resource of the same name.
         let is_known = kinds::table::find_kind(group, version, name).is_some();
         (!is_known || found.row().is_some()).then(|| Arc::new(kind(&found)))
     }
 
     fn kinds(&self) -> Vec<Arc<Kind>> {
-        let served = self.state.catalog.stored_kinds();
+        let served = self.state.apis.catalog.stored_kinds();
         let custom =
             served.iter().filter(|served| served.row().is_none()).map(|served| Arc::new(kind(served)));
         self.kinds.all.iter().cloned().chain(custom).collect()
     }
 
     fn elsewhere(&self) -> Elsewhere {
-        elsewhere(self.state.aggregation.remote_versions())
+        elsewhere(self.state.apis.aggregation.remote_versions())
     }
 
     fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
@@ -194,19 +194,19 @@ impl View for InProcess {
 
     fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
         let Some(scope) = self.scope(kind, namespace) else { return Ok(Vec::new()) };
-        let page = self.state.store.snapshot(&scope);
+        let page = self.state.storage.store.snapshot(&scope);
         page.entries.iter().map(|entry| self.object(kind, entry)).collect()
     }
 
     fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
         let Some(scope) = self.scope(kind, "") else { return Ok(Vec::new()) };
-        let page = self.state.store.snapshot(&scope);
+        let page = self.state.storage.store.snapshot(&scope);
         let matching = page.entries.iter().filter(|entry| FactsRef::new(&entry.facts).field(field) == value);
         matching.map(|entry| self.object(kind, entry)).collect()
     }
 
     fn count(&self, kind: &Kind, namespace: &str) -> usize {
-        self.scope(kind, namespace).map_or(0, |scope| self.state.store.count(&scope))
+        self.scope(kind, namespace).map_or(0, |scope| self.state.storage.store.count(&scope))
     }
 
     fn now(&self) -> i64 {
@@ -251,12 +251,16 @@ impl StoreWatch {
                 skim::metadata(entry).ok()
             }
         };
-        Some(Change { place: self.kinds.place(&self.state.catalog, &entry.key)?, object: object?, deleted })
+        Some(Change {
+            place: self.kinds.place(&self.state.apis.catalog, &entry.key)?,
+            object: object?,
+            deleted,
+        })
     }
 
     fn decode(&self, entry: &Entry) -> Option<Value> {
-        let kind = self.kinds.place(&self.state.catalog, &entry.key)?.kind;
-        let served = self.state.catalog.find(&kind.group, &kind.version, &kind.plural)?;
+        let kind = self.kinds.place(&self.state.apis.catalog, &entry.key)?.kind;
+        let served = self.state.apis.catalog.find(&kind.group, &kind.version, &kind.plural)?;
         served.show_unconverted(entry).map(Sent::into_value).ok()
     }
 }
@@ -288,7 +292,7 @@ impl Api for InProcess {
             What::Named(kind, name) => (self.scope(kind, ""), Filter::Named(name.clone())),
             What::Owners => (None, Filter::Owners),
         };
-        let (page, events) = self.state.store.list_and_watch(scope.as_deref().unwrap_or(keys::ROOT));
+        let (page, events) = self.state.storage.store.list_and_watch(scope.as_deref().unwrap_or(keys::ROOT));
         let watch =
             StoreWatch { events, filter, kinds: Arc::clone(&self.kinds), state: Arc::clone(&self.state) };
         let initial = page.entries.iter().filter_map(|entry| watch.change(entry, None, false)).collect();

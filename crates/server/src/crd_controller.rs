@@ -123,15 +123,15 @@ fn put(state: &State, custom: &mut CustomKinds, crd: CustomResourceDefinition, e
             epoch
         }
         (Some(former), _) => SchemaEpoch::instead_of(&former),
-        (None, _) => SchemaEpoch::after(state.store.revision()),
+        (None, _) => SchemaEpoch::after(state.storage.store.revision()),
     };
     custom.set(crd, entry.revision, epoch);
 }
 
 /// Lets what is written from now on count as fresh, as soon as nobody writes by the schema of before.
 fn settle(state: &State, name: &str) {
-    let Some(epoch) = state.catalog.custom().epoch(name) else { return };
-    let store = state.store.clone();
+    let Some(epoch) = state.apis.catalog.custom().epoch(name) else { return };
+    let store = state.storage.store.clone();
     if epoch.settle(|| store.revision()) {
         return;
     }
@@ -159,14 +159,14 @@ impl Informer {
         let crd = match read(entry) {
             Ok(crd) => crd,
             Err(why) => {
-                state.unreadable.note(entry, &why, Some(Concern::CustomResourceDefinition));
+                state.storage.unreadable.note(entry, &why, Some(Concern::CustomResourceDefinition));
                 self.seen.insert(Arc::clone(&entry.key));
                 Self::stop_serving(state, &entry.key, CustomKinds::set_unreadable);
                 return;
             }
         };
         self.seen.insert(Arc::clone(&entry.key));
-        state.catalog.change_custom(|custom| {
+        state.apis.catalog.change_custom(|custom| {
             let is_news = custom.revision(&crd.name).is_none_or(|known| known < entry.revision);
             if is_news {
                 put(state, custom, crd, entry);
@@ -174,7 +174,7 @@ impl Informer {
             is_news
         });
         settle(state, name_of(&entry.key));
-        state.openapi.forget_custom();
+        state.apis.openapi.forget_custom();
     }
 
     fn remove(&mut self, state: &State, key: &str) {
@@ -184,19 +184,19 @@ impl Informer {
 
     fn stop_serving(state: &State, key: &str, change: impl FnOnce(&mut CustomKinds, &str)) {
         let name = name_of(key);
-        state.catalog.change_custom(|custom| {
+        state.apis.catalog.change_custom(|custom| {
             change(custom, name);
             true
         });
-        state.conversions.forget(name);
-        state.openapi.forget_custom();
+        state.apis.conversions.forget(name);
+        state.apis.openapi.forget_custom();
     }
 
     /// Follows until the store closes; names of CRDs that changed go to `changed`.
     async fn run(mut self, state: Arc<State>, changed: mpsc::UnboundedSender<Str>) {
         let name_of = |key: &str| Str::from(name_of(key));
         // What is established, and not on its way out, needs nothing: most CRDs, at most starts.
-        let custom = state.catalog.custom();
+        let custom = state.apis.catalog.custom();
         for name in self.seen.iter().map(|key| name_of(key)) {
             let settled = custom
                 .crd(&name)
@@ -337,7 +337,7 @@ impl Keeper {
     /// What the status of a CRD should be, if it is not. It is served by that at once; names are given one after the
     /// other.
     fn decide(self: &Arc<Self>, name: &Str) -> Result<Option<NewStatus>, Status> {
-        let Some(entry) = self.state.store.get(&format!("{CRDS}{name}")) else {
+        let Some(entry) = self.state.storage.store.get(&format!("{CRDS}{name}")) else {
             self.others_of_its_group(name);
             return Ok(None);
         };
@@ -352,7 +352,7 @@ impl Keeper {
                     }
                     keeper.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
                     // Whatever is left is tried again, as long as the CRD is there.
-                    if keeper.state.store.get(&format!("{CRDS}{name}")).is_some() {
+                    if keeper.state.storage.store.get(&format!("{CRDS}{name}")).is_some() {
                         tokio::time::sleep(AGAIN).await;
                         let _ = keeper.again.send(name);
                     }
@@ -360,7 +360,7 @@ impl Keeper {
             }
             return Ok(None);
         }
-        let custom = self.state.catalog.custom();
+        let custom = self.state.apis.catalog.custom();
         if custom.unreadable(group_of(&crd)).is_some() {
             // Whether names are free is known again when all CRDs of the group can be read.
             self.send_later(name.clone());
@@ -389,10 +389,10 @@ impl Keeper {
 
     fn serve(&self, crd: &Value, entry: &Arc<Entry>) {
         let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
-        let read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
-        self.state.catalog.change_custom(|custom| {
+        let read = CustomResourceDefinition::read(crd, &source);
+        self.state.apis.catalog.change_custom(|custom| {
             // What was stored meanwhile, or deleted, is the informer's to serve.
-            let stored = self.state.store.get(&entry.key);
+            let stored = self.state.storage.store.get(&entry.key);
             let is_current = stored.is_some_and(|stored| stored.revision == entry.revision);
             if is_current {
                 put(&self.state, custom, read, entry);
@@ -406,7 +406,7 @@ impl Keeper {
     fn taken(&self, crd: &Value) -> Taken {
         let mut taken = Taken::default();
         let group = group_of(crd);
-        let custom = self.state.catalog.custom();
+        let custom = self.state.apis.catalog.custom();
         if let Some(unreadable) = custom.unreadable(group) {
             taken.add_unreadable(unreadable);
         }
@@ -419,7 +419,7 @@ impl Keeper {
     /// Names that became free may be what another CRD waits for.
     fn others_of_its_group(&self, name: &str) {
         let Some((_, group)) = name.split_once('.') else { return };
-        let custom = self.state.catalog.custom();
+        let custom = self.state.apis.catalog.custom();
         for other in custom.of_group(group).filter(|other| other.name != name && !other.names_accepted) {
             let _ = self.again.send(other.name.clone());
         }
@@ -455,7 +455,7 @@ impl Keeper {
     ) -> Result<Option<Value>, Status> {
         let mut attempts = 0;
         loop {
-            let Some(entry) = self.state.store.get(&format!("{CRDS}{name}")) else { return Ok(None) };
+            let Some(entry) = self.state.storage.store.get(&format!("{CRDS}{name}")) else { return Ok(None) };
             let mut crd = encode::tree(&entry)?;
             let mut status = crd.get("status").cloned().unwrap_or_default();
             names::set(&mut status, "Terminating", condition, &self.now());
@@ -476,9 +476,9 @@ impl Keeper {
     }
 
     async fn delete_objects(&self, name: &Str, group: &str, plural: &str) -> Result<(), Status> {
-        let custom = self.state.catalog.custom();
+        let custom = self.state.apis.catalog.custom();
         let crd = custom.crd(name);
-        let Some(kind) = crd.and_then(|crd| self.state.catalog.reachable(crd)) else {
+        let Some(kind) = crd.and_then(|crd| self.state.apis.catalog.reachable(crd)) else {
             let why = format!(
                 "could not list instances: unable to find a custom resource client for {plural}.{group}"
             );
@@ -489,7 +489,7 @@ impl Keeper {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let mut asked = HashSet::new();
         loop {
-            let left = self.state.store.snapshot(&scope);
+            let left = self.state.storage.store.snapshot(&scope);
             if left.entries.is_empty() {
                 return Ok(());
             }

@@ -15,7 +15,7 @@ use crate::state::State;
 
 /// Drops admin access where there is no such thing: from what is new, not from what has it already.
 pub(crate) fn drop_admin(state: &State, kind: &ServedResource, object: &mut Value, old: Option<&Value>) {
-    if !state.admin_access {
+    if !state.apis.admin_access {
         kinds::strategy::drop_admin_access(&kind.built_in_kind(), object, old);
     }
 }
@@ -147,7 +147,7 @@ fn asked(call: &Call, verb: Str, part: &'static str) -> Attributes {
 
 /// Whether the caller may; in Kubernetes' words why not.
 async fn may(state: &State, call: &Call, asked: Attributes) -> Result<(), String> {
-    let answer = state.chain_for(call.caller()).decide(call.user(), &asked).await;
+    let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &asked).await;
     if answer.decision == Decision::Allow {
         return Ok(());
     }

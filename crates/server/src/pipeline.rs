@@ -101,7 +101,7 @@ async fn answer_while_wanted(state: Arc<State>, asked: Asked) -> Response<Body> 
         asked.answer(&serving, |response| answered = Some(response)).await;
         answered
     });
-    let answered = state.heavy.drive(&effort, deadline, work).await;
+    let answered = state.serving.heavy.drive(&effort, deadline, work).await;
     answered.flatten().unwrap_or_else(respond::panicked)
 }
 
@@ -110,21 +110,24 @@ async fn answer_to_the_end(state: Arc<State>, mut asked: Asked) -> Response<Body
     // A client that hangs up drops this future. What it asked for is under way, and comes to its end with all that belongs
     // to it: the second of two writes, what a write holds, the audit event. The server waits for it when it stops.
     // Only long computations before the first write end early.
-    let Ok(place) = Arc::clone(&state.under_way).acquire_owned().await else { return respond::panicked() };
+    let Ok(place) = Arc::clone(&state.serving.under_way).acquire_owned().await else {
+        return respond::panicked();
+    };
     let (reply, answered) = oneshot::channel();
     let effort = asked.effort.clone();
     let cancel = CancelOnDrop::new(&effort);
     // Dropped with this future: a request that still waits in a queue then is not worth its seat.
     let (_waiting, gone) = oneshot::channel();
     asked.gone = ClientGone::with(gone);
-    let limit = time_limit(&asked.query, state.request_timeout).unwrap_or(state.request_timeout);
+    let limit =
+        time_limit(&asked.query, state.serving.request_timeout).unwrap_or(state.serving.request_timeout);
     let is_long_running = asked.info.is_long_running();
     let deadline = asked.deadline(&state);
     let (_waiting_too, gone) = is_long_running.then(oneshot::channel::<()>).unzip();
     let serving = Arc::clone(&state);
     let work = Box::pin(async move { asked.answer(&serving, |response| drop(reply.send(response))).await });
     tokio::spawn(async move {
-        let work = state.heavy.drive(&effort, deadline, work);
+        let work = state.serving.heavy.drive(&effort, deadline, work);
         match gone {
             None => drop(work.await),
             // What has no time limit of its own has one once nobody waits for it.
@@ -170,7 +173,7 @@ impl Asked {
         let path = percent_decode(parts.uri.path(), false);
         let info = Arc::new(RequestInfo::parse(&parts.method, &path, &query));
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
-        let budget = Arc::clone(&state.body_budget);
+        let budget = Arc::clone(&state.serving.body_budget);
         let body = Arriving { body: Discarding::new(body), upgrade, peer: peer.address.ip(), budget };
         Asked {
             started,
@@ -183,7 +186,7 @@ impl Asked {
             body,
             effort: Effort::default(),
             gone: ClientGone::default(),
-            present: state.flow_control.as_ref().map(|(control, _)| control.arrived()),
+            present: state.serving.flow_control.as_ref().map(|(control, _)| control.arrived()),
         }
     }
 
@@ -196,7 +199,8 @@ impl Asked {
 
     /// When it must be answered, if it is not long-running.
     fn deadline(&self, state: &State) -> Option<Instant> {
-        let limit = time_limit(&self.query, state.request_timeout).unwrap_or(state.request_timeout);
+        let limit =
+            time_limit(&self.query, state.serving.request_timeout).unwrap_or(state.serving.request_timeout);
         self.started.checked_add(limit).filter(|_| !self.info.is_long_running())
     }
 
@@ -220,9 +224,10 @@ impl Asked {
         let id = audit_id(&headers);
         // Under the same name to whoever the request is passed on to.
         headers.insert(audit::HEADER, id.clone());
-        let record = Record::begin(state.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
-        let limit = time_limit(&query, state.request_timeout);
-        let longest = limit.clone().unwrap_or(state.request_timeout);
+        let record =
+            Record::begin(state.serving.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
+        let limit = time_limit(&query, state.serving.request_timeout);
+        let longest = limit.clone().unwrap_or(state.serving.request_timeout);
         let routing = effort.clone();
         let received =
             Received { peer: &peer, uri: &uri, info: &info, record: &record, limit, started, effort, gone };
@@ -408,7 +413,7 @@ async fn serve(
     if !info.is_long_running() {
         effort.set_account(account.owner());
     }
-    let payer = Payer::new(&state.answer_budget, account);
+    let payer = Payer::new(&state.serving.answer_budget, account);
     if !health::is_page(&info.path)
         && let Err(status) = payer.check_room()
     {
@@ -416,16 +421,18 @@ async fn serve(
     }
 
     // impersonate
-    let chain = state.authorizer.load_full();
+    let chain = state.authorization.chain.load_full();
     let (wants, asked) = (HttpHeaders(&headers), attributes(info));
-    let caller = match authz::impersonate(&chain, &caller, &wants, &asked, &state.impersonations).await {
-        Ok(caller) => caller,
-        Err(status) => return Outcome::unknown(respond::forbidden(&status, &headers, &query, record)),
-    };
+    let caller =
+        match authz::impersonate(&chain, &caller, &wants, &asked, &state.authentication.impersonations).await
+        {
+            Ok(caller) => caller,
+            Err(status) => return Outcome::unknown(respond::forbidden(&status, &headers, &query, record)),
+        };
     record.impersonated(&caller);
 
     // queue
-    let seat = match &state.flow_control {
+    let seat = match &state.serving.flow_control {
         Some((control, _)) if info.verb == "watch" || !info.is_long_running() => {
             let (caller, query, has_body) = (&caller, &query, body.arrives());
             let asking = Asking { state, caller, info, query, arrived: started, deadline, has_body, gone };
@@ -435,7 +442,7 @@ async fn serve(
             }
         }
         Some(_) => Seat::default(),
-        None => match state.seats.take(caller.user(), info) {
+        None => match state.serving.seats.take(caller.user(), info) {
             Ok(seat) => seat,
             Err(status) => return Outcome::unknown(respond::too_many_requests(&status)),
         },
@@ -484,9 +491,9 @@ async fn finish(
 ) -> Outcome {
     // authorize
     let begun = Instant::now();
-    let authorized = state.chain_for(&caller).authorize(&caller, attributes(&info)).await;
+    let authorized = state.authorization.chain_for(&caller).authorize(&caller, attributes(&info)).await;
     if *caller.via() != Via::Internal {
-        state.authorization_metrics.attempted(&authorized, begun.elapsed());
+        state.authorization.metrics.attempted(&authorized, begun.elapsed());
     }
     let permit = match authorized {
         Ok(permit) => permit,
@@ -522,12 +529,12 @@ async fn finish(
     // Who serves this is not known while its APIService cannot be read.
     if answered_by != AnsweredBy::Us
         && let Some(name) = aggregation::service_name(&call.info.path)
-        && let Err(status) = state.unreadable.check_named(&Concern::Registration, &name)
+        && let Err(status) = state.storage.unreadable.check_named(&Concern::Registration, &name)
     {
         return Outcome::unknown(respond::finish(&mut call, None, Err(status)));
     }
     if answered_by != AnsweredBy::Us
-        && let Some(service) = state.aggregation.serving(&call.info.path)
+        && let Some(service) = state.apis.aggregation.serving(&call.info.path)
     {
         // A server that normalizes paths would serve something else than what was authorized.
         if has_other_readings(&call.info.path) {
@@ -558,19 +565,19 @@ async fn finish(
         }
     };
     let (found, _writing) = if call.info.is_read_only() {
-        (find(&state.catalog), None)
+        (find(&state.apis.catalog), None)
     } else {
-        state.catalog.find_to_write(find)
+        state.apis.catalog.find_to_write(find)
     };
     if found.is_none() {
         // What its objects are is not known while its CRD cannot be read: it is not the same as none.
         let crd = format!("{}.{}", call.info.resource, call.info.group);
-        if let Err(status) = state.unreadable.check_named(&Concern::CustomResourceDefinition, &crd) {
+        if let Err(status) = state.storage.unreadable.check_named(&Concern::CustomResourceDefinition, &crd) {
             return Outcome::unknown(respond::finish(&mut call, None, Err(status)));
         }
     }
     let is_custom = found.as_ref().is_some_and(|kind| kind.row().is_none());
-    if found.is_none() && !state.catalog.served().has_group(&call.info.group) {
+    if found.is_none() && !state.apis.catalog.served().has_group(&call.info.group) {
         return Outcome::unknown(respond::page_not_found());
     }
     let routed = match found {
@@ -625,8 +632,8 @@ pub async fn internal(
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let query = Query::parse(query);
     let info = RequestInfo::parse(&method, &percent_decode(path, false), &query);
-    let record = Record::begin(state.audit.as_ref(), crate::random::uid());
-    let limit = state.request_timeout;
+    let record = Record::begin(state.serving.audit.as_ref(), crate::random::uid());
+    let limit = state.serving.request_timeout;
     let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
     record.open(Some(caller.user()), Sent { uri: target, info: &info, headers: &headers, peer });
@@ -672,7 +679,7 @@ async fn authenticate(
     headers: &HeaderMap,
 ) -> Result<Recognised, Status> {
     let began = Instant::now();
-    let judgement = peer.certificates.judge(&state.trust.load_full());
+    let judgement = peer.certificates.judge(&state.authentication.trust.load_full());
     let judgement = judgement.as_deref();
     let evidence = Evidence {
         certificate: judgement.and_then(|j| j.client.as_deref()),
@@ -681,7 +688,7 @@ async fn authenticate(
         path: &info.path,
         now: SystemTime::now(),
     };
-    let attempt = state.authenticator.load_full().authenticate(&evidence).await;
+    let attempt = state.authentication.authenticator.load_full().authenticate(&evidence).await;
     let count = |outcome: Outcomes<'_>| state.metrics.authentication.attempted(outcome, began.elapsed());
     let refused = |outcome: Outcomes<'_>, why: &str| {
         debug!(address = %peer.address, why, "unauthenticated");

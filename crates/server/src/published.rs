@@ -32,7 +32,9 @@ pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: wat
     state.bootstrap.begin(Hook::ClusterAuthentication, &path);
     let hint = Arc::clone(&changed);
     let key = keys::namespaced(keys::CONFIG_MAPS, NAMESPACE, NAME);
-    start_informer(&state.store, &key, Notes::hints(&state.unreadable), move |_, _| hint.notify_one());
+    start_informer(&state.storage.store, &key, Notes::hints(&state.storage.unreadable), move |_, _| {
+        hint.notify_one()
+    });
     let state = Arc::clone(state);
     tokio::spawn(async move {
         loop {
@@ -91,7 +93,7 @@ async fn sync(state: &State, client: &Client) -> Result<(), Status> {
 
 /// What should be in it: ours, together with what is there.
 fn data(state: &State, stored: Option<&Value>) -> Value {
-    let trust = state.trust.load_full();
+    let trust = state.authentication.trust.load_full();
     let there = |key: &str| stored.and_then(|s| s.str_at(&["data", key])).unwrap_or_default();
     let now = state.now();
     let bundle = |key: &str, own: Option<&[u8]>| combined(there(key), own.unwrap_or_default(), now);
@@ -102,7 +104,7 @@ fn data(state: &State, stored: Option<&Value>) -> Value {
     }
     let proxies = bundle("requestheader-client-ca-file", trust.proxies.as_ref().map(|a| &*a.pem));
     if !proxies.is_empty() {
-        let authenticator = state.authenticator.load_full();
+        let authenticator = state.authentication.authenticator.load_full();
         let none = FrontProxy::default();
         let proxy = authenticator.front_proxy.as_ref().unwrap_or(&none);
         let mut list = |key: &str, own: &[Str], always: bool| {

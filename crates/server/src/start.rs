@@ -54,7 +54,7 @@ use crate::metrics::Metrics;
 use crate::published;
 use crate::reload;
 use crate::seats::Seats;
-use crate::state::State;
+use crate::state::{Admission, Authenticators, Authorizers, ServedApis, ServerInfo, Serving, State, Storage};
 use crate::tls;
 use crate::tokens::Tokens;
 use crate::trust::{Authority, Trust};
@@ -87,18 +87,18 @@ impl Running {
 
     /// Stops accepting, ends watches, finishes what is in flight, and closes the store.
     pub async fn stop(self) {
-        self.state.health.set_stopping();
+        self.state.serving.health.set_stopping();
         let _ = self.stop.send(true);
         // A client that does not read its answer must not keep the process alive.
-        let _ = tokio::time::timeout(self.state.request_timeout, self.serving).await;
+        let _ = tokio::time::timeout(self.state.serving.request_timeout, self.serving).await;
         if let Some(controllers) = self.controllers {
             let _ = controllers.await;
         }
         // Those whose clients are gone, too.
-        let all = self.state.under_way.acquire_many(MAX_UNDER_WAY);
-        let _ = tokio::time::timeout(self.state.request_timeout, all).await;
-        self.state.store.close().await;
-        if let Some(audit) = self.state.audit.clone() {
+        let all = self.state.serving.under_way.acquire_many(MAX_UNDER_WAY);
+        let _ = tokio::time::timeout(self.state.serving.request_timeout, all).await;
+        self.state.storage.store.close().await;
+        if let Some(audit) = self.state.serving.audit.clone() {
             let _ = tokio::task::spawn_blocking(move || audit.close()).await;
         }
     }
@@ -279,81 +279,88 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
             flow_control_of(limits, request_timeout, (&store, &unreadable), &catalog, &metrics)
         })
         .transpose()?;
+    let health =
+        Health::new(store.clone(), Arc::clone(&standings), Arc::clone(&progress), Arc::clone(&unreadable))
+            .map_err(ConfigError::other)?;
     let state = Arc::new(State {
-        heavy,
-        shared_frames,
-        openapi_builders: OpenApiBuilders::default(),
-        health: Health::new(
-            store.clone(),
-            Arc::clone(&standings),
-            Arc::clone(&progress),
-            Arc::clone(&unreadable),
-        )
-        .map_err(ConfigError::other)?,
-        unreadable,
-        bootstrap: progress,
-        started: i64::try_from(started.as_secs()).unwrap_or(i64::MAX),
-        flags,
-        store,
-        openapi: OpenApi::new(served, "1.37")
-            .with_issuer(tokens.as_ref().is_some_and(|t| t.configuration.is_some())),
-        catalog,
-        conversions: crate::conversion::Targets::default(),
-        crds,
-        aggregation,
-        impersonations: authn::impersonation::LastModes::default(),
-        authenticator: ArcSwap::from_pointee(Authenticator {
-            front_proxy,
-            client_certificates: trust.clients.is_some(),
-            static_tokens: static_tokens.map(Arc::new),
-            service_accounts: verifier,
-            anonymous,
-            observer: Observed::by(Arc::clone(&metrics.authentication) as Arc<dyn authn::Observer>),
-            ..Authenticator::default()
-        }),
-        trust: ArcSwap::from_pointee(trust),
-        authorizer,
-        internal_authorizer: Arc::new(internal_authorizer),
-        authorization_metrics,
-        rbac: Arc::clone(&index),
-        admission,
-        parsed: crate::cluster::Parsed::default(),
-        shown: crate::cluster::Shown::default(),
-        quotas,
-        flow_control,
-        seats: Seats::new(max_in_flight, max_mutating_in_flight),
-        body_budget: ByteBudget::for_bodies(metrics.registry()).map_err(ConfigError::other)?,
-        answer_budget: ByteBudget::for_answers(metrics.registry()).map_err(ConfigError::other)?,
+        storage: Storage { store, unreadable, addresses: Addresses::new(&service_ranges) },
+        apis: ServedApis {
+            openapi: OpenApi::new(served, "1.37")
+                .with_issuer(tokens.as_ref().is_some_and(|t| t.configuration.is_some())),
+            catalog,
+            conversions: crate::conversion::Targets::default(),
+            crds,
+            aggregation,
+            openapi_builders: OpenApiBuilders::default(),
+            shared_frames,
+            allow_privileged,
+            admin_access,
+            static_names: !static_manifests,
+        },
+        authentication: Authenticators {
+            authenticator: ArcSwap::from_pointee(Authenticator {
+                front_proxy,
+                client_certificates: trust.clients.is_some(),
+                static_tokens: static_tokens.map(Arc::new),
+                service_accounts: verifier,
+                anonymous,
+                observer: Observed::by(Arc::clone(&metrics.authentication) as Arc<dyn authn::Observer>),
+                ..Authenticator::default()
+            }),
+            impersonations: authn::impersonation::LastModes::default(),
+            trust: ArcSwap::from_pointee(trust),
+            tokens,
+        },
+        authorization: Authorizers {
+            chain: authorizer,
+            internal: Arc::new(internal_authorizer),
+            metrics: authorization_metrics,
+            rbac: Arc::clone(&index),
+            roles,
+        },
+        admission: Admission {
+            chain: admission,
+            quotas,
+            policies,
+            webhooks,
+            webhook_tokens,
+            manifests: standings,
+            meter,
+            parsed: crate::cluster::Parsed::default(),
+            shown: crate::cluster::Shown::default(),
+        },
+        serving: Serving {
+            request_timeout,
+            flow_control,
+            seats: Seats::new(max_in_flight, max_mutating_in_flight),
+            body_budget: ByteBudget::for_bodies(metrics.registry()).map_err(ConfigError::other)?,
+            answer_budget: ByteBudget::for_answers(metrics.registry()).map_err(ConfigError::other)?,
+            heavy,
+            under_way: Arc::new(Semaphore::new(MAX_UNDER_WAY as usize)),
+            audit,
+            health,
+        },
         metrics,
-        audit,
-        addresses: Addresses::new(&service_ranges),
-        under_way: Arc::new(Semaphore::new(MAX_UNDER_WAY as usize)),
-        allow_privileged,
-        admin_access,
-        emulated_minor,
-        static_names: !static_manifests,
-        request_timeout,
-        advertised,
-        tokens,
-        webhook_tokens,
-        roles,
-        policies,
-        webhooks,
-        manifests: standings,
-        meter,
+        info: ServerInfo {
+            advertised,
+            emulated_minor,
+            started: i64::try_from(started.as_secs()).unwrap_or(i64::MAX),
+            flags,
+        },
+        bootstrap: progress,
         stop: stopped.clone(),
     });
-    state.quotas.attach(&state);
+    state.admission.quotas.attach(&state);
     provision.attach(&state);
-    state.webhooks.attach(&state);
-    if let Some(tokens) = &state.webhook_tokens {
+    state.admission.webhooks.attach(&state);
+    if let Some(tokens) = &state.admission.webhook_tokens {
         tokens.attach(&state);
     }
-    for entry in &state.store.snapshot(keys::SERVICES).entries {
+    for entry in &state.storage.store.snapshot(keys::SERVICES).entries {
         match encode::tree(entry) {
-            Ok(service) => state.addresses.load(&service),
+            Ok(service) => state.storage.addresses.load(&service),
             // What it has must not be handed out again, and nobody knows what that is.
-            Err(why) => state.unreadable.note(entry, &why, Some(Concern::Addresses)),
+            Err(why) => state.storage.unreadable.note(entry, &why, Some(Concern::Addresses)),
         }
     }
     state.classify_unreadable();
@@ -364,7 +371,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     crate::crd_controller::start(&state, follower);
     // Both at once, so that their writes share commits.
     aggregation::run(&state, aggregation::register::Registrar::new(&state));
-    if flow_control::is_served(&state.catalog) {
+    if flow_control::is_served(&state.apis.catalog) {
         flow_control::begin(&state.bootstrap);
         tokio::spawn(flow_control::maintain(Arc::clone(&state), stopped.clone()));
     }
@@ -375,7 +382,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let followed = reload::of_config(followed, originals, &state, &trust_changed, (&tls_config, tls_options));
     tokio::spawn(reload::follow(followed, Arc::clone(&state.metrics.authentication), stopped.clone()));
     tokio::spawn(manifests.follow(stopped.clone()));
-    if let Some((control, _)) = &state.flow_control {
+    if let Some((control, _)) = &state.serving.flow_control {
         tokio::spawn(flow_control::run(Arc::clone(&state), Arc::clone(control), stopped.clone()));
     }
     tokio::spawn(restore_deleted.run(Arc::clone(&state), stopped.clone()));
@@ -466,23 +473,23 @@ fn manifests_in_force(
         let Some(state) = weak.upgrade() else { return };
         // Compiled first, and then replaced as one: no request meets some of it.
         let validating = matches!(set, Set::ValidatingPolicies | Set::Mixed)
-            .then(|| state.policies.fix_validating(loaded));
-        let mutating =
-            matches!(set, Set::MutatingPolicies | Set::Mixed).then(|| state.policies.fix_mutating(loaded));
-        let _replacing = state.admission.replace();
+            .then(|| state.admission.policies.fix_validating(loaded));
+        let mutating = matches!(set, Set::MutatingPolicies | Set::Mixed)
+            .then(|| state.admission.policies.fix_mutating(loaded));
+        let _replacing = state.admission.chain.replace();
         validating.into_iter().chain(mutating).for_each(|fixed| fixed());
         if matches!(set, Set::ValidatingWebhooks | Set::Mixed) {
-            state.webhooks.fix_validating(loaded);
+            state.admission.webhooks.fix_validating(loaded);
         }
         if matches!(set, Set::MutatingWebhooks | Set::Mixed) {
-            state.webhooks.fix_mutating(loaded);
+            state.admission.webhooks.fix_mutating(loaded);
         }
     };
     let metrics = ManifestMetrics::new(state.metrics.registry(), identity::hash(identity::id().as_bytes()))
         .map_err(ConfigError::other)?;
     let kinds = Arc::new(ServedKinds(Arc::downgrade(state)));
     let means = manifests::Means { apply: Arc::new(apply), kinds, strict };
-    manifests::InForce::start(folders, means, metrics, Arc::clone(&state.manifests))
+    manifests::InForce::start(folders, means, metrics, Arc::clone(&state.admission.manifests))
 }
 
 /// Keeps the index of roles and bindings at what is stored. What an object is follows from where it is stored.

@@ -120,7 +120,7 @@ impl Subject<'_> {
     ) -> Result<(), Status> {
         let mut notes = Notes::default();
         let attributes = self.attributes(call, operation, name, old);
-        let outcome = self.state.admission.mutate(&attributes, object, self.state, &mut notes).await;
+        let outcome = self.state.admission.chain.mutate(&attributes, object, self.state, &mut notes).await;
         call.note(notes);
         self.state.admission_is_informed(&call.info.namespace)?;
         outcome
@@ -137,7 +137,7 @@ impl Subject<'_> {
     ) -> Result<(), Status> {
         let mut notes = Notes::default();
         let attributes = self.attributes(call, operation, name, old);
-        let outcome = self.state.admission.validate(&attributes, object, self.state, &mut notes).await;
+        let outcome = self.state.admission.chain.validate(&attributes, object, self.state, &mut notes).await;
         call.note(notes);
         self.state.admission_is_informed(&call.info.namespace)?;
         outcome
@@ -203,8 +203,9 @@ impl Subject<'_> {
         // A custom resource hands out nothing, whatever its group and kind are called.
         let row = self.kind.row().filter(|row| row.group == authz::rbac::GROUP);
         let Some(row) = row else { return Ok(()) };
-        let chain = self.state.chain_for(call.caller());
-        let (user, index, namespace) = (call.user(), &*self.state.rbac, call.info.namespace.as_str());
+        let chain = self.state.authorization.chain_for(call.caller());
+        let (user, index, namespace) =
+            (call.user(), &*self.state.authorization.rbac, call.info.namespace.as_str());
         // A small binding may be to a large role.
         let entries = escalation::entries(index, user, namespace, new);
         call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
@@ -408,7 +409,7 @@ impl Subject<'_> {
         self.kind.fill_working(&mut object);
         let name = meta::name(&object).to_owned();
         let mut record = self.record(&object).await?;
-        let fits = record.as_ref().is_ok_and(|record| record.size() <= self.state.store.max_record());
+        let fits = record.as_ref().is_ok_and(|record| record.size() <= self.state.storage.store.max_record());
         if !fits && matches!(self.writer, Writer::Updates(_)) {
             // Who owns what may be forgotten rather than refuse an object that fits without it.
             ownership::forget(&mut object);
@@ -426,7 +427,7 @@ impl Subject<'_> {
         }
         let key = self.kind.key(&call.info.namespace, &name);
         if self.dry_run {
-            if expect == Expect::Absent && self.state.store.get(&key).is_some() {
+            if expect == Expect::Absent && self.state.storage.store.get(&key).is_some() {
                 return Err(StoreError::Conflict);
             }
             return Ok(WriteOutcome::DryRun(self.reread(object).await?));
@@ -469,8 +470,8 @@ impl Subject<'_> {
             return Ok(None);
         }
         // What a service that cannot be read has must not be handed out again.
-        self.state.unreadable.check(&Concern::Addresses)?;
-        Ok(Some(self.state.addresses.allocate(object, old, self.dry_run)?))
+        self.state.storage.unreadable.check(&Concern::Addresses)?;
+        Ok(Some(self.state.storage.addresses.allocate(object, old, self.dry_run)?))
     }
 
     fn is_service(&self) -> bool {
@@ -494,7 +495,7 @@ impl Subject<'_> {
         }
         let expect = Expect::Revision(old.revision);
         let service = if self.is_service() { encode::tree(old).ok() } else { None };
-        let addresses = self.state.addresses.clone();
+        let addresses = self.state.storage.addresses.clone();
         // A deletion needs no room.
         let priority = WritePriority::Ordinary;
         let write = Write { key: Arc::clone(&old.key), expect, change: Change::Delete, priority };
@@ -577,7 +578,7 @@ impl Subject<'_> {
         then: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<Entry>, StoreError> {
         call.effort.begin_write(call.deadline).map_err(StoreError::Refused)?;
-        let store = self.state.store.clone();
+        let store = self.state.storage.store.clone();
         let committed = tokio::spawn(async move {
             let outcome = store.commit(write).await;
             if outcome.is_ok() {

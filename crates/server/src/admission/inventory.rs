@@ -132,17 +132,17 @@ impl Plugin {
     fn of(state: &State, name: &'static str) -> Self {
         let clock = Clock::now(state);
         let mut entries: Vec<Entry> = match name {
-            "MutatingAdmissionPolicy" => policies(state.policies.list_mutating(), &clock),
-            "ValidatingAdmissionPolicy" => policies(state.policies.list_validating(), &clock),
-            "MutatingAdmissionWebhook" => webhooks(&state.webhooks.list_mutating(), &clock),
-            _ => webhooks(&state.webhooks.list_validating(), &clock),
+            "MutatingAdmissionPolicy" => policies(state.admission.policies.list_mutating(), &clock),
+            "ValidatingAdmissionPolicy" => policies(state.admission.policies.list_validating(), &clock),
+            "MutatingAdmissionWebhook" => webhooks(&state.admission.webhooks.list_mutating(), &clock),
+            _ => webhooks(&state.admission.webhooks.list_validating(), &clock),
         };
         let omitted = entries.len().saturating_sub(MOST);
         entries.truncate(MOST);
         Plugin {
             name,
-            enabled: state.admission.plugins().any(|plugin| plugin == name),
-            standing: state.manifests.of_plugin(name),
+            enabled: state.admission.chain.plugins().any(|plugin| plugin == name),
+            standing: state.admission.manifests.of_plugin(name),
             entries,
             omitted,
         }
@@ -222,7 +222,7 @@ struct Clock {
 
 impl Clock {
     fn now(state: &State) -> Self {
-        Clock { own: state.meter.now(), wall: SystemTime::now() }
+        Clock { own: state.admission.meter.now(), wall: SystemTime::now() }
     }
 
     fn at(&self, own: Duration) -> String {

@@ -164,6 +164,7 @@ impl Quotas {
         }
         let Some(quota) = server.object("", "resourcequotas", namespace, name) else { return Ok(true) };
         let resources: Vec<Served> = server
+            .apis
             .catalog
             .stored_kinds()
             .iter()

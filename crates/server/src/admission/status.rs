@@ -38,7 +38,7 @@ pub(crate) fn start(state: &Arc<State>) -> JoinHandle<()> {
 }
 
 async fn run(state: &State, client: &Client) {
-    let (page, mut events) = state.store.list_and_watch(keys::VALIDATING_POLICIES);
+    let (page, mut events) = state.storage.store.list_and_watch(keys::VALIDATING_POLICIES);
     for entry in &page.entries {
         if let Ok(policy) = encode::tree(entry) {
             reconcile(state, client, &policy).await;
@@ -54,7 +54,7 @@ async fn run(state: &State, client: &Client) {
             }
             Err(WatchError::Closed) => return,
             Err(_) => {
-                let (page, again) = state.store.list_and_watch(keys::VALIDATING_POLICIES);
+                let (page, again) = state.storage.store.list_and_watch(keys::VALIDATING_POLICIES);
                 events = again;
                 for entry in &page.entries {
                     if let Ok(policy) = encode::tree(entry) {

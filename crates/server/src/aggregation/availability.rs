@@ -57,7 +57,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, moved: Arc<Notify>) {
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let mut retry = FIRST_RETRY;
     loop {
-        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else {
+        let Some(service) = state.apis.aggregation.registry.services.load().all.get(&name).cloned() else {
             return;
         };
         let Some(remote) = &service.remote else { return };
@@ -96,14 +96,16 @@ pub(super) async fn local(state: Arc<State>, name: Str) {
 
 /// Writes a finding, if it is news.
 async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> Result<(), Status> {
-    let Some(entry) = state.store.get(&format!("{}{name}", keys::API_SERVICES)) else { return Ok(()) };
+    let Some(entry) = state.storage.store.get(&format!("{}{name}", keys::API_SERVICES)) else {
+        return Ok(());
+    };
     let mut object = encode::tree(&entry)?;
     let is_remote = object.at(&["spec", "service"]).is_some_and(|reference| !reference.is_null());
     if is_remote == (finding.reason == "Local") {
         // It has become another meanwhile, about which nothing was found.
         return Ok(());
     }
-    let metrics = &state.aggregation.registry.metrics;
+    let metrics = &state.apis.aggregation.registry.metrics;
     let available = finding.truth == "True";
     metrics.is(name, available);
     let mut status = object.get("status").cloned().unwrap_or_default();
@@ -136,7 +138,7 @@ async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> R
 async fn find(state: &State, service: &ApiService, remote: &Remote) -> Finding {
     let (name, namespace) = (&remote.service, quote(&remote.namespace));
     let key = keys::namespaced(keys::SERVICES, &remote.namespace, name);
-    let Some(stored) = state.store.get(&key).and_then(|entry| encode::tree(&entry).ok()) else {
+    let Some(stored) = state.storage.store.get(&key).and_then(|entry| encode::tree(&entry).ok()) else {
         return Finding::not("ServiceNotFound", format!("service/{name} in {namespace} is not present"));
     };
     if stored.str_at(&["spec", "type"]).unwrap_or("ClusterIP") == "ClusterIP" {
@@ -147,7 +149,7 @@ async fn find(state: &State, service: &ApiService, remote: &Remote) -> Finding {
             return Finding::not("ServicePortError", message);
         };
         let port_name = port.str_at(&["name"]).unwrap_or_default();
-        let slices = slices(&state.store, remote);
+        let slices = slices(&state.storage.store, remote);
         if slices.is_empty() {
             let message = format!("cannot find endpointslices for service/{name} in {namespace}");
             return Finding::not("EndpointsNotFound", message);
@@ -199,7 +201,7 @@ async fn ask(state: &State, service: &ApiService, remote: &Remote) -> Result<(),
     let mut attempts: JoinSet<Result<(), String>> = JoinSet::new();
     for _ in 0..ATTEMPTS {
         let (transport, path, user) = (transport.clone(), path.clone(), user.clone());
-        let place = locate(&state.store, remote);
+        let place = locate(&state.storage.store, remote);
         attempts.spawn(async move {
             let url = format!("https://{}{path}", place?);
             let failing = |why: String| format!("failing or missing response from {url}: {why}");

@@ -142,7 +142,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut known = None;
     loop {
-        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else {
+        let Some(service) = state.apis.aggregation.registry.services.load().all.get(&name).cloned() else {
             return;
         };
         let registration = &service.registration;
@@ -164,7 +164,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
             }
         };
         let entry = fetched.unwrap_or_else(|_| discovery::stale_version(&registration.version));
-        state.aggregation.documents().hear(&name, |said| said.entry = Some(entry));
+        state.apis.aggregation.documents().hear(&name, |said| said.entry = Some(entry));
         tokio::select! {
             () = refresh.notified() => {}
             () = tokio::time::sleep(wait) => {}
@@ -235,7 +235,7 @@ pub(super) async fn get(
 ) -> Result<Got, String> {
     let remote = service.remote.as_ref().ok_or("it is served here")?;
     let transport = (*remote.transport).as_ref().map_err(Clone::clone)?;
-    let place = availability::locate(&state.store, remote)?;
+    let place = availability::locate(&state.storage.store, remote)?;
     let uri: Uri = format!("https://{place}{path}").parse().map_err(|_| "it is at no URL".to_owned())?;
     let mut request = forward::own_request(Method::GET, uri, user)?;
     request.headers_mut().extend(headers);

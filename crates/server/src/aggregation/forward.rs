@@ -55,7 +55,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
         Ok(transport) => transport,
         Err(why) => return plain(500, why),
     };
-    let place = match availability::locate(&state.store, remote) {
+    let place = match availability::locate(&state.storage.store, remote) {
         Ok(place) => place,
         Err(why) => {
             warn!(api_service = %service.name, why, "an API server cannot be found");
@@ -92,7 +92,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     };
     let Ok(uri) = url.parse::<Uri>() else { return unavailable() };
 
-    let front_proxy = state.authenticator.load().front_proxy.clone();
+    let front_proxy = state.authentication.authenticator.load().front_proxy.clone();
     let upgrades = headers::asks_to_upgrade(&call.headers);
     let mut request = Request::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
     *request.method_mut() = call.info.method.clone();
@@ -163,7 +163,7 @@ async fn answer(
         Err(_) => return unreachable("context deadline exceeded"),
     };
     let deadline = [until, deadline].into_iter().flatten().min();
-    relay(response, state.aggregation.redirects(), AnswerLimits { deadline, payer }, state.stopping())
+    relay(response, state.apis.aggregation.redirects(), AnswerLimits { deadline, payer }, state.stopping())
 }
 
 /// The answer of another server, on its way to the client.

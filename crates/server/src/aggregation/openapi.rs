@@ -28,7 +28,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut tag = None;
     loop {
-        let Some(service) = state.aggregation.registry.services.load().all.get(&name).cloned() else {
+        let Some(service) = state.apis.aggregation.registry.services.load().all.get(&name).cloned() else {
             return;
         };
         // Everything of the core group is in one document with what is served here.
@@ -51,7 +51,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
             }
         };
         let mut news = false;
-        state.aggregation.documents().hear(&name, |said| {
+        state.apis.aggregation.documents().hear(&name, |said| {
             // What was known stays until something else is.
             if let Ok(v3) = v3
                 && said.v3 != v3
@@ -69,7 +69,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
             }
         });
         if news {
-            state.openapi.forget_custom();
+            state.apis.openapi.forget_custom();
         }
         tokio::select! {
             () = refresh.notified() => {}

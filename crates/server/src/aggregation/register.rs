@@ -60,10 +60,10 @@ pub(super) fn step(
 
 /// What the server wants to be registered.
 fn wanted(state: &State) -> BTreeMap<Str, (Registration, Managed)> {
-    let built_in = discovery::built_in(state.catalog.served()).into_iter();
+    let built_in = discovery::built_in(state.apis.catalog.served()).into_iter();
     let mut wanted: BTreeMap<Str, (Registration, Managed)> =
         built_in.map(|found| (found.name().into(), (found, Managed::OnStart))).collect();
-    for crd in state.catalog.custom().crds() {
+    for crd in state.apis.catalog.custom().crds() {
         for version in crd.versions.iter().filter(|version| version.served) {
             let registration = discovery::of_custom_version(&crd.group, &version.name);
             // What is built in stays so, whoever else adds to it.
@@ -84,7 +84,7 @@ pub(crate) struct Registrar {
 impl Registrar {
     pub(crate) fn new(state: &Arc<State>) -> Self {
         state.bootstrap.begin(Hook::ApiServices, PATH);
-        let services = state.aggregation.registry.services.load();
+        let services = state.apis.aggregation.registry.services.load();
         Registrar {
             client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
             synced: BTreeSet::new(),
@@ -96,7 +96,7 @@ impl Registrar {
     /// One look at everything; all writes go at once and share a commit. Whether all could be done.
     async fn sync(&mut self) -> bool {
         let wanted = wanted(&self.state);
-        let services: Arc<Services> = self.state.aggregation.registry.services.load_full();
+        let services: Arc<Services> = self.state.apis.aggregation.registry.services.load_full();
         let mut writes: JoinSet<(Str, Result<(), Status>)> = JoinSet::new();
         let names: BTreeSet<&Str> = wanted.keys().chain(services.all.keys()).collect();
         for name in names {
@@ -193,7 +193,8 @@ fn object(registration: &Registration, managed: Managed) -> Value {
 /// it keeps groups out of discovery, not the server from starting.
 pub(crate) async fn run(mut registrar: Registrar) {
     let state = Arc::clone(&registrar.state);
-    let (mut services, mut crds) = (state.aggregation.registry.changed.subscribe(), state.crds.changes());
+    let (mut services, mut crds) =
+        (state.apis.aggregation.registry.changed.subscribe(), state.apis.crds.changes());
     let mut stop = state.stopping();
     loop {
         let complete = registrar.sync().await;

@@ -61,10 +61,10 @@ impl Drop for Tasks {
 
 /// Runs until the server stops.
 pub(super) async fn run(state: Arc<State>) {
-    let registry = Arc::clone(&state.aggregation.registry);
+    let registry = Arc::clone(&state.apis.aggregation.registry);
     let mut changes = registry.changed.subscribe();
     let mut stop = state.stopping();
-    let [mut services, mut slices] = PLACES.map(|scope| Place::follow(&state.store, scope));
+    let [mut services, mut slices] = PLACES.map(|scope| Place::follow(&state.storage.store, scope));
     let mut tasks: BTreeMap<Str, Tasks> = BTreeMap::new();
     let mut known: BTreeMap<Str, Arc<ApiService>> = BTreeMap::new();
     loop {
@@ -75,7 +75,7 @@ pub(super) async fn run(state: Arc<State>) {
         }
         tasks.retain(|name, _| now.all.get(name).is_some_and(|service| service.remote.is_some()));
         if registry.documents.retain(|name| tasks.contains_key(name)) {
-            state.openapi.forget_custom();
+            state.apis.openapi.forget_custom();
         }
         for (name, service) in &now.all {
             if known.get(name).is_some_and(|known| Arc::ptr_eq(known, service)) {

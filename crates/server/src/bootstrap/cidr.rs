@@ -14,7 +14,7 @@ const COLLECTION: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 /// The object with the status that it gets through its own door.
 pub(super) fn placed(state: &State) -> ObjectAt {
     let mut cidr = object("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes");
-    cidr.set_at(&["spec", "cidrs"], Value::list(state.addresses.ranges()));
+    cidr.set_at(&["spec", "cidrs"], Value::list(state.storage.addresses.ranges()));
     let ready = Value::map([
         ("type", "Ready"),
         ("status", "True"),

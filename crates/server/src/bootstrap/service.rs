@@ -14,7 +14,7 @@ pub(super) const RECONCILED: &[&[&str]] =
 
 /// The service; and its endpoint in both forms, if others can connect there.
 pub(super) fn objects(state: &State, port: u16, advertise: IpAddr) -> Vec<ObjectAt> {
-    let Some(address) = state.addresses.first() else { return Vec::new() };
+    let Some(address) = state.storage.addresses.first() else { return Vec::new() };
     let mut objects = vec![service(address, port)];
     // Nobody outside can connect to a loopback address, and an endpoint may not be one.
     if !advertise.is_loopback() && !advertise.is_unspecified() {

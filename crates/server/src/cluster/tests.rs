@@ -123,7 +123,7 @@ async fn a_quota_counts_the_objects_of_both_directories_once() {
     };
     assert_eq!(used(&[served("v1")]), "1");
     assert_eq!(used(&[served("v9")]), "3");
-    let kinds = state.catalog.stored_kinds();
+    let kinds = state.apis.catalog.stored_kinds();
     let all: Vec<Served> =
         kinds.iter().filter(|kind| kind.namespaced).map(|kind| super::served(kind)).collect();
     assert_eq!(used(&all), "4");

@@ -29,9 +29,9 @@ async fn objects_are_converted_one_by_one_only_as_long_as_there_is_time() {
         assert!(Instant::now() < deadline, "{status}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let kind = state.catalog.find(&"example.com".into(), &"v2".into(), &"things".into()).unwrap();
+    let kind = state.apis.catalog.find(&"example.com".into(), &"v2".into(), &"things".into()).unwrap();
     let custom = kind.as_custom().unwrap();
-    let entries: Vec<_> = state.store.snapshot(&kind.scope("")).entries.iter().cloned().collect();
+    let entries: Vec<_> = state.storage.store.snapshot(&kind.scope("")).entries.iter().cloned().collect();
     let together = Status::internal("all at once they cannot be converted");
 
     let later = Instant::now() + Duration::from_mins(1);

@@ -366,21 +366,22 @@ fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Res
     };
     // The address of a service may change while its configuration does not.
     let key = Value::map([("config", config), ("dial", Value::from(dial.clone().unwrap_or_default()))]);
-    if let Some(target) = state.conversions.get(crd, &key) {
+    if let Some(target) = state.apis.conversions.get(crd, &key) {
         return Ok(target);
     }
     let url = url.parse().map_err(|error| format!("{}: {error}", quote(&url)))?;
     let reach = if dial.is_some() { Reach::Cluster } else { Reach::Configured };
     let endpoint = Endpoint { dial, reach, trust, ..Endpoint::new(url) };
     let target = Target::new(endpoint).map_err(|error| error.to_string())?;
-    state.conversions.keep(crd, key, &target);
+    state.apis.conversions.keep(crd, key, &target);
     Ok(target)
 }
 
 /// Where a service is reached from outside of the cluster network: its cluster IP, or the name it stands for.
 fn service_address(state: &State, namespace: &str, name: &str, port: i64) -> Result<String, String> {
     let missing = || format!("service {} not found", quote(name));
-    let entry = state.store.get(&keys::namespaced(keys::SERVICES, namespace, name)).ok_or_else(missing)?;
+    let entry =
+        state.storage.store.get(&keys::namespaced(keys::SERVICES, namespace, name)).ok_or_else(missing)?;
     let service = crate::encode::tree(&entry).map_err(|status| status.message().to_owned())?;
     let spec = |field| service.str_at(&["spec", field]).unwrap_or_default();
     let host = match spec("type") {

@@ -54,11 +54,11 @@ fn list(state: &State, info: &RequestInfo, query: &Query, level_max: u64) -> Wor
 
 /// What is stored of a resource; `None` for those that this server does not keep.
 fn stats(state: &State, info: &RequestInfo) -> Option<ObjectStats> {
-    let kind = state.catalog.find(&info.group, &info.version, &info.resource)?;
+    let kind = state.apis.catalog.find(&info.group, &info.version, &info.resource)?;
     if kind.is_virtual() {
         return None;
     }
-    let entries = state.store.snapshot(&kind.scope("")).entries;
+    let entries = state.storage.store.snapshot(&kind.scope("")).entries;
     let count = entries.len();
     let (number, bytes) = entries.iter().take(SAMPLES).fold((0_u64, 0_u64), |(number, bytes), entry| {
         (number + 1, bytes + u64::try_from(entry.body.len()).unwrap_or_default())

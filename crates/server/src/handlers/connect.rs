@@ -46,9 +46,9 @@ pub async fn handle(
     }
     let namespace = call.info.namespace.clone();
     let located = match (kind.stored.kind.as_str(), subresource.name) {
-        ("Service", _) => location::service(&state.store, &namespace, &name)?,
-        ("Node", _) => location::node(&state.store, &name)?,
-        ("Pod", "proxy") => location::pod(&state.store, &namespace, &name)?,
+        ("Service", _) => location::service(&state.storage.store, &namespace, &name)?,
+        ("Node", _) => location::node(&state.storage.store, &name)?,
+        ("Pod", "proxy") => location::pod(&state.storage.store, &namespace, &name)?,
         ("Pod", stream) => {
             let errors = options::log_errors(&options);
             if !errors.is_empty() {
@@ -57,7 +57,7 @@ pub async fn handle(
             if stream != "log" {
                 may_create(state, call).await?;
             }
-            location::container(&state.store, &namespace, &name, stream, &options)?
+            location::container(&state.storage.store, &namespace, &name, stream, &options)?
         }
         _ => return Err(Status::no_such_resource()),
     };
@@ -89,7 +89,7 @@ async fn may_create(state: &State, call: &Call) -> Result<(), Status> {
     }
     let mut asked = call.permit().attributes().clone();
     asked.verb = "create".into();
-    let answer = state.chain_for(call.caller()).decide(call.user(), &asked).await;
+    let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &asked).await;
     if answer.decision == Decision::Allow {
         return Ok(());
     }

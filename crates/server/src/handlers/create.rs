@@ -73,7 +73,7 @@ pub async fn create(
 }
 
 fn taken(state: &State, kind: &ServedResource, call: &Call, name: &str) -> Status {
-    let there = state.store.get(&kind.key(&call.info.namespace, name));
+    let there = state.storage.store.get(&kind.key(&call.info.namespace, name));
     let going =
         there.and_then(|entry| crate::encode::tree(&entry).ok()).is_some_and(|o| meta::is_deleting(&o));
     let status = Status::already_exists(&kind.resource, name);

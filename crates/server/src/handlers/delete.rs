@@ -67,7 +67,7 @@ fn warn_of_orphans(call: &mut Call, kind: &ServedResource, options: &DeleteOptio
 /// all, so there is none.
 fn refuse_readable(state: &State, call: &Call, kind: &ServedResource, name: &str) -> Status {
     let key = kind.key(&call.info.namespace, name);
-    if state.store.get(&key).is_none() {
+    if state.storage.store.get(&key).is_none() {
         return Status::not_found(&kind.resource, name);
     }
     let why = format!(
@@ -230,7 +230,9 @@ pub async fn delete(
     let options_value = options.to_value();
     let subject = subject(state, kind, options, &options_value);
     for _ in 0..ATTEMPTS {
-        let Some(entry) = state.store.get(&key) else { return Err(Status::not_found(&kind.resource, name)) };
+        let Some(entry) = state.storage.store.get(&key) else {
+            return Err(Status::not_found(&kind.resource, name));
+        };
         call.enter_lane(entry.body.len()).await;
         let (read, admitted) = match std::mem::replace(&mut known, Known::Nothing) {
             Known::Read(revision, object) if revision == entry.revision => (Some(object), None),
@@ -304,7 +306,7 @@ pub async fn delete(
 
 /// Whether an object is no longer there; another one of its name may be.
 fn is_gone(state: &State, key: &str, old: &Value) -> bool {
-    let there = state.store.get(key).and_then(|entry| encode::tree(&entry).ok());
+    let there = state.storage.store.get(key).and_then(|entry| encode::tree(&entry).ok());
     there.is_none_or(|there| meta::uid(&there) != meta::uid(old))
 }
 

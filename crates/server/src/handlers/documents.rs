@@ -62,7 +62,7 @@ enum Methods {
 /// that lists those; everybody else is told, as in Kubernetes, that the reason is withheld.
 async fn may_see_reasons(state: &State, call: &Call) -> bool {
     let asked = authz::Attributes::path("get", "/debug/admission");
-    let answer = state.chain_for(call.caller()).decide(call.user(), &asked).await;
+    let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &asked).await;
     answer.decision == authz::Decision::Allow
 }
 
@@ -77,8 +77,8 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         ["api" | "apis" | "version" | ".well-known" | "openid", ..] => Methods::Get,
         _ => Methods::Any,
     };
-    let served = state.catalog.served();
-    let crds = state.catalog.custom();
+    let served = state.apis.catalog.served();
+    let crds = state.apis.catalog.custom();
     let allowed = match call.info.verb.as_str() {
         "get" => true,
         "head" => methods != Methods::Get,
@@ -105,11 +105,11 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         [] => Ok(indented(&Value::map([("paths", Value::list(paths(state)))]))),
         ["api"] => match aggregated(&call.headers) {
             Some(_) => Ok(aggregated_answer(call, &discovery::aggregated_core(served))),
-            None => Ok(Answer::Object(200, discovery::core_versions(&state.advertised))),
+            None => Ok(Answer::Object(200, discovery::core_versions(&state.info.advertised))),
         },
         ["apis"] => match aggregated(&call.headers).filter(|_| !path.ends_with('/')) {
             Some(_) => {
-                let remote = state.aggregation.remote_versions();
+                let remote = state.apis.aggregation.remote_versions();
                 Ok(aggregated_answer(call, &discovery::aggregated_groups(served, &custom(), &remote)))
             }
             None => Ok(Answer::Object(200, discovery::registered_groups(&registrations(state)))),
@@ -125,21 +125,27 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             .map(|d| Answer::Object(200, d))
             .ok_or_else(not_found),
         [".well-known", "openid-configuration"] => {
-            let document =
-                state.tokens.as_ref().and_then(|t| t.configuration.clone()).ok_or_else(not_found)?;
+            let document = state
+                .authentication
+                .tokens
+                .as_ref()
+                .and_then(|t| t.configuration.clone())
+                .ok_or_else(not_found)?;
             published(call, "json", "application/json", document)
         }
         ["openid", "v1", "jwks"] => {
-            let keys = state.tokens.as_ref().map(|t| t.key_set.clone()).ok_or_else(not_found)?;
+            let keys =
+                state.authentication.tokens.as_ref().map(|t| t.key_set.clone()).ok_or_else(not_found)?;
             published(call, "jwk-set+json", "application/jwk-set+json", keys)
         }
         ["version"] => {
             negotiate::accept_page(&call.headers, &call.query, &path)?;
-            Ok(indented(&crate::version::document(state.emulated_minor)))
+            Ok(indented(&crate::version::document(state.info.emulated_minor)))
         }
         ["healthz" | "livez" | "readyz", ..] => {
             let reasons = call.query.get("verbose").is_some() && may_see_reasons(state, call).await;
-            let (code, text) = state.health.page(&path, &call.query, reasons).ok_or_else(not_found)?;
+            let (code, text) =
+                state.serving.health.page(&path, &call.query, reasons).ok_or_else(not_found)?;
             // The page of a single check says nothing that a browser could take for something else.
             let content_type = "text/plain; charset=utf-8";
             Ok(match segments.len() {
@@ -155,35 +161,37 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             Ok(Answer::Raw(200, METRICS, Body::from(page)))
         }
         ["metrics", "slis"] => {
-            let page = Body::from(state.health.results());
+            let page = Body::from(state.serving.health.results());
             Ok(Answer::Raw(200, METRICS, page))
         }
         ["statusz"] => zpages::handle(state, call, zpages::Page::Status),
         ["flagz"] => zpages::handle(state, call, zpages::Page::Flags),
         ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
-        ["debug", "api_priority_and_fairness", name] => match &state.flow_control {
+        ["debug", "api_priority_and_fairness", name] => match &state.serving.flow_control {
             Some((control, _)) => crate::flow_control::dump_page(control, call, name),
             None => Err(not_found()),
         },
         ["openapi", "v3"] => {
-            let index =
-                make(state, &state.openapi_builders.v3, |openapi, current| Some(openapi.v3_index(current)))
-                    .await?;
+            let index = make(state, &state.apis.openapi_builders.v3, |openapi, current| {
+                Some(openapi.v3_index(current))
+            })
+            .await?;
             Ok(index
                 .map_or_else(missing, |index| Answer::Raw(200, "text/plain; charset=utf-8", shared(&index))))
         }
         ["openapi", "v3", name] => {
             let wanted = (*name).to_owned();
-            let made =
-                make(state, &state.openapi_builders.v3, move |openapi, current| openapi.v3(&wanted, current))
-                    .await?;
+            let made = make(state, &state.apis.openapi_builders.v3, move |openapi, current| {
+                openapi.v3(&wanted, current)
+            })
+            .await?;
             Ok(made.map_or_else(missing, |document| version_3(call, name, &document)))
         }
         ["openapi", "v2"] => {
             let Some(protobuf) = wants_protobuf(&call.headers) else {
                 return Ok(Answer::With(406, "", vary_2(), Body::empty()));
             };
-            let made = make(state, &state.openapi_builders.v2, move |openapi, current| {
+            let made = make(state, &state.apis.openapi_builders.v2, move |openapi, current| {
                 Some(if protobuf {
                     openapi.v2_protobuf(current, report_left_out)
                 } else {
@@ -200,25 +208,26 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
 /// All metrics, as they are now.
 fn metrics_page(state: &State) -> Vec<u8> {
     let objects: Vec<(String, usize)> = state
+        .apis
         .catalog
         .stored_kinds()
         .iter()
-        .map(|kind| (kind.resource.to_string(), state.store.count(&kind.scope(""))))
+        .map(|kind| (kind.resource.to_string(), state.storage.store.count(&kind.scope(""))))
         .collect();
-    state.metrics.storage.show(&state.store.space());
-    let (in_flight, in_queue) = match &state.flow_control {
+    state.metrics.storage.show(&state.storage.store.space());
+    let (in_flight, in_queue) = match &state.serving.flow_control {
         Some((control, _)) => (control.executing(), Some(control.waiting())),
-        None => (state.seats.taken(), None),
+        None => (state.serving.seats.taken(), None),
     };
     state.metrics.page(in_flight, in_queue, &objects)
 }
 
 /// What is registered. What CRDs serve is, whether or not that has been written already.
 fn registrations(state: &State) -> Vec<Registration> {
-    let mut registered = state.aggregation.registrations();
+    let mut registered = state.apis.aggregation.registrations();
     let mut known: HashSet<(Str, Str)> =
         registered.iter().map(|found| (found.group.clone(), found.version.clone())).collect();
-    for crd in state.catalog.custom().crds() {
+    for crd in state.apis.catalog.custom().crds() {
         for version in crd.versions.iter().filter(|version| version.served) {
             if known.insert((crd.group.clone(), version.name.clone())) {
                 registered.push(discovery::of_custom_version(&crd.group, &version.name));
@@ -304,21 +313,21 @@ const TERMINATING: &[Verb] = &[Verb::Delete, Verb::DeleteCollection, Verb::Get, 
 /// The paths listed at `/`.
 pub fn paths(state: &State) -> Vec<String> {
     let mut paths: Vec<String> = PATHS.iter().map(|p| (*p).to_owned()).collect();
-    paths.extend(state.health.paths());
+    paths.extend(state.serving.health.paths());
     for group in kinds::table::GROUPS.iter().filter(|g| !g.name.is_empty()) {
         let versions: Vec<&&str> =
-            group.versions.iter().filter(|v| state.catalog.served().is_served(group.name, v)).collect();
+            group.versions.iter().filter(|v| state.apis.catalog.served().is_served(group.name, v)).collect();
         if !versions.is_empty() {
             paths.push(format!("/apis/{}", group.name));
             paths.extend(versions.iter().map(|v| format!("/apis/{}/{v}", group.name)));
         }
     }
-    for crd in state.catalog.custom().crds() {
+    for crd in state.apis.catalog.custom().crds() {
         paths.push(format!("/apis/{}", crd.group));
         let served = crd.versions.iter().filter(|version| version.served);
         paths.extend(served.map(|version| format!("/apis/{}/{}", crd.group, version.name)));
     }
-    for service in state.aggregation.remotes() {
+    for service in state.apis.aggregation.remotes() {
         let Registration { group, version, .. } = &service.registration;
         paths.push(format!("/apis/{group}"));
         paths.push(format!("/apis/{group}/{version}"));
@@ -375,10 +384,11 @@ async fn make(
     let work = move || {
         // Held to the end, whether or not the client waits for it.
         let _turn = turn;
-        let generation = maker.openapi.generation();
-        let custom: Vec<Arc<CustomResourceDefinition>> = maker.catalog.custom().crds().cloned().collect();
-        let (remote_v3, remote_v2) = (maker.aggregation.remote_v3(), maker.aggregation.remote_v2());
-        let only_v2 = maker.aggregation.only_v2();
+        let generation = maker.apis.openapi.generation();
+        let custom: Vec<Arc<CustomResourceDefinition>> =
+            maker.apis.catalog.custom().crds().cloned().collect();
+        let (remote_v3, remote_v2) = (maker.apis.aggregation.remote_v3(), maker.apis.aggregation.remote_v2());
+        let only_v2 = maker.apis.aggregation.only_v2();
         let current = Current {
             generation,
             custom: &custom,
@@ -386,7 +396,7 @@ async fn make(
             remote_v2: &remote_v2,
             only_v2: &only_v2,
         };
-        make(&maker.openapi, current)
+        make(&maker.apis.openapi, current)
     };
     tokio::task::spawn_blocking(work).await.map_err(|_| Status::internal("the document could not be made"))
 }

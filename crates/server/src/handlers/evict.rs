@@ -63,6 +63,7 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
     let attempts = if deletion.resource_version.is_some() { 1 } else { ATTEMPTS };
     for attempt in 1..=attempts {
         let entry = state
+            .storage
             .store
             .get(&kind.key(&call.info.namespace, &name))
             .ok_or_else(|| Status::not_found(&kind.resource, &name))?;
@@ -180,7 +181,7 @@ async fn mark_evicted(
             Err(StoreError::Conflict) => {}
         }
         let key = kind.key(&call.info.namespace, name);
-        entry = state.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, name))?;
+        entry = state.storage.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, name))?;
     }
     Err(Status::conflict(&kind.resource, name, OPTIMISTIC_LOCK))
 }
@@ -219,6 +220,7 @@ async fn spend_budget(
     dry_run: bool,
 ) -> Result<Option<String>, Status> {
     let budgets = state
+        .apis
         .catalog
         .find(&"policy".into(), &"v1".into(), &"poddisruptionbudgets".into())
         .ok_or_else(Status::no_such_resource)?;
@@ -234,7 +236,7 @@ async fn spend_budget(
     let mut name = String::new();
     for _ in 0..ATTEMPTS {
         let mut covering = Vec::new();
-        for entry in &state.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
+        for entry in &state.storage.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
             let budget = budgets.load_built_in(entry)?;
             let selector = Selector::from_label_selector(budget.at(&["spec", "selector"]));
             if selector.is_ok_and(|selector| selector.matches_object(pod)) {

@@ -15,13 +15,14 @@ pub async fn handle(
 ) -> Result<Answer, Status> {
     if let Some(wanted) = crate::options::revision(call.query.get("resourceVersion").unwrap_or_default())
         .map_err(Status::plain)?
-        && wanted > state.store.revision()
+        && wanted > state.storage.store.revision()
     {
-        return Err(super::list::too_large(wanted, state.store.revision()));
+        return Err(super::list::too_large(wanted, state.storage.store.revision()));
     }
     let key = kind.key(&call.info.namespace, &call.info.name);
-    let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, &call.info.name))?;
-    state.unreadable.check_scope(&key)?;
+    let entry =
+        state.storage.store.get(&key).ok_or_else(|| Status::not_found(&kind.resource, &call.info.name))?;
+    state.storage.unreadable.check_scope(&key)?;
     if subresource != Subresource::None || kind.must_convert(&entry) {
         call.effort.enter_lane(entry.body.len()).await;
     }

@@ -73,7 +73,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
     }
     let selection = selection(call, kind)?;
     let scope = kind.scope(&call.info.namespace);
-    state.unreadable.check_scope(&scope)?;
+    state.storage.unreadable.check_scope(&scope)?;
     let from = start(state, &options, &scope).await?;
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
     let everything = selection.is_everything();
@@ -84,7 +84,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
         after: from.after.as_deref(),
         limit: if everything { limit } else { 0 },
     };
-    let page = state.store.list(asked).await.map_err(|e| read_status(&e, &from, &scope, state))?;
+    let page = state.storage.store.list(asked).await.map_err(|e| read_status(&e, &from, &scope, state))?;
     let mut more = page.more.as_deref().map(str::to_owned);
     let mut remaining = page.more.as_ref().map(|_| page.remaining);
     let entries: Vec<Arc<Entry>> = if everything {
@@ -111,7 +111,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
         }
         matched
     };
-    let revision = if from.latest_after_expiry { state.store.revision() } else { page.revision };
+    let revision = if from.latest_after_expiry { state.storage.store.revision() } else { page.revision };
     let next = more.map(|key| continue_token(&key, &scope, revision)).unwrap_or_default();
     Ok(Page { entries, revision, next, remaining })
 }
@@ -147,10 +147,10 @@ async fn start(state: &State, options: &ListOptions, scope: &str) -> Result<Star
         "NotOlderThan" => false,
         _ => options.limit > 0,
     };
-    if wanted > state.store.revision() {
-        let reached = tokio::time::timeout(WAIT_FOR_REVISION, state.store.reached(wanted)).await;
+    if wanted > state.storage.store.revision() {
+        let reached = tokio::time::timeout(WAIT_FOR_REVISION, state.storage.store.reached(wanted)).await;
         if reached.is_err() {
-            let refusal = too_large(wanted, state.store.revision());
+            let refusal = too_large(wanted, state.storage.store.revision());
             // What only the store itself can answer, Kubernetes asks it for, and that says nothing about another time.
             return Err(if exact { refusal.without_retry() } else { refusal });
         }
@@ -185,7 +185,7 @@ fn read_status(error: &ReadError, from: &Start, scope: &str, state: &State) -> S
         ReadError::Compacted { .. } => {
             Status::expired("The resourceVersion for the provided list is too old.")
         }
-        ReadError::Future { current } => too_large(state.store.revision().max(*current), *current),
+        ReadError::Future { current } => too_large(state.storage.store.revision().max(*current), *current),
         ReadError::Unavailable(_) => {
             tracing::error!(%error, "a list could not be read");
             Status::internal("the store cannot read")

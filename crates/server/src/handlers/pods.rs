@@ -64,7 +64,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) ->
     };
     let key = pods.key(&call.info.namespace, &pod);
     for _ in 0..ATTEMPTS {
-        let entry = state.store.get(&key).ok_or_else(|| Status::not_found(&pods.resource, &pod))?;
+        let entry = state.storage.store.get(&key).ok_or_else(|| Status::not_found(&pods.resource, &pod))?;
         let mut object = pods.load_built_in(&entry)?;
         let (uid, wanted) = (meta::uid(&object), meta::uid(&binding));
         if !wanted.is_empty() && wanted != uid {
@@ -138,7 +138,7 @@ pub async fn posted(
 }
 
 fn pods(state: &State) -> Result<Arc<ServedResource>, Status> {
-    state.catalog.find(&"".into(), &"v1".into(), &"pods".into()).ok_or_else(Status::no_such_resource)
+    state.apis.catalog.find(&"".into(), &"v1".into(), &"pods".into()).ok_or_else(Status::no_such_resource)
 }
 
 /// What is answered when all went well.

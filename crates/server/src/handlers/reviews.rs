@@ -93,7 +93,7 @@ async fn access_review(
     let spec = review.at(&["spec"]).cloned().unwrap_or_default();
     let user = if asker == Asker::Caller { call.user().clone() } else { review::subject(&spec) };
     let attributes = review::attributes(&spec);
-    let answer = state.authorizer.load_full().decide(&user, &attributes).await;
+    let answer = state.authorization.chain.load_full().decide(&user, &attributes).await;
     review.set_at(&["status"], review::status(&answer, &attributes));
     Ok(Answer::Object(201, kind.empty_with(review)))
 }
@@ -104,9 +104,9 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &ServedResource
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let entries = escalation::held_entries(&state.rbac, call.user(), &namespace);
+    let entries = escalation::held_entries(&state.authorization.rbac, call.user(), &namespace);
     call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
-    let rules = state.authorizer.load_full().rules_for(call.user(), &namespace);
+    let rules = state.authorization.chain.load_full().rules_for(call.user(), &namespace);
     // As Kubernetes: the question is not repeated.
     review.set_at(&["metadata"], Value::Map(Map::new()));
     review.set_at(&["spec"], Value::Map(Map::new()));
@@ -125,7 +125,7 @@ async fn self_review(call: &mut Call, kind: &ServedResource) -> Result<Answer, S
 
 /// `componentstatuses`: the store is the only component this server has.
 fn component_status(state: &State, call: &Call, kind: &ServedResource) -> Result<Answer, Status> {
-    let healthy = state.store.health();
+    let healthy = state.storage.store.health();
     let mut item = Value::map([("kind", "ComponentStatus"), ("apiVersion", "v1")]);
     item.set_at(&["metadata", "name"], "etcd-0");
     let condition = match &healthy {

@@ -40,7 +40,7 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &ServedResource)
     let asked = WebhookTokenAsked::read(&object);
     let answer = answer(state, call, kind, object, &options, expected, &empty).await;
     if let Some(asked) = asked {
-        if let Some(tokens) = &state.webhook_tokens {
+        if let Some(tokens) = &state.admission.webhook_tokens {
             tokens.metrics().requested(answer.is_ok(), begun.elapsed());
         }
         if let Err(refusal) = &answer {
@@ -120,7 +120,7 @@ async fn answer(
     expected: GroupVersionKind,
     empty: &[Dialect],
 ) -> Result<Answer, Refusal> {
-    let Some(tokens) = &state.tokens else { return Err(Status::no_such_resource().into()) };
+    let Some(tokens) = &state.authentication.tokens else { return Err(Status::no_such_resource().into()) };
     let name = call.info.name.to_string();
     let options_value = options.to_value("CreateOptions");
     let post = Posted {
@@ -135,7 +135,7 @@ async fn answer(
     };
     let object = post.mutate(call, object).await?;
     TokenRequest::check_address(&object, &call.info.namespace, &name)?;
-    let entry = state.store.get(&kind.key(&call.info.namespace, &name));
+    let entry = state.storage.store.get(&kind.key(&call.info.namespace, &name));
     let entry = entry.ok_or_else(|| Status::not_found(&kind.resource, &name))?;
     let account = encode::tree(&entry)?;
     let now = Timestamp::from_seconds(call.now);
@@ -153,8 +153,8 @@ async fn answer(
         return Err(Status::invalid(&expected.group_kind(), "", &errors).into());
     }
     post.validate(call, request.object()).await?;
-    let objects = StoredObjects(state.store.clone());
-    let attester = Authorized(state.authorizer.load_full());
+    let objects = StoredObjects(state.storage.store.clone());
+    let attester = Authorized(state.authorization.chain.load_full());
     let grant = request.grant(&tokens.rules, &objects, &attester, crate::random::uid()).await?;
     for warning in &grant.warnings {
         call.warn(warning.as_str());
@@ -201,7 +201,7 @@ pub async fn review(state: &Arc<State>, call: &mut Call, kind: &ServedResource) 
     }
     let wanted: Vec<Str> =
         review.list_at(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(Str::from).collect();
-    let authenticator = state.authenticator.load_full();
+    let authenticator = state.authentication.authenticator.load_full();
     let audiences = (!wanted.is_empty()).then_some(wanted.as_slice());
     // Who cannot be told keeps what was sent, as in Kubernetes: `authenticated` says what to make of it.
     let mut status = review.at(&["status"]).and_then(Value::as_map).cloned().unwrap_or_default();

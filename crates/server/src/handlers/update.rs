@@ -108,7 +108,7 @@ async fn change(
     let subject =
         Subject { state, kind, subresource, options: &options_value, dry_run: options.dry_run, writer };
     for _ in 0..ATTEMPTS {
-        let Some(old) = state.store.get(&key) else {
+        let Some(old) = state.storage.store.get(&key) else {
             return match source {
                 Source::Object(draft) if kind.creates_on_update(subresource) => {
                     let uid = meta::uid(draft.object());
@@ -117,7 +117,7 @@ async fn change(
                         let why = ServedResource::uid_mismatch(&key, uid, "", options.dry_run);
                         return Err(Status::conflict(&kind.resource, &name, why));
                     }
-                    state.authorize_create(call, kind).await?;
+                    state.authorization.authorize_create(call, kind).await?;
                     create::create(state, call, kind, draft, options, writer).await
                 }
                 Source::Configuration(config, strict) if ServedResource::creates_on_apply(subresource) => {
@@ -131,7 +131,7 @@ async fn change(
                         (&config, strict.as_deref()),
                     )
                     .await?;
-                    state.authorize_create(call, kind).await?;
+                    state.authorization.authorize_create(call, kind).await?;
                     create::create(state, call, kind, draft, options, writer).await
                 }
                 _ => Err(Status::not_found(&kind.resource, &name)),

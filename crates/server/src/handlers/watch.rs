@@ -84,8 +84,8 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<ServedResource>) ->
         Some(name) => kind.key(&call.info.namespace, name),
         None => kind.scope(&call.info.namespace),
     };
-    state.unreadable.check_scope(&scope)?;
-    let begin = begin(&state.store, &options, &scope, || state.store.revision())?;
+    state.storage.unreadable.check_scope(&scope)?;
+    let begin = begin(&state.storage.store, &options, &scope, || state.storage.store.revision())?;
     // Whoever has less than no time left has none for a single event.
     if options.timeout_seconds.is_some_and(i64::is_negative) {
         return Ok(Answer::Raw(200, "application/json", Body::empty()));
@@ -220,7 +220,7 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
     let mut bookmark_at = Instant::now() + BOOKMARK_EVERY;
     // Nothing up to here is told, be it yet to come.
     let after = said;
-    let mut crds = sender.state.crds.changes();
+    let mut crds = sender.state.apis.crds.changes();
     let is_custom = sender.kind.as_custom().is_some();
     loop {
         let next = tokio::select! {
@@ -285,7 +285,7 @@ impl Sender {
     /// Whether the CRD of a custom kind has changed or gone.
     fn is_outdated(&self) -> bool {
         let kind = &self.kind;
-        let now = self.state.catalog.find(&kind.gvk.group, &kind.gvk.version, &kind.resource.resource);
+        let now = self.state.apis.catalog.find(&kind.gvk.group, &kind.gvk.version, &kind.resource.resource);
         let now = now.as_ref().and_then(|now| now.as_custom());
         kind.as_custom()
             .zip(now)

@@ -104,7 +104,7 @@ pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Stat
     let Wanted::Object(media, version) = wanted else {
         let body = match page {
             Page::Status => status_text(state, call.now),
-            Page::Flags => flags_text(&state.flags),
+            Page::Flags => flags_text(&state.info.flags),
         };
         let text = format!(
             "\n{COMPONENT} {}\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n{body}",
@@ -125,14 +125,14 @@ pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Stat
     object.set_at(&["metadata", "name"], COMPONENT);
     match page {
         Page::Status => {
-            object.set_at(&["startTime"], Timestamp::from_seconds(state.started).time());
+            object.set_at(&["startTime"], Timestamp::from_seconds(state.info.started).time());
             object.set_at(&["uptimeSeconds"], up(state, call.now));
             object.set_at(&["binaryVersion"], crate::version::BINARY);
             object.set_at(&["emulationVersion"], emulated(state));
             object.set_at(&["paths"], Value::list(folders(state)));
         }
         Page::Flags => {
-            for (name, value) in &state.flags {
+            for (name, value) in &state.info.flags {
                 object.set_at(&["flags", name], value.as_str());
             }
         }
@@ -144,11 +144,11 @@ pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Stat
 }
 
 fn up(state: &State, now: i64) -> i64 {
-    now.saturating_sub(state.started).max(0)
+    now.saturating_sub(state.info.started).max(0)
 }
 
 fn emulated(state: &State) -> String {
-    format!("1.{}", state.emulated_minor)
+    format!("1.{}", state.info.emulated_minor)
 }
 
 /// The first segments of the paths that are there for looking at the server.
@@ -169,7 +169,7 @@ fn status_text(state: &State, now: i64) -> String {
     let up = up(state, now);
     format!(
         "\nStarted: {}\nUp: {} hr {:02} min {:02} sec\nBinary version: {}\nEmulation version: {}\nPaths: {}\n",
-        unix_date(state.started),
+        unix_date(state.info.started),
         up / 3600,
         up / 60 % 60,
         up % 60,

@@ -57,7 +57,10 @@ pub(crate) fn of_config(
         let held = vec![held.cert_pem.into_bytes(), held.key_pem.into_bytes()];
         followed.push(Watched::new("proxy-client-cert-file", vec![cert, key], held, move |contents| {
             let [cert, key] = contents else { return Err("a certificate and a key are wanted".to_owned()) };
-            state.aggregation.prove_with(outbound::Identity { certificate: cert.clone(), key: key.clone() })
+            state
+                .apis
+                .aggregation
+                .prove_with(outbound::Identity { certificate: cert.clone(), key: key.clone() })
         }));
     }
     let mut authority = |flag: &'static str,
@@ -68,12 +71,12 @@ pub(crate) fn of_config(
         let (state, changed) = (Arc::clone(state), Arc::clone(trust_changed));
         let apply = move |contents: &[Vec<u8>]| {
             let made = Authority::from_pem(&contents.concat())?;
-            let now = state.trust.load_full();
+            let now = state.authentication.trust.load_full();
             let mut trust = Trust { clients: now.clients.clone(), proxies: now.proxies.clone() };
             place(&mut trust, made);
-            let proxy = &state.authenticator.load().front_proxy;
+            let proxy = &state.authentication.authenticator.load().front_proxy;
             trust.check(proxy.as_ref().is_some_and(|proxy| proxy.allowed_names.is_empty()))?;
-            state.trust.store(Arc::new(trust));
+            state.authentication.trust.store(Arc::new(trust));
             changed.notify_one();
             Ok(())
         };
@@ -90,9 +93,9 @@ pub(crate) fn of_config(
             for warning in &warnings {
                 tracing::warn!("--token-auth-file: {warning}");
             }
-            let now = state.authenticator.load_full();
+            let now = state.authentication.authenticator.load_full();
             let made = Authenticator { static_tokens: Some(Arc::new(tokens)), ..Authenticator::clone(&now) };
-            state.authenticator.store(Arc::new(made));
+            state.authentication.authenticator.store(Arc::new(made));
             Ok(())
         }));
     }

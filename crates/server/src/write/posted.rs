@@ -53,7 +53,7 @@ impl Posted<'_> {
     /// The mutating stage: the object may come back changed.
     pub async fn mutate(&self, call: &mut Call, mut object: Value) -> Result<Value, Status> {
         let mut notes = Notes::default();
-        let chain = &self.state.admission;
+        let chain = &self.state.admission.chain;
         let outcome = chain.mutate(&self.attributes(call), Some(&mut object), self.state, &mut notes).await;
         call.note(notes);
         self.state.admission_is_informed(&call.info.namespace)?;
@@ -63,7 +63,7 @@ impl Posted<'_> {
     /// The validating stage.
     pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<AdmittedPost, Status> {
         let mut notes = Notes::default();
-        let chain = &self.state.admission;
+        let chain = &self.state.admission.chain;
         let outcome = chain.validate(&self.attributes(call), Some(object), self.state, &mut notes).await;
         call.note(notes);
         self.state.admission_is_informed(&call.info.namespace)?;

@@ -59,7 +59,7 @@ impl Server {
 
     fn health(&self, path: &str) -> (u16, String) {
         let state = self.ephemeral.running.state();
-        state.health.page(path, &Query::parse("verbose"), true).unwrap()
+        state.serving.health.page(path, &Query::parse("verbose"), true).unwrap()
     }
 
     async fn stop(self) {
@@ -275,7 +275,7 @@ async fn a_policy_that_becomes_unreadable_while_the_server_runs_stops_writes_ins
     filled(folder.path()).await;
     let server = Server::start(folder.path()).await;
     assert_eq!(server.tries(MAPS, MAP).await.0, 200);
-    let store = &server.ephemeral.running.state().store;
+    let store = &server.ephemeral.running.state().storage.store;
     let key = break_object(store, &["validatingadmissionpolicies", "p"]).await;
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while server.tries(MAPS, MAP).await.0 != 500 {

@@ -141,7 +141,7 @@ async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
     assert_eq!(server.tries(OTHER_MAPS, r#"{"metadata":{"name":"evil"}}"#).await.0, 422);
 
     // While it runs, and after a start.
-    let store = server.ephemeral.running.state().store.clone();
+    let store = server.ephemeral.running.state().storage.store.clone();
     let key = break_object(&store, &["customresourcedefinitions", "limits.rules.example.com"]).await;
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while server.tries(OTHER_MAPS, MAP).await.0 != 500 {

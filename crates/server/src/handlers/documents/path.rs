@@ -41,19 +41,20 @@ pub fn is_path(state: &State, path: &str) -> bool {
     let Some(segments) = segments(path) else { return false };
     match segments.as_slice() {
         ["apis", group] => {
-            state.catalog.served().has_group(group)
-                || state.catalog.has_custom_group(group)
-                || state.aggregation.has_group(group)
+            state.apis.catalog.served().has_group(group)
+                || state.apis.catalog.has_custom_group(group)
+                || state.apis.aggregation.has_group(group)
         }
         ["apis", group, version] => {
-            state.catalog.served().has_group(group)
+            state.apis.catalog.served().has_group(group)
                 || state
+                    .apis
                     .catalog
                     .custom()
                     .of_group(group)
                     .any(|crd| crd.established && crd.versions.iter().any(|v| v.served && v.name == *version))
         }
-        ["healthz" | "livez" | "readyz", check @ ..] => state.health.is_check(&check.join("/")),
+        ["healthz" | "livez" | "readyz", check @ ..] => state.serving.health.is_check(&check.join("/")),
         []
         | ["api" | "apis" | "version" | "metrics" | "statusz" | "flagz"]
         | ["metrics", "slis"]
@@ -64,7 +65,7 @@ pub fn is_path(state: &State, path: &str) -> bool {
         | ["openapi", "v3", _]
         | ["debug", "admission"] => true,
         ["debug", "api_priority_and_fairness", "dump_priority_levels" | "dump_queues" | "dump_requests"] => {
-            state.flow_control.is_some()
+            state.serving.flow_control.is_some()
         }
         _ => false,
     }

@@ -150,7 +150,7 @@ impl Watcher {
         entry: &Arc<Entry>,
     ) -> Result<Bytes, Status> {
         let key = FrameKey::new(&self.kind, form, options, word, entry);
-        if let Some(frame) = self.state.shared_frames.get(&key, self.state.now()) {
+        if let Some(frame) = self.state.apis.shared_frames.get(&key, self.state.now()) {
             return Ok(frame);
         }
         let size = match form {
@@ -159,7 +159,7 @@ impl Watcher {
         };
         let (own, entry) = (self.clone(), Arc::clone(entry));
         self.aside(size, async move |budget| {
-            let frames = &own.state.shared_frames;
+            let frames = &own.state.apis.shared_frames;
             // Another watch may have made it while this one waited for its turn.
             if let Some(frame) = frames.get(&key, own.state.now()) {
                 return Ok(frame);
@@ -202,7 +202,7 @@ impl Watcher {
             inner.enter_lane(size).await;
             work(inner.budget.clone()).await
         });
-        let done = self.state.heavy.drive(&effort, None, work).await;
+        let done = self.state.serving.heavy.drive(&effort, None, work).await;
         cancel.disarm();
         done.unwrap_or_else(|| Err(Status::internal("the event could not be converted")))
     }

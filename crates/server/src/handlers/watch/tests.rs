@@ -44,10 +44,10 @@ async fn what_is_written_while_a_watch_of_the_future_begins_is_not_lost() {
     }
     let [first, second, third] = revisions[..] else { panic!("three were made") };
     // When it looked, only the first was there; the others came before it watched.
-    assert_eq!(told(&state.store, second, &[first, third]), [third]);
+    assert_eq!(told(&state.storage.store, second, &[first, third]), [third]);
     // Nothing has come yet.
-    assert_eq!(told(&state.store, third + 1000, &[third, third]), [] as [u64; 0]);
+    assert_eq!(told(&state.storage.store, third + 1000, &[third, third]), [] as [u64; 0]);
     // Nothing was to come.
-    assert_eq!(told(&state.store, first, &[third]), [second, third]);
+    assert_eq!(told(&state.storage.store, first, &[third]), [second, third]);
     server.running.stop().await;
 }
