@@ -170,6 +170,29 @@ pub enum ChainError {
     Both(String),
 }
 
+/// The plugins that run: those that are on by default, with the enabled ones added and the disabled ones removed.
+#[derive(Clone, Debug)]
+pub struct PluginSelection(Vec<PluginName>);
+
+impl PluginSelection {
+    /// From `--enable-admission-plugins` and `--disable-admission-plugins`. Fails if a name is unknown or is in both lists.
+    pub fn new(enable: &[String], disable: &[String]) -> Result<Self, ChainError> {
+        if let Some(unknown) = enable.iter().chain(disable).find(|name| !Chain::knows(name)) {
+            return Err(ChainError::Unknown(unknown.clone()));
+        }
+        if let Some(both) = enable.iter().find(|name| disable.contains(name)) {
+            return Err(ChainError::Both(both.clone()));
+        }
+        let named = |list: &[String], row: &Row| list.iter().any(|name| name == row.name);
+        let runs = |row: &&Row| (row.on || named(enable, row)) && !named(disable, row);
+        Ok(PluginSelection(PLUGINS.iter().filter(runs).map(|row| row.name).collect()))
+    }
+
+    pub fn contains(&self, plugin: &str) -> bool {
+        self.0.contains(&plugin)
+    }
+}
+
 /// A link in its place, with the phases and operations in which it is counted.
 struct Placed {
     name: PluginName,
@@ -223,32 +246,27 @@ impl Chain {
         PLUGINS.iter().any(|row| row.name == name)
     }
 
-    /// The chain with the default plugins, those of `enable` added and those of `disable` taken out.
+    /// Selects plugins by the flags and builds the chain of them. Fails if `enable` names a plugin whose stage is absent.
     pub fn new(enable: &[String], disable: &[String], stages: &Stages) -> Result<Self, ChainError> {
-        for name in enable.iter().chain(disable) {
-            if !Self::knows(name) {
-                return Err(ChainError::Unknown(name.clone()));
-            }
-        }
+        let selection = PluginSelection::new(enable, disable)?;
         let missing = |row: &&Row| {
             !row.on && enable.iter().any(|name| name == row.name) && (row.make)(stages).is_none()
         };
         if let Some(row) = PLUGINS.iter().find(missing) {
             return Err(ChainError::NotHere(row.name.to_owned()));
         }
-        if let Some(both) = enable.iter().find(|name| disable.contains(name)) {
-            return Err(ChainError::Both(both.clone()));
-        }
+        Ok(Self::build(&selection, stages))
+    }
+
+    /// The chain of the selected plugins. Those whose stage is absent are left out.
+    pub fn build(selection: &PluginSelection, stages: &Stages) -> Self {
         let links = PLUGINS
             .iter()
             .enumerate()
-            .filter(|(_, row)| {
-                let named = |list: &[String]| list.iter().any(|n| n == row.name);
-                (row.on || named(enable)) && !named(disable)
-            })
+            .filter(|(_, row)| selection.contains(row.name))
             .filter_map(|(place, row)| Some(Placed::new(place, row.name, (row.make)(stages)?)))
             .collect();
-        Ok(Chain { links, meter: Arc::new(Unmetered), replacing: RwLock::new(()) })
+        Chain { links, meter: Arc::new(Unmetered), replacing: RwLock::new(()) }
     }
 
     /// This chain, counted by `meter`.

@@ -23,7 +23,7 @@ mod reinvocation;
 pub mod webhook;
 
 pub use attributes::{Attributes, Operation, Seen};
-pub use chain::{Chain, ChainError, PluginName, Stages};
+pub use chain::{Chain, ChainError, PluginName, PluginSelection, Stages};
 pub use cluster::{Cluster, Later, ParamError, Served};
 pub use in_force::InForce;
 pub use meter::{CheckError, Conditions, Linked, Meter, Phase, Rejection, Unmetered};
