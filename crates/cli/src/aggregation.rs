@@ -31,7 +31,7 @@ impl AggregationArgs {
     /// Takes over what the flags say.
     pub(crate) fn apply(&self, config: &mut Config) -> Result<()> {
         if !self.aggregator_reject_forwarding_redirect {
-            config.redirects = Redirects::PassedOn;
+            config.apis.redirects = Redirects::PassedOn;
         }
         if !self.enable_aggregator_routing {
             tracing::warn!(
@@ -51,7 +51,7 @@ impl AggregationArgs {
                 Err(_) => bail!("--{flag}: `{}` is not PEM", path.display()),
             }
         };
-        config.proxy_client = Some(Identity {
+        config.apis.proxy_client = Some(Identity {
             cert_pem: text("proxy-client-cert-file", cert)?,
             key_pem: text("proxy-client-key-file", key)?,
         });

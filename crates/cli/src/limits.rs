@@ -25,13 +25,13 @@ pub(crate) struct LimitArgs {
 impl LimitArgs {
     /// Sets the limits, and raises the one on open files as far as the system allows.
     pub(crate) fn apply(&self, config: &mut Config) {
-        config.store_quota = quota(self.quota_backend_bytes);
+        config.storage.quota = quota(self.quota_backend_bytes);
         let descriptors = raise_descriptors();
-        config.limits = descriptors.map_or_else(Limits::default, Limits::for_descriptors);
-        config.limits.connections_per_address = self.max_connections_per_address;
+        config.serving.limits = descriptors.map_or_else(Limits::default, Limits::for_descriptors);
+        config.serving.limits.connections_per_address = self.max_connections_per_address;
         tracing::info!(
             open_files = descriptors.unwrap_or_default(),
-            connections = config.limits.connections,
+            connections = config.serving.limits.connections,
             "limit on connections derived from the limit on open files"
         );
     }

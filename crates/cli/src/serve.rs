@@ -308,58 +308,60 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     let serving = serving(args, &ranges)?;
     let mut config = Config::new(SocketAddr::new(args.bind_address, args.secure_port), serving);
     config.advertise = args.advertise_address;
-    config.data = match &args.data_dir {
+    config.storage.data = match &args.data_dir {
         Some(folder) => Data::Folder(folder.clone()),
         None => bail!("--data-dir is required: the folder in which objects are kept"),
     };
-    config.tls = TlsOptions {
+    config.serving.tls = TlsOptions {
         min_version: args.tls_min_version.clone(),
         cipher_suites: listed(&args.tls_cipher_suites).to_vec(),
     };
-    config.client_ca = args.client_ca_file.as_deref().map(|path| read("client-ca-file", path)).transpose()?;
+    config.authentication.client_ca =
+        args.client_ca_file.as_deref().map(|path| read("client-ca-file", path)).transpose()?;
     config.files.client_ca.clone_from(&args.client_ca_file);
     if let Some(path) = args.token_auth_file.as_deref() {
         let bytes = read("token-auth-file", path)?;
-        config.static_tokens = Some(static_tokens(path, &bytes)?);
+        config.authentication.static_tokens = Some(static_tokens(path, &bytes)?);
         config.files.static_tokens = Some((path.to_owned(), bytes));
     }
-    config.front_proxy = args.request_header.front_proxy(config.client_ca.as_deref())?;
+    config.authentication.front_proxy =
+        args.request_header.front_proxy(config.authentication.client_ca.as_deref())?;
     config.files.proxy_ca.clone_from(&args.request_header.requestheader_client_ca_file);
     args.aggregation.apply(&mut config)?;
     config.files.serving = args.tls_cert_file.clone().zip(args.tls_private_key_file.clone());
-    config.anonymous = anonymous;
+    config.authentication.anonymous = anonymous;
     config.authorization = authorization;
-    config.audit = args.audit.config()?;
-    config.enable_admission = listed(&args.enable_admission_plugins).to_vec();
-    config.disable_admission = listed(&args.disable_admission_plugins).to_vec();
-    config.admission_configuration =
+    config.serving.audit = args.audit.config()?;
+    config.admission.enable = listed(&args.enable_admission_plugins).to_vec();
+    config.admission.disable = listed(&args.disable_admission_plugins).to_vec();
+    config.admission.configuration_file =
         args.admission_control_config_file.clone().filter(|path| !path.as_os_str().is_empty());
-    config.plugins.not_ready_toleration_seconds = args.default_not_ready_toleration_seconds;
-    config.plugins.unreachable_toleration_seconds = args.default_unreachable_toleration_seconds;
-    config.served =
+    config.admission.plugins.not_ready_toleration_seconds = args.default_not_ready_toleration_seconds;
+    config.admission.plugins.unreachable_toleration_seconds = args.default_unreachable_toleration_seconds;
+    config.apis.served =
         Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
-    config.service_ranges = ranges;
+    config.storage.service_ranges = ranges;
     args.limits.apply(&mut config);
-    config.priority_and_fairness = args.enable_priority_and_fairness;
-    config.max_in_flight = args.max_requests_inflight;
-    config.max_mutating_in_flight = args.max_mutating_requests_inflight;
+    config.serving.priority_and_fairness = args.enable_priority_and_fairness;
+    config.serving.max_in_flight = args.max_requests_inflight;
+    config.serving.max_mutating_in_flight = args.max_mutating_requests_inflight;
     let nanos =
         api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
-    config.request_timeout = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
+    config.serving.request_timeout = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
     let nanos = api::time::parse_duration(&args.event_ttl).map_err(|e| anyhow!("--event-ttl: {e}"))?;
-    config.event_ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
-    config.allow_privileged = args.allow_privileged;
-    config.scheduler = args.enable_scheduler;
+    config.controllers.event_ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    config.apis.allow_privileged = args.allow_privileged;
+    config.controllers.scheduler = args.enable_scheduler;
     config.feature_gates = gates.all();
-    config.admin_access = gates.is_on(ADMIN_ACCESS);
+    config.apis.admin_access = gates.is_on(ADMIN_ACCESS);
     config.emulated_minor = emulated.minor();
-    config.static_manifests = gates.is_on(STATIC_MANIFESTS);
-    config.strict_manifests = args.strict_manifests;
-    config.webhook_tokens = gates.is_on(WEBHOOK_TOKENS);
+    config.admission.static_manifests = gates.is_on(STATIC_MANIFESTS);
+    config.admission.strict_manifests = args.strict_manifests;
+    config.admission.webhook_tokens = gates.is_on(WEBHOOK_TOKENS);
     if args.profiling == Some(true) {
         tracing::warn!("--profiling: there is no profiling page");
     }
-    config.tokens = tokens(args)?;
+    config.authentication.tokens = tokens(args)?;
     Ok(config)
 }
 

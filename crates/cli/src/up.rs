@@ -59,13 +59,14 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     let files = Files::prepare(folder)?;
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut config = Config::new(SocketAddr::new(local, args.secure_port), files.serving);
-    config.data = Data::Folder(folder.join("store"));
-    config.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
-    config.root_ca = Some(files.authority.cert_pem.clone());
+    config.storage.data = Data::Folder(folder.join("store"));
+    config.authentication.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
+    config.controllers.root_ca = Some(files.authority.cert_pem.clone());
     // API servers behind this one believe whoever shows this certificate; so does this server.
-    config.front_proxy = Some((files.proxy_authority.cert_pem.clone().into_bytes(), front_proxy()));
-    config.proxy_client = Some(files.proxy_client.clone());
-    config.tokens = Some(TokenConfig {
+    config.authentication.front_proxy =
+        Some((files.proxy_authority.cert_pem.clone().into_bytes(), front_proxy()));
+    config.apis.proxy_client = Some(files.proxy_client.clone());
+    config.authentication.tokens = Some(TokenConfig {
         issuers: vec!["https://kubernetes.default.svc".into()],
         signing_key: files.signing_key.clone().into_bytes(),
         keys: Vec::new(),
@@ -75,20 +76,20 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
         jwks_uri: String::new(),
         lookup: true,
     });
-    config.anonymous = Anonymous::Paths(HEALTH.iter().map(|p| (*p).into()).collect());
+    config.authentication.anonymous = Anonymous::Paths(HEALTH.iter().map(|p| (*p).into()).collect());
     let modes = vec!["Node".to_owned(), "RBAC".to_owned()];
     config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
     // The Node authorizer lets nodes create pods and ask for tokens; only this plugin restricts them to their own.
-    config.enable_admission = vec!["NodeRestriction".to_owned()];
+    config.admission.enable = vec!["NodeRestriction".to_owned()];
     args.limits.apply(&mut config);
-    config.allow_privileged = true;
-    config.scheduler = args.enable_scheduler;
+    config.apis.allow_privileged = true;
+    config.controllers.scheduler = args.enable_scheduler;
     config.flags = flags;
     // No cluster is being upgraded here, so webhooks are told who asks them.
-    config.webhook_tokens = true;
-    config.strict_manifests = args.strict_manifests;
+    config.admission.webhook_tokens = true;
+    config.admission.strict_manifests = args.strict_manifests;
     config.feature_gates = Gates::default().with(WEBHOOK_TOKENS, true).all();
-    config.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));
+    config.admission.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));
     runtime()?.block_on(async move {
         let running = server::start(config).await?;
         let url = format!("https://{}", running.address);

@@ -1,6 +1,5 @@
-//! What admission needs of the server: counters, and what keeps its stages at what is stored.
+//! The parts of admission that need the server: informers, webhook transport, quota and namespace writes, metrics.
 
-mod attached;
 pub(crate) mod configuration;
 pub(crate) mod informers;
 pub(crate) mod inventory;

@@ -1,7 +1,7 @@
 //! Who decides what callers may do: from flags or a file to the chain, and the file followed while the server runs.
 //!
 //! [`Authorization`] is what the server is told. [`Authorization::load`] reads and checks it before anything else happens;
-//! [`Loaded::stand`] makes the chain once there is a store to follow; [`follow`] replaces it whenever the file, or one of the files
+//! [`LoadedAuthorization::build`] makes the chain once there is a store; [`follow`] replaces it whenever the file, or one of the files
 //! it names, changes. The decisions themselves are `authz`'s.
 
 mod observe;
@@ -48,7 +48,7 @@ impl Authorization {
 }
 
 /// A configuration that was read and checked.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedAuthorization {
     pub(crate) configuration: Configuration,
     /// The file it is from, and its content.
     pub(crate) source: Option<(PathBuf, Vec<u8>)>,
@@ -85,7 +85,7 @@ impl Unusable {
 
 impl Authorization {
     /// Reads and checks.
-    pub(crate) fn load(&self) -> Result<Loaded, ConfigError> {
+    pub(crate) fn load(&self) -> Result<LoadedAuthorization, ConfigError> {
         let (configuration, source, policy_file) = match self {
             Authorization::Flags(flags) => {
                 let configuration = flags.configuration().map_err(|errors| {
@@ -107,7 +107,7 @@ impl Authorization {
         };
         let uses_policies = configuration.authorizers.iter().any(|a| a.kind == AuthorizerType::Abac);
         let policies = if uses_policies { Some(Arc::new(policies(policy_file)?)) } else { None };
-        Ok(Loaded { configuration, source, policies })
+        Ok(LoadedAuthorization { configuration, source, policies })
     }
 }
 
@@ -182,7 +182,7 @@ pub(crate) struct Parts {
     metrics: Arc<AuthorizationMetrics>,
 }
 
-impl Loaded {
+impl LoadedAuthorization {
     /// Whether a type of authorizer is in the chain.
     pub(crate) fn uses(&self, kind: AuthorizerType) -> bool {
         self.configuration.authorizers.iter().any(|a| a.kind == kind)
@@ -195,7 +195,7 @@ impl Loaded {
     }
 
     /// Makes the chain.
-    pub(crate) fn stand(
+    pub(crate) fn build_chain(
         &self,
         index: &Arc<rbac::Index>,
         node: Option<Arc<NodeAuthorizer>>,

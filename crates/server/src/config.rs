@@ -1,4 +1,4 @@
-//! What the server is told before it starts.
+//! The configuration of a server, and the error that says why it cannot start with it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -84,98 +84,136 @@ pub struct FeatureGate {
     pub enabled: bool,
 }
 
-/// Where objects are kept.
+/// The storage backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// In memory, gone with the process.
+    /// In memory; the objects are lost when the process ends.
     Memory,
-    /// In a folder, durably.
+    /// An embedded store in this folder.
     Folder(PathBuf),
 }
 
-/// What becomes of answers of other API servers that send the client elsewhere.
+/// Whether redirects by aggregated API servers reach the client (`--aggregator-reject-forwarding-redirect`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirects {
-    /// The client does not see them.
+    /// The client gets an error instead.
     Refused,
-    /// The client may follow them.
+    /// The client gets the redirect.
     PassedOn,
 }
 
-/// The files behind parts of a configuration, where they come from files: they are read again when they change.
+/// The files that parts of a configuration were read from. They are read again when they change.
 #[derive(Clone, Debug, Default)]
 pub struct FollowedFiles {
-    /// Behind [`Config::serving`]: the certificate, and its key.
+    /// The certificate and the key of [`ServingConfig::identity`].
     pub serving: Option<(PathBuf, PathBuf)>,
-    /// Behind [`Config::client_ca`].
+    /// The file of [`AuthenticationConfig::client_ca`].
     pub client_ca: Option<PathBuf>,
-    /// Behind the authorities of [`Config::front_proxy`].
+    /// The file of the authorities of [`AuthenticationConfig::front_proxy`].
     pub proxy_ca: Option<PathBuf>,
-    /// Behind [`Config::proxy_client`]: the certificate, and its key.
+    /// The certificate and the key of [`ApisConfig::proxy_client`].
     pub proxy_client: Option<(PathBuf, PathBuf)>,
-    /// Behind [`Config::static_tokens`], with what it held.
+    /// The file of [`AuthenticationConfig::static_tokens`], with its content.
     pub static_tokens: Option<(PathBuf, Vec<u8>)>,
 }
 
-/// Everything the server is told, checked as far as one value alone can be.
+/// The configuration of a server: one part per subsystem. Each value is checked on its own; [`start`](crate::start()) checks them
+/// against each other.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag or a gate of its own")]
 pub struct Config {
-    /// Where to listen; port 0 takes any free one.
+    /// The address to listen on; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// The address that clients outside are told.
+    /// `--advertise-address`; by default the address of `listen`.
     pub advertise: Option<std::net::IpAddr>,
-    /// Where objects are kept.
-    pub data: Data,
-    /// The serving certificate.
-    pub serving: Identity,
-    /// TLS versions and suites.
-    pub tls: TlsOptions,
-    /// PEM of the authorities whose client certificates count.
-    pub client_ca: Option<Vec<u8>>,
-    /// PEM of the authorities of front proxies, and what those may say (`--requestheader-*`).
-    pub front_proxy: Option<(Vec<u8>, FrontProxy)>,
-    /// With what this server proves itself to API servers behind it (`--proxy-client-cert-file`).
-    pub proxy_client: Option<Identity>,
-    /// What becomes of redirects by API servers behind this one (`--aggregator-reject-forwarding-redirect`).
-    pub redirects: Redirects,
-    /// Files that are read again when they change.
-    pub files: FollowedFiles,
-    /// PEM of the authority that signed the serving certificate, published to pods.
-    pub root_ca: Option<String>,
-    /// The static token file.
-    pub static_tokens: Option<StaticTokens>,
-    /// Service-account tokens; none are issued or believed without.
-    pub tokens: Option<TokenConfig>,
-    /// Whether callers without credentials are admitted.
-    pub anonymous: Anonymous,
-    /// Who decides what callers may do.
+    pub storage: StorageConfig,
+    pub apis: ApisConfig,
+    pub authentication: AuthenticationConfig,
     pub authorization: Authorization,
-    /// What is recorded of requests, and where; nothing without.
-    pub audit: Option<AuditConfig>,
-    /// `--enable-admission-plugins`.
-    pub enable_admission: Vec<String>,
-    /// `--disable-admission-plugins`.
-    pub disable_admission: Vec<String>,
-    /// The gate `ManifestBasedAdmissionControlConfig`: whether there are static manifests, with names of their own.
-    pub static_manifests: bool,
-    /// The gate `APIServerWebhookAuthenticationToken`: whether webhooks are shown tokens, and tokens can be bound to them.
-    pub webhook_tokens: bool,
-    /// Folders of static manifests.
-    pub manifests: Vec<(Set, PathBuf)>,
-    /// Whether warnings about static manifests are errors: at start the server ends, and later the last good ones stay in force.
-    pub strict_manifests: bool,
-    /// `--admission-control-config-file`.
-    pub admission_configuration: Option<PathBuf>,
-    /// What the built-in admission plugins are told.
-    pub plugins: admission::plugins::Settings,
-    /// `--runtime-config`.
-    pub served: Served,
+    pub admission: AdmissionConfig,
+    pub serving: ServingConfig,
+    pub controllers: ControllersConfig,
+    pub files: FollowedFiles,
+    /// For the metric `kubernetes_feature_enabled` alone; the effect of a gate is in the fields of the subsystem.
+    pub feature_gates: Vec<FeatureGate>,
+    /// The minor version that `/version` shows as emulated.
+    pub emulated_minor: u32,
+    /// The names and values that `/flagz` shows.
+    pub flags: Vec<(String, String)>,
+}
+
+/// The store and the address ranges of Services.
+#[derive(Debug)]
+pub struct StorageConfig {
+    pub data: Data,
+    /// `--quota-backend-bytes`: how many bytes of objects the store may hold; unlimited without.
+    pub quota: Option<u64>,
     /// `--service-cluster-ip-range`.
     pub service_ranges: Vec<IpNet>,
-    /// `--quota-backend-bytes`: how many bytes of objects the store may hold; no limit without.
-    pub store_quota: Option<u64>,
-    /// `--enable-priority-and-fairness`: without it, the two limits below apply each on its own; with it, their sum is the number of seats.
+}
+
+/// The APIs that are served, here and by aggregated API servers.
+#[derive(Debug)]
+pub struct ApisConfig {
+    /// `--runtime-config`.
+    pub served: Served,
+    /// The certificate that authenticates this server to aggregated API servers (`--proxy-client-cert-file`).
+    pub proxy_client: Option<Identity>,
+    pub redirects: Redirects,
+    /// `--allow-privileged`.
+    pub allow_privileged: bool,
+    /// The feature gate `DRAAdminAccess`: without it, new objects lose the field `adminAccess`.
+    pub admin_access: bool,
+}
+
+/// The credentials that are accepted, and the service account tokens that are issued.
+#[derive(Debug)]
+pub struct AuthenticationConfig {
+    /// PEM of the authorities of client certificates.
+    pub client_ca: Option<Vec<u8>>,
+    /// PEM of the authorities of front proxies, and the headers that those may set (`--requestheader-*`).
+    pub front_proxy: Option<(Vec<u8>, FrontProxy)>,
+    /// The static token file.
+    pub static_tokens: Option<StaticTokens>,
+    /// Without it, service account tokens are neither issued nor accepted.
+    pub tokens: Option<TokenConfig>,
+    /// Which paths requests without credentials may reach.
+    pub anonymous: Anonymous,
+}
+
+/// The admission plugins and their configuration.
+#[derive(Debug)]
+pub struct AdmissionConfig {
+    /// `--enable-admission-plugins`.
+    pub enable: Vec<String>,
+    /// `--disable-admission-plugins`.
+    pub disable: Vec<String>,
+    /// `--admission-control-config-file`.
+    pub configuration_file: Option<PathBuf>,
+    /// The settings of built-in plugins that flags make.
+    pub plugins: admission::plugins::Settings,
+    /// The feature gate `ManifestBasedAdmissionControlConfig`: folders of static manifests are allowed, and object names of the
+    /// API must not look like theirs.
+    pub static_manifests: bool,
+    /// Folders of static manifests, besides those that `configuration_file` names.
+    pub manifests: Vec<(Set, PathBuf)>,
+    /// Warnings about static manifests are errors: the server does not start, and a reload keeps the last good manifests.
+    pub strict_manifests: bool,
+    /// The feature gate `APIServerWebhookAuthenticationToken`: webhooks get tokens, and tokens can be bound to webhook
+    /// configurations. Without an issuer of tokens it has no effect.
+    pub webhook_tokens: bool,
+}
+
+/// TLS, limits on connections and requests, and audit.
+#[derive(Debug)]
+pub struct ServingConfig {
+    /// The serving certificate.
+    pub identity: Identity,
+    /// TLS versions and cipher suites.
+    pub tls: TlsOptions,
+    /// The limits on connections.
+    pub limits: Limits,
+    /// `--enable-priority-and-fairness`: the sum of the two limits below is the number of seats. Without it, each limit applies on
+    /// its own.
     pub priority_and_fairness: bool,
     /// `--max-requests-inflight`.
     pub max_in_flight: usize,
@@ -183,78 +221,86 @@ pub struct Config {
     pub max_mutating_in_flight: usize,
     /// `--request-timeout`.
     pub request_timeout: Duration,
-    /// `--allow-privileged`.
-    pub allow_privileged: bool,
-    /// Pods are given nodes.
+    /// Without it, no audit events are written.
+    pub audit: Option<AuditConfig>,
+}
+
+/// The built-in controllers.
+#[derive(Debug)]
+pub struct ControllersConfig {
+    pub enabled: bool,
+    /// PEM of the authority of the serving certificate, published to pods in the ConfigMap `kube-root-ca.crt`.
+    pub root_ca: Option<String>,
+    /// Runs the built-in scheduler.
     pub scheduler: bool,
-    /// `--event-ttl`: how long events are kept after their last write; zero is for ever.
+    /// `--event-ttl`: how long events are kept after their last write; zero keeps them for ever.
     pub event_ttl: Duration,
-    /// The feature gates, for the metric `kubernetes_feature_enabled`: what they decide is said by other fields.
-    pub feature_gates: Vec<FeatureGate>,
-    /// `DRAAdminAccess`: without it, new objects lose the field.
-    pub admin_access: bool,
-    /// The minor version that `/version` says is emulated.
-    pub emulated_minor: u32,
-    /// The bounds on connections.
-    pub limits: Limits,
-    /// Whether the built-in controllers run.
-    pub controllers: bool,
-    /// What it was started with, as `/flagz` shows it: names and values.
-    pub flags: Vec<(String, String)>,
 }
 
 impl Config {
-    /// A server on this address with this certificate, and defaults for all else: in memory, nobody admitted without
-    /// credentials, RBAC.
-    pub fn new(listen: SocketAddr, serving: Identity) -> Self {
+    /// A server on this address with this certificate. By default it stores objects in memory, refuses requests without credentials,
+    /// and authorizes by RBAC.
+    pub fn new(listen: SocketAddr, identity: Identity) -> Self {
         Config {
             listen,
             advertise: None,
-            data: Data::Memory,
-            serving,
-            tls: TlsOptions::default(),
-            client_ca: None,
-            front_proxy: None,
-            proxy_client: None,
-            redirects: Redirects::Refused,
-            files: FollowedFiles::default(),
-            root_ca: None,
-            static_tokens: None,
-            tokens: None,
-            anonymous: Anonymous::Off,
+            storage: StorageConfig {
+                data: Data::Memory,
+                quota: Some(DEFAULT_STORE_QUOTA),
+                service_ranges: vec![DEFAULT_SERVICE_RANGE],
+            },
+            apis: ApisConfig {
+                served: Served::default(),
+                proxy_client: None,
+                redirects: Redirects::Refused,
+                allow_privileged: false,
+                admin_access: true,
+            },
+            authentication: AuthenticationConfig {
+                client_ca: None,
+                front_proxy: None,
+                static_tokens: None,
+                tokens: None,
+                anonymous: Anonymous::Off,
+            },
             authorization: Authorization::rbac(),
-            audit: None,
-            enable_admission: Vec::new(),
-            disable_admission: Vec::new(),
-            static_manifests: true,
-            webhook_tokens: false,
-            manifests: Vec::new(),
-            strict_manifests: false,
-            admission_configuration: None,
-            plugins: admission::plugins::Settings::default(),
-            served: Served::default(),
-            service_ranges: vec![DEFAULT_SERVICE_RANGE],
-            store_quota: Some(DEFAULT_STORE_QUOTA),
-            priority_and_fairness: true,
-            max_in_flight: 400,
-            max_mutating_in_flight: 200,
-            request_timeout: Duration::from_mins(1),
-            allow_privileged: false,
-            scheduler: false,
-            event_ttl: Duration::from_hours(1),
+            admission: AdmissionConfig {
+                enable: Vec::new(),
+                disable: Vec::new(),
+                configuration_file: None,
+                plugins: admission::plugins::Settings::default(),
+                static_manifests: true,
+                manifests: Vec::new(),
+                strict_manifests: false,
+                webhook_tokens: false,
+            },
+            serving: ServingConfig {
+                identity,
+                tls: TlsOptions::default(),
+                limits: Limits::default(),
+                priority_and_fairness: true,
+                max_in_flight: 400,
+                max_mutating_in_flight: 200,
+                request_timeout: Duration::from_mins(1),
+                audit: None,
+            },
+            controllers: ControllersConfig {
+                enabled: true,
+                root_ca: None,
+                scheduler: false,
+                event_ttl: Duration::from_hours(1),
+            },
+            files: FollowedFiles::default(),
             feature_gates: Vec::new(),
-            admin_access: true,
             emulated_minor: 37,
-            limits: Limits::default(),
-            controllers: true,
             flags: Vec::new(),
         }
     }
 }
 
-/// What the store may hold if nothing else is said: 2 GiB, as etcd. All of it is kept in memory, too.
+/// 2 GiB, as in etcd. The whole content of the store is in memory as well.
 pub const DEFAULT_STORE_QUOTA: u64 = 2 << 30;
 
-/// The range of cluster IPs when none is given.
+/// The default range of cluster IPs.
 pub const DEFAULT_SERVICE_RANGE: IpNet =
     IpNet::V4(ipnet::Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 0, 0, 0), 24));

@@ -39,8 +39,8 @@ impl Ephemeral {
         };
         let (authority, serving, admin) = made().map_err(ConfigError::other)?;
         let mut config = Config::new(SocketAddr::new(local, 0), serving);
-        config.client_ca = Some(authority.cert_pem.clone().into_bytes());
-        config.root_ca = Some(authority.cert_pem.clone());
+        config.authentication.client_ca = Some(authority.cert_pem.clone().into_bytes());
+        config.controllers.root_ca = Some(authority.cert_pem.clone());
         change(&mut config);
         let running = start(config).await?;
         Ok(Ephemeral { running, ca_pem: authority.cert_pem.clone(), authority, admin })

@@ -10,6 +10,7 @@ use storage::Store;
 use crate::bootstrap::{Hook, Progress};
 use crate::manifests::Standings;
 use crate::request_info::Query;
+use crate::state::Storage;
 use crate::unreadable::Unreadable;
 
 /// What the checks look at.
@@ -110,15 +111,19 @@ const CHECKS: &[(&str, bool)] = &[
 const MANIFESTS: &str = "manifest-admission-config/";
 
 impl Health {
-    /// Of a server over this store, with these folders of static manifests.
     pub(crate) fn new(
-        store: Store,
-        manifests: Arc<Standings>,
-        bootstrap: Arc<Progress>,
-        unreadable: Arc<Unreadable>,
+        storage: &Storage,
+        manifests: &Arc<Standings>,
+        bootstrap: &Arc<Progress>,
     ) -> Result<Self, prometheus::Error> {
-        let stopping = AtomicBool::new(false);
-        Ok(Health { store, manifests, bootstrap, unreadable, stopping, results: Results::new()? })
+        Ok(Health {
+            store: storage.store.clone(),
+            manifests: Arc::clone(manifests),
+            bootstrap: Arc::clone(bootstrap),
+            unreadable: Arc::clone(&storage.unreadable),
+            stopping: AtomicBool::new(false),
+            results: Results::new()?,
+        })
     }
 
     /// The results of all checks so far, as metrics.
@@ -249,25 +254,23 @@ fn hook(check: &str) -> Option<Hook> {
 
 #[cfg(test)]
 mod tests {
-    use storage::{Memory, Options, Store};
-
     use std::sync::Arc;
 
     use admission::manifests::{Loaded, Set};
 
     use super::{Health, Hook};
+    use crate::config::{Data, StorageConfig};
     use crate::manifests::Standings;
     use crate::request_info::Query;
-    use crate::unreadable::Unreadable;
 
     async fn health() -> Health {
         health_of(Standings::default()).await
     }
 
     async fn health_of(manifests: Standings) -> Health {
-        let store = Store::open(Memory::new(), Options::default()).await.unwrap();
-        let unreadable = Arc::new(Unreadable::scan(&store));
-        Health::new(store, Arc::new(manifests), Arc::default(), unreadable).unwrap()
+        let config = StorageConfig { data: Data::Memory, quota: None, service_ranges: Vec::new() };
+        let storage = config.build().await.unwrap();
+        Health::new(&storage, &Arc::new(manifests), &Arc::default()).unwrap()
     }
 
     #[tokio::test]

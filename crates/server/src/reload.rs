@@ -4,7 +4,7 @@
 //! seen. A notification is only a hint: contents are compared, and everything is looked at again every minute in any case. A
 //! file that cannot be used changes nothing: the last good one stays in force, and that is logged and counted.
 
-mod of_config;
+mod config_files;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::file_watch::FileWatch;
 use crate::files;
 use crate::metrics::AuthenticationMetrics;
 
-pub(crate) use of_config::{Originals, of_config};
+pub(crate) use config_files::ConfigFiles;
 
 /// How long after a hint files are left alone: whoever writes them may not be done.
 const SETTLE: Duration = Duration::from_millis(50);

@@ -23,9 +23,12 @@ use crate::catalog::ServedResource;
 use crate::metrics::Metrics;
 
 pub use admission::Admission;
+pub(crate) use apis::ApisContext;
 pub use apis::ServedApis;
+pub(crate) use authentication::AuthenticationContext;
 pub use authentication::Authenticators;
 pub use authorization::Authorizers;
+pub(crate) use serving::MAX_UNDER_WAY;
 pub use serving::Serving;
 pub use storage::Storage;
 

@@ -396,7 +396,7 @@ async fn a_server_with_controllers_stops() {
 
 #[tokio::test]
 async fn without_controllers_nothing_appears() {
-    let ephemeral = Ephemeral::start_with(|config| config.controllers = false).await.unwrap();
+    let ephemeral = Ephemeral::start_with(|config| config.controllers.enabled = false).await.unwrap();
     let admin = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
     let namespaces =
         admin.request(Method::GET, "/api/v1/serviceaccounts", "application/json", None).await.unwrap();

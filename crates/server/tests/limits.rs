@@ -24,9 +24,9 @@ const SOON: Duration = Duration::from_secs(8);
 
 async fn server() -> Ephemeral {
     Ephemeral::start_with(|config| {
-        config.limits.handshake = SHORT;
-        config.limits.headers = SHORT;
-        config.limits.ping = SHORT;
+        config.serving.limits.handshake = SHORT;
+        config.serving.limits.headers = SHORT;
+        config.serving.limits.ping = SHORT;
     })
     .await
     .unwrap()

@@ -1,38 +1,28 @@
-//! NamespaceAutoProvision: whoever creates something in a namespace that does not exist creates the namespace, too. Off unless a flag
-//! names it.
-
-use std::sync::Arc;
+//! The admission plugin NamespaceAutoProvision: creates the namespace of a new object if it does not exist. Off by default.
 
 use admission::{Attributes, Cluster, Later, Operation, Pass, Stage};
 use api::Status;
-use authn::InternalIdentity;
 use value::Value;
 
-use super::attached::Attached;
-use crate::client::Client;
-use crate::state::State;
+use crate::loopback::Loopback;
 
-/// The stage.
-#[derive(Default)]
-pub(crate) struct Provision {
-    server: Attached,
+pub(crate) struct NamespaceAutoProvision {
+    loopback: Loopback,
 }
 
-impl Provision {
-    /// Tells it where namespaces are made, once.
-    pub(crate) fn attach(&self, state: &Arc<State>) {
-        self.server.attach(state);
+impl NamespaceAutoProvision {
+    pub(crate) fn new(loopback: Loopback) -> Self {
+        NamespaceAutoProvision { loopback }
     }
 
-    async fn provide(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
-        let server = self.server.server("the server is not ready to create namespaces")?;
+    async fn create_namespace(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        let client = self.loopback.client("the server is not ready to create namespaces")?;
         let namespace = Value::map([
             ("apiVersion", Value::from("v1")),
             ("kind", Value::from("Namespace")),
             ("metadata", Value::map([("name", attributes.namespace.clone())])),
         ]);
-        let client = Client::new(server, InternalIdentity::ApiServer);
-        // Creating a namespace passes this chain, too, and ends there: a namespace is in none.
+        // This request passes the plugin as well, which has nothing to do: a Namespace is in no namespace.
         let created: Later<'_, Result<Value, Status>> =
             Box::pin(client.create("/api/v1/namespaces", &namespace));
         match created.await {
@@ -44,7 +34,6 @@ impl Provision {
     }
 }
 
-/// Whether there is a namespace to make for a request.
 fn lacks_namespace(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> bool {
     attributes.operation == Operation::Create
         && !attributes.dry_run
@@ -53,14 +42,14 @@ fn lacks_namespace(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> bool {
         && cluster.object("", "namespaces", "", &attributes.namespace).is_none()
 }
 
-impl Stage for Provision {
+impl Stage for NamespaceAutoProvision {
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         _: Option<&'a mut Value>,
     ) -> Later<'a, Result<(), Status>> {
         if lacks_namespace(pass.attributes, pass.cluster) {
-            return Box::pin(self.provide(pass.attributes));
+            return Box::pin(self.create_namespace(pass.attributes));
         }
         Box::pin(std::future::ready(Ok(())))
     }

@@ -15,9 +15,8 @@ use authn::InternalIdentity;
 use tokio::sync::Notify;
 use value::{Str, Value};
 
-use super::attached::Attached;
 use crate::client::Client;
-use crate::state::State;
+use crate::loopback::Loopback;
 
 /// The name under which usage is counted anew.
 const CONTROLLER: &str = "resourcequota-controller";
@@ -30,11 +29,10 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// Namespaces that nobody works on are forgotten when there are more.
 const MAX_IDLE: usize = 1024;
 
-/// The stage, and the counter.
-#[derive(Default)]
+/// The admission plugin ResourceQuota, and the recount that its controller triggers.
 pub(crate) struct Quotas {
-    server: Attached,
-    /// What needs a quota to be used at all.
+    loopback: Loopback,
+    /// The resources that may be used only where a quota covers them.
     limited: Vec<Limited>,
     namespaces: Mutex<HashMap<Str, Arc<Namespace>>>,
 }
@@ -84,18 +82,8 @@ impl Namespace {
 }
 
 impl Quotas {
-    /// Quotas where these resources need one to be used at all.
-    pub(crate) fn new(limited: Vec<Limited>) -> Self {
-        Quotas { limited, ..Quotas::default() }
-    }
-
-    /// Tells it whose quotas these are, once.
-    pub(crate) fn attach(&self, state: &Arc<State>) {
-        self.server.attach(state);
-    }
-
-    fn server(&self) -> Result<Arc<State>, Status> {
-        self.server.server("the server is not ready to check quotas")
+    pub(crate) fn new(limited: Vec<Limited>, loopback: Loopback) -> Self {
+        Quotas { loopback, limited, namespaces: Mutex::default() }
     }
 
     fn namespace(&self, name: &str) -> Arc<Namespace> {
@@ -148,15 +136,16 @@ impl Quotas {
     }
 
     async fn write(&self, charge: &Charge) -> Result<(), Status> {
-        let client = Client::new(self.server()?, InternalIdentity::ApiServer);
+        let client = self.loopback.client("the server is not ready to check quotas")?;
         let mut quota = Value::clone(&charge.quota);
         quota.set_at(&["status", "used"], charge.used.clone());
         client.update(&status_path(&quota), &quota).await.map(drop)
     }
 
-    /// Counts what is used of a quota and says so in its status. False if it must be tried again a little later.
+    /// Recalculates the usage of a quota and writes it to the status. `Ok(false)`: objects are being written or the quota has
+    /// changed, so the caller must try again later.
     pub(crate) async fn recount(&self, namespace: &str, name: &str) -> Result<bool, Status> {
-        let server = self.server()?;
+        let server = self.loopback.server("the server is not ready to check quotas")?;
         let own = self.namespace(namespace);
         let _turn = own.turn.lock().await;
         if !own.drain().await {

@@ -9,11 +9,11 @@ use ::admission::{Meter, Stages};
 use storage::Store;
 use value::{Str, Value};
 
-use crate::admission::attached::Attached;
 use crate::admission::webhooks::{Credentials, WebhookTokens, WebhookTransport};
 use crate::informer::{InformerProgress, Notes, start_informer};
 use crate::keys;
-use crate::state::State;
+use crate::loopback::Loopback;
+use crate::metrics::CustomMetrics;
 use crate::unreadable::{Concern, Unreadable};
 
 /// As whom the two kinds of webhooks are asked.
@@ -25,14 +25,21 @@ pub(crate) struct WebhookCredentials {
     pub(crate) validating: Credentials,
 }
 
+/// The dependencies of calls to webhooks.
+pub(crate) struct WebhookCalls<'a> {
+    pub(crate) credentials: WebhookCredentials,
+    pub(crate) tokens: Option<&'a Arc<WebhookTokens>>,
+    pub(crate) meter: &'a Arc<dyn Meter>,
+    pub(crate) metrics: &'a Arc<CustomMetrics>,
+    pub(crate) loopback: &'a Loopback,
+}
+
 /// How far the webhooks in force have come.
 pub(crate) struct RegisteredWebhooks {
     mutating: (Arc<Set>, InformerProgress),
     validating: (Arc<Set>, InformerProgress),
     mutating_places: Mutex<Places>,
     validating_places: Mutex<Places>,
-    /// This server, for webhooks that are behind it.
-    server: Arc<Attached>,
 }
 
 /// The file, and the line in it, of each configuration that comes from one.
@@ -46,15 +53,14 @@ pub(crate) struct ListedWebhook {
 }
 
 impl RegisteredWebhooks {
-    /// Puts the stored webhooks in force, as stages of the chain, and keeps them so.
+    /// Starts the informers of webhook configurations and puts both webhook plugins into `stages`.
     pub(crate) fn start(
         store: &Store,
         unreadable: &Arc<Unreadable>,
-        credentials: WebhookCredentials,
-        tokens: Option<&Arc<WebhookTokens>>,
-        meter: &Arc<dyn Meter>,
+        calls: WebhookCalls<'_>,
         stages: &mut Stages,
     ) -> Self {
+        let WebhookCalls { credentials, tokens, meter, metrics, loopback } = calls;
         let kept = |prefix: &str| {
             let set = Arc::new(Set::default());
             let follower = Arc::clone(&set);
@@ -68,10 +74,9 @@ impl RegisteredWebhooks {
             });
             (set, followed)
         };
-        let server: Arc<Attached> = Arc::default();
         let transport = |credentials| {
-            let (tokens, server) = (tokens.cloned(), Arc::clone(&server));
-            Arc::new(WebhookTransport::new(store.clone(), credentials, tokens, server))
+            let (tokens, metrics) = (tokens.cloned(), Arc::clone(metrics));
+            Arc::new(WebhookTransport::new(store.clone(), credentials, tokens, metrics, loopback.clone()))
         };
         let mutating = kept(keys::MUTATING_WEBHOOKS);
         let stage = MutatingWebhooks::new(
@@ -88,12 +93,7 @@ impl RegisteredWebhooks {
         );
         stages.validating_webhooks = Some(Arc::new(stage));
         let (mutating_places, validating_places) = (Mutex::default(), Mutex::default());
-        RegisteredWebhooks { mutating, validating, mutating_places, validating_places, server }
-    }
-
-    /// Tells it which server this is, once.
-    pub(crate) fn attach(&self, state: &Arc<State>) {
-        self.server.attach(state);
+        RegisteredWebhooks { mutating, validating, mutating_places, validating_places }
     }
 
     /// Replaces the mutating webhooks of manifest files; they are in force when this returns.

@@ -20,7 +20,8 @@ use http::uri::{PathAndQuery, Uri};
 use storage::Store;
 use value::Str;
 
-use super::attached::Attached;
+use crate::loopback::Loopback;
+use crate::metrics::CustomMetrics;
 use crate::outbound::{
     Answer, Bearer, Credential, Endpoint, Failure, FailureKind, Identity, Reach, Request, Target, Trust,
     WEBHOOK_AGENT,
@@ -46,8 +47,9 @@ pub(crate) struct WebhookTransport {
     /// Shown where there are no credentials; nobody is shown one without.
     tokens: Option<Arc<WebhookTokens>>,
     targets: Mutex<Targets>,
-    /// This server, for webhooks that are behind it.
-    server: Arc<Attached>,
+    metrics: Arc<CustomMetrics>,
+    /// For webhooks of aggregated API servers, which are called through this server.
+    loopback: Loopback,
 }
 
 /// What was called lately.
@@ -87,15 +89,16 @@ impl WebhookTransport {
         store: Store,
         credentials: Credentials,
         tokens: Option<Arc<WebhookTokens>>,
-        server: Arc<Attached>,
+        metrics: Arc<CustomMetrics>,
+        loopback: Loopback,
     ) -> Self {
-        WebhookTransport { store, credentials, tokens, targets: Mutex::default(), server }
+        WebhookTransport { store, credentials, tokens, targets: Mutex::default(), metrics, loopback }
     }
 
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Reply, NoReply> {
         let located = locate(&outgoing.target.place).map_err(NoReply::Unusable)?;
         if behind::is_here(&outgoing.target.place) {
-            return behind::ask(&self.server, outgoing, &located).await;
+            return behind::ask(&self.loopback, outgoing, &located).await;
         }
         // What cannot be called at all is said before anything is looked up.
         let mut endpoint = self.endpoint(outgoing.target, &located)?;
@@ -132,9 +135,7 @@ impl WebhookTransport {
             request.bearer.clone_from(&bearer);
             request.headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
             let answer = follow(&target, request, &located.origin).await.map_err(|failure| {
-                if let Ok(state) = self.server.server("") {
-                    state.metrics.custom.webhook_failed(&failure);
-                }
+                self.metrics.webhook_failed(&failure);
                 NoReply::Failed(failure.message)
             })?;
             match retry_after(&answer) {

@@ -13,7 +13,7 @@ use authz::config::{AuthorizerType, Configuration};
 use tokio::sync::watch;
 use tracing::{error, info};
 
-use super::{Loaded, Parts, Unusable, parse, read, warn};
+use super::{LoadedAuthorization, Parts, Unusable, parse, read, warn};
 use crate::file_watch::FileWatch;
 use crate::files;
 
@@ -73,7 +73,7 @@ struct Followed {
 
 /// Follows the file of a configuration until the server stops. Without a file there is nothing to follow but what it names.
 pub(crate) fn follow(
-    loaded: Loaded,
+    loaded: LoadedAuthorization,
     parts: Parts,
     files: Files,
     chain: &Arc<ArcSwap<Chain>>,

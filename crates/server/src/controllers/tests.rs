@@ -18,7 +18,7 @@ fn parse(text: &str) -> Value {
 
 #[tokio::test]
 async fn a_pod_of_a_node_that_is_gone_fails_and_goes_and_one_of_a_node_that_is_there_stays() {
-    let server = Ephemeral::start_with(|config| config.controllers = false).await.unwrap();
+    let server = Ephemeral::start_with(|config| config.controllers.enabled = false).await.unwrap();
     let admin = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     admin.create("/api/v1/nodes", &parse(r#"{"metadata":{"name":"here"}}"#)).await.unwrap();
     admin

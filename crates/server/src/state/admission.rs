@@ -1,15 +1,29 @@
 //! Admission: the chain of plugins, with the policies, webhooks and quotas that it applies.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 
-use ::admission::{Chain, Meter};
+use ::admission::manifests::{Loaded, Set};
+use ::admission::policy::{Kinds, Mutating, Validating};
+use ::admission::{Chain, Meter, PluginSelection, Stages};
+use api::GroupVersionKind;
+use resources::schema::Link;
 
+use super::{State, Storage};
+use crate::admission::configuration::PluginConfigurations;
 use crate::admission::informers::Informers;
+use crate::admission::meter::AdmissionMeter;
+use crate::admission::pod_security::PodSecurityCounters;
+use crate::admission::provision::NamespaceAutoProvision;
 use crate::admission::quota::Quotas;
-use crate::admission::registered::RegisteredWebhooks;
-use crate::admission::webhooks::WebhookTokens;
+use crate::admission::registered::{RegisteredWebhooks, WebhookCalls, WebhookCredentials};
+use crate::admission::webhooks::{TokenMetrics, WebhookTokens};
 use crate::cluster::{Parsed, Shown};
-use crate::manifests::Standings;
+use crate::config::{AdmissionConfig, ConfigError};
+use crate::identity;
+use crate::loopback::Loopback;
+use crate::manifests::{InForce, ManifestMetrics, Means, Standings};
+use crate::metrics::Metrics;
 
 /// The admission subsystem.
 pub struct Admission {
@@ -29,4 +43,163 @@ pub struct Admission {
     pub(crate) parsed: Parsed,
     /// Parameters of policies, converted to the version that the policy names.
     pub(crate) shown: Shown,
+}
+
+/// An admission configuration whose files are read and checked. Building the subsystem from it cannot fail, which
+/// [`Arc::new_cyclic`] requires.
+pub(crate) struct LoadedAdmission {
+    selection: PluginSelection,
+    /// The plugins that need neither the store nor the server.
+    stages: Stages,
+    quota_limited: Vec<::admission::plugins::resource_quota::Limited>,
+    webhook_credentials: WebhookCredentials,
+    webhook_tokens: Option<TokenMetrics>,
+    meter: Arc<dyn Meter>,
+    manifests: Arc<Standings>,
+}
+
+/// Folders of static manifests that are not loaded yet.
+pub(crate) struct StaticManifests {
+    folders: Vec<(Set, PathBuf)>,
+    /// Warnings are errors.
+    strict: bool,
+    /// Shared with [`Admission::manifests`] and with the health checks.
+    pub(crate) standings: Arc<Standings>,
+}
+
+impl AdmissionConfig {
+    /// Reads the plugin configuration files and checks everything that needs no store. `has_issuer`: service account tokens are
+    /// issued, so webhooks can get some.
+    pub(crate) fn load(
+        self,
+        metrics: &Metrics,
+        has_issuer: bool,
+    ) -> Result<(LoadedAdmission, StaticManifests), ConfigError> {
+        let registry = metrics.registry();
+        let named = |list: &[String], plugin: &str| list.iter().any(|name| name == plugin);
+        let is_enabled = |plugin: &str| named(&self.enable, plugin) && !named(&self.disable, plugin);
+        let is_not_disabled = |plugin: &str| !named(&self.disable, plugin);
+
+        let meter = AdmissionMeter::new(registry).map_err(ConfigError::other)?;
+        let token_metrics = TokenMetrics::new(registry).map_err(ConfigError::other)?;
+        let pod_security_counter = PodSecurityCounters::new(registry).map_err(ConfigError::other)?;
+
+        let mut configurations = PluginConfigurations::read(self.configuration_file.as_deref())?;
+        let settings = ::admission::plugins::Settings {
+            suffix: crate::random::suffix,
+            pod_security_counter: Some(Arc::new(pod_security_counter)),
+            pod_security: configurations.pod_security()?,
+            ..self.plugins
+        };
+        let settings = configurations.settings(settings, is_enabled)?;
+        let quota_limited = configurations.limited()?;
+        let image_policy = configurations.image_policy(is_enabled("ImagePolicyWebhook"))?;
+        let webhook_credentials = configurations.webhook_credentials()?;
+        let mut folders = self.manifests;
+        folders.extend(configurations.manifests(self.static_manifests, is_not_disabled)?);
+        PluginConfigurations::check_folders(&folders, self.static_manifests, is_not_disabled)?;
+        configurations.finish();
+
+        let standings = Arc::new(Standings::of(&folders));
+        let loaded = LoadedAdmission {
+            selection: PluginSelection::new(&self.enable, &self.disable).map_err(ConfigError::other)?,
+            stages: Stages { image_policy, settings, ..Stages::default() },
+            quota_limited,
+            webhook_credentials,
+            webhook_tokens: (self.webhook_tokens && has_issuer).then_some(token_metrics),
+            meter: Arc::new(meter),
+            manifests: Arc::clone(&standings),
+        };
+        Ok((loaded, StaticManifests { folders, strict: self.strict_manifests, standings }))
+    }
+}
+
+impl LoadedAdmission {
+    /// Starts the informers of policies and webhooks and builds the chain.
+    pub(crate) fn build(self, storage: &Storage, metrics: &Metrics, loopback: &Loopback) -> Admission {
+        let Storage { store, unreadable, .. } = storage;
+        let LoadedAdmission { selection, mut stages, meter, manifests, .. } = self;
+
+        let validating = Arc::new(Validating::new(Arc::clone(&meter)));
+        let mutating = Arc::new(Mutating::new(Arc::clone(&meter)));
+        stages.validating_policies = Some(Arc::clone(&validating) as _);
+        stages.mutating_policies = Some(Arc::clone(&mutating) as _);
+        let policies = Informers::start(store, unreadable, validating, mutating);
+
+        let webhook_tokens = self.webhook_tokens.map(|metrics| WebhookTokens::new(metrics, loopback.clone()));
+        let calls = WebhookCalls {
+            credentials: self.webhook_credentials,
+            tokens: webhook_tokens.as_ref(),
+            meter: &meter,
+            metrics: &metrics.custom,
+            loopback,
+        };
+        let webhooks = RegisteredWebhooks::start(store, unreadable, calls, &mut stages);
+
+        let quotas = Arc::new(Quotas::new(self.quota_limited, loopback.clone()));
+        stages.quota = Some(Arc::clone(&quotas) as _);
+        stages.namespace_auto_provision = Some(Arc::new(NamespaceAutoProvision::new(loopback.clone())));
+
+        Admission {
+            chain: Chain::build(&selection, &stages).metered(Arc::clone(&meter)),
+            quotas,
+            policies,
+            webhooks,
+            webhook_tokens,
+            manifests,
+            meter,
+            parsed: Parsed::default(),
+            shown: Shown::default(),
+        }
+    }
+}
+
+impl Admission {
+    /// Replaces the policies and webhooks of a folder. No request sees some of the new ones beside some of the old ones.
+    fn apply_manifests(&self, set: Set, loaded: &Loaded) {
+        // Compiled before the lock is taken.
+        let validating =
+            matches!(set, Set::ValidatingPolicies | Set::Mixed).then(|| self.policies.fix_validating(loaded));
+        let mutating =
+            matches!(set, Set::MutatingPolicies | Set::Mixed).then(|| self.policies.fix_mutating(loaded));
+        let _replacing = self.chain.replace();
+        validating.into_iter().chain(mutating).for_each(|replace| replace());
+        if matches!(set, Set::ValidatingWebhooks | Set::Mixed) {
+            self.webhooks.fix_validating(loaded);
+        }
+        if matches!(set, Set::MutatingWebhooks | Set::Mixed) {
+            self.webhooks.fix_mutating(loaded);
+        }
+    }
+}
+
+impl StaticManifests {
+    /// Loads every folder and puts its manifests in force. An error is a reason not to start.
+    pub(crate) fn put_in_force(self, state: &Arc<State>) -> Result<InForce, ConfigError> {
+        let StaticManifests { folders, strict, standings } = self;
+        let server = Arc::downgrade(state);
+        let apply = move |set: Set, loaded: &Loaded| {
+            if let Some(state) = server.upgrade() {
+                state.admission.apply_manifests(set, loaded);
+            }
+        };
+        let id_hash = identity::hash(identity::id().as_bytes());
+        let metrics = ManifestMetrics::new(state.metrics.registry(), id_hash).map_err(ConfigError::other)?;
+        let kinds = Arc::new(ServedKinds(Arc::downgrade(state)));
+        let means = Means { apply: Arc::new(apply), kinds, strict };
+        InForce::start(folders, means, metrics, standings)
+    }
+}
+
+/// The served resources, built-in and custom, against which the expressions of static manifests are type-checked.
+struct ServedKinds(Weak<State>);
+
+impl Kinds for ServedKinds {
+    fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind> {
+        self.0.upgrade().map(|state| state.kinds_of(group, version, resource)).unwrap_or_default()
+    }
+
+    fn schema_of(&self, kind: &GroupVersionKind) -> Option<Link> {
+        self.0.upgrade()?.schema_of(kind)
+    }
 }

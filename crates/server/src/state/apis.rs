@@ -2,12 +2,15 @@
 
 use resources::openapi::OpenApi;
 
+use super::Storage;
 use crate::aggregation::Aggregation;
 use crate::catalog::Catalog;
+use crate::config::{ApisConfig, ConfigError};
 use crate::conversion;
-use crate::crd_controller::CrdProgress;
+use crate::crd_controller::{self, CrdProgress};
 use crate::handlers::documents::OpenApiBuilders;
 use crate::handlers::watch::shared_frames::SharedFrames;
+use crate::metrics::Metrics;
 
 /// The served APIs.
 pub struct ServedApis {
@@ -29,4 +32,42 @@ pub struct ServedApis {
     pub admin_access: bool,
     /// Objects may have the names that are reserved for static manifests: there are none on this server.
     pub static_names: bool,
+}
+
+/// Facts about other subsystems that the served APIs depend on.
+pub(crate) struct ApisContext {
+    /// OpenID discovery of the token issuer is served, so the OpenAPI documents describe it.
+    pub(crate) has_issuer_discovery: bool,
+    /// The feature gate of static manifests, which reserves names for them.
+    pub(crate) static_manifests: bool,
+}
+
+impl ApisConfig {
+    /// Reads the stored CRDs into the catalog and starts the informer of APIServices. The informer of CRDs that is returned must be
+    /// started with [`crd_controller::start`], because it writes the status of CRDs.
+    pub(crate) fn build(
+        self,
+        storage: &Storage,
+        metrics: &Metrics,
+        context: &ApisContext,
+    ) -> Result<(ServedApis, crd_controller::Informer), ConfigError> {
+        let ApisConfig { served, proxy_client, redirects, allow_privileged, admin_access } = self;
+        let Storage { store, unreadable, .. } = storage;
+        let catalog = Catalog::new(served.clone());
+        let (crds, crd_informer) = crd_controller::load(store, unreadable, &catalog);
+        let registry = metrics.registry();
+        let apis = ServedApis {
+            catalog,
+            crds,
+            conversions: conversion::Targets::default(),
+            aggregation: Aggregation::start(store, unreadable, proxy_client.as_ref(), redirects, registry)?,
+            openapi: OpenApi::new(served, "1.37").with_issuer(context.has_issuer_discovery),
+            openapi_builders: OpenApiBuilders::default(),
+            shared_frames: SharedFrames::new(registry).map_err(ConfigError::other)?,
+            allow_privileged,
+            admin_access,
+            static_names: !context.static_manifests,
+        };
+        Ok((apis, crd_informer))
+    }
 }

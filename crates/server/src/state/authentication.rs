@@ -1,11 +1,16 @@
 //! Authentication: client certificates, tokens, the front proxy, impersonation, and the issuer of service account tokens.
 
-use arc_swap::ArcSwap;
-use authn::Authenticator;
-use authn::impersonation::LastModes;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+use authn::impersonation::LastModes;
+use authn::{Authenticator, Observed, Observer};
+
+use super::Storage;
+use crate::config::{AuthenticationConfig, ConfigError};
+use crate::metrics::Metrics;
 use crate::tokens::Tokens;
-use crate::trust::Trust;
+use crate::trust::{Authority, Trust};
 
 /// The authentication subsystem. Its swappable parts are replaced when the files behind them change.
 pub struct Authenticators {
@@ -16,4 +21,65 @@ pub struct Authenticators {
     pub impersonations: LastModes,
     /// The issuer of service account tokens, if there is one.
     pub tokens: Option<Tokens>,
+}
+
+impl Authenticators {
+    /// The OpenID discovery document of the token issuer is served.
+    pub(crate) fn has_issuer_discovery(&self) -> bool {
+        self.tokens.as_ref().is_some_and(|tokens| tokens.configuration.is_some())
+    }
+}
+
+/// Facts about other subsystems that authentication depends on.
+pub(crate) struct AuthenticationContext<'a> {
+    /// `host:port` in the OpenID discovery document.
+    pub(crate) advertised: &'a str,
+    /// Tokens can be bound to webhook configurations.
+    pub(crate) webhook_tokens: bool,
+}
+
+impl AuthenticationConfig {
+    /// The authorities of client certificates and front proxies.
+    pub(crate) fn trust(&self) -> Result<Trust, ConfigError> {
+        let authority = |flag: &str, pem: Option<&Vec<u8>>| {
+            pem.map(|pem| Authority::from_pem(pem)).transpose().map_err(|e| ConfigError::flag(flag, e))
+        };
+        Ok(Trust {
+            clients: authority("client-ca-file", self.client_ca.as_ref())?,
+            proxies: authority(
+                "requestheader-client-ca-file",
+                self.front_proxy.as_ref().map(|(authorities, _)| authorities),
+            )?,
+        })
+    }
+
+    /// `trust` is the result of [`AuthenticationConfig::trust`].
+    pub(crate) fn build(
+        self,
+        trust: Trust,
+        storage: &Storage,
+        metrics: &Metrics,
+        context: &AuthenticationContext<'_>,
+    ) -> Result<Authenticators, ConfigError> {
+        let AuthenticationConfig { client_ca: _, front_proxy, static_tokens, tokens, anonymous } = self;
+        let (tokens, verifier) = tokens
+            .map(|config| Tokens::new(config, &storage.store, context.advertised, context.webhook_tokens))
+            .transpose()?
+            .unzip();
+        let authenticator = Authenticator {
+            front_proxy: front_proxy.map(|(_, headers)| headers),
+            client_certificates: trust.clients.is_some(),
+            static_tokens: static_tokens.map(Arc::new),
+            service_accounts: verifier,
+            anonymous,
+            observer: Observed::by(Arc::clone(&metrics.authentication) as Arc<dyn Observer>),
+            ..Authenticator::default()
+        };
+        Ok(Authenticators {
+            authenticator: ArcSwap::from_pointee(authenticator),
+            trust: ArcSwap::from_pointee(trust),
+            impersonations: LastModes::default(),
+            tokens,
+        })
+    }
 }

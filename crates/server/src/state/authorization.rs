@@ -5,12 +5,21 @@ use std::sync::Arc;
 use api::Status;
 use arc_swap::ArcSwap;
 use authn::{Caller, Via};
-use authz::{Attributes, Chain, Permit, Refusal, rbac};
+use authz::config::AuthorizerType;
+use authz::node::{self, NodeAuthorizer};
+use authz::{Attributes, Authorizer, Chain, Permit, Refusal, Step, rbac};
+use tokio::sync::watch;
 
-use crate::authorization::AuthorizationMetrics;
+use super::Storage;
+use crate::authorization::{AuthorizationMetrics, LoadedAuthorization, follow};
 use crate::call::Call;
 use crate::catalog::ServedResource;
-use crate::informer::RoleInformers;
+use crate::config::ConfigError;
+use crate::identity;
+use crate::informer::{Notes, RoleInformers, start_informer};
+use crate::keys;
+use crate::metrics::Metrics;
+use crate::unreadable::Concern;
 
 /// The authorization subsystem.
 pub struct Authorizers {
@@ -53,4 +62,62 @@ impl Authorizers {
             }
         })
     }
+}
+
+impl LoadedAuthorization {
+    /// Starts the informers of the authorizers in use, builds the chain, and watches the files that it was configured by until
+    /// `stopped`.
+    pub(crate) fn build(
+        self,
+        storage: &Storage,
+        metrics: &Metrics,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<Authorizers, ConfigError> {
+        let index = Arc::new(rbac::Index::default());
+        let roles = start_rbac_informers(storage, &index);
+        let node = self.uses(AuthorizerType::Node).then(|| start_node_informers(storage));
+        let metrics =
+            AuthorizationMetrics::new(metrics.registry(), &identity::id()).map_err(ConfigError::other)?;
+        let (chain, parts, files) = self.build_chain(&index, node, Arc::clone(&metrics))?;
+        let chain = Arc::new(ArcSwap::from_pointee(chain));
+        let internal = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
+        let internal = Arc::new(Chain::new(vec![internal]).map_err(ConfigError::other)?);
+        follow(self, parts, files, &chain, stopped);
+        Ok(Authorizers { chain, internal, metrics, rbac: index, roles })
+    }
+}
+
+/// Keeps the index equal to the stored roles and bindings. The kind of an object follows from its storage directory.
+fn start_rbac_informers(storage: &Storage, index: &Arc<rbac::Index>) -> RoleInformers {
+    let informer = |plural, prefix, kind: rbac::Kind| {
+        let (notes, index) = (Notes::of(&storage.unreadable, Concern::Authorization), Arc::clone(index));
+        (plural, start_informer(&storage.store, prefix, notes, move |old, new| index.apply(kind, old, new)))
+    };
+    RoleInformers([
+        informer("roles", keys::ROLES, rbac::Kind::Role),
+        informer("clusterroles", keys::CLUSTER_ROLES, rbac::Kind::ClusterRole),
+        informer("rolebindings", keys::ROLE_BINDINGS, rbac::Kind::RoleBinding),
+        informer("clusterrolebindings", keys::CLUSTER_ROLE_BINDINGS, rbac::Kind::ClusterRoleBinding),
+    ])
+}
+
+/// The storage directories from which the Node authorizer derives what each node may read.
+const NODE_GRAPH_SOURCES: [(&str, node::Kind); 5] = [
+    (keys::PODS, node::Kind::Pod),
+    (keys::PERSISTENT_VOLUMES, node::Kind::PersistentVolume),
+    (keys::VOLUME_ATTACHMENTS, node::Kind::VolumeAttachment),
+    (keys::RESOURCE_SLICES, node::Kind::ResourceSlice),
+    (keys::POD_CERTIFICATE_REQUESTS, node::Kind::PodCertificateRequest),
+];
+
+fn start_node_informers(storage: &Storage) -> Arc<NodeAuthorizer> {
+    let nodes = Arc::new(NodeAuthorizer::new());
+    for (prefix, kind) in NODE_GRAPH_SOURCES {
+        let authorizer = Arc::clone(&nodes);
+        let notes = Notes::of(&storage.unreadable, Concern::Authorization);
+        start_informer(&storage.store, prefix, notes, move |old, new| {
+            authorizer.graph().apply(kind, old, new)
+        });
+    }
+    nodes
 }

@@ -3,14 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use tokio::sync::Semaphore;
 
+use super::Storage;
 use crate::audit::Audit;
 use crate::byte_budget::ByteBudget;
-use crate::flow_control::{self, FlowControl};
+use crate::catalog::Catalog;
+use crate::config::{ConfigError, ServingConfig};
+use crate::flow_control::{self, FlowControl, FlowControlMetrics};
 use crate::health::Health;
 use crate::heavy::HeavyLane;
+use crate::metrics::Metrics;
 use crate::seats::Seats;
+use crate::tls;
+
+/// More mutating requests than can be in progress: seats and the budget of bodies limit them. They are only counted, so that
+/// stopping can wait for them.
+pub(crate) const MAX_UNDER_WAY: u32 = u32::MAX;
 
 /// The serving subsystem.
 pub struct Serving {
@@ -30,4 +40,69 @@ pub struct Serving {
     pub(crate) under_way: Arc<Semaphore>,
     pub audit: Option<Arc<Audit>>,
     pub health: Health,
+}
+
+impl ServingConfig {
+    pub(crate) fn tls_config(&self) -> Result<ServerConfig, ConfigError> {
+        let chain = tls::certificates(self.identity.cert_pem.as_bytes())
+            .map_err(|e| ConfigError::flag("tls-cert-file", e))?;
+        let key = tls::private_key(self.identity.key_pem.as_bytes())
+            .map_err(|e| ConfigError::flag("tls-private-key-file", e))?;
+        tls::server_config(chain, key, &self.tls)
+    }
+
+    /// Opens the audit log, starts the threads for expensive requests and, with API Priority and Fairness, its informers.
+    pub(crate) fn build(
+        self,
+        storage: &Storage,
+        catalog: &Catalog,
+        metrics: &Metrics,
+        health: Health,
+    ) -> Result<Serving, ConfigError> {
+        let registry = metrics.registry();
+        let flow_control =
+            self.priority_and_fairness.then(|| self.flow_control(storage, catalog, metrics)).transpose()?;
+        Ok(Serving {
+            request_timeout: self.request_timeout,
+            flow_control,
+            seats: Seats::new(self.max_in_flight, self.max_mutating_in_flight),
+            body_budget: ByteBudget::for_bodies(registry).map_err(ConfigError::other)?,
+            answer_budget: ByteBudget::for_answers(registry).map_err(ConfigError::other)?,
+            heavy: HeavyLane::start(registry).map_err(ConfigError::other)?,
+            under_way: Arc::new(Semaphore::new(MAX_UNDER_WAY as usize)),
+            audit: Audit::open(self.audit, registry)?,
+            health,
+        })
+    }
+
+    fn flow_control(
+        &self,
+        storage: &Storage,
+        catalog: &Catalog,
+        metrics: &Metrics,
+    ) -> Result<(Arc<FlowControl>, flow_control::Informers), ConfigError> {
+        let (reading, mutating) = (self.max_in_flight, self.max_mutating_in_flight);
+        let seats = reading.saturating_add(mutating);
+        if seats == 0 {
+            let words = format!(
+                "invalid configuration: MaxRequestsInFlight={reading} and MaxMutatingRequestsInFlight={mutating}; they must add up to something positive"
+            );
+            return Err(ConfigError::flag(
+                "max-requests-inflight",
+                "with API Priority and Fairness, it and --max-mutating-requests-inflight are the number of seats together and must not both be 0; to have no limit, add --enable-priority-and-fairness=false",
+            )
+            .in_kubernetes_words(words));
+        }
+        if !flow_control::is_served(catalog) {
+            return Err(ConfigError::flag(
+                "runtime-config",
+                "API Priority and Fairness needs flowcontrol.apiserver.k8s.io/v1; serve it, or add --enable-priority-and-fairness=false",
+            ));
+        }
+        let control = FlowControl::new(seats, self.request_timeout);
+        let informers = flow_control::Informers::start(&control, &storage.store, &storage.unreadable);
+        let collector = FlowControlMetrics::new(&control).map_err(ConfigError::other)?;
+        metrics.registry().register(Box::new(collector)).map_err(ConfigError::other)?;
+        Ok((control, informers))
+    }
 }

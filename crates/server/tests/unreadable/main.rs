@@ -33,7 +33,7 @@ impl Server {
     async fn start_with(folder: &Path, change: impl FnOnce(&mut Config)) -> Self {
         let data = Data::Folder(folder.to_owned());
         let start = Ephemeral::start_with(|config| {
-            config.data = data;
+            config.storage.data = data;
             change(config);
         });
         let ephemeral = start.await.unwrap();

@@ -21,7 +21,7 @@ async fn start(folder: &Path) -> Server {
     Server::start_with(folder, |config| {
         let modes = vec!["Node".to_owned(), "RBAC".to_owned()];
         config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
-        config.enable_admission = vec!["NodeRestriction".to_owned()];
+        config.admission.enable = vec!["NodeRestriction".to_owned()];
     })
     .await
 }

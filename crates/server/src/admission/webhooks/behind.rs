@@ -14,7 +14,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, Response};
 use http_body_util::{BodyExt as _, Limited};
 
-use super::{Attached, Located, go_seconds, time_left};
+use super::{Located, Loopback, go_seconds, time_left};
 use crate::body::Body;
 use crate::call::Unread;
 use crate::heavy::Effort;
@@ -28,7 +28,7 @@ pub(super) fn is_here(place: &Place) -> bool {
 
 /// Asks the API server behind this one that serves the path.
 pub(super) async fn ask(
-    server: &Attached,
+    loopback: &Loopback,
     outgoing: Outgoing<'_>,
     located: &Located,
 ) -> Result<Reply, NoReply> {
@@ -36,7 +36,7 @@ pub(super) async fn ask(
     let target = format!("{}?timeout={}", located.path, go_seconds(limit));
     let failed =
         |why: &str| NoReply::Failed(format!("Post {}: {why}", quote(&format!("{}{target}", located.origin))));
-    let state = server.server("the server is not ready").map_err(|status| failed(status.message()))?;
+    let state = loopback.server("the server is not ready").map_err(|status| failed(status.message()))?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));

@@ -5,6 +5,7 @@ use http::HeaderMap;
 use storage::{Memory, Options, Store};
 
 use super::*;
+use crate::metrics::Metrics;
 
 #[test]
 fn paths_are_cleaned_as_the_client_of_kubernetes_does() {
@@ -67,10 +68,15 @@ fn only_overload_and_errors_of_the_server_are_tried_again() {
     assert_eq!(retry_after(&answer(409, Some("1"))), None);
 }
 
+fn transport(store: Store) -> WebhookTransport {
+    let metrics = Metrics::new(0.0).unwrap().custom;
+    WebhookTransport::new(store, Credentials::default(), None, metrics, Loopback::disconnected())
+}
+
 #[tokio::test]
 async fn the_most_recent_targets_are_kept_and_no_more() {
     let store = Store::open(Memory::new(), Options::default()).await.unwrap();
-    let transport = WebhookTransport::new(store, Credentials::default(), None, Arc::default());
+    let transport = transport(store);
     for port in 1..=MAX_TARGETS + 10 {
         let place = Place::Url(format!("https://127.0.0.1:{port}/").into());
         let webhook = Webhook { place, authorities: Vec::new() };
@@ -88,8 +94,7 @@ async fn the_most_recent_targets_are_kept_and_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_many_ask_for_at_once_is_kept_once() {
     let store = Store::open(Memory::new(), Options::default()).await.unwrap();
-    let transport =
-        std::sync::Arc::new(WebhookTransport::new(store, Credentials::default(), None, Arc::default()));
+    let transport = Arc::new(transport(store));
     let webhook = Webhook { place: Place::Url("https://127.0.0.1:1/".into()), authorities: Vec::new() };
     let asking: Vec<_> = (0..16)
         .map(|_| {

@@ -9,22 +9,20 @@
 //! [`admission::Attributes::is_for_own_token`]).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ::admission::webhook::Recipient;
 use api::attestation::{self, Dialect};
 use api::time::Timestamp;
 use api::{Status, meta};
-use authn::InternalIdentity;
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
 use tokio::sync::watch;
 use tracing::warn;
 use value::Value;
 
-use crate::client::Client;
+use crate::loopback::Loopback;
 use crate::outbound::Bearer;
-use crate::state::State;
 
 /// A token is replaced when this much of its life is over.
 const REPLACED_AFTER: Duration = Duration::from_mins(8);
@@ -88,7 +86,7 @@ impl TokenMetrics {
 
 /// The tokens of one server.
 pub(crate) struct WebhookTokens {
-    server: OnceLock<Weak<State>>,
+    loopback: Loopback,
     /// By whom they are for. The API group is always [`attestation::EVERY_GROUP`].
     slots: Mutex<HashMap<Recipient, Slot>>,
     metrics: TokenMetrics,
@@ -132,16 +130,10 @@ impl Kept {
 }
 
 impl WebhookTokens {
-    /// None yet.
-    pub(crate) fn new(metrics: TokenMetrics) -> Arc<Self> {
+    /// Without any token yet.
+    pub(crate) fn new(metrics: TokenMetrics, loopback: Loopback) -> Arc<Self> {
         let [hits, misses] = ["hit", "miss"].map(|cache| metrics.looked_up.with_label_values(&[cache]));
-        Arc::new(WebhookTokens { server: OnceLock::new(), slots: Mutex::default(), metrics, hits, misses })
-    }
-
-    /// Tells it whose tokens these are, once.
-    pub(crate) fn attach(&self, state: &Arc<State>) {
-        // A second server cannot have the same value.
-        let _ = self.server.set(Arc::downgrade(state));
+        Arc::new(WebhookTokens { loopback, slots: Mutex::default(), metrics, hits, misses })
     }
 
     /// What is counted of them.
@@ -249,9 +241,7 @@ impl WebhookTokens {
 
     /// One request through the pipeline.
     async fn request(&self, recipient: &Recipient) -> Result<Kept, Status> {
-        let state = self.server.get().and_then(Weak::upgrade);
-        let state = state.ok_or_else(|| Status::unavailable("the server is not ready to issue tokens"))?;
-        let client = Client::new(state, InternalIdentity::ApiServer);
+        let client = self.loopback.client("the server is not ready to issue tokens")?;
         let dialect = Dialect::Kubernetes;
         let mut request = Value::map([
             ("apiVersion", Value::from("authentication.k8s.io/v1")),

@@ -33,7 +33,7 @@ fn told(store: &Store, after: u64, seen: &[u64]) -> Vec<u64> {
 
 #[tokio::test]
 async fn what_is_written_while_a_watch_of_the_future_begins_is_not_lost() {
-    let server = Ephemeral::start_with(|config| config.controllers = false).await.unwrap();
+    let server = Ephemeral::start_with(|config| config.controllers.enabled = false).await.unwrap();
     let state = Arc::clone(server.running.state());
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let mut revisions = Vec::new();

@@ -4,7 +4,7 @@ use value::json;
 use super::*;
 
 fn tokens() -> Arc<WebhookTokens> {
-    WebhookTokens::new(TokenMetrics::new(&Registry::new()).unwrap())
+    WebhookTokens::new(TokenMetrics::new(&Registry::new()).unwrap(), Loopback::disconnected())
 }
 
 fn recipient(uid: &str, audience: &str) -> Recipient {

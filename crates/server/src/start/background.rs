@@ -1,0 +1,95 @@
+//! The tasks that run besides requests: bootstrap, file watches, and controllers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tracing::info;
+
+use crate::admission::status;
+use crate::admission::webhooks::account;
+use crate::aggregation;
+use crate::bootstrap;
+use crate::config::ControllersConfig;
+use crate::controllers;
+use crate::crd_controller;
+use crate::flow_control;
+use crate::manifests;
+use crate::published;
+use crate::reload::{self, ConfigFiles};
+use crate::state::State;
+
+/// The inputs of the background tasks, besides the subsystems.
+pub(super) struct Background {
+    pub(super) crd_informer: crd_controller::Informer,
+    pub(super) manifests: manifests::InForce,
+    pub(super) config_files: ConfigFiles,
+    /// Replaced when the files of the serving certificate change.
+    pub(super) tls_config: Arc<ArcSwap<ServerConfig>>,
+    /// The address of the `kubernetes` Service's endpoint.
+    pub(super) advertised: SocketAddr,
+}
+
+impl Background {
+    /// Starts all tasks. They end when the server stops.
+    pub(super) fn start(self, state: &Arc<State>) {
+        let Background { crd_informer, manifests, config_files, tls_config, advertised } = self;
+        let stopped = state.stopping();
+        // These watches begin before bootstrap writes the objects.
+        let restore_deleted = bootstrap::restore_deleted(state, advertised.port(), advertised.ip());
+        let webhook_account = state
+            .admission
+            .webhook_tokens
+            .as_ref()
+            .map(|tokens| account::watch(&state.storage.store, &state.storage.unreadable, tokens));
+
+        crd_controller::start(state, crd_informer);
+        // APIServices and bootstrap objects are written at the same time, so that their writes share commits.
+        aggregation::run(state, aggregation::register::Registrar::new(state));
+        if flow_control::is_served(&state.apis.catalog) {
+            flow_control::begin(&state.bootstrap);
+            tokio::spawn(flow_control::maintain(Arc::clone(state), stopped.clone()));
+        }
+        let trust_changed = Arc::new(Notify::new());
+        tokio::spawn(run_bootstrap(Arc::clone(state), advertised, Arc::clone(&trust_changed)));
+
+        let watched = config_files.watched(state, &trust_changed, &tls_config);
+        let metrics = Arc::clone(&state.metrics.authentication);
+        tokio::spawn(reload::follow(watched, metrics, stopped.clone()));
+        tokio::spawn(manifests.follow(stopped.clone()));
+        if let Some((control, _)) = &state.serving.flow_control {
+            tokio::spawn(flow_control::run(Arc::clone(state), Arc::clone(control), stopped.clone()));
+        }
+        tokio::spawn(restore_deleted.run(Arc::clone(state), stopped.clone()));
+        if let Some(account) = webhook_account {
+            tokio::spawn(account.run(Arc::clone(state), stopped));
+        }
+    }
+}
+
+/// Writes the bootstrap objects and logs when all of them are accepted.
+async fn run_bootstrap(state: Arc<State>, advertised: SocketAddr, trust_changed: Arc<Notify>) {
+    bootstrap::run(&state, advertised.port(), advertised.ip()).await;
+    published::publish(&state, trust_changed, state.stopping());
+    state.bootstrap.set_complete();
+    let mut stop = state.stopping();
+    tokio::select! {
+        () = state.bootstrap.done_all() => info!("ready"),
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+}
+
+/// The handle ends when the server stops and every controller has finished its current work.
+pub(super) fn start_controllers(state: &Arc<State>, config: ControllersConfig) -> Option<JoinHandle<()>> {
+    let ControllersConfig { enabled, root_ca, scheduler, event_ttl } = config;
+    enabled.then(|| {
+        let status = status::start(state);
+        let others = controllers::start(state, root_ca, scheduler, event_ttl);
+        tokio::spawn(async move {
+            let _ = tokio::join!(status, others);
+        })
+    })
+}
