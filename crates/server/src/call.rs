@@ -35,6 +35,28 @@ pub const MAX_BODY: usize = 3 * 1024 * 1024;
 /// The most warnings that are looked at; how many an answer carries depends on how long they are.
 const MAX_WARNINGS: usize = 4096;
 
+/// A request whose caller is known and not authorized yet.
+pub(crate) struct AuthenticatedRequest {
+    pub(crate) caller: Caller,
+    pub(crate) info: RequestInfo,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Unread,
+    /// Of authentication, for the response.
+    pub(crate) warnings: Vec<String>,
+    pub(crate) record: Record,
+    pub(crate) limits: RequestLimits,
+}
+
+/// The limits of one request: its seat, its time, its computation, and the account of its response.
+pub(crate) struct RequestLimits {
+    pub(crate) seat: Seat,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) effort: Effort,
+    /// None if a part of this process is the caller.
+    pub(crate) payer: Option<Payer>,
+}
+
 /// A request that has been authorized.
 pub struct Call {
     /// What is asked for.
@@ -128,37 +150,34 @@ fn brings_expressions(info: &RequestInfo) -> bool {
 }
 
 impl Call {
-    /// A request whose caller has a permit for it.
-    pub fn new(
-        info: RequestInfo,
-        query: Query,
-        headers: HeaderMap,
-        permit: Permit,
-        body: Unread,
-        now: i64,
-        record: Record,
-    ) -> Self {
-        let caller = permit.caller().clone();
-        Call {
+    /// `now` is in seconds since the epoch.
+    pub(crate) fn new(request: AuthenticatedRequest, permit: Permit, now: i64) -> Self {
+        let AuthenticatedRequest { caller: _, info, query, headers, body, warnings, record, limits } =
+            request;
+        let mut call = Call {
             info,
             query,
             headers,
             now,
-            deadline: None,
-            effort: Effort::default(),
+            deadline: limits.deadline,
+            effort: limits.effort,
             in_force: InForce::default(),
             deleted_at: 0,
-            seat: Seat::default(),
-            payer: None,
+            seat: limits.seat,
+            payer: limits.payer,
+            caller: permit.caller().clone(),
             permit,
-            caller,
             body,
             charge: None,
             warnings: Vec::new(),
             warned: HashSet::new(),
             record,
             held: Vec::new(),
+        };
+        for warning in warnings {
+            call.warn(warning);
         }
+        call
     }
 
     /// Adds an annotation to the audit event. The first value of a key stays; another one is logged and dropped.

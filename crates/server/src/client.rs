@@ -12,7 +12,7 @@ use value::{Value, json, write};
 
 use crate::call::Unread;
 use crate::heavy::Effort;
-use crate::pipeline;
+use crate::pipeline::{self, InternalRequest};
 use crate::respond;
 use crate::state::State;
 use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
@@ -68,9 +68,11 @@ impl Client {
         if !self.elsewhere {
             // A controller's work on a large object must not hold up clients either.
             let (effort, target) = (Effort::default(), target.to_owned());
-            let (inner, of_work) = (Arc::clone(&state), effort.clone());
+            let (serving, of_work) = (Arc::clone(&state), effort.clone());
             let work = Box::pin(async move {
-                pipeline::internal(&inner, caller, method, &target, headers, body, of_work).await
+                let target = target.as_str();
+                let request = InternalRequest { caller, method, target, headers, body, effort: of_work };
+                pipeline::internal(&serving, request).await
             });
             let response =
                 state.serving.heavy.drive(&effort, None, work).await.unwrap_or_else(respond::panicked);
@@ -79,7 +81,8 @@ impl Client {
         }
         let exchange = async {
             let effort = Effort::default();
-            let response = pipeline::internal(&state, caller, method, target, headers, body, effort).await;
+            let request = InternalRequest { caller, method, target, headers, body, effort };
+            let response = pipeline::internal(&state, request).await;
             let code = response.status().as_u16();
             let whole = Limited::new(response.into_body(), MAX_OBJECTS).collect().await;
             read(code, &whole.map_err(|error| Status::internal(error.to_string()))?.to_bytes())

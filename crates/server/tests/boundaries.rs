@@ -8,11 +8,12 @@ use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
+use server::Ephemeral;
 use server::call::Unread;
 use server::client::Client;
 use server::heavy::Effort;
+use server::pipeline::{self, InternalRequest};
 use server::state::State;
-use server::{Ephemeral, pipeline};
 use value::{Value, json};
 
 const ROBOT: InternalIdentity<'static> =
@@ -62,16 +63,15 @@ async fn watch(state: &Arc<State>, path: &str) -> String {
     let caller = Caller::internal(InternalIdentity::ApiServer);
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let response = pipeline::internal(
-        state,
+    let request = InternalRequest {
         caller,
-        Method::GET,
-        path,
+        method: Method::GET,
+        target: path,
         headers,
-        Unread::Here(Bytes::new()),
-        Effort::default(),
-    )
-    .await;
+        body: Unread::Here(Bytes::new()),
+        effort: Effort::default(),
+    };
+    let response = pipeline::internal(state, request).await;
     let mut stream = response.into_body().into_stream().unwrap();
     String::from_utf8(stream.recv().await.unwrap().to_vec()).unwrap()
 }
@@ -149,16 +149,15 @@ async fn an_answer_that_the_client_does_not_take_is_refused_before_anything_happ
         let body = Bytes::from(format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"other":"x"}}}}"#));
         let body = if method == Method::DELETE { Bytes::new() } else { body };
         let state = server.running.state();
-        let answer = pipeline::internal(
-            state,
+        let request = InternalRequest {
             caller,
-            method.clone(),
-            &path,
+            method: method.clone(),
+            target: &path,
             headers,
-            Unread::Here(body),
-            Effort::default(),
-        )
-        .await;
+            body: Unread::Here(body),
+            effort: Effort::default(),
+        };
+        let answer = pipeline::internal(state, request).await;
         assert_eq!(answer.status().as_u16(), wanted, "{method} {path} {accept}");
     }
     let after = admin.get(maps).await.unwrap();

@@ -1,23 +1,75 @@
-//! The route stage: what a path names, from the catalog.
+//! The route stage: finds the resource and the verb of a request.
 
 use std::sync::Arc;
 
 use api::Status;
-use http::Method;
+use authn::Via;
+use http::{Method, Response};
 use kinds::table::Verb;
 
+use crate::body::Body;
 use crate::call::Call;
-use crate::catalog::ServedResource;
+use crate::catalog::{Catalog, SchemaWriter, ServedResource};
+use crate::request_info::RequestInfo;
+use crate::respond;
+use crate::state::State;
+use crate::unreadable::Concern;
 
-/// What a request is about, from the catalog.
 pub(super) struct Target {
     pub(super) kind: Arc<ServedResource>,
     pub(super) verb: Verb,
 }
 
-/// Finds what a path names. What is not a path of Kubernetes' own router is not one here: a path that is understood in another
-/// way than it was authorized would be a way in.
-pub(super) fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
+/// Finds the resource of a request. For a write, its schema does not change until the guard is dropped.
+pub(super) fn find_resource(
+    catalog: &Catalog,
+    call: &Call,
+) -> (Option<Arc<ServedResource>>, Option<SchemaWriter>) {
+    let find = |catalog: &Catalog| {
+        let RequestInfo { group, version, resource, .. } = &call.info;
+        // Controllers delete the objects of a CRD also where its version is not served.
+        if *call.caller().via() == Via::Internal {
+            catalog.find_in_any_version(group, version, resource)
+        } else {
+            catalog.find(group, version, resource)
+        }
+    };
+    if call.info.is_read_only() { (find(catalog), None) } else { catalog.find_to_write(find) }
+}
+
+/// An error is the response.
+pub(super) fn route_resource(
+    state: &State,
+    call: &mut Call,
+    found: Option<Arc<ServedResource>>,
+) -> Result<Target, Box<Response<Body>>> {
+    let routed = match found {
+        None => {
+            // While a CRD cannot be decoded, its resource is unknown, which is not the same as absent.
+            let crd = format!("{}.{}", call.info.resource, call.info.group);
+            let unreadable = &state.storage.unreadable;
+            if let Err(status) = unreadable.check_named(&Concern::CustomResourceDefinition, &crd) {
+                Err(Some(status))
+            } else if state.apis.catalog.served().has_group(&call.info.group) {
+                Err(Some(Status::no_such_resource()))
+            } else {
+                Err(None)
+            }
+        }
+        Some(kind) if kind.row().is_none() => route_custom(call, kind),
+        Some(kind) => route(call, kind).map_err(Some),
+    };
+    routed.map_err(|refused| {
+        Box::new(match refused {
+            None => respond::page_not_found(),
+            Some(status) => respond::finish(call, None, Err(status)),
+        })
+    })
+}
+
+/// Routes a request for a built-in resource. Only paths that Kubernetes' router accepts are accepted: a path that is routed in another
+/// way than it was authorized would bypass authorization.
+fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
     let info = &call.info;
     let named = info.path_name().is_some();
     if info.in_namespace && !kind.namespaced {
@@ -77,8 +129,8 @@ pub(super) fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, St
     Ok(Target { kind, verb })
 }
 
-/// As [`route`], for a custom resource: another router, which leaves what it does not know to nobody (`Err(None)`).
-pub(super) fn route_custom(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Option<Status>> {
+/// Routes a request for a custom resource, for which Kubernetes has another router. `Err(None)`: the path does not exist.
+fn route_custom(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Option<Status>> {
     let info = &call.info;
     let across = matches!(info.verb.as_str(), "list" | "watch");
     if info.in_namespace && !kind.namespaced

@@ -19,7 +19,7 @@ use crate::body::Body;
 use crate::call::Unread;
 use crate::heavy::Effort;
 use crate::outbound::{WEBHOOK_AGENT, max_answer_to};
-use crate::pipeline;
+use crate::pipeline::{self, InternalRequest};
 
 /// Whether a place is this server's own service.
 pub(super) fn is_here(place: &Place) -> bool {
@@ -46,8 +46,15 @@ pub(super) async fn ask(
     let longest = max_answer_to(outgoing.body.len());
     let body = Unread::Elsewhere(Bytes::from(outgoing.body));
     // A request of this chain passes the pipeline: what it is made of must not contain itself.
-    let asked: Later<'_, Response<Body>> =
-        Box::pin(pipeline::internal(&state, caller, Method::POST, &target, headers, body, Effort::default()));
+    let request = InternalRequest {
+        caller,
+        method: Method::POST,
+        target: &target,
+        headers,
+        body,
+        effort: Effort::default(),
+    };
+    let asked: Later<'_, Response<Body>> = Box::pin(pipeline::internal(&state, request));
     let exchange = async {
         let (parts, body) = asked.await.into_parts();
         let whole = Limited::new(body, longest).collect().await;

@@ -1,0 +1,73 @@
+//! The stage that authenticates a request from the network.
+
+use std::time::{Instant, SystemTime};
+
+use api::Status;
+use authn::{Caller, Evidence, Headers, Via};
+use http::HeaderMap;
+use tracing::debug;
+
+use crate::accept::Peer;
+use crate::metrics::Outcomes;
+use crate::request_info::RequestInfo;
+use crate::state::State;
+
+pub(super) struct HttpHeaders<'a>(pub(super) &'a HeaderMap);
+
+impl Headers for HttpHeaders<'_> {
+    fn first(&self, name: &str) -> Option<&[u8]> {
+        self.0.get(name).map(http::HeaderValue::as_bytes)
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&str, &[u8])) {
+        for (name, value) in self.0 {
+            visit(name.as_str(), value.as_bytes());
+        }
+    }
+}
+
+/// A caller whose credentials are valid.
+pub(super) struct Authenticated {
+    pub(super) caller: Caller,
+    pub(super) annotations: Vec<(&'static str, String)>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Authenticates the caller. The 401 does not say why credentials are invalid; the log does.
+pub(super) async fn authenticate(
+    state: &State,
+    peer: &Peer,
+    info: &RequestInfo,
+    headers: &HeaderMap,
+) -> Result<Authenticated, Status> {
+    let began = Instant::now();
+    let judgement = peer.certificates.judge(&state.authentication.trust.load_full());
+    let judgement = judgement.as_deref();
+    let evidence = Evidence {
+        certificate: judgement.and_then(|j| j.client.as_deref()),
+        proxy_certificate: judgement.and_then(|j| j.proxy.as_deref()),
+        headers: &HttpHeaders(headers),
+        path: &info.path,
+        now: SystemTime::now(),
+    };
+    let attempt = state.authentication.authenticator.load_full().authenticate(&evidence).await;
+    let count = |outcome: Outcomes<'_>| state.metrics.authentication.attempted(outcome, began.elapsed());
+    let refused = |outcome: Outcomes<'_>, why: &str| {
+        debug!(address = %peer.address, why, "unauthenticated");
+        count(outcome);
+        Err(Status::unauthorized())
+    };
+    match attempt.result {
+        // A client with an untrusted certificate does not get anonymous access.
+        Ok(Some(caller)) if *caller.via() == Via::Anonymous && judgement.is_some_and(|j| j.doubted) => {
+            refused(Outcomes::Error, "the client certificate is not signed by a known authority")
+        }
+        Ok(Some(caller)) => {
+            count(Outcomes::Success(caller.name()));
+            let warnings = attempt.warnings.iter().map(ToString::to_string).collect();
+            Ok(Authenticated { caller, annotations: attempt.annotations, warnings })
+        }
+        Ok(None) => refused(Outcomes::Failure, "no credentials"),
+        Err(error) => refused(Outcomes::Error, &error.to_string()),
+    }
+}

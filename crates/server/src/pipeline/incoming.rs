@@ -1,0 +1,317 @@
+//! A request from the network: its deadline, what happens when its client disconnects, and the end of its audit record.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use api::Status;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use tokio::sync::oneshot;
+use tracing::error;
+
+use super::{AuditEnd, Outcome, ReceivedRequest, serve};
+use crate::accept::{self, Peer};
+use crate::audit::{self, Record};
+use crate::body::Body;
+use crate::call::{Arriving, Unread};
+use crate::discard::Discarding;
+use crate::flow_control::{ClientGone, Present};
+use crate::heavy::{CancelOnDrop, Effort};
+use crate::metrics::Finished;
+use crate::request_info::{Query, RequestInfo, percent_decode};
+use crate::respond;
+use crate::state::State;
+
+impl accept::Answer for State {
+    // Not an `async fn`, because a request counts as present before its future is first polled. Boxed, because HTTP/2 moves the
+    // future several times.
+    fn answer(
+        self: Arc<Self>,
+        peer: Peer,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + Send {
+        let request = IncomingRequest::read(&self, peer, request);
+        let answering: Pin<Box<dyn Future<Output = Response<Body>> + Send>> = if request.is_cancellable() {
+            Box::pin(answer_cancellable(self, request))
+        } else {
+            Box::pin(answer_to_the_end(self, request))
+        };
+        answering
+    }
+}
+
+/// Answers a request that changes nothing. When the client disconnects, this future is dropped, and the work with it.
+async fn answer_cancellable(state: Arc<State>, request: IncomingRequest) -> Response<Body> {
+    let effort = request.effort.clone();
+    let deadline = request.deadline(&state);
+    let serving = Arc::clone(&state);
+    let work = Box::pin(async move {
+        let mut answered = None;
+        request.answer(&serving, |response| answered = Some(response)).await;
+        answered
+    });
+    let answered = state.serving.heavy.drive(&effort, deadline, work).await;
+    answered.flatten().unwrap_or_else(respond::panicked)
+}
+
+/// Answers a request that changes something. When the client disconnects, this future is dropped, but the work continues in a task of
+/// its own: the second of two writes, the release of what a write holds, the audit event. Stopping the server waits for it. Only long
+/// computations before the first write are cancelled.
+async fn answer_to_the_end(state: Arc<State>, mut request: IncomingRequest) -> Response<Body> {
+    let under_way = Arc::clone(&state.serving.under_way);
+    let Ok(in_progress) = under_way.acquire_owned().await else { return respond::panicked() };
+    let (reply, answered) = oneshot::channel();
+    let effort = request.effort.clone();
+    let cancel = CancelOnDrop::new(&effort);
+    // Dropped with this future: a request that still waits in a queue then loses its turn.
+    let (_connected, gone) = oneshot::channel();
+    request.gone = ClientGone::with(gone);
+    let limit = request.time_limit(&state);
+    let deadline = request.deadline(&state);
+    let (_still_connected, gone) = request.info.is_long_running().then(oneshot::channel::<()>).unzip();
+    let serving = Arc::clone(&state);
+    let work = Box::pin(async move { request.answer(&serving, |response| drop(reply.send(response))).await });
+    tokio::spawn(async move {
+        let work = state.serving.heavy.drive(&effort, deadline, work);
+        match gone {
+            None => drop(work.await),
+            // A long-running request has no time limit until its client disconnects.
+            Some(gone) => {
+                let abandoned = async {
+                    let _ = gone.await;
+                    tokio::time::sleep(limit).await;
+                };
+                tokio::select! {
+                    _ = work => {}
+                    () = abandoned => {}
+                }
+            }
+        }
+        drop(in_progress);
+    });
+    let response = answered.await.unwrap_or_else(|_| respond::panicked());
+    cancel.disarm();
+    response
+}
+
+/// A request of which the head has been read.
+struct IncomingRequest {
+    started: Instant,
+    peer: Peer,
+    method: Method,
+    uri: String,
+    query: Query,
+    info: Arc<RequestInfo>,
+    headers: HeaderMap,
+    body: Arriving,
+    effort: Effort,
+    gone: ClientGone,
+    present: Option<Present>,
+}
+
+impl IncomingRequest {
+    fn read(state: &State, peer: Peer, request: Request<Incoming>) -> Self {
+        let started = Instant::now();
+        let (mut parts, body) = request.into_parts();
+        let upgrade = parts.extensions.remove::<OnUpgrade>();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let path = percent_decode(parts.uri.path(), false);
+        let info = Arc::new(RequestInfo::parse(&parts.method, &path, &query));
+        let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
+        let budget = Arc::clone(&state.serving.body_budget);
+        let body = Arriving { body: Discarding::new(body), upgrade, peer: peer.address.ip(), budget };
+        IncomingRequest {
+            started,
+            peer,
+            method: parts.method,
+            uri,
+            query,
+            info,
+            headers: parts.headers,
+            body,
+            effort: Effort::default(),
+            gone: ClientGone::default(),
+            present: state.serving.flow_control.as_ref().map(|(control, _)| control.arrived()),
+        }
+    }
+
+    /// The request changes nothing, so it may end at any point. The verb alone does not prove that: any method may be sent to a path
+    /// that an aggregated API server serves.
+    fn is_cancellable(&self) -> bool {
+        let is_read = self.method == Method::GET || self.method == Method::HEAD;
+        is_read && (self.info.is_read_only() || self.info.is_long_running())
+    }
+
+    /// The server's limit applies where the client's cannot be parsed.
+    fn time_limit(&self, state: &State) -> Duration {
+        let most = state.serving.request_timeout;
+        time_limit(&self.query, most).unwrap_or(most)
+    }
+
+    /// A long-running request has none.
+    fn deadline(&self, state: &State) -> Option<Instant> {
+        let limit = self.time_limit(state);
+        self.started.checked_add(limit).filter(|_| !self.info.is_long_running())
+    }
+
+    /// Passes the response to `reply` and returns when the work is done, which may be later: a response at the deadline does not
+    /// wait for a write.
+    async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
+        let is_cancellable = self.is_cancellable();
+        let IncomingRequest {
+            started,
+            peer,
+            method,
+            uri,
+            query,
+            info,
+            mut headers,
+            body,
+            effort,
+            gone,
+            present: _present,
+        } = self;
+        let dry_run = query.get("dryRun").is_some();
+        let id = audit_id(&headers);
+        // An aggregated API server that the request is forwarded to gets the same audit ID.
+        headers.insert(audit::HEADER, id.clone());
+        let record =
+            Record::begin(state.serving.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
+        let limit = time_limit(&query, state.serving.request_timeout);
+        let longest = limit.clone().unwrap_or(state.serving.request_timeout);
+        let routing = effort.clone();
+        let received = ReceivedRequest {
+            peer: &peer,
+            uri: &uri,
+            info: &info,
+            record: &record,
+            limit,
+            started,
+            effort,
+            gone,
+        };
+        // Boxed at once: the future is large, and moving it costs as much as serving a small request.
+        let work = Box::pin(serve(state, received, query, headers, Unread::Incoming(Box::new(body))));
+        let mut work = std::pin::pin!(catch_panic(work));
+        let Answered { mut response, known, late } =
+            complete(longest, &info, &routing, &record, work.as_mut()).await;
+        // Sensitive, so that HPACK does not put a value that occurs once into the connection's table.
+        let mut id = id;
+        id.set_sensitive(true);
+        // An aggregated API server may have set an audit ID of its own, which comes second.
+        let theirs = response.headers_mut().insert(audit::HEADER, id);
+        if let Some(theirs) = theirs {
+            response.headers_mut().append(audit::HEADER, theirs);
+        }
+        state.metrics.finished(&Finished {
+            info: &info,
+            known,
+            code: response.status().as_u16(),
+            dry_run,
+            took: started.elapsed(),
+            size: response.body().len(),
+        });
+        if method == Method::HEAD {
+            *response.body_mut() = Body::empty();
+        }
+        reply(response);
+        if late && !is_cancellable {
+            drop(work.await);
+        }
+    }
+}
+
+/// The audit ID that the client chose, or a new one.
+fn audit_id(headers: &HeaderMap) -> HeaderValue {
+    match headers.get(audit::HEADER) {
+        Some(id) if !id.is_empty() => id.clone(),
+        _ => HeaderValue::try_from(crate::random::uid().as_str()).unwrap_or(HeaderValue::from_static("")),
+    }
+}
+
+/// The time limit of a request: the query parameter `timeout`, at most `most`. An error says why the parameter cannot be parsed.
+fn time_limit(query: &Query, most: Duration) -> Result<Duration, String> {
+    let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(most) };
+    let limit = api::time::parse_duration(text)
+        .map_err(|why| format!("invalid timeout specified in the request URL - {why}"))?;
+    let limit = u64::try_from(limit).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+    Ok(limit.map_or(most, |limit| limit.min(most)))
+}
+
+/// A response, and the facts about it that metrics need.
+pub(super) struct Answered {
+    pub(super) response: Response<Body>,
+    /// The request was routed to a served resource or path.
+    pub(super) known: bool,
+    /// The deadline passed before the work was done.
+    pub(super) late: bool,
+}
+
+/// Waits for the work of a request, at most until its time limit, and closes its audit record.
+pub(super) async fn complete(
+    longest: Duration,
+    info: &RequestInfo,
+    effort: &Effort,
+    record: &Record,
+    work: Pin<&mut impl Future<Output = Result<Outcome, String>>>,
+) -> Answered {
+    let outcome = if info.is_long_running() {
+        Some(work.await)
+    } else {
+        tokio::time::timeout(longest, work).await.ok()
+    };
+    let late = outcome.is_none();
+    let Outcome { mut response, known, audit_end } = match outcome {
+        Some(Ok(outcome)) => outcome,
+        Some(Err(what)) => {
+            error!(path = info.path, what, "a handler panicked");
+            record.panicked(&what).await;
+            Outcome {
+                response: respond::panicked(),
+                known: effort.is_routed(),
+                audit_end: AuditEnd::Recorded,
+            }
+        }
+        None => {
+            let status = Status::timeout("request did not complete within the allotted timeout", 0);
+            let response = respond::refusal(&status, &HeaderMap::new(), &Query::default(), record);
+            Outcome { response, known: effort.is_routed(), audit_end: AuditEnd::Open }
+        }
+    };
+    let code = response.status().as_u16();
+    match audit_end {
+        AuditEnd::Recorded => record.close(),
+        AuditEnd::Unauthenticated => {
+            record.started(code).await;
+            record.close();
+        }
+        AuditEnd::Open if info.is_long_running() => {
+            record.started(code).await;
+            let body = std::mem::replace(response.body_mut(), Body::empty());
+            *response.body_mut() = body.closing(record.complete_at_end());
+        }
+        AuditEnd::Open => record.complete(code).await,
+    }
+    Answered { response, known, late }
+}
+
+/// Runs a future to its end. An error is the message of a panic.
+pub(super) async fn catch_panic<T>(mut work: impl Future<Output = T> + Unpin) -> Result<T, String> {
+    std::future::poll_fn(move |context| {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| Pin::new(&mut work).poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                Poll::Ready(Err(text.unwrap_or_else(|| "unknown".to_owned())))
+            }
+        }
+    })
+    .await
+}
