@@ -143,10 +143,9 @@ async fn serve(
 
     // impersonate
     let chain = state.authorization.chain.load_full();
-    let (wants, asked) = (HttpHeaders(&headers), attributes(info));
+    let (requested, last_modes) = (attributes(info), &state.authentication.impersonations);
     let caller =
-        match authz::impersonate(&chain, &caller, &wants, &asked, &state.authentication.impersonations).await
-        {
+        match authz::impersonate(&chain, &caller, &HttpHeaders(&headers), &requested, last_modes).await {
             Ok(caller) => caller,
             Err(status) => return Outcome::unknown(respond::forbidden(&status, &headers, &query, record)),
         };
@@ -198,6 +197,7 @@ async fn serve(
 
 /// The stages that every request passes, from the network or from a part of this process.
 async fn finish(state: &Arc<State>, uri: &str, request: AuthenticatedRequest) -> Outcome {
+    // authorize
     let mut call = match authorize(state, uri, request).await {
         Ok(call) => call,
         Err(refused) => return Outcome::unknown(*refused),
@@ -219,7 +219,6 @@ async fn authorize(
     request: AuthenticatedRequest,
 ) -> Result<Call, Box<Response<Body>>> {
     let AuthenticatedRequest { caller, info, query, headers, record, .. } = &request;
-    // authorize
     let begun = Instant::now();
     let authorized = state.authorization.chain_for(caller).authorize(caller, attributes(info)).await;
     if *caller.via() != Via::Internal {
