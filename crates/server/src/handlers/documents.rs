@@ -1,5 +1,6 @@
 //! The paths that name no resource: discovery, OpenAPI, version, health, metrics.
 
+mod openapi;
 mod path;
 
 use std::collections::HashSet;
@@ -8,17 +9,14 @@ use std::sync::Arc;
 
 use api::Status;
 use authn::tokens;
-use bytes::Bytes;
-use crd::CustomResourceDefinition;
+use http::HeaderMap;
+use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
 use documents::discovery::{self, Registration, SubEntry};
-use documents::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
-use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
-use http::{HeaderMap, HeaderName};
 use kinds::table::{Verb, verbs};
 use sha2::{Digest as _, Sha512};
-use tokio::sync::Semaphore;
 use value::{Str, Value};
 
+pub use openapi::OpenApiBuilders;
 pub use path::is_path;
 
 use super::zpages;
@@ -70,92 +68,32 @@ async fn may_see_reasons(state: &State, call: &Call) -> bool {
 pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Status> {
     let path = call.info.path.clone();
     let segments = path::segments(&path).ok_or_else(Status::no_such_resource)?;
-    // What Kubernetes' router serves is there for GET alone; the other pages answer whatever they are asked.
-    let methods = match segments.as_slice() {
-        ["apis"] | ["apis", _] => Methods::Any,
-        ["debug", "admission"] => Methods::Reading,
-        ["api" | "apis" | "version" | ".well-known" | "openid", ..] => Methods::Get,
-        _ => Methods::Any,
-    };
-    let served = state.apis.catalog.served();
-    let crds = state.apis.catalog.custom();
-    let allowed = match call.info.verb.as_str() {
-        "get" => true,
-        "head" => methods != Methods::Get,
-        _ => methods == Methods::Any,
-    };
-    // Discovery says some hundred bytes of every version of a CRD.
+    // Discovery documents grow by some hundred bytes with every version of a CRD.
     if matches!(segments.as_slice(), [] | ["api" | "apis", ..]) {
+        let crds = state.apis.catalog.custom();
         let versions = crds.crds().map(|crd| crd.versions.len().max(1));
         call.effort.enter_lane(versions.sum::<usize>().saturating_mul(1024)).await;
     }
-    if !allowed {
-        let is_there = match segments.as_slice() {
-            ["api", version] => discovery::resources(served, &[], "", version).is_some(),
-            ["apis", group, version] => {
-                discovery::resources(served, &custom_entries(&crds), group, version).is_some()
-            }
+    if !allows_method(&segments, &call.info.verb) {
+        let exists = match segments.as_slice() {
+            ["api", _] | ["apis", _, _] => discovery_document(state, call, &segments).is_ok(),
             _ => true,
         };
-        return Err(if is_there { Status::method_not_allowed() } else { Status::no_such_resource() });
+        return Err(if exists { Status::method_not_allowed() } else { Status::no_such_resource() });
     }
-    let custom = || custom_entries(&crds);
-    let not_found = Status::no_such_resource;
     match segments.as_slice() {
         [] => Ok(indented(&Value::map([("paths", Value::list(paths(state)))]))),
-        ["api"] => match aggregated(&call.headers) {
-            Some(_) => Ok(aggregated_answer(call, &discovery::aggregated_core(served))),
-            None => Ok(Answer::Object(200, discovery::core_versions(&state.info.advertised))),
-        },
-        ["apis"] => match aggregated(&call.headers).filter(|_| !path.ends_with('/')) {
-            Some(_) => {
-                let remote = state.apis.aggregation.remote_versions();
-                Ok(aggregated_answer(call, &discovery::aggregated_groups(served, &custom(), &remote)))
-            }
-            None => Ok(Answer::Object(200, discovery::registered_groups(&registrations(state)))),
-        },
-        ["api", version] => discovery::resources(served, &[], "", version)
-            .map(|d| Answer::Object(200, d))
-            .ok_or_else(not_found),
-        ["apis", group] => discovery::registered_group(&registrations(state), group)
-            .or_else(|| discovery::group(served, &custom(), group))
-            .map(|d| Answer::Object(200, d))
-            .ok_or_else(not_found),
-        ["apis", group, version] => discovery::resources(served, &custom(), group, version)
-            .map(|d| Answer::Object(200, d))
-            .ok_or_else(not_found),
-        [".well-known", "openid-configuration"] => {
-            let document = state
-                .authentication
-                .tokens
-                .as_ref()
-                .and_then(|t| t.configuration.clone())
-                .ok_or_else(not_found)?;
-            published(call, "json", "application/json", document)
-        }
-        ["openid", "v1", "jwks"] => {
-            let keys =
-                state.authentication.tokens.as_ref().map(|t| t.key_set.clone()).ok_or_else(not_found)?;
-            published(call, "jwk-set+json", "application/jwk-set+json", keys)
-        }
+        ["api" | "apis", ..] => discovery_document(state, call, &segments),
+        [".well-known" | "openid", ..] => issuer_document(state, call, &segments),
+        ["openapi", rest @ ..] => openapi::handle(state, call, rest).await,
         ["version"] => {
             negotiate::accept_page(&call.headers, &call.query, &path)?;
             Ok(indented(&crate::version::document(state.info.emulated_minor)))
         }
-        ["healthz" | "livez" | "readyz", ..] => {
-            let reasons = call.query.get("verbose").is_some() && may_see_reasons(state, call).await;
-            let (code, text) =
-                state.serving.health.page(&path, &call.query, reasons).ok_or_else(not_found)?;
-            // The page of a single check says nothing that a browser could take for something else.
-            let content_type = "text/plain; charset=utf-8";
-            Ok(match segments.len() {
-                1 => Answer::Plain(code, Body::from(text)),
-                _ => Answer::Raw(code, content_type, Body::from(text)),
-            })
-        }
+        ["healthz" | "livez" | "readyz", ..] => health_page(state, call, segments.len() == 1).await,
         ["metrics"] => {
             let state = Arc::clone(state);
-            // Thousands of series are put together where they hold nobody up.
+            // Formatting thousands of series must not block the other requests of this thread.
             let page = tokio::task::spawn_blocking(move || metrics_page(&state)).await;
             let page = page.map_err(|_| Status::internal("the page could not be made"))?;
             Ok(Answer::Raw(200, METRICS, Body::from(page)))
@@ -169,40 +107,87 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
         ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
         ["debug", "api_priority_and_fairness", name] => match &state.serving.flow_control {
             Some((control, _)) => crate::flow_control::dump_page(control, call, name),
-            None => Err(not_found()),
+            None => Err(Status::no_such_resource()),
         },
-        ["openapi", "v3"] => {
-            let index = make(state, &state.apis.openapi_builders.v3, |openapi, current| {
-                Some(openapi.v3_index(current))
-            })
-            .await?;
-            Ok(index
-                .map_or_else(missing, |index| Answer::Raw(200, "text/plain; charset=utf-8", shared(&index))))
-        }
-        ["openapi", "v3", name] => {
-            let wanted = (*name).to_owned();
-            let made = make(state, &state.apis.openapi_builders.v3, move |openapi, current| {
-                openapi.v3(&wanted, current)
-            })
-            .await?;
-            Ok(made.map_or_else(missing, |document| version_3(call, name, &document)))
-        }
-        ["openapi", "v2"] => {
-            let Some(protobuf) = wants_protobuf(&call.headers) else {
-                return Ok(Answer::With(406, "", vary_2(), Body::empty()));
-            };
-            let made = make(state, &state.apis.openapi_builders.v2, move |openapi, current| {
-                Some(if protobuf {
-                    openapi.v2_protobuf(current, report_left_out)
-                } else {
-                    openapi.v2_json(current, report_left_out)
-                })
-            });
-            let content_type = if protobuf { V2_PROTOBUF } else { "application/json" };
-            Ok(made.await?.map_or_else(missing, |document| tagged(call, content_type, vary_2(), &document)))
-        }
-        _ => Err(not_found()),
+        _ => Err(Status::no_such_resource()),
     }
+}
+
+/// Kubernetes' router serves its paths for GET alone; the other pages answer every method.
+fn allows_method(segments: &[&str], verb: &str) -> bool {
+    let methods = match segments {
+        ["apis"] | ["apis", _] => Methods::Any,
+        ["debug", "admission"] => Methods::Reading,
+        ["api" | "apis" | "version" | ".well-known" | "openid", ..] => Methods::Get,
+        _ => Methods::Any,
+    };
+    match verb {
+        "get" => true,
+        "head" => methods != Methods::Get,
+        _ => methods == Methods::Any,
+    }
+}
+
+/// The documents at and below `/api` and `/apis`.
+fn discovery_document(state: &State, call: &Call, segments: &[&str]) -> Result<Answer, Status> {
+    let served = state.apis.catalog.served();
+    let crds = state.apis.catalog.custom();
+    let custom = || custom_entries(&crds);
+    let document = match segments {
+        ["api"] => {
+            if aggregated(&call.headers).is_some() {
+                return Ok(aggregated_answer(call, &discovery::aggregated_core(served)));
+            }
+            Some(discovery::core_versions(&state.info.advertised))
+        }
+        ["apis"] => {
+            if aggregated(&call.headers).is_some() && !call.info.path.ends_with('/') {
+                let remote = state.apis.aggregation.remote_versions();
+                let groups = discovery::aggregated_groups(served, &custom(), &remote);
+                return Ok(aggregated_answer(call, &groups));
+            }
+            Some(discovery::registered_groups(&registrations(state)))
+        }
+        ["api", version] => discovery::resources(served, &[], "", version),
+        ["apis", group] => discovery::registered_group(&registrations(state), group)
+            .or_else(|| discovery::group(served, &custom(), group)),
+        ["apis", group, version] => discovery::resources(served, &custom(), group, version),
+        _ => None,
+    };
+    document.map(|document| Answer::Object(200, document)).ok_or_else(Status::no_such_resource)
+}
+
+/// The documents by which relying parties verify service account tokens.
+fn issuer_document(state: &State, call: &Call, segments: &[&str]) -> Result<Answer, Status> {
+    let tokens = state.authentication.tokens.as_ref();
+    match segments {
+        [".well-known", "openid-configuration"] => {
+            let document = tokens.and_then(|tokens| tokens.configuration.clone());
+            published(call, "json", "application/json", document.ok_or_else(Status::no_such_resource)?)
+        }
+        ["openid", "v1", "jwks"] => {
+            let keys = tokens.map(|tokens| tokens.key_set.clone());
+            published(
+                call,
+                "jwk-set+json",
+                "application/jwk-set+json",
+                keys.ok_or_else(Status::no_such_resource)?,
+            )
+        }
+        _ => Err(Status::no_such_resource()),
+    }
+}
+
+/// `whole`: the page of all checks rather than of one.
+async fn health_page(state: &State, call: &Call, whole: bool) -> Result<Answer, Status> {
+    let reasons = call.query.get("verbose").is_some() && may_see_reasons(state, call).await;
+    let page = state.serving.health.page(&call.info.path, &call.query, reasons);
+    let (code, text) = page.ok_or_else(Status::no_such_resource)?;
+    Ok(if whole {
+        Answer::Plain(code, Body::from(text))
+    } else {
+        Answer::Raw(code, "text/plain; charset=utf-8", Body::from(text))
+    })
 }
 
 /// All metrics, as they are now.
@@ -370,121 +355,6 @@ fn aggregated_answer(call: &Call, document: &Value) -> Answer {
     }
     let content_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     Answer::With(200, content_type, shared.into(), Body::from(body))
-}
-
-/// Makes an OpenAPI document. That takes a while, so it is done where it holds nobody up.
-async fn make(
-    state: &Arc<State>,
-    builder: &Arc<Semaphore>,
-    make: impl FnOnce(&OpenApi, Current<'_>) -> Option<Arc<Document>> + Send + 'static,
-) -> Result<Option<Arc<Document>>, Status> {
-    // One at a time: the next one finds what this one made.
-    let turn = Arc::clone(builder).acquire_owned().await;
-    let maker = Arc::clone(state);
-    let work = move || {
-        // Held to the end, whether or not the client waits for it.
-        let _turn = turn;
-        let generation = maker.apis.openapi.generation();
-        let custom: Vec<Arc<CustomResourceDefinition>> =
-            maker.apis.catalog.custom().crds().cloned().collect();
-        let (remote_v3, remote_v2) = (maker.apis.aggregation.remote_v3(), maker.apis.aggregation.remote_v2());
-        let only_v2 = maker.apis.aggregation.only_v2();
-        let current = Current {
-            generation,
-            custom: &custom,
-            remote_v3: &remote_v3,
-            remote_v2: &remote_v2,
-            only_v2: &only_v2,
-        };
-        make(&maker.apis.openapi, current)
-    };
-    tokio::task::spawn_blocking(work).await.map_err(|_| Status::internal("the document could not be made"))
-}
-
-/// Lets one OpenAPI document of each version be built at a time, because that may take seconds and much memory. The large documents of
-/// version 2 do not hold up those of version 3.
-pub struct OpenApiBuilders {
-    v2: Arc<Semaphore>,
-    v3: Arc<Semaphore>,
-}
-
-impl Default for OpenApiBuilders {
-    fn default() -> Self {
-        OpenApiBuilders { v2: Arc::new(Semaphore::new(1)), v3: Arc::new(Semaphore::new(1)) }
-    }
-}
-
-/// Says which CRDs are not in the document of version 2.
-fn report_left_out(crds: &[Str]) {
-    const NAMED: usize = 10;
-    let named: Vec<&str> = crds.iter().take(NAMED).map(Str::as_str).collect();
-    tracing::warn!(
-        count = crds.len(),
-        crds = named.join(","),
-        "CustomResourceDefinitions are left out of /openapi/v2 because it would be too large; /openapi/v3 has all of them"
-    );
-}
-
-/// A document as a body: all answers have the same bytes.
-fn shared(document: &Arc<Document>) -> Body {
-    struct Made(Arc<Document>);
-    impl AsRef<[u8]> for Made {
-        fn as_ref(&self) -> &[u8] {
-            &self.0.body
-        }
-    }
-    Body::shared(Bytes::from_owner(Made(Arc::clone(document))))
-}
-
-fn missing() -> Answer {
-    Answer::Raw(404, "", Body::empty())
-}
-
-type Headers = Vec<(HeaderName, String)>;
-
-fn vary_2() -> Headers {
-    vec![(VARY, "Accept-Encoding".to_owned()), (VARY, "Accept".to_owned())]
-}
-
-/// Whether the client prefers the protobuf form of version 2; nothing if it takes neither.
-fn wants_protobuf(headers: &HeaderMap) -> Option<bool> {
-    negotiate::clauses(headers).iter().find_map(|clause| {
-        let protobuf =
-            clause.kind == "application" && clause.subtype.starts_with("com.github.proto-openapi.spec.v2");
-        if clause.covers("application", "json") { Some(false) } else { protobuf.then_some(true) }
-    })
-}
-
-/// A document with its tag. A client that has it already is told so.
-fn tagged(call: &Call, content_type: &'static str, mut headers: Headers, document: &Arc<Document>) -> Answer {
-    let tag = format!("\"{}\"", document.hash);
-    let has = call.headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
-    headers.push((ETAG, tag));
-    let body = if has { Body::empty() } else { shared(document) };
-    Answer::With(if has { 304 } else { 200 }, content_type, headers, body)
-}
-
-/// A document of version 3. What is asked for by its hash never changes and may be kept; another hash leads to the one of now.
-fn version_3(call: &Call, path: &str, document: &Arc<Document>) -> Answer {
-    const YEAR: i64 = 365 * 24 * 3600;
-    let json = "application/json";
-    let mut headers = vec![(VARY, "Accept".to_owned())];
-    if !negotiate::clauses(&call.headers).iter().any(|clause| clause.covers("application", "json")) {
-        return Answer::With(406, "", headers, Body::empty());
-    }
-    match call.query.get("hash").filter(|hash| !hash.is_empty()) {
-        Some(hash) if hash == document.hash => {
-            headers.push((CACHE_CONTROL, "public, immutable".to_owned()));
-            headers.push((EXPIRES, zpages::date(call.now.saturating_add(YEAR))));
-        }
-        Some(_) => {
-            headers.push((ETAG, format!("\"{}\"", document.hash)));
-            headers.push((LOCATION, format!("/openapi/v3/{path}?hash={}", document.hash)));
-            return Answer::With(301, json, headers, Body::empty());
-        }
-        None => {}
-    }
-    tagged(call, json, headers, document)
 }
 
 /// What is written for people to read, whatever they say.
