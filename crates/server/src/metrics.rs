@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, HistogramVec, IntCounterVec, IntGaugeVec, Registry, TextEncoder,
+    register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
+    register_int_gauge_vec_with_registry,
 };
 
 use crate::request_info::RequestInfo;
@@ -14,6 +16,7 @@ mod bounds;
 mod claims;
 mod custom;
 mod features;
+mod process;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -23,7 +26,9 @@ pub use claims::ClaimMetrics;
 pub use custom::{CustomMetrics, Review};
 pub use storage::StorageMetrics;
 
-/// Everything that is counted.
+use process::{ProcessMetrics, register_build_info};
+
+/// The metrics of the server. Subsystems register further ones in [`Metrics::registry`].
 pub struct Metrics {
     registry: Registry,
     requests: IntCounterVec,
@@ -36,28 +41,24 @@ pub struct Metrics {
     watch_events: IntCounterVec,
     deprecated: IntGaugeVec,
     admin_access: IntCounterVec,
-    /// Under its former name, and under the present one.
+    /// The former name of `resource_objects`.
     storage_objects: IntGaugeVec,
     resource_objects: IntGaugeVec,
-    /// What is counted of callers and their tokens.
     pub authentication: Arc<AuthenticationMetrics>,
-    /// What is counted of custom resources and of the webhooks that are called.
+    /// Custom resources, and the certificates of the webhooks that are called.
     pub custom: Arc<CustomMetrics>,
-    /// How large the store is.
     pub storage: StorageMetrics,
-    /// What is counted of claims for devices.
+    /// Resource claims.
     pub claims: Arc<ClaimMetrics>,
     process: ProcessMetrics,
 }
 
-struct ProcessMetrics {
-    cpu: prometheus::Counter,
-    resident: prometheus::Gauge,
-    virtual_bytes: prometheus::Gauge,
-    open_fds: prometheus::Gauge,
-    max_fds: prometheus::Gauge,
-    start_time: prometheus::Gauge,
-}
+const REQUEST_LABELS: &[&str] =
+    &["code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"];
+const DURATION_LABELS: &[&str] =
+    &["component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"];
+const RESOURCE_LABELS: &[&str] =
+    &["component", "group", "resource", "scope", "subresource", "verb", "version"];
 
 const DURATION_BUCKETS: &[f64] = &[
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
@@ -65,127 +66,49 @@ const DURATION_BUCKETS: &[f64] = &[
 ];
 const SIZE_BUCKETS: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-/// What a finished request was, for the counters.
+/// A finished request.
 #[derive(Debug)]
 pub struct Finished<'a> {
-    /// The request.
     pub info: &'a RequestInfo,
-    /// Whether its resource is one that is served; the names of others are not repeated in labels.
+    /// The resource is served. The names of others do not become labels, because clients choose them.
     pub known: bool,
-    /// The HTTP status code.
     pub code: u16,
-    /// Whether nothing was to be stored.
     pub dry_run: bool,
-    /// How long it took.
     pub took: Duration,
-    /// The size of the answer, where it is known.
+    /// Of the response body in bytes, if it is known before it is sent.
     pub size: Option<u64>,
 }
 
 impl Metrics {
-    /// An empty page. `started` is the start of the process, in seconds since the epoch.
+    /// Registers all metrics. `started` is the start of the process, in seconds since the epoch.
     pub fn new(started: f64) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
-        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
+        register_build_info(&registry)?;
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register_int_counter_vec_with_registry!(name, help, labels, &registry)
         };
-        let gauge = |name: &str, help: &str, labels: &[&str]| -> Result<IntGaugeVec, prometheus::Error> {
-            let metric = IntGaugeVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            register_int_gauge_vec_with_registry!(name, help, labels, &registry)
         };
-        let histogram = |name: &str,
-                         help: &str,
-                         labels: &[&str],
-                         buckets: &[f64]|
-         -> Result<HistogramVec, prometheus::Error> {
-            let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-            let metric = HistogramVec::new(options, labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
+        let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
+            register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), &registry)
         };
-        let plain_gauge = |name: &str, help: &str| -> Result<prometheus::Gauge, prometheus::Error> {
-            let metric = prometheus::Gauge::new(name, help)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
-        let cpu = prometheus::Counter::new(
-            "process_cpu_seconds_total",
-            "Total user and system CPU time spent in seconds.",
-        )?;
-        registry.register(Box::new(cpu.clone()))?;
-        let process = ProcessMetrics {
-            cpu,
-            resident: plain_gauge("process_resident_memory_bytes", "Resident memory size in bytes.")?,
-            virtual_bytes: plain_gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.")?,
-            open_fds: plain_gauge("process_open_fds", "Number of open file descriptors.")?,
-            max_fds: plain_gauge("process_max_fds", "Maximum number of open file descriptors.")?,
-            start_time: plain_gauge(
-                "process_start_time_seconds",
-                "Start time of the process since unix epoch in seconds.",
-            )?,
-        };
-        process.start_time.set(started);
-        let build = GaugeVec::new(
-            Opts::new(
-                "kubernetes_build_info",
-                "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
-            ),
-            &[
-                "build_date",
-                "compiler",
-                "git_commit",
-                "git_tree_state",
-                "git_version",
-                "go_version",
-                "major",
-                "minor",
-                "platform",
-            ],
-        )?;
-        registry.register(Box::new(build.clone()))?;
-        build
-            .with_label_values(&[
-                "",
-                "rustc",
-                "",
-                "clean",
-                crate::version::GIT_VERSION,
-                "",
-                "1",
-                "37",
-                crate::version::PLATFORM,
-            ])
-            .set(1.0);
-        let labels = &["component", "group", "resource", "scope", "subresource", "verb", "version"];
         Ok(Metrics {
             requests: counter(
                 "apiserver_request_total",
                 "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
-                &[
-                    "code",
-                    "component",
-                    "dry_run",
-                    "group",
-                    "resource",
-                    "scope",
-                    "subresource",
-                    "verb",
-                    "version",
-                ],
+                REQUEST_LABELS,
             )?,
             durations: histogram(
                 "apiserver_request_duration_seconds",
                 "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
-                &["component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"],
+                DURATION_LABELS,
                 DURATION_BUCKETS,
             )?,
             response_sizes: histogram(
                 "apiserver_response_sizes",
                 "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope and component.",
-                labels,
+                RESOURCE_LABELS,
                 SIZE_BUCKETS,
             )?,
             in_flight: gauge(
@@ -201,7 +124,7 @@ impl Metrics {
             long_running: gauge(
                 "apiserver_longrunning_requests",
                 "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.",
-                labels,
+                RESOURCE_LABELS,
             )?,
             dropped: counter(
                 "apiserver_dropped_requests_total",
@@ -237,12 +160,11 @@ impl Metrics {
             custom: Arc::new(CustomMetrics::new(&registry)?),
             storage: StorageMetrics::new(&registry)?,
             claims: Arc::new(ClaimMetrics::new(&registry)?),
-            process,
+            process: ProcessMetrics::new(&registry, started)?,
             registry,
         })
     }
 
-    /// Where further families are registered.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -419,33 +341,5 @@ impl<'a> Labels<'a> {
 
     fn all(&self) -> [&'a str; 7] {
         ["apiserver", self.group, self.resource, self.scope, self.subresource, self.verb, self.version]
-    }
-}
-
-impl ProcessMetrics {
-    /// Reads `/proc`; where there is none the figures stay at zero.
-    #[expect(clippy::cast_precision_loss, reason = "figures for a page of floats")]
-    fn read(&self) {
-        const PAGE: f64 = 4096.0;
-        const TICKS: f64 = 100.0;
-        if let Ok(stat) = std::fs::read_to_string("/proc/self/stat")
-            && let Some((_, fields)) = stat.rsplit_once(") ")
-        {
-            let field =
-                |n: usize| fields.split(' ').nth(n).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0) as f64;
-            let seconds = (field(11) + field(12)) / TICKS;
-            self.cpu.inc_by((seconds - self.cpu.get()).max(0.0));
-            self.virtual_bytes.set(field(20));
-            self.resident.set(field(21) * PAGE);
-        }
-        if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
-            self.open_fds.set(files.count() as f64);
-        }
-        if let Ok(limits) = std::fs::read_to_string("/proc/self/limits")
-            && let Some(line) = limits.lines().find(|l| l.starts_with("Max open files"))
-        {
-            let soft = line.split_whitespace().nth(3).and_then(|f| f.parse::<f64>().ok());
-            self.max_fds.set(soft.unwrap_or(0.0));
-        }
     }
 }

@@ -4,7 +4,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use admission::{CheckError, Conditions, Linked, Meter, Operation, Phase, Rejection};
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{
+    Histogram, HistogramVec, IntCounterVec, Registry, register_histogram_vec_with_registry,
+    register_int_counter_vec_with_registry,
+};
 
 use crate::admission::summary::Summary;
 
@@ -61,9 +64,11 @@ const CONDITION_LABELS: &[&str] = &["kind", "name", "operation", "type"];
 impl AdmissionMeter {
     /// Registers the families.
     pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| counter(registry, name, help, labels);
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register_int_counter_vec_with_registry!(name, help, labels, registry)
+        };
         let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
-            histogram(registry, name, help, labels, buckets)
+            register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), registry)
         };
         let step_summary = Summary::new(
             "apiserver_admission_step_admission_duration_seconds_summary",
@@ -110,29 +115,6 @@ impl AdmissionMeter {
     }
 }
 
-fn counter(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-) -> Result<IntCounterVec, prometheus::Error> {
-    let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
-}
-
-fn histogram(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-    buckets: &[f64],
-) -> Result<HistogramVec, prometheus::Error> {
-    let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
-}
-
 impl Decisions {
     /// Registers the families: Kubernetes' own, or their parallels of KEP-5793.
     fn new(registry: &Registry, manifests: bool) -> Result<Self, prometheus::Error> {
@@ -144,9 +126,11 @@ impl Decisions {
                 format!("[{stability}] {help}")
             }
         };
-        let counter = |name: &str, help: &str, labels: &[&str]| counter(registry, name, help, labels);
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register_int_counter_vec_with_registry!(name, help, labels, registry)
+        };
         let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
-            histogram(registry, name, help, labels, buckets)
+            register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), registry)
         };
         Ok(Decisions {
             webhooks: histogram(

@@ -6,8 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use authz::config::AuthorizerType;
 use authz::{Decision, Evaluation, Observer, Permit, Refusal};
 use prometheus::{
-    CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
-    Registry, exponential_buckets,
+    CounterVec, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry,
+    exponential_buckets, register_counter_vec_with_registry, register_gauge_vec_with_registry,
+    register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
+    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
 };
 
 use crate::identity;
@@ -28,59 +30,66 @@ pub struct AuthorizationMetrics {
     reloads: IntCounterVec,
     reload_times: GaugeVec,
     config_info: IntGaugeVec,
-    // The same as KEP-3221 names them.
-    steps: IntCounterVec,
-    step_calls: IntCounterVec,
-    step_call_seconds: CounterVec,
-    step_errors: IntCounterVec,
-    step_reload_failures: IntCounter,
+    steps: StepMetrics,
+}
+
+/// The metrics under the names of KEP-3221, which count the same events.
+struct StepMetrics {
+    invocations: IntCounterVec,
+    webhook_calls: IntCounterVec,
+    webhook_seconds: CounterVec,
+    webhook_errors: IntCounterVec,
+    reload_failures: IntCounter,
+}
+
+impl StepMetrics {
+    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register_int_counter_vec_with_registry!(name, help, labels, registry)
+        };
+        Ok(StepMetrics {
+            invocations: counter(
+                "apiserver_authorization_step_invocations_total",
+                "[ALPHA] Total number of times an authorizer was asked, split by authorizer and decision (KEP-3221).",
+                &["mode", "decision"],
+            )?,
+            webhook_calls: counter(
+                "apiserver_authorization_step_webhook_invocations_total",
+                "[ALPHA] Total number of answered requests to authorization webhooks (KEP-3221).",
+                &["name", "code", "decision"],
+            )?,
+            webhook_seconds: register_counter_vec_with_registry!(
+                "apiserver_authorization_step_webhook_duration_total_seconds",
+                "[ALPHA] Total round trip time of requests to authorization webhooks, in seconds (KEP-3221).",
+                &["name", "code", "decision"],
+                registry
+            )?,
+            webhook_errors: counter(
+                "apiserver_authorization_step_webhook_error_total",
+                "[ALPHA] Total number of erroneous answers of authorization webhooks (KEP-3221).",
+                &["name", "code", "decision"],
+            )?,
+            reload_failures: register_int_counter_with_registry!(
+                "apiserver_authorization_step_configuration_reload_failure_count",
+                "[ALPHA] Number of times a changed authorization configuration could not be used (KEP-3221).",
+                registry
+            )?,
+        })
+    }
 }
 
 const CONDITION_BUCKETS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 const WEBHOOK_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 impl AuthorizationMetrics {
-    /// Registers the families. `id` is the server's identity.
+    /// Registers the metrics. `id` is the identity of the server.
     pub fn new(registry: &Registry, id: &str) -> Result<Arc<Self>, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register_int_counter_vec_with_registry!(name, help, labels, registry)
         };
         let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
-            let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
+            register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), registry)
         };
-        let reload_times = GaugeVec::new(
-            Opts::new(
-                "apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds",
-                "[BETA] Timestamp of the last automatic reload of authorization configuration split by status and apiserver identity.",
-            ),
-            &["apiserver_id_hash", "status"],
-        )?;
-        registry.register(Box::new(reload_times.clone()))?;
-        let config_info = IntGaugeVec::new(
-            Opts::new(
-                "apiserver_authorization_config_controller_last_config_info",
-                "[ALPHA] Information about the last applied authorization configuration with hash as label, split by apiserver identity.",
-            ),
-            &["apiserver_id_hash", "hash"],
-        )?;
-        registry.register(Box::new(config_info.clone()))?;
-        let step_call_seconds = CounterVec::new(
-            Opts::new(
-                "apiserver_authorization_step_webhook_duration_total_seconds",
-                "[ALPHA] Total round trip time of requests to authorization webhooks, in seconds (KEP-3221).",
-            ),
-            &["name", "code", "decision"],
-        )?;
-        registry.register(Box::new(step_call_seconds.clone()))?;
-        let step_reload_failures = IntCounter::new(
-            "apiserver_authorization_step_configuration_reload_failure_count",
-            "[ALPHA] Number of times a changed authorization configuration could not be used (KEP-3221).",
-        )?;
-        registry.register(Box::new(step_reload_failures.clone()))?;
         Ok(Arc::new(AuthorizationMetrics {
             id_hash: identity::hash(id.as_bytes()),
             attempts: counter(
@@ -136,25 +145,19 @@ impl AuthorizationMetrics {
                 "[BETA] Total number of automatic reloads of authorization configuration split by status and apiserver identity.",
                 &["apiserver_id_hash", "status"],
             )?,
-            reload_times,
-            config_info,
-            steps: counter(
-                "apiserver_authorization_step_invocations_total",
-                "[ALPHA] Total number of times an authorizer was asked, split by authorizer and decision (KEP-3221).",
-                &["mode", "decision"],
+            reload_times: register_gauge_vec_with_registry!(
+                "apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds",
+                "[BETA] Timestamp of the last automatic reload of authorization configuration split by status and apiserver identity.",
+                &["apiserver_id_hash", "status"],
+                registry
             )?,
-            step_calls: counter(
-                "apiserver_authorization_step_webhook_invocations_total",
-                "[ALPHA] Total number of answered requests to authorization webhooks (KEP-3221).",
-                &["name", "code", "decision"],
+            config_info: register_int_gauge_vec_with_registry!(
+                "apiserver_authorization_config_controller_last_config_info",
+                "[ALPHA] Information about the last applied authorization configuration with hash as label, split by apiserver identity.",
+                &["apiserver_id_hash", "hash"],
+                registry
             )?,
-            step_call_seconds,
-            step_errors: counter(
-                "apiserver_authorization_step_webhook_error_total",
-                "[ALPHA] Total number of erroneous answers of authorization webhooks (KEP-3221).",
-                &["name", "code", "decision"],
-            )?,
-            step_reload_failures,
+            steps: StepMetrics::new(registry)?,
         }))
     }
 
@@ -187,7 +190,7 @@ impl AuthorizationMetrics {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         self.reload_times.with_label_values(&[self.id_hash.as_str(), status]).set(now);
         if !succeeded {
-            self.step_reload_failures.inc();
+            self.steps.reload_failures.inc();
         }
     }
 }
@@ -213,7 +216,7 @@ impl Observer for ChainObserver {
         if decision != Decision::NoOpinion {
             self.metrics.decisions.with_label_values(&[kind.as_str(), name, decision.label()]).inc();
         }
-        let steps = &self.metrics.steps;
+        let steps = &self.metrics.steps.invocations;
         match kind {
             AuthorizerType::Webhook if self.several => {
                 steps.with_label_values(&[format!("webhook_{name}").as_str(), word(decision)]).inc();
@@ -231,10 +234,10 @@ impl Observer for ChainObserver {
         let Some(status) = status else { return };
         let code = format!("{}xx", status / 100);
         let labels = [name, code.as_str(), word(decision)];
-        self.metrics.step_calls.with_label_values(&labels).inc();
-        self.metrics.step_call_seconds.with_label_values(&labels).inc_by(latency.as_secs_f64());
+        self.metrics.steps.webhook_calls.with_label_values(&labels).inc();
+        self.metrics.steps.webhook_seconds.with_label_values(&labels).inc_by(latency.as_secs_f64());
         if status >= 400 {
-            self.metrics.step_errors.with_label_values(&labels).inc();
+            self.metrics.steps.webhook_errors.with_label_values(&labels).inc();
         }
     }
 
