@@ -215,24 +215,7 @@ async fn connection<A: Answer>(
             Ok(response.map(|body| Sending { body, multiplexed, _busy: Some(busy) }))
         }
     });
-    let mut builder = auto::Builder::new(guard);
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.headers)
-        .max_buf_size(usize::try_from(limits.header_bytes).unwrap_or(usize::MAX).max(8192));
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams)
-        .max_header_list_size(limits.header_bytes)
-        .max_pending_accept_reset_streams(64)
-        .max_local_error_reset_streams(64)
-        .initial_stream_window_size(256 * 1024)
-        .initial_connection_window_size(1024 * 1024)
-        .max_send_buf_size(128 * 1024)
-        .keep_alive_interval(limits.ping)
-        .keep_alive_timeout(limits.ping);
+    let builder = http_server(limits, guard);
     let (stream, gather) = coalesce_writes(stream);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
@@ -266,6 +249,29 @@ async fn connection<A: Answer>(
     if let Err(e) = ended {
         debug!(%address, error = %e, "connection ended");
     }
+}
+
+/// HTTP/1 and HTTP/2 with bounds on headers, streams, buffers and idle connections.
+fn http_server(limits: Limits, guard: StreamGuard) -> auto::Builder<StreamGuard> {
+    let mut builder = auto::Builder::new(guard);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.headers)
+        .max_buf_size(usize::try_from(limits.header_bytes).unwrap_or(usize::MAX).max(8192));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(limits.header_bytes)
+        .max_pending_accept_reset_streams(64)
+        .max_local_error_reset_streams(64)
+        .initial_stream_window_size(256 * 1024)
+        .initial_connection_window_size(1024 * 1024)
+        .max_send_buf_size(128 * 1024)
+        .keep_alive_interval(limits.ping)
+        .keep_alive_timeout(limits.ping);
+    builder
 }
 
 /// Returns when nothing is in flight on the connection, at the earliest after some time.

@@ -23,7 +23,9 @@ use crate::encode;
 use crate::heavy::LARGE;
 use crate::negotiate::{self, Accepted, Form, Forms, List, Media};
 use crate::request_info::Query;
-use crate::table::{self, Of, TableOptions};
+use crate::table::{self, Of, TableOptions, TableRequest};
+use crd::columns::TableAllowance;
+use kinds::table::Verb;
 
 /// Bodies smaller than this are not worth compressing.
 const GZIP_FROM: u64 = 128 * 1024;
@@ -324,7 +326,8 @@ fn object(
                 std::slice::from_ref(&value)
             };
             let allowance = TableAllowance::new(&call.effort.budget);
-            let table = table::table(kind, version, objects, metadata, options, call.now, &allowance);
+            let request = TableRequest { version, options, now: call.now, allowance: &allowance };
+            let table = table::table(kind, objects, metadata, request);
             call.effort.check()?;
             if allowance.is_used_up() {
                 call.warn(table::INCOMPLETE);

@@ -65,16 +65,21 @@ pub fn work(kind: &ServedResource, size: usize) -> usize {
     kind.as_custom().map_or(size, |custom| size.saturating_mul(custom.version.columns))
 }
 
-/// The table of `objects`, which are in the version of the request. Printer columns may use up the allowance of the table.
-pub fn table(
-    kind: &ServedResource,
-    version: &str,
-    objects: &[Value],
-    metadata: Value,
-    options: TableOptions,
-    now: i64,
-    allowance: &TableAllowance,
-) -> Value {
+/// A table as a client requested it.
+#[derive(Clone, Copy)]
+pub struct TableRequest<'a> {
+    /// The version of `meta.k8s.io`.
+    pub version: &'a str,
+    pub options: TableOptions,
+    /// In seconds since the epoch, for the ages of objects.
+    pub now: i64,
+    /// Bounds the work of printer columns.
+    pub allowance: &'a TableAllowance,
+}
+
+/// `objects` are in the version of the request. Cells are empty where the allowance is used up.
+pub fn table(kind: &ServedResource, objects: &[Value], metadata: Value, request: TableRequest<'_>) -> Value {
+    let TableRequest { version, options, now, allowance } = request;
     if let Some(custom) = kind.as_custom() {
         let is_scale = objects.first().is_some_and(|o| o.str_at(&["apiVersion"]) == Some("autoscaling/v1"));
         let scale;

@@ -20,7 +20,7 @@ use crate::options::{self, ListOptions};
 use crate::respond;
 use crate::splice::Splice;
 use crate::state::State;
-use crate::table::{self, Of, TableOptions};
+use crate::table::{self, Of, TableOptions, TableRequest};
 
 /// Go's raw URL encoding: no padding, and bits left over do not matter.
 const TOKEN: GeneralPurpose = GeneralPurpose::new(
@@ -297,7 +297,8 @@ pub async fn answer(
             drop_empty_continue(&mut metadata);
             let rows = values(kind.converter(state).show_all(&page.entries).await?);
             let allowance = TableAllowance::new(&call.effort.budget);
-            let table = table::table(kind, version, &rows, metadata, options, state.now(), &allowance);
+            let request = TableRequest { version, options, now: state.now(), allowance: &allowance };
+            let table = table::table(kind, &rows, metadata, request);
             call.effort.check()?;
             if allowance.is_used_up() {
                 call.warn(table::INCOMPLETE);

@@ -38,7 +38,8 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &ServedResource)
     let manager = ownership::manager(&options.field_manager, &call.headers);
     ownership::track_posted(&expected, "token", &mut object, &manager, call.now);
     let asked = WebhookTokenAsked::read(&object);
-    let answer = answer(state, call, kind, object, &options, expected, &empty).await;
+    let request = PostedTokenRequest { object, options, expected, empty };
+    let answer = answer(state, call, kind, request).await;
     if let Some(asked) = asked {
         if let Some(tokens) = &state.admission.webhook_tokens {
             tokens.metrics().requested(answer.is_ok(), begun.elapsed());
@@ -111,15 +112,22 @@ impl WebhookTokenAsked {
     }
 }
 
+/// A decoded `TokenRequest`.
+struct PostedTokenRequest {
+    object: Value,
+    options: WriteOptions,
+    expected: GroupVersionKind,
+    /// The attestations that were sent empty.
+    empty: Vec<Dialect>,
+}
+
 async fn answer(
     state: &Arc<State>,
     call: &mut Call,
     kind: &ServedResource,
-    object: Value,
-    options: &WriteOptions,
-    expected: GroupVersionKind,
-    empty: &[Dialect],
+    request: PostedTokenRequest,
 ) -> Result<Answer, Refusal> {
+    let PostedTokenRequest { object, options, expected, empty } = request;
     let Some(tokens) = &state.authentication.tokens else { return Err(Status::no_such_resource().into()) };
     let name = call.info.name.to_string();
     let options_value = options.to_value("CreateOptions");

@@ -121,16 +121,8 @@ async fn change(
                     create::create(state, call, kind, draft, options, writer).await
                 }
                 Source::Configuration(config, strict) if ServedResource::creates_on_apply(subresource) => {
-                    let draft = configured(
-                        state,
-                        call,
-                        kind,
-                        subresource,
-                        options,
-                        None,
-                        (&config, strict.as_deref()),
-                    )
-                    .await?;
+                    let sent = (&config, strict.as_deref());
+                    let draft = configured(call, &subject, options, None, sent).await?;
                     state.authorization.authorize_create(call, kind).await?;
                     create::create(state, call, kind, draft, options, writer).await
                 }
@@ -144,11 +136,11 @@ async fn change(
         let new = match &source {
             Source::Object(draft) => draft.clone(),
             Source::Patch(patch_type, body) => {
-                patched(call, kind, subresource, options, &old_object, patch_type, body)?
+                patched(call, &subject, options, &old_object, (patch_type, body))?
             }
             Source::Configuration(config, strict) => {
                 let sent = (config, strict.as_deref());
-                configured(state, call, kind, subresource, options, Some(&old_object), sent).await?
+                configured(call, &subject, options, Some(&old_object), sent).await?
             }
         };
         let named_revision = {
@@ -187,16 +179,15 @@ async fn change(
     Err(Status::conflict(&kind.resource, &name, OPTIMISTIC_LOCK))
 }
 
-/// Applies a patch to what is stored, as the version of the request sees it.
+/// Applies a patch to the stored object in the version of the request.
 fn patched(
     call: &mut Call,
-    kind: &ServedResource,
-    subresource: Subresource,
+    subject: &Subject<'_>,
     options: &WriteOptions,
     old: &Working,
-    patch_type: &str,
-    body: &Bytes,
+    (patch_type, body): (&str, &Bytes),
 ) -> Result<Draft, Status> {
+    let &Subject { kind, subresource, .. } = subject;
     let current = kind.to_change(subresource, old)?;
     let schema = kind.subresource_schema(subresource);
     let patch = match patch_type {
@@ -212,16 +203,15 @@ fn patched(
     Ok(draft)
 }
 
-/// Merges a configuration into what is stored, as the version of the request sees it.
+/// Merges an applied configuration into the stored object in the version of the request.
 async fn configured(
-    state: &State,
     call: &mut Call,
-    kind: &ServedResource,
-    subresource: Subresource,
+    subject: &Subject<'_>,
     options: &WriteOptions,
     old: Option<&Working>,
     (config, strict): (&Value, Option<&str>),
 ) -> Result<Draft, Status> {
+    let &Subject { state, kind, subresource, .. } = subject;
     let applying = ownership::Applying {
         config,
         manager: &options.field_manager,

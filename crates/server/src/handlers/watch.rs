@@ -29,7 +29,7 @@ use crate::options::ListOptions;
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
-use crate::table::{self, TableOptions};
+use crate::table::{self, TableOptions, TableRequest};
 use crate::unsent::Payer;
 
 /// Chunks on their way to one client, besides what is being sent. An event is never divided, so that a chunk may be as large as an
@@ -170,7 +170,43 @@ fn begin(store: &Store, options: &ListOptions, scope: &str, now: impl Fn() -> u6
     })
 }
 
-/// A watch has a seat while it sends what there is, but not while its client is slow to read that.
+/// Sends the objects that exist at the start of a watch. False if the client has disconnected.
+async fn send_initial_events(
+    sender: &mut Sender,
+    entries: Vec<Arc<Entry>>,
+    revision: u64,
+    options: &ListOptions,
+    seat: &mut Seat,
+) -> bool {
+    for entry in entries {
+        match sender.selects(&entry).await {
+            Ok(true) => sender.entry("ADDED", &entry).await,
+            Ok(false) => {}
+            Err(status) => sender.error(&status),
+        }
+        if sender.worked > LARGE {
+            sender.worked = 0;
+            tokio::task::yield_now().await;
+        }
+        if sender.is_full() {
+            // Other tasks get their turn, also while this client reads fast.
+            tokio::task::yield_now().await;
+            if sender.channel.capacity() == 0 {
+                seat.release();
+            }
+            if !sender.flush().await {
+                return false;
+            }
+        }
+    }
+    seat.release();
+    if options.send_initial_events == Some(true) && options.bookmarks {
+        sender.bookmark(revision, true);
+    }
+    sender.flush().await
+}
+
+/// A watch holds its seat while it sends the initial events, except while its client is slow to read them.
 async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: Instant, mut seat: Seat) {
     let mut said = 0;
     let mut watch = match begin {
@@ -185,32 +221,7 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
         }
         Begin::Entries(entries, watch) => {
             let revision = watch.progress();
-            for entry in entries {
-                match sender.selects(&entry).await {
-                    Ok(true) => sender.entry("ADDED", &entry).await,
-                    Ok(false) => {}
-                    Err(status) => sender.error(&status),
-                }
-                if sender.worked > LARGE {
-                    sender.worked = 0;
-                    tokio::task::yield_now().await;
-                }
-                if sender.is_full() {
-                    // Others have their turn, whether or not this client reads.
-                    tokio::task::yield_now().await;
-                    if sender.channel.capacity() == 0 {
-                        seat.release();
-                    }
-                    if !sender.flush().await {
-                        return;
-                    }
-                }
-            }
-            seat.release();
-            if options.send_initial_events == Some(true) && options.bookmarks {
-                sender.bookmark(revision, true);
-            }
-            if !sender.flush().await {
+            if !send_initial_events(&mut sender, entries, revision, &options, &mut seat).await {
                 return;
             }
             watch
@@ -439,9 +450,9 @@ impl Sender {
                 let options =
                     TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
                 let metadata = Value::map([("resourceVersion", revision.to_string())]);
-                let (objects, allowance) =
-                    (std::slice::from_ref(&object), TableAllowance::new(&Budget::UNLIMITED));
-                table::table(&self.kind, version, objects, metadata, options, self.now, &allowance)
+                let allowance = &TableAllowance::new(&Budget::UNLIMITED);
+                let request = TableRequest { version, options, now: self.now, allowance };
+                table::table(&self.kind, std::slice::from_ref(&object), metadata, request)
             }
         };
         let mut out = Vec::new();

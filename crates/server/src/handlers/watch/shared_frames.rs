@@ -19,7 +19,7 @@ use crate::heavy::{CancelOnDrop, Effort, LARGE};
 use crate::negotiate::Form;
 use crate::respond;
 use crate::state::State;
-use crate::table::{self, Include, TableOptions};
+use crate::table::{self, Include, TableOptions, TableRequest};
 
 /// How many bytes of frames are held for other watches.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
@@ -166,8 +166,17 @@ impl Watcher {
             }
             let now = own.state.now();
             let object = own.kind.converter(&own.state).load(&entry).await?;
-            let shown =
-                shown(&own.kind, form, options, own.kind.to_sent(object).into_value(), &entry, now, &budget);
+            let object = own.kind.to_sent(object).into_value();
+            let shown = match form {
+                Form::Object => object,
+                Form::Metadata(version, _) => table::partial(&object, version),
+                Form::Table(version) => {
+                    let metadata = Value::map([("resourceVersion", entry.revision.to_string())]);
+                    let allowance = &TableAllowance::new(&budget);
+                    let request = TableRequest { version, options, now, allowance };
+                    table::table(&own.kind, std::slice::from_ref(&object), metadata, request)
+                }
+            };
             let mut out = Vec::with_capacity(256);
             let mut json = Vec::with_capacity(256);
             respond::order_of(Some(&own.kind), &shown).write(&mut json, &shown);
@@ -205,26 +214,5 @@ impl Watcher {
         let done = self.state.serving.heavy.drive(&effort, None, work).await;
         cancel.disarm();
         done.unwrap_or_else(|| Err(Status::internal("the event could not be converted")))
-    }
-}
-
-/// An object in the form that is asked for.
-fn shown(
-    kind: &ServedResource,
-    form: Form,
-    options: TableOptions,
-    object: Value,
-    entry: &Entry,
-    now: i64,
-    budget: &Budget,
-) -> Value {
-    match form {
-        Form::Object => object,
-        Form::Metadata(version, _) => table::partial(&object, version),
-        Form::Table(version) => {
-            let metadata = Value::map([("resourceVersion", entry.revision.to_string())]);
-            let allowance = TableAllowance::new(budget);
-            table::table(kind, version, std::slice::from_ref(&object), metadata, options, now, &allowance)
-        }
     }
 }
