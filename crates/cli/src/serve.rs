@@ -222,10 +222,10 @@ pub(crate) fn run(args: &Args, known: &[&'static str], flags: Vec<(String, Strin
     let words = error.downcast_ref::<ConfigError>().and_then(ConfigError::kubernetes_words);
     // The form in which kube-apiserver reports why it does not start, for whoever reads logs for it.
     let in_log = |words: &str| eprintln!("\"command failed\" err={}", api::field::quote(words));
-    if let Some(problems) = error.downcast_ref::<ConfigError>().and_then(ConfigError::places) {
+    if let Some(problems) = error.downcast_ref::<ConfigError>().and_then(ConfigError::file_problems) {
         // Nothing is said twice.
         in_log(&problems.words);
-        eprintln!("{}", problems.places.trim_start_matches('\n'));
+        eprintln!("{}", problems.locations.trim_start_matches('\n'));
         bail!(Reported);
     }
     in_log(words.unwrap_or(&text));

@@ -22,52 +22,51 @@ use crate::tokens::TokenConfig;
 pub struct ConfigError {
     shown: String,
     kubernetes: Option<String>,
-    places: Option<Places>,
+    file_problems: Option<FileProblems>,
 }
 
-/// What is wrong in files: in Kubernetes' words, and then in which places.
+/// Problems in configuration files.
 #[derive(Debug)]
-pub struct Places {
-    /// What kube-apiserver would have said, about the first problem alone.
+pub struct FileProblems {
+    /// The message of kube-apiserver, which is about the first problem alone.
     pub words: String,
-    /// The place of that problem, and the other problems.
-    pub places: String,
+    /// File and line of the first problem, then the other problems with theirs.
+    pub locations: String,
 }
 
 impl ConfigError {
-    /// About a flag.
+    /// The message begins with the flag.
     pub fn flag(flag: &str, why: impl std::fmt::Display) -> Self {
         Self::other(format!("--{flag}: {why}"))
     }
 
-    /// About a file.
+    /// The message begins with the path of the file.
     pub fn file(path: &std::path::Path, why: impl std::fmt::Display) -> Self {
         Self::other(format!("`{}`: {why}", path.display()))
     }
 
-    /// About anything else.
+    /// The message must name the flag or file itself.
     pub fn other(why: impl std::fmt::Display) -> Self {
-        ConfigError { shown: why.to_string(), kubernetes: None, places: None }
+        ConfigError { shown: why.to_string(), kubernetes: None, file_problems: None }
     }
 
-    /// About places in files.
-    pub fn in_files(problems: Places) -> Self {
-        let shown = format!("{}{}", problems.words, problems.places);
-        ConfigError { places: Some(problems), ..Self::other(shown) }
+    pub fn in_files(problems: FileProblems) -> Self {
+        let shown = format!("{}{}", problems.words, problems.locations);
+        ConfigError { file_problems: Some(problems), ..Self::other(shown) }
     }
 
-    /// The places in files that it is about, if it is.
-    pub fn places(&self) -> Option<&Places> {
-        self.places.as_ref()
+    /// The problems that [`ConfigError::in_files`] was called with.
+    pub fn file_problems(&self) -> Option<&FileProblems> {
+        self.file_problems.as_ref()
     }
 
-    /// The same, with what kube-apiserver would have said.
+    /// Adds the message that kube-apiserver prints for the same mistake.
     #[must_use]
     pub fn in_kubernetes_words(self, words: impl Into<String>) -> Self {
         ConfigError { kubernetes: Some(words.into()), ..self }
     }
 
-    /// What kube-apiserver would have said, where that is known.
+    /// The message of kube-apiserver, where it is known.
     pub fn kubernetes_words(&self) -> Option<&str> {
         self.kubernetes.as_deref()
     }
@@ -76,15 +75,13 @@ impl ConfigError {
 /// A feature gate of Kubernetes, as the metric `kubernetes_feature_enabled` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGate {
-    /// Its name.
     pub name: &'static str,
-    /// `ALPHA`, `BETA`, `DEPRECATED`, or `""` for what is generally available.
+    /// `ALPHA`, `BETA`, `DEPRECATED`, or `""` if it is generally available.
     pub stage: &'static str,
-    /// Whether it is on.
     pub enabled: bool,
 }
 
-/// The storage backend.
+/// The storage backend of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     /// In memory; the objects are lost when the process ends.
@@ -147,19 +144,19 @@ pub struct StorageConfig {
     pub data: Data,
     /// `--quota-backend-bytes`: how many bytes of objects the store may hold; unlimited without.
     pub quota: Option<u64>,
-    /// `--service-cluster-ip-range`.
+    /// The ranges of cluster IPs (`--service-cluster-ip-range`).
     pub service_ranges: Vec<IpNet>,
 }
 
 /// The APIs that are served, here and by aggregated API servers.
 #[derive(Debug)]
 pub struct ApisConfig {
-    /// `--runtime-config`.
+    /// The API versions that are served (`--runtime-config`).
     pub served: Served,
     /// The certificate that authenticates this server to aggregated API servers (`--proxy-client-cert-file`).
     pub proxy_client: Option<Identity>,
     pub redirects: Redirects,
-    /// `--allow-privileged`.
+    /// Containers may be privileged (`--allow-privileged`).
     pub allow_privileged: bool,
     /// The feature gate `DRAAdminAccess`: without it, new objects lose the field `adminAccess`.
     pub admin_access: bool,
@@ -183,11 +180,11 @@ pub struct AuthenticationConfig {
 /// The admission plugins and their configuration.
 #[derive(Debug)]
 pub struct AdmissionConfig {
-    /// `--enable-admission-plugins`.
+    /// The value of `--enable-admission-plugins`.
     pub enable: Vec<String>,
-    /// `--disable-admission-plugins`.
+    /// The value of `--disable-admission-plugins`.
     pub disable: Vec<String>,
-    /// `--admission-control-config-file`.
+    /// The value of `--admission-control-config-file`.
     pub configuration_file: Option<PathBuf>,
     /// The settings of built-in plugins that flags make.
     pub plugins: admission::plugins::Settings,
@@ -203,10 +200,9 @@ pub struct AdmissionConfig {
     pub webhook_tokens: bool,
 }
 
-/// TLS, limits on connections and requests, and audit.
+/// The serving certificate, limits on connections and requests, and audit.
 #[derive(Debug)]
 pub struct ServingConfig {
-    /// The serving certificate.
     pub identity: Identity,
     /// TLS versions and cipher suites.
     pub tls: TlsOptions,
@@ -215,17 +211,17 @@ pub struct ServingConfig {
     /// `--enable-priority-and-fairness`: the sum of the two limits below is the number of seats. Without it, each limit applies on
     /// its own.
     pub priority_and_fairness: bool,
-    /// `--max-requests-inflight`.
+    /// The value of `--max-requests-inflight`.
     pub max_in_flight: usize,
-    /// `--max-mutating-requests-inflight`.
+    /// The value of `--max-mutating-requests-inflight`.
     pub max_mutating_in_flight: usize,
-    /// `--request-timeout`.
+    /// How long a request may take that is not long-running (`--request-timeout`).
     pub request_timeout: Duration,
     /// Without it, no audit events are written.
     pub audit: Option<AuditConfig>,
 }
 
-/// The built-in controllers.
+/// The controllers that run in this process.
 #[derive(Debug)]
 pub struct ControllersConfig {
     pub enabled: bool,

@@ -8,7 +8,7 @@ use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncode
 use storage::Store;
 
 use crate::bootstrap::{Hook, Progress};
-use crate::manifests::Standings;
+use crate::manifests::FolderStatuses;
 use crate::request_info::Query;
 use crate::state::Storage;
 use crate::unreadable::Unreadable;
@@ -18,7 +18,7 @@ use crate::unreadable::Unreadable;
 pub struct Health {
     store: Store,
     /// The folders of static manifests.
-    manifests: Arc<Standings>,
+    manifests: Arc<FolderStatuses>,
     /// Which objects that every cluster has are not written yet.
     bootstrap: Arc<Progress>,
     /// The stored objects that cannot be read.
@@ -113,7 +113,7 @@ const MANIFESTS: &str = "manifest-admission-config/";
 impl Health {
     pub(crate) fn new(
         storage: &Storage,
-        manifests: &Arc<Standings>,
+        manifests: &Arc<FolderStatuses>,
         bootstrap: &Arc<Progress>,
     ) -> Result<Self, prometheus::Error> {
         Ok(Health {
@@ -260,14 +260,14 @@ mod tests {
 
     use super::{Health, Hook};
     use crate::config::{Data, StorageConfig};
-    use crate::manifests::Standings;
+    use crate::manifests::FolderStatuses;
     use crate::request_info::Query;
 
     async fn health() -> Health {
-        health_of(Standings::default()).await
+        health_of(FolderStatuses::default()).await
     }
 
-    async fn health_of(manifests: Standings) -> Health {
+    async fn health_of(manifests: FolderStatuses) -> Health {
         let config = StorageConfig { data: Data::Memory, quota: None, service_ranges: Vec::new() };
         let storage = config.build().await.unwrap();
         Health::new(&storage, &Arc::new(manifests), &Arc::default()).unwrap()
@@ -276,7 +276,7 @@ mod tests {
     #[tokio::test]
     async fn readiness_waits_for_every_folder_of_manifests_and_each_has_a_page() {
         let folders = [(Set::ValidatingPolicies, "/p".into()), (Set::MutatingWebhooks, "/w".into())];
-        let health = health_of(Standings::of(&folders)).await;
+        let health = health_of(FolderStatuses::of(&folders)).await;
         health.bootstrap.set_complete();
         let page = |path: &str| health.page(path, &Query::default(), false);
         let (policies, webhooks) = (

@@ -1,12 +1,12 @@
-//! Static manifests: the folders of `staticManifestsDir`, read with bounds, in force before the first request, and followed while
-//! the server runs. What is in them is for [`admission::manifests`] to say.
+//! Static manifests: the folders of `staticManifestsDir` are read with bounds, put in force before the first request, and reloaded
+//! when they change. [`admission::manifests`] checks their content.
 //!
-//! A folder is read, checked and compiled as a whole and then replaces the set before it in one step; on any failure the old set
-//! stays. Nothing here asks the store.
+//! A folder is read, checked and compiled as a whole and then replaces the previous manifests in one step. On any failure the previous
+//! ones stay. The store is not used.
 
+mod folder_status;
 mod metrics;
 mod read;
-mod standing;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,20 +20,20 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::admission::configuration::PluginConfigurations;
-use crate::config::{ConfigError, Places};
+use crate::config::{ConfigError, FileProblems};
 use crate::file_watch::{FileWatch, Look};
 
+pub(crate) use folder_status::{FolderStatus, FolderStatuses};
 pub(crate) use metrics::ManifestMetrics;
 pub use read::read;
 use read::{Unsettled, is_old, settled};
-pub(crate) use standing::{Standing, Standings};
 
-/// Reads and checks a folder.
+/// Reads a folder and checks its manifests.
 pub fn load(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, Refused> {
     manifests::load(set, &folder.display().to_string(), &read(set, folder)?, rules)
 }
 
-/// The folders that a file of `--admission-control-config-file` names, or why the server would not start with it.
+/// The folders that an admission configuration file names. An error is a reason not to start.
 pub fn configured(path: &Path) -> Result<Vec<(Set, PathBuf)>, ConfigError> {
     let mut configurations = PluginConfigurations::read(Some(path))?;
     configurations.pod_security()?;
@@ -47,82 +47,92 @@ pub fn configured(path: &Path) -> Result<Vec<(Set, PathBuf)>, ConfigError> {
     Ok(folders)
 }
 
-/// What learns how folders fare.
+/// The receivers of load results: metrics, health checks and `/debug/admission`.
 #[derive(Clone)]
-struct Told {
+struct FolderReports {
     metrics: Arc<ManifestMetrics>,
-    standings: Arc<Standings>,
+    statuses: Arc<FolderStatuses>,
 }
 
-impl Told {
+impl FolderReports {
     fn loaded(&self, set: Set, loaded: &Loaded) {
         self.metrics.reloaded(set, true);
         self.metrics.in_force(set, loaded);
-        self.standings.loaded(set, loaded);
+        self.statuses.loaded(set, loaded);
     }
 
-    /// The folder is again what is in force.
+    /// The content of the folder equals the manifests in force again.
     fn recovered(&self, set: Set) {
         self.metrics.reloaded(set, true);
-        self.standings.recovered(set);
+        self.statuses.recovered(set);
     }
 
     fn failed(&self, set: Set, refused: &Refused) {
         self.metrics.reloaded(set, false);
-        self.standings.failed(set, &refused.to_string());
+        self.statuses.failed(set, &refused.to_string());
     }
 }
 
-/// Puts the objects of a folder in place of the ones before, all at once.
+/// Replaces the objects of a folder in one step.
 pub(crate) type Apply = Arc<dyn Fn(Set, &Loaded) + Send + Sync>;
 
-/// What folders are judged by and what becomes of them.
+/// How a folder is checked and put in force.
 #[derive(Clone)]
-pub(crate) struct Means {
+pub(crate) struct LoadContext {
     pub(crate) apply: Apply,
     /// The kinds that expressions are checked against.
     pub(crate) kinds: Arc<dyn Kinds + Send + Sync>,
-    /// Whether warnings are errors.
+    /// A warning about a manifest is an error.
     pub(crate) strict: bool,
 }
 
-impl Means {
-    fn load(&self, kept: (Set, &Path), files: &[File], judged: &mut Judged) -> Result<Loaded, Refused> {
+impl LoadContext {
+    fn load(
+        &self,
+        (set, folder): (Set, &Path),
+        files: &[File],
+        judged: &mut Judged,
+    ) -> Result<Loaded, Refused> {
         let rules = Rules { strict: self.strict, kinds: &*self.kinds };
-        manifests::load_changes(kept.0, &kept.1.display().to_string(), files, rules, judged)
+        manifests::load_changes(set, &folder.display().to_string(), files, rules, judged)
     }
 }
 
-/// A folder in force.
-struct Kept {
+/// A folder whose manifests are in force.
+struct LoadedFolder {
     set: Set,
     path: PathBuf,
     hash: String,
-    /// What is in force, by kind and name.
+    /// The kind and the name of each object in force.
     objects: BTreeSet<(&'static str, String)>,
     warnings: Vec<Problem>,
-    /// What was there when it was last looked at.
+    /// The files at the last look.
     seen: Vec<File>,
-    /// What of it need not be judged again.
+    /// The results of checks, for files that do not change.
     judged: Judged,
-    /// Whether the last look found the folder being written, which has been reported.
+    /// The last look found the folder being written, and that was reported.
     still_written: bool,
-    /// Whether the last reload failed.
+    /// The last reload failed.
     fails: bool,
 }
 
-impl Kept {
-    /// Loads a folder and puts it in force, or says why the server must not start.
-    fn start(set: Set, path: PathBuf, means: &Means, told: &Told) -> Result<Self, Refused> {
+impl LoadedFolder {
+    /// Loads a folder and puts it in force. An error is a reason not to start.
+    fn start(
+        set: Set,
+        path: PathBuf,
+        context: &LoadContext,
+        reports: &FolderReports,
+    ) -> Result<Self, Refused> {
         let files = if is_old(&path) {
             read(set, &path)?
         } else {
             settled(set, &path, &[]).map_err(Unsettled::into_refused)?
         };
         let mut judged = Judged::default();
-        let loaded = means.load((set, &path), &files, &mut judged)?;
-        (means.apply)(set, &loaded);
-        let mut kept = Kept {
+        let loaded = context.load((set, &path), &files, &mut judged)?;
+        (context.apply)(set, &loaded);
+        let mut folder = LoadedFolder {
             set,
             path,
             hash: String::new(),
@@ -136,12 +146,12 @@ impl Kept {
         for (what, kinds) in [("webhook", WEBHOOK_KINDS), ("policy", POLICY_KINDS)] {
             if set.kinds().iter().any(|kind| kinds.contains(kind)) {
                 let count: usize = kinds.iter().map(|kind| loaded.of_kind(kind).len()).sum();
-                let (plugin, dir) = (kept.plugin(), kept.path.display());
+                let (plugin, dir) = (folder.plugin(), folder.path.display());
                 info!(plugin, %dir, count, "Loaded {count} manifest-based {what} configurations");
             }
         }
-        kept.in_force(&loaded, told);
-        Ok(kept)
+        folder.in_force(&loaded, reports);
+        Ok(folder)
     }
 
     /// The plugin of the folder, for the log; none if it is for all of them.
@@ -149,10 +159,9 @@ impl Kept {
         (self.set != Set::Mixed).then(|| self.set.plugin())
     }
 
-    /// The files whose folders tell of changes: the folder's own, and where links in it lead. While the folder is missing, the one
-    /// that it is in tells when it is back.
+    /// The paths to watch: the folder, and the targets of links in it. While the folder is missing, its parent is watched.
     fn watched(&self) -> Vec<PathBuf> {
-        // A file that is no link is in the folder itself.
+        // Other files are covered by the watch of the folder.
         let is_link = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
         let mut files: Vec<PathBuf> =
             self.seen.iter().map(|file| PathBuf::from(&file.path)).filter(is_link).collect();
@@ -164,28 +173,28 @@ impl Kept {
     }
 
     /// Looks at the folder, and puts it in force if it has changed and can be used.
-    fn look(&mut self, why: Look, means: &Means, told: &Told) {
+    fn look(&mut self, why: Look, context: &LoadContext, reports: &FolderReports) {
         let (files, missing) = match settled(self.set, &self.path, &self.seen) {
             Ok(files) => (files, None),
             Err(Unsettled::Unreadable(refused)) => (Vec::new(), Some(refused)),
             Err(Unsettled::StillWritten(refused)) => {
-                // What is being written is told of again and again: it is reported once, and then once a minute.
+                // A folder that is being written gives many hints: it is reported once, and then once a minute.
                 if !self.still_written || why != Look::Hinted {
-                    self.failed(&refused, told);
+                    self.failed(&refused, reports);
                 }
                 self.still_written = true;
                 return;
             }
         };
         let settled_again = std::mem::take(&mut self.still_written);
-        // What was refused is refused again only after it changed, or after a minute.
+        // Invalid content is reported again only after a change or after a minute.
         let same = files == self.seen;
         self.seen = files;
         if same && why == Look::Hinted && !settled_again {
             return;
         }
         if let Some(refused) = missing {
-            return self.failed(&refused, told);
+            return self.failed(&refused, reports);
         }
         let readable = self.seen.iter().all(|file| file.content.is_ok());
         let unchanged = readable && manifests::hash(&self.seen) == self.hash;
@@ -193,26 +202,26 @@ impl Kept {
         if unchanged && same && !self.fails {
             return;
         }
-        let loaded = match means.load((self.set, &self.path), &self.seen, &mut self.judged) {
+        let loaded = match context.load((self.set, &self.path), &self.seen, &mut self.judged) {
             Ok(loaded) => loaded,
-            Err(refused) => return self.failed(&refused, told),
+            Err(refused) => return self.failed(&refused, reports),
         };
         if unchanged {
             if std::mem::take(&mut self.fails) {
                 let (plugin, dir) = (self.plugin(), self.path.display());
                 info!(plugin, %dir, count = loaded.len(), hash = loaded.hash, "Reloaded manifest-based configurations: they are the ones in force");
-                told.recovered(self.set);
+                reports.recovered(self.set);
             }
             return;
         }
-        (means.apply)(self.set, &loaded);
+        (context.apply)(self.set, &loaded);
         let (plugin, dir) = (self.plugin(), self.path.display());
         info!(plugin, %dir, count = loaded.len(), hash = loaded.hash, "Reloaded manifest-based configurations");
-        self.in_force(&loaded, told);
+        self.in_force(&loaded, reports);
     }
 
-    /// What is loaded has been put in force: reports what is gone and what is doubtful.
-    fn in_force(&mut self, loaded: &Loaded, told: &Told) {
+    /// Reports new warnings and removed objects after `loaded` was put in force.
+    fn in_force(&mut self, loaded: &Loaded, reports: &FolderReports) {
         let (plugin, dir) = (self.plugin(), self.path.display().to_string());
         for warning in loaded.warnings.iter().filter(|warning| !self.warnings.contains(warning)) {
             warn!(
@@ -239,23 +248,23 @@ impl Kept {
                 objects = names.join(" "),
                 "a reload removed manifest-based objects, which are no longer in force"
             );
-            told.metrics.removed(&removed);
+            reports.metrics.removed(&removed);
         }
-        told.loaded(self.set, loaded);
+        reports.loaded(self.set, loaded);
         self.hash.clone_from(&loaded.hash);
         self.warnings.clone_from(&loaded.warnings);
         self.objects = objects;
         self.fails = false;
     }
 
-    /// The last good set stays.
-    fn failed(&mut self, refused: &Refused, told: &Told) {
+    /// The manifests in force stay.
+    fn failed(&mut self, refused: &Refused, reports: &FolderReports) {
         let (plugin, dir) = (self.plugin(), self.path.display());
         for problem in refused.problems() {
             error!(plugin, %dir, problem = problem.one_line(), help = problem.hint, "manifests cannot be used; the last good ones stay in force");
         }
         self.fails = true;
-        told.failed(self.set, refused);
+        reports.failed(self.set, refused);
     }
 }
 
@@ -270,27 +279,27 @@ const POLICY_KINDS: &[&str] = &[
     "ValidatingAdmissionPolicyBinding",
 ];
 
-/// The folders in force.
-pub(crate) struct InForce {
-    kept: Vec<Kept>,
-    means: Means,
-    told: Told,
+/// The folders of static manifests, all of them loaded.
+pub(crate) struct ManifestFolders {
+    folders: Vec<LoadedFolder>,
+    context: LoadContext,
+    reports: FolderReports,
 }
 
-impl InForce {
-    /// Loads every folder and puts it in force, or says why the server must not start.
+impl ManifestFolders {
+    /// Loads every folder and puts it in force. The error lists the problems of all folders and is a reason not to start.
     pub(crate) fn start(
         folders: Vec<(Set, PathBuf)>,
-        means: Means,
+        context: LoadContext,
         metrics: Arc<ManifestMetrics>,
-        standings: Arc<Standings>,
+        statuses: Arc<FolderStatuses>,
     ) -> Result<Self, ConfigError> {
-        let told = Told { metrics, standings };
-        let mut kept = Vec::new();
-        let mut problems: Option<Places> = None;
+        let reports = FolderReports { metrics, statuses };
+        let mut loaded_folders = Vec::new();
+        let mut problems: Option<FileProblems> = None;
         for (set, path) in folders {
-            match Kept::start(set, path, &means, &told) {
-                Ok(folder) => kept.push(folder),
+            match LoadedFolder::start(set, path, &context, &reports) {
+                Ok(folder) => loaded_folders.push(folder),
                 Err(refused) => {
                     let words = if set == Set::Mixed {
                         refused.to_string()
@@ -300,44 +309,44 @@ impl InForce {
                             "failed to apply admission: failed to initialize admission plugin \"{plugin}\": {refused}"
                         )
                     };
-                    let places = refused.places();
+                    let locations = refused.places();
                     match &mut problems {
-                        None => problems = Some(Places { words, places }),
-                        Some(problems) => problems.places.extend(["\n\n", &words, &places]),
+                        None => problems = Some(FileProblems { words, locations }),
+                        Some(problems) => problems.locations.extend(["\n\n", &words, &locations]),
                     }
                 }
             }
         }
         match problems {
-            None => Ok(InForce { kept, means, told }),
+            None => Ok(ManifestFolders { folders: loaded_folders, context, reports }),
             Some(problems) => Err(ConfigError::in_files(problems)),
         }
     }
 
-    /// Follows the folders until the server stops.
+    /// Reloads folders when they change, until the server stops.
     pub(crate) async fn follow(self, stopped: watch::Receiver<bool>) {
-        let InForce { mut kept, means, told } = self;
-        if kept.is_empty() {
+        let ManifestFolders { mut folders, context, reports } = self;
+        if folders.is_empty() {
             return;
         }
         let mut hints = FileWatch::new(Duration::ZERO, stopped);
-        let mut watched: Vec<PathBuf> = kept.iter().flat_map(Kept::watched).collect();
+        let mut watched: Vec<PathBuf> = folders.iter().flat_map(LoadedFolder::watched).collect();
         loop {
             hints.watch(watched.iter().map(PathBuf::as_path));
             let Some(why) = hints.next().await else { return };
-            let (means, teller) = (means.clone(), told.clone());
+            let (context, reporter) = (context.clone(), reports.clone());
             let looked = tokio::task::spawn_blocking(move || {
-                for folder in &mut kept {
-                    folder.look(why, &means, &teller);
+                for folder in &mut folders {
+                    folder.look(why, &context, &reporter);
                 }
-                let watched = kept.iter().flat_map(Kept::watched).collect();
-                (kept, watched)
+                let watched = folders.iter().flat_map(LoadedFolder::watched).collect();
+                (folders, watched)
             });
             match looked.await {
-                Ok(back) => (kept, watched) = back,
+                Ok(back) => (folders, watched) = back,
                 Err(error) => {
                     error!(%error, "static manifests are no longer followed; what is in force stays");
-                    told.standings.unfollowed();
+                    reports.statuses.unfollowed();
                     return;
                 }
             }
@@ -345,7 +354,7 @@ impl InForce {
     }
 }
 
-/// The plugins that a folder is for.
+/// The plugins that evaluate the manifests of a set.
 fn plugins(set: Set) -> &'static [&'static str] {
     match set {
         Set::ValidatingWebhooks => &["ValidatingAdmissionWebhook"],

@@ -48,7 +48,6 @@ pub struct Metrics {
     /// Custom resources, and the certificates of the webhooks that are called.
     pub custom: Arc<CustomMetrics>,
     pub storage: StorageMetrics,
-    /// Resource claims.
     pub claims: Arc<ClaimMetrics>,
     process: ProcessMetrics,
 }
@@ -66,7 +65,6 @@ const DURATION_BUCKETS: &[f64] = &[
 ];
 const SIZE_BUCKETS: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-/// A finished request.
 #[derive(Debug)]
 pub struct Finished<'a> {
     pub info: &'a RequestInfo,
@@ -181,7 +179,6 @@ impl Metrics {
         self.admin_access.with_label_values(&[if allowed { "true" } else { "false" }, kind]).inc();
     }
 
-    /// Counts a request.
     pub fn finished(&self, request: &Finished<'_>) {
         let info = request.info;
         let labels = Labels::of(info, request.known);

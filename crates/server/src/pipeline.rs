@@ -58,7 +58,7 @@ enum AuditEnd {
     Open,
     /// One event in all, because the request was not authenticated.
     Unauthenticated,
-    /// None are left.
+    /// None, because all are written.
     Recorded,
 }
 
@@ -322,7 +322,7 @@ async fn compile_schemas(state: &State, call: &Call, kind: &ServedResource) {
 pub struct InternalRequest<'a> {
     pub caller: Caller,
     pub method: Method,
-    /// Path and query.
+    /// The path, with the query if there is one.
     pub target: &'a str,
     pub headers: HeaderMap,
     pub body: Unread,

@@ -84,7 +84,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         ApisContext { has_issuer_discovery: authentication.has_issuer_discovery(), static_manifests };
     let (apis, crd_informer) = apis.build(&storage, &metrics, &context)?;
     let bootstrap = Arc::new(Progress::default());
-    let health = Health::new(&storage, &manifests.standings, &bootstrap).map_err(ConfigError::other)?;
+    let health = Health::new(&storage, &manifests.statuses, &bootstrap).map_err(ConfigError::other)?;
     let connection_limits = serving.limits;
     let serving = serving.build(&storage, &apis.catalog, &metrics, health)?;
     // Admission sends requests to the server that it is part of, so both are built in one step: see `Loopback`.

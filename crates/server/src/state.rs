@@ -55,7 +55,7 @@ pub struct ServerInfo {
     pub emulated_minor: u32,
     /// In seconds since the epoch.
     pub started: i64,
-    /// Names and values.
+    /// Names and values, for `/flagz`.
     pub flags: Vec<(String, String)>,
 }
 

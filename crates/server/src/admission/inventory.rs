@@ -21,7 +21,7 @@ use crate::admission::informers::{CameFrom, ListedBinding, ListedPolicy};
 use crate::admission::registered::ListedWebhook;
 use crate::body::Body;
 use crate::call::{Answer, Call};
-use crate::manifests::Standing;
+use crate::manifests::FolderStatus;
 use crate::negotiate;
 use crate::state::State;
 
@@ -86,7 +86,7 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Stat
 struct Plugin {
     name: &'static str,
     enabled: bool,
-    standing: Option<Standing>,
+    folder: Option<FolderStatus>,
     entries: Vec<Entry>,
     omitted: usize,
 }
@@ -142,7 +142,7 @@ impl Plugin {
         Plugin {
             name,
             enabled: state.admission.chain.plugins().any(|plugin| plugin == name),
-            standing: state.admission.manifests.of_plugin(name),
+            folder: state.admission.manifests.of_plugin(name),
             entries,
             omitted,
         }
@@ -176,11 +176,11 @@ fn policies(listed: Vec<ListedPolicy>, clock: &Clock) -> Vec<Entry> {
 }
 
 fn webhooks(listed: &[ListedWebhook], clock: &Clock) -> Vec<Entry> {
-    let entry = |ListedWebhook { hook, place }: &ListedWebhook| Entry {
+    let entry = |ListedWebhook { hook, source }: &ListedWebhook| Entry {
         name: hook.name.clone(),
         configuration: Some(hook.configuration.clone()),
         target: Some(target(hook)),
-        origin: match place {
+        origin: match source {
             Some((file, line)) => Origin::File(file.clone(), *line),
             None => Origin::Object(hook.account.uid.clone()),
         },
@@ -285,8 +285,8 @@ impl Plugin {
     fn json(&self) -> Value {
         let mut plugin = Value::map([("name", self.name)]);
         plugin.set_at(&["enabled"], self.enabled);
-        if let Some(standing) = &self.standing {
-            plugin.set_at(&["manifests"], reloads(standing));
+        if let Some(folder) = &self.folder {
+            plugin.set_at(&["manifests"], reloads(folder));
         }
         let entries = self.entries.iter().enumerate().map(|(position, entry)| entry.json(position + 1));
         plugin.set_at(&["entries"], Value::List(entries.collect()));
@@ -298,20 +298,20 @@ impl Plugin {
 
     fn text(&self, out: &mut String) {
         let _ = writeln!(out, "{}: {}", self.name, if self.enabled { "on" } else { "off" });
-        if let Some(standing) = &self.standing {
-            let _ = write!(out, "  manifests in {}", quote(&standing.folder));
-            if let Some(good) = &standing.in_force {
+        if let Some(folder) = &self.folder {
+            let _ = write!(out, "  manifests in {}", quote(&folder.folder));
+            if let Some(good) = &folder.in_force {
                 let hash = if good.hash.is_empty() { "no content" } else { &good.hash };
                 let _ = write!(out, ": {} objects, {hash}, loaded {}", good.objects, shown_time(good.since));
             }
-            if !standing.followed {
+            if !folder.followed {
                 let _ = write!(out, "; NO LONGER FOLLOWED");
             }
             let _ = writeln!(out);
-            for warning in standing.in_force.iter().flat_map(|good| &good.warnings) {
+            for warning in folder.in_force.iter().flat_map(|good| &good.warnings) {
                 let _ = writeln!(out, "  warning: {}", quote(&warning.one_line()));
             }
-            if let Some((at, why)) = &standing.failure {
+            if let Some((at, why)) = &folder.failure {
                 let _ = writeln!(out, "  last failure {}: {}", shown_time(*at), quote(why));
             }
         }
@@ -326,11 +326,11 @@ impl Plugin {
 }
 
 /// How a folder fares: what is in force, what is doubtful about it, and the last reload with why it failed, if it did.
-fn reloads(standing: &Standing) -> Value {
-    let mut value = Value::map([("folder", standing.folder.as_str())]);
-    value.set_at(&["followed"], standing.followed);
+fn reloads(folder: &FolderStatus) -> Value {
+    let mut value = Value::map([("folder", folder.folder.as_str())]);
+    value.set_at(&["followed"], folder.followed);
     let mut last = None;
-    if let Some(good) = &standing.in_force {
+    if let Some(good) = &folder.in_force {
         value.set_at(&["hash"], good.hash.as_str());
         value.set_at(&["objects"], number(good.objects));
         value.set_at(&["lastSuccess"], shown_time(good.since));
@@ -339,7 +339,7 @@ fn reloads(standing: &Standing) -> Value {
         }
         last = Some((good.since, "success"));
     }
-    if let Some((at, why)) = &standing.failure {
+    if let Some((at, why)) = &folder.failure {
         value.set_at(&["lastFailure", "time"], shown_time(*at));
         value.set_at(&["lastFailure", "error"], why.as_str());
         last = last.filter(|(since, _)| since >= at).or(Some((*at, "failure")));

@@ -20,13 +20,13 @@ use crate::loopback::Loopback;
 
 /// The name under which usage is counted anew.
 const CONTROLLER: &str = "resourcequota-controller";
-/// How often a charge is tried that somebody else's write came before.
+/// How often a charge is tried again after a conflict with another writer of the quota.
 const ATTEMPTS: usize = 4;
 /// How long a request waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long counting waits for what is on its way into the store.
 const DRAIN: Duration = Duration::from_secs(1);
-/// Namespaces that nobody works on are forgotten when there are more.
+/// When there are more namespaces, the idle ones are removed.
 const MAX_IDLE: usize = 1024;
 
 /// The admission plugin ResourceQuota, and the recount that its controller triggers.
@@ -37,10 +37,10 @@ pub(crate) struct Quotas {
     namespaces: Mutex<HashMap<Str, Arc<Namespace>>>,
 }
 
-/// What happens to the quotas of one namespace.
+/// The serialization of quota updates in one namespace.
 #[derive(Default)]
 struct Namespace {
-    /// Who holds it may read and write its quotas.
+    /// Its holder may read and write the quotas of the namespace.
     turn: tokio::sync::Mutex<()>,
     /// Requests that are charged for and not answered yet.
     under_way: AtomicUsize,
@@ -114,7 +114,7 @@ impl Quotas {
             let mut again = Vec::new();
             for charge in charges {
                 match self.write(&charge).await {
-                    // A quota that is gone limits nobody.
+                    // A deleted quota limits nothing.
                     Ok(()) => {}
                     Err(status) if status.code() == 404 => {}
                     Err(status) if status.code() == 409 => {

@@ -1,4 +1,4 @@
-//! Webhooks in force, kept at what is stored.
+//! The webhooks in force, from stored configurations and from static manifests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +16,10 @@ use crate::loopback::Loopback;
 use crate::metrics::CustomMetrics;
 use crate::unreadable::{Concern, Unreadable};
 
-/// As whom the two kinds of webhooks are asked.
+/// The credentials that this server sends to webhooks, by plugin.
 #[derive(Debug, Default)]
 pub(crate) struct WebhookCredentials {
-    /// By `MutatingAdmissionWebhook`.
     pub(crate) mutating: Credentials,
-    /// By `ValidatingAdmissionWebhook`.
     pub(crate) validating: Credentials,
 }
 
@@ -34,22 +32,22 @@ pub(crate) struct WebhookCalls<'a> {
     pub(crate) loopback: &'a Loopback,
 }
 
-/// How far the webhooks in force have come.
+/// The informers of webhook configurations, with the webhooks that they keep in force.
 pub(crate) struct RegisteredWebhooks {
     mutating: (Arc<Set>, InformerProgress),
     validating: (Arc<Set>, InformerProgress),
-    mutating_places: Mutex<Places>,
-    validating_places: Mutex<Places>,
+    mutating_sources: Mutex<ManifestSources>,
+    validating_sources: Mutex<ManifestSources>,
 }
 
-/// The file, and the line in it, of each configuration that comes from one.
-type Places = BTreeMap<Str, (Str, usize)>;
+/// File and line of each webhook configuration that comes from a manifest file.
+type ManifestSources = BTreeMap<Str, (Str, usize)>;
 
-/// A webhook as operators see it.
+/// A webhook as `/debug/admission` shows it.
 pub(crate) struct ListedWebhook {
     pub(crate) hook: Arc<Hook>,
-    /// The file and the line in it; nothing for what is stored.
-    pub(crate) place: Option<(Str, usize)>,
+    /// File and line, for a webhook of a manifest file.
+    pub(crate) source: Option<(Str, usize)>,
 }
 
 impl RegisteredWebhooks {
@@ -61,59 +59,59 @@ impl RegisteredWebhooks {
         stages: &mut Stages,
     ) -> Self {
         let WebhookCalls { credentials, tokens, meter, metrics, loopback } = calls;
-        let kept = |prefix: &str| {
+        let informer = |prefix: &str| {
             let set = Arc::new(Set::default());
-            let follower = Arc::clone(&set);
+            let target = Arc::clone(&set);
             let tokens = tokens.cloned();
             let notes = Notes::of(unreadable, Concern::Admission);
-            let followed = start_informer(store, prefix, notes, move |old, new| {
-                follower.apply(old, new);
+            let progress = start_informer(store, prefix, notes, move |old, new| {
+                target.apply(old, new);
                 if let Some(tokens) = &tokens {
                     tokens.configuration_changed(old, new);
                 }
             });
-            (set, followed)
+            (set, progress)
         };
         let transport = |credentials| {
             let (tokens, metrics) = (tokens.cloned(), Arc::clone(metrics));
             Arc::new(WebhookTransport::new(store.clone(), credentials, tokens, metrics, loopback.clone()))
         };
-        let mutating = kept(keys::MUTATING_WEBHOOKS);
+        let mutating = informer(keys::MUTATING_WEBHOOKS);
         let stage = MutatingWebhooks::new(
             Arc::clone(&mutating.0),
             transport(credentials.mutating),
             Arc::clone(meter),
         );
         stages.mutating_webhooks = Some(Arc::new(stage));
-        let validating = kept(keys::VALIDATING_WEBHOOKS);
+        let validating = informer(keys::VALIDATING_WEBHOOKS);
         let stage = ValidatingWebhooks::new(
             Arc::clone(&validating.0),
             transport(credentials.validating),
             Arc::clone(meter),
         );
         stages.validating_webhooks = Some(Arc::new(stage));
-        let (mutating_places, validating_places) = (Mutex::default(), Mutex::default());
-        RegisteredWebhooks { mutating, validating, mutating_places, validating_places }
+        let (mutating_sources, validating_sources) = (Mutex::default(), Mutex::default());
+        RegisteredWebhooks { mutating, validating, mutating_sources, validating_sources }
     }
 
     /// Replaces the mutating webhooks of manifest files; they are in force when this returns.
     pub(crate) fn fix_mutating(&self, loaded: &Loaded) {
-        self.mutating.0.fix(&fix(loaded, "MutatingWebhookConfiguration", &self.mutating_places));
+        self.mutating.0.fix(&fix(loaded, "MutatingWebhookConfiguration", &self.mutating_sources));
     }
 
     /// Replaces the validating webhooks of manifest files; they are in force when this returns.
     pub(crate) fn fix_validating(&self, loaded: &Loaded) {
-        self.validating.0.fix(&fix(loaded, "ValidatingWebhookConfiguration", &self.validating_places));
+        self.validating.0.fix(&fix(loaded, "ValidatingWebhookConfiguration", &self.validating_sources));
     }
 
     /// Every mutating webhook that there is, in the order in which they are asked.
     pub(crate) fn list_mutating(&self) -> Vec<ListedWebhook> {
-        list(&self.mutating.0, &self.mutating_places)
+        list(&self.mutating.0, &self.mutating_sources)
     }
 
     /// Every validating webhook that there is, in the order in which they are asked.
     pub(crate) fn list_validating(&self) -> Vec<ListedWebhook> {
-        list(&self.validating.0, &self.validating_places)
+        list(&self.validating.0, &self.validating_sources)
     }
 
     /// Waits until what was written at `revision` to a resource is in force.
@@ -126,20 +124,20 @@ impl RegisteredWebhooks {
     }
 }
 
-/// The objects of a folder, whose places are noted.
-fn fix(loaded: &Loaded, kind: &str, places: &Mutex<Places>) -> Vec<Value> {
+/// The webhook configurations of a folder, whose files and lines are remembered in `sources`.
+fn fix(loaded: &Loaded, kind: &str, sources: &Mutex<ManifestSources>) -> Vec<Value> {
     let manifests = loaded.of_kind(kind);
-    let place = |manifest: &Manifest| {
+    let source = |manifest: &Manifest| {
         (Str::from(api::meta::name(&manifest.object)), (manifest.file.clone(), manifest.line))
     };
-    *places.lock().unwrap_or_else(PoisonError::into_inner) = manifests.iter().map(place).collect();
+    *sources.lock().unwrap_or_else(PoisonError::into_inner) = manifests.iter().map(source).collect();
     manifests.iter().map(|manifest| Value::clone(&manifest.object)).collect()
 }
 
-fn list(set: &Set, places: &Mutex<Places>) -> Vec<ListedWebhook> {
-    let places = places.lock().unwrap_or_else(PoisonError::into_inner);
+fn list(set: &Set, sources: &Mutex<ManifestSources>) -> Vec<ListedWebhook> {
+    let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
     let listed = |hook: &Arc<Hook>| ListedWebhook {
-        place: places.get(&hook.configuration).filter(|_| hook.is_static).cloned(),
+        source: sources.get(&hook.configuration).filter(|_| hook.is_static).cloned(),
         hook: Arc::clone(hook),
     };
     set.hooks().iter().map(listed).collect()

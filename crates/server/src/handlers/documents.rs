@@ -45,10 +45,9 @@ const PATHS: &[&str] = &[
     "/version",
 ];
 
-/// How metrics are written.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// By which methods a page can be asked for.
+/// The HTTP methods that a page answers.
 #[derive(Clone, Copy, PartialEq)]
 enum Methods {
     Get,
@@ -56,8 +55,8 @@ enum Methods {
     Any,
 }
 
-/// Whether a caller may know why a check fails. That names objects, policies and webhooks, so it takes the right to read the page
-/// that lists those; everybody else is told, as in Kubernetes, that the reason is withheld.
+/// The reason why a health check fails names objects, policies and webhooks, so it is shown only to callers who may read the page that
+/// lists them. Others see "reason withheld", as in Kubernetes.
 async fn may_see_reasons(state: &State, call: &Call) -> bool {
     let asked = authz::Attributes::path("get", "/debug/admission");
     let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &asked).await;
@@ -207,7 +206,7 @@ fn metrics_page(state: &State) -> Vec<u8> {
     state.metrics.page(in_flight, in_queue, &objects)
 }
 
-/// What is registered. What CRDs serve is, whether or not that has been written already.
+/// The registered APIs. Those of CRDs are included also where their APIService is not written yet.
 fn registrations(state: &State) -> Vec<Registration> {
     let mut registered = state.apis.aggregation.registrations();
     let mut known: HashSet<(Str, Str)> =
@@ -222,7 +221,7 @@ fn registrations(state: &State) -> Vec<Registration> {
     registered
 }
 
-/// What relying parties may read and keep for a while.
+/// A document that anyone may read and cache.
 fn published(
     call: &Call,
     subtype: &str,
@@ -235,7 +234,7 @@ fn published(
     Ok(Answer::Public(200, content_type, tokens::discovery::MAX_AGE, Body::from(page)))
 }
 
-/// What discovery lists of the served CRDs.
+/// The discovery entries of the served versions of CRDs.
 fn custom_entries(custom: &CustomKinds) -> Vec<discovery::Entry<'_>> {
     let crds = custom.crds();
     crds.flat_map(|crd| {
@@ -292,7 +291,7 @@ const CUSTOM: &[Verb] = &[
     Verb::Update,
     Verb::Watch,
 ];
-/// What is left of them while the CRD goes.
+/// The verbs of a custom resource whose CRD is being deleted.
 const TERMINATING: &[Verb] = &[Verb::Delete, Verb::DeleteCollection, Verb::Get, Verb::List, Verb::Watch];
 
 /// The paths listed at `/`.
@@ -348,7 +347,7 @@ fn aggregated_answer(call: &Call, document: &Value) -> Answer {
     }
     tag.push('"');
     let known = call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    // Any cache may keep it that tells forms apart and asks whether it is still good.
+    // Shared caches may keep it if they distinguish by `Accept` and revalidate.
     let shared = [(ETAG, tag), (CACHE_CONTROL, "public".to_owned()), (VARY, "Accept".to_owned())];
     if known {
         return Answer::With(304, "", shared.into(), Body::empty());
@@ -357,7 +356,7 @@ fn aggregated_answer(call: &Call, document: &Value) -> Answer {
     Answer::With(200, content_type, shared.into(), Body::from(body))
 }
 
-/// What is written for people to read, whatever they say.
+/// Indented JSON, whatever the client accepts.
 fn indented(value: &Value) -> Answer {
     let mut out = Vec::new();
     api::order::of(value).write(&mut out, value);

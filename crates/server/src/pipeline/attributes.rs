@@ -1,10 +1,9 @@
-//! What is authorized: a request as authorizers see it.
+//! The request attributes that authorizers decide by.
 
 use authz::Attributes;
 
 use crate::request_info::RequestInfo;
 
-/// What is authorized.
 pub(super) fn attributes(info: &RequestInfo) -> Attributes {
     if !info.is_resource {
         return Attributes::path(info.verb.clone(), info.path.as_str());

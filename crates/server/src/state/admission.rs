@@ -22,10 +22,9 @@ use crate::cluster::{Parsed, Shown};
 use crate::config::{AdmissionConfig, ConfigError};
 use crate::identity;
 use crate::loopback::Loopback;
-use crate::manifests::{InForce, ManifestMetrics, Means, Standings};
+use crate::manifests::{FolderStatuses, LoadContext, ManifestFolders, ManifestMetrics};
 use crate::metrics::Metrics;
 
-/// The admission subsystem.
 pub struct Admission {
     pub chain: Chain,
     pub(crate) quotas: Arc<Quotas>,
@@ -36,7 +35,7 @@ pub struct Admission {
     /// The tokens that authenticate this server to webhooks, if it sends any.
     pub(crate) webhook_tokens: Option<Arc<WebhookTokens>>,
     /// The state of each folder of static manifests.
-    pub(crate) manifests: Arc<Standings>,
+    pub(crate) manifests: Arc<FolderStatuses>,
     /// The clock and the metrics of admission.
     pub(crate) meter: Arc<dyn Meter>,
     /// Decoded objects that plugins look up often.
@@ -55,16 +54,16 @@ pub(crate) struct LoadedAdmission {
     webhook_credentials: WebhookCredentials,
     webhook_tokens: Option<TokenMetrics>,
     meter: Arc<dyn Meter>,
-    manifests: Arc<Standings>,
+    manifests: Arc<FolderStatuses>,
 }
 
 /// Folders of static manifests that are not loaded yet.
 pub(crate) struct StaticManifests {
     folders: Vec<(Set, PathBuf)>,
-    /// Warnings are errors.
+    /// A warning about a manifest is an error.
     strict: bool,
     /// Shared with [`Admission::manifests`] and with the health checks.
-    pub(crate) standings: Arc<Standings>,
+    pub(crate) statuses: Arc<FolderStatuses>,
 }
 
 impl AdmissionConfig {
@@ -100,7 +99,7 @@ impl AdmissionConfig {
         PluginConfigurations::check_folders(&folders, self.static_manifests, is_not_disabled)?;
         configurations.finish();
 
-        let standings = Arc::new(Standings::of(&folders));
+        let statuses = Arc::new(FolderStatuses::of(&folders));
         let loaded = LoadedAdmission {
             selection: PluginSelection::new(&self.enable, &self.disable).map_err(ConfigError::other)?,
             stages: Stages { image_policy, settings, ..Stages::default() },
@@ -108,9 +107,9 @@ impl AdmissionConfig {
             webhook_credentials,
             webhook_tokens: (self.webhook_tokens && has_issuer).then_some(token_metrics),
             meter: Arc::new(meter),
-            manifests: Arc::clone(&standings),
+            manifests: Arc::clone(&statuses),
         };
-        Ok((loaded, StaticManifests { folders, strict: self.strict_manifests, standings }))
+        Ok((loaded, StaticManifests { folders, strict: self.strict_manifests, statuses }))
     }
 }
 
@@ -175,8 +174,8 @@ impl Admission {
 
 impl StaticManifests {
     /// Loads every folder and puts its manifests in force. An error is a reason not to start.
-    pub(crate) fn put_in_force(self, state: &Arc<State>) -> Result<InForce, ConfigError> {
-        let StaticManifests { folders, strict, standings } = self;
+    pub(crate) fn put_in_force(self, state: &Arc<State>) -> Result<ManifestFolders, ConfigError> {
+        let StaticManifests { folders, strict, statuses } = self;
         let server = Arc::downgrade(state);
         let apply = move |set: Set, loaded: &Loaded| {
             if let Some(state) = server.upgrade() {
@@ -186,8 +185,8 @@ impl StaticManifests {
         let id_hash = identity::hash(identity::id().as_bytes());
         let metrics = ManifestMetrics::new(state.metrics.registry(), id_hash).map_err(ConfigError::other)?;
         let kinds = Arc::new(ServedKinds(Arc::downgrade(state)));
-        let means = Means { apply: Arc::new(apply), kinds, strict };
-        InForce::start(folders, means, metrics, standings)
+        let context = LoadContext { apply: Arc::new(apply), kinds, strict };
+        ManifestFolders::start(folders, context, metrics, statuses)
     }
 }
 

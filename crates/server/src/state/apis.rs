@@ -12,7 +12,6 @@ use crate::handlers::documents::OpenApiBuilders;
 use crate::handlers::watch::shared_frames::SharedFrames;
 use crate::metrics::Metrics;
 
-/// The served APIs.
 pub struct ServedApis {
     pub catalog: Catalog,
     /// How far the custom resources of the catalog follow the stored CRDs.
@@ -26,7 +25,7 @@ pub struct ServedApis {
     pub(crate) openapi_builders: OpenApiBuilders,
     /// Watch events in a requested version, shared by the watches that need the same conversion.
     pub(crate) shared_frames: SharedFrames,
-    /// `--allow-privileged`.
+    /// Containers may be privileged (`--allow-privileged`).
     pub allow_privileged: bool,
     /// The feature gate `DRAAdminAccess`: without it, new objects lose the field `adminAccess`.
     pub admin_access: bool,

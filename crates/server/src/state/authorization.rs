@@ -21,7 +21,6 @@ use crate::keys;
 use crate::metrics::Metrics;
 use crate::unreadable::Concern;
 
-/// The authorization subsystem.
 pub struct Authorizers {
     /// Decides for clients. It is replaced when the authorization configuration file changes.
     pub chain: Arc<ArcSwap<Chain>>,

@@ -22,13 +22,11 @@ use crate::tls;
 /// stopping can wait for them.
 pub(crate) const MAX_UNDER_WAY: u32 = u32::MAX;
 
-/// The serving subsystem.
 pub struct Serving {
-    /// `--request-timeout`.
     pub request_timeout: Duration,
     /// API Priority and Fairness; without it, [`Serving::seats`] limits requests.
     pub(crate) flow_control: Option<(Arc<FlowControl>, flow_control::Informers)>,
-    /// The in-flight limits.
+    /// The in-flight limits (`--max-requests-inflight`).
     pub seats: Seats,
     /// Bounds the bytes of request bodies that are held in memory.
     pub body_budget: Arc<ByteBudget>,

@@ -10,7 +10,6 @@ use crate::encode;
 use crate::keys;
 use crate::unreadable::{Concern, Unreadable};
 
-/// The storage subsystem.
 pub struct Storage {
     pub store: Store,
     /// The stored objects that cannot be decoded. Decisions that would need one of them are refused.

@@ -1,0 +1,116 @@
+//! The status of each folder of static manifests, for health checks and for `/debug/admission`.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use admission::manifests::{Loaded, Problem, Set};
+
+use super::plugins;
+
+#[derive(Clone, Debug)]
+pub(crate) struct FolderStatus {
+    pub(crate) set: Set,
+    pub(crate) folder: String,
+    /// `None` before the first load.
+    pub(crate) in_force: Option<ManifestsInForce>,
+    /// Time and reason of the last reload, if it failed.
+    pub(crate) failure: Option<(SystemTime, String)>,
+    /// False after the task that reloads the folder has failed.
+    pub(crate) followed: bool,
+}
+
+/// The manifests of a folder that are in force.
+#[derive(Clone, Debug)]
+pub(crate) struct ManifestsInForce {
+    pub(crate) since: SystemTime,
+    pub(crate) hash: String,
+    pub(crate) objects: usize,
+    pub(crate) warnings: Vec<Problem>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct FolderStatuses(Mutex<Vec<FolderStatus>>);
+
+/// Reasons of failures are truncated to this many bytes.
+const LONGEST_REASON: usize = 4096;
+
+impl FolderStatuses {
+    /// None of the folders is loaded yet.
+    pub(crate) fn of(folders: &[(Set, PathBuf)]) -> Self {
+        let status = |(set, folder): &(Set, PathBuf)| FolderStatus {
+            set: *set,
+            folder: folder.display().to_string(),
+            in_force: None,
+            failure: None,
+            followed: true,
+        };
+        FolderStatuses(Mutex::new(folders.iter().map(status).collect()))
+    }
+
+    fn change(&self, set: Set, change: impl FnOnce(&mut FolderStatus)) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(status) = all.iter_mut().find(|status| status.set == set) {
+            change(status);
+        }
+    }
+
+    pub(crate) fn loaded(&self, set: Set, loaded: &Loaded) {
+        let in_force = ManifestsInForce {
+            since: SystemTime::now(),
+            hash: loaded.hash.clone(),
+            objects: loaded.len(),
+            warnings: loaded.warnings.clone(),
+        };
+        self.change(set, |status| {
+            status.in_force = Some(in_force);
+            status.failure = None;
+        });
+    }
+
+    /// The content of the folder equals the manifests in force again.
+    pub(crate) fn recovered(&self, set: Set) {
+        self.change(set, |status| {
+            status.failure = None;
+            if let Some(in_force) = &mut status.in_force {
+                in_force.since = SystemTime::now();
+            }
+        });
+    }
+
+    pub(crate) fn failed(&self, set: Set, why: &str) {
+        let end = (0..=LONGEST_REASON.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
+        let why = why.get(..end.unwrap_or(0)).unwrap_or_default().to_owned();
+        self.change(set, |status| status.failure = Some((SystemTime::now(), why)));
+    }
+
+    /// Changes of folders are no longer noticed.
+    pub(crate) fn unfollowed(&self) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter_mut().for_each(|status| status.followed = false);
+    }
+
+    /// The plugins that have a folder.
+    pub(crate) fn plugins(&self) -> Vec<&'static str> {
+        self.all().iter().flat_map(|status| plugins(status.set)).copied().collect()
+    }
+
+    pub(crate) fn of_plugin(&self, plugin: &str) -> Option<FolderStatus> {
+        self.all().into_iter().find(|status| plugins(status.set).contains(&plugin))
+    }
+
+    /// The health check of a plugin: its folder is loaded, and changes are noticed.
+    pub(crate) fn check(&self, plugin: &str) -> Result<(), String> {
+        match self.of_plugin(plugin) {
+            Some(FolderStatus { in_force: None, .. }) => Err("the manifests are not loaded yet".to_owned()),
+            Some(FolderStatus { followed: false, .. }) => {
+                Err("the manifests are no longer followed".to_owned())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn all(&self) -> Vec<FolderStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
