@@ -1,8 +1,9 @@
 //! The path of a request, in the order it runs. Open this file first.
 //!
-//! parse → authenticate → record → impersonate → queue → authorize → (forward, if an aggregated API server serves it) → route →
-//! (decode → mutate → validate → store, in [`crate::write`] and the handlers) → answer. `Caller`, `Permit` and `Admitted` can only be
-//! made by their stage, so a handler that skips one does not compile. A caller who is not authorized does not learn what exists.
+//! Each `// stage:` comment marks where the code of a stage begins; ARCHITECTURE.md has the table of stages, in the same order. From
+//! `receive` to `store`, a stage runs in the handlers and in [`crate::write`]. `Caller`, `Permit` and `Admitted` can only be made by
+//! their stage, so a handler that skips one does not compile. An error never reveals to an unauthorized caller whether an object
+//! exists.
 
 mod attributes;
 mod authenticate;
@@ -83,6 +84,12 @@ struct ReceivedRequest<'a> {
     gone: ClientGone,
 }
 
+fn parse(method: &Method, path: &str, query: &str) -> (RequestInfo, Query) {
+    // stage: parse
+    let query = Query::parse(query);
+    (RequestInfo::parse(method, &percent_decode(path, false), &query), query)
+}
+
 /// The stages that only requests from the network pass, then [`finish`].
 async fn serve(
     state: &Arc<State>,
@@ -109,7 +116,7 @@ async fn serve(
         }
     };
 
-    // authenticate
+    // stage: authenticate
     let authenticated = match authenticate(state, peer, info, &headers).await {
         Ok(authenticated) => authenticated,
         Err(status) => {
@@ -119,7 +126,7 @@ async fn serve(
     };
     let Authenticated { caller, annotations, warnings } = authenticated;
 
-    // record
+    // stage: record
     record.open(Some(caller.user()), sent);
     for (key, value) in annotations {
         record.annotate(key, value);
@@ -141,7 +148,7 @@ async fn serve(
         return Outcome::unknown(respond::too_many_requests(&status));
     }
 
-    // impersonate
+    // stage: impersonate
     let chain = state.authorization.chain.load_full();
     let (requested, last_modes) = (attributes(info), &state.authentication.impersonations);
     let caller =
@@ -151,7 +158,7 @@ async fn serve(
         };
     record.impersonated(&caller);
 
-    // queue
+    // stage: queue
     let seat = match &state.serving.flow_control {
         Some((control, _)) if info.verb == "watch" || !info.is_long_running() => {
             let (caller, query, has_body) = (&caller, &query, body.arrives());
@@ -197,18 +204,18 @@ async fn serve(
 
 /// The stages that every request passes, from the network or from a part of this process.
 async fn finish(state: &Arc<State>, uri: &str, request: AuthenticatedRequest) -> Outcome {
-    // authorize
+    // stage: authorize
     let mut call = match authorize(state, uri, request).await {
         Ok(call) => call,
         Err(refused) => return Outcome::unknown(*refused),
     };
 
-    // forward
+    // stage: forward
     if let Some(response) = forward(state, &mut call).await {
         return Outcome::unknown(response);
     }
 
-    // route
+    // stage: route
     if call.info.is_resource { serve_resource(state, call).await } else { serve_document(state, call).await }
 }
 
@@ -292,7 +299,11 @@ async fn serve_resource(state: &Arc<State>, mut call: Call) -> Outcome {
     call.effort.set_routed();
     let kind = Arc::clone(&target.kind);
     compile_schemas(state, &call, &kind).await;
+
+    // stage: receive, decode, own, mutate, validate, store
     let result = dispatch(state, &mut call, target).await;
+
+    // stage: answer
     call.effort.enter_lane(respond::encoding(&call, Some(&kind), &result)).await;
     Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
 }
@@ -335,8 +346,7 @@ pub struct InternalRequest<'a> {
 pub async fn internal(state: &Arc<State>, request: InternalRequest<'_>) -> Response<Body> {
     let InternalRequest { caller, method, target, headers, body, effort } = request;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let query = Query::parse(query);
-    let info = RequestInfo::parse(&method, &percent_decode(path, false), &query);
+    let (info, query) = parse(&method, path, query);
     let record = Record::begin(state.serving.audit.as_ref(), crate::random::uid());
     let limit = state.serving.request_timeout;
     let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());

@@ -33,7 +33,7 @@ pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: wat
     let hint = Arc::clone(&changed);
     let key = keys::namespaced(keys::CONFIG_MAPS, NAMESPACE, NAME);
     start_informer(&state.storage.store, &key, Notes::hints(&state.storage.unreadable), move |_, _| {
-        hint.notify_one()
+        hint.notify_one();
     });
     let state = Arc::clone(state);
     tokio::spawn(async move {

@@ -14,7 +14,7 @@ use hyper::upgrade::OnUpgrade;
 use tokio::sync::oneshot;
 use tracing::error;
 
-use super::{AuditEnd, Outcome, ReceivedRequest, serve};
+use super::{AuditEnd, Outcome, ReceivedRequest, parse, serve};
 use crate::accept::{self, Peer};
 use crate::audit::{self, Record};
 use crate::body::Body;
@@ -23,7 +23,7 @@ use crate::discard::Discarding;
 use crate::flow_control::{ClientGone, Present};
 use crate::heavy::{CancelOnDrop, Effort};
 use crate::metrics::Finished;
-use crate::request_info::{Query, RequestInfo, percent_decode};
+use crate::request_info::{Query, RequestInfo};
 use crate::respond;
 use crate::state::State;
 
@@ -119,9 +119,7 @@ impl IncomingRequest {
         let started = Instant::now();
         let (mut parts, body) = request.into_parts();
         let upgrade = parts.extensions.remove::<OnUpgrade>();
-        let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let path = percent_decode(parts.uri.path(), false);
-        let info = Arc::new(RequestInfo::parse(&parts.method, &path, &query));
+        let (info, query) = parse(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let budget = Arc::clone(&state.serving.body_budget);
         let body = Arriving { body: Discarding::new(body), upgrade, peer: peer.address.ip(), budget };
@@ -131,7 +129,7 @@ impl IncomingRequest {
             method: parts.method,
             uri,
             query,
-            info,
+            info: Arc::new(info),
             headers: parts.headers,
             body,
             effort: Effort::default(),

@@ -115,7 +115,7 @@ fn start_node_informers(storage: &Storage) -> Arc<NodeAuthorizer> {
         let authorizer = Arc::clone(&nodes);
         let notes = Notes::of(&storage.unreadable, Concern::Authorization);
         start_informer(&storage.store, prefix, notes, move |old, new| {
-            authorizer.graph().apply(kind, old, new)
+            authorizer.graph().apply(kind, old, new);
         });
     }
     nodes
