@@ -389,7 +389,7 @@ impl Keeper {
 
     fn serve(&self, crd: &Value, entry: &Arc<Entry>) {
         let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
-        let read = CustomResourceDefinition::read(crd, &source);
+        let read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
         self.state.apis.catalog.change_custom(|custom| {
             // What was stored meanwhile, or deleted, is the informer's to serve.
             let stored = self.state.storage.store.get(&entry.key);

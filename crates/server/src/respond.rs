@@ -24,8 +24,6 @@ use crate::heavy::LARGE;
 use crate::negotiate::{self, Accepted, Form, Forms, List, Media};
 use crate::request_info::Query;
 use crate::table::{self, Of, TableOptions, TableRequest};
-use crd::columns::TableAllowance;
-use kinds::table::Verb;
 
 /// Bodies smaller than this are not worth compressing.
 const GZIP_FROM: u64 = 128 * 1024;

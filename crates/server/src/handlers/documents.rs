@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use api::Status;
 use authn::tokens;
+use documents::discovery::{self, Registration, SubEntry};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
-use documents::discovery::{self, Registration, SubEntry};
 use kinds::table::{Verb, verbs};
 use sha2::{Digest as _, Sha512};
 use value::{Str, Value};

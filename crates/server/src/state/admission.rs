@@ -7,7 +7,7 @@ use ::admission::manifests::{Loaded, Set};
 use ::admission::policy::{Kinds, Mutating, Validating};
 use ::admission::{Chain, Meter, PluginSelection, Stages};
 use api::GroupVersionKind;
-use resources::schema::Link;
+use schema::Link;
 
 use super::{State, Storage};
 use crate::admission::configuration::PluginConfigurations;

@@ -1,6 +1,6 @@
 //! The APIs that are served: built-in resources, custom resources, and those of aggregated API servers.
 
-use resources::openapi::OpenApi;
+use documents::openapi::OpenApi;
 
 use super::Storage;
 use crate::aggregation::Aggregation;

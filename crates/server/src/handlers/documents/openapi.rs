@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::Status;
 use bytes::Bytes;
+use crd::CustomResourceDefinition;
+use documents::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
 use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName};
-use resources::custom::CustomResourceDefinition;
-use resources::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
 use tokio::sync::Semaphore;
 use value::Str;
 
